@@ -1,0 +1,165 @@
+//! Time as Tollgate counts it: whole microseconds since the Unix epoch.
+//!
+//! # Design
+//!
+//! Decisions never read a clock themselves. A backend asks its [`Clock`] once a decision and
+//! hands the [`Timestamp`] to the algebra, so tests replace time by a [`ManualClock`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// An instant: a whole number of microseconds since the Unix epoch.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Timestamp;
+///
+/// let noon = Timestamp::from_micros(43_200_000_000);
+/// assert_eq!(noon + Duration::from_secs(1), Timestamp::from_micros(43_201_000_000));
+/// assert_eq!(noon.since(Timestamp::UNIX_EPOCH), Duration::from_secs(43_200));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Midnight UTC of 1 January 1970.
+    pub const UNIX_EPOCH: Self = Self(0);
+
+    /// The instant this many microseconds after the Unix epoch, or before it if negative.
+    #[must_use]
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// The microseconds since the Unix epoch, negative before it.
+    #[must_use]
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// How long `self` is after `earlier`, zero if it is not after it.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.micros_since(earlier))
+    }
+
+    /// [`since`](Self::since), as a bare number of microseconds.
+    pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
+        if self.0 <= earlier.0 { 0 } else { self.0.abs_diff(earlier.0) }
+    }
+
+    /// The instant `by` later, rounded down to the microsecond; the end of time if there is none.
+    #[must_use]
+    pub fn saturating_add(self, by: Duration) -> Self {
+        self.plus_micros(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// [`saturating_add`](Self::saturating_add) for a bare number of microseconds.
+    pub(crate) const fn plus_micros(self, micros: u64) -> Self {
+        Self(self.0.saturating_add_unsigned(micros))
+    }
+}
+
+/// As [`Timestamp::saturating_add`].
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, later: Duration) -> Self {
+        self.saturating_add(later)
+    }
+}
+
+/// Where a backend that lives in this process gets the time from.
+///
+/// A clock should never go backwards. If it does, no time has passed: nothing is gained and
+/// nothing is taken.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
+/// The time of this machine when the clock was made, advanced by its monotonic clock.
+///
+/// Setting the machine's clock while the process runs therefore neither grants nor takes tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    origin: Instant,
+    anchor: Timestamp,
+}
+
+impl SystemClock {
+    /// Anchors a clock at the machine's time.
+    #[must_use]
+    pub fn new() -> Self {
+        let origin = Instant::now();
+        // A machine whose clock stands before 1970 counts from the epoch: only differences matter.
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { origin, anchor: Timestamp::UNIX_EPOCH + since_epoch }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        self.anchor + self.origin.elapsed()
+    }
+}
+
+/// A clock that stands still until it is told otherwise; its clones share one time.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Timestamp;
+/// use tollgate::clock::{Clock, ManualClock};
+///
+/// let clock = ManualClock::new(Timestamp::from_micros(1_000_000));
+/// clock.advance(Duration::from_secs(2));
+/// assert_eq!(clock.now(), Timestamp::from_micros(3_000_000));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock {
+    micros: Arc<AtomicI64>,
+}
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    #[must_use]
+    pub fn new(now: Timestamp) -> Self {
+        Self { micros: Arc::new(AtomicI64::new(now.as_micros())) }
+    }
+
+    /// Moves on by `by`, rounded down to the microsecond.
+    pub fn advance(&self, by: Duration) {
+        let forward = |now| Some((Timestamp(now) + by).0);
+        // The closure never declines, so there is no failure to handle.
+        let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, forward);
+    }
+
+    /// Shows `now` from here on, which may be earlier than before.
+    pub fn set(&self, now: Timestamp) {
+        self.micros.store(now.as_micros(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.micros.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,316 @@
+//! The numbers of a limit, as people write them.
+
+#![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
+mod error;
+mod scale;
+#[cfg(feature = "serde")]
+mod serde;
+mod text;
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+pub use self::error::QuotaError;
+pub(crate) use self::scale::Scale;
+pub use self::text::ParseQuotaError;
+
+/// One second.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// One minute.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// One hour.
+pub const HOUR: Duration = Duration::from_secs(60 * 60);
+/// One day of 24 hours.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How a limit gains its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Continuously: the rate is spread evenly over the period.
+    TokenBucket,
+    /// All at once, at the start of each period.
+    FixedWindow,
+}
+
+/// The numbers of a limit: how many tokens it gains, how many it saves up, how deep it may owe.
+///
+/// A quota is checked as a whole when it becomes a [`Limit`](crate::Limit), at compile time if
+/// that is a `const`; [`validated`](Self::validated) checks one that was read at run time.
+///
+/// # Text form
+///
+/// A quota prints and parses as text, for configuration files:
+///
+/// ```
+/// use tollgate::{MINUTE, Quota};
+///
+/// let quota: Quota = "10/minute, capacity 20".parse()?;
+/// assert_eq!(quota, Quota::token_bucket(10, MINUTE).capacity(20));
+/// assert_eq!(quota.to_string(), "10 per minute, capacity 20");
+///
+/// let window: Quota = "fixed window: 40_000 per 1h 30m, shards 4".parse()?;
+/// assert_eq!(window.to_string(), "fixed window: 40000 per 90 minutes, shards 4");
+/// # Ok::<(), tollgate::quota::ParseQuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    kind: Kind,
+    rate: u64,
+    period: Duration,
+    capacity: Option<u64>,
+    max_reserved: Option<u64>,
+    initial: Option<u64>,
+    start: Option<Timestamp>,
+    shards: u32,
+}
+
+impl Quota {
+    /// Adds `rate` tokens every `period`, continuously, saving up to `rate` of them.
+    ///
+    /// # Panics
+    ///
+    /// If `rate` or `period` is zero, or `period` is not a whole number of microseconds. In a
+    /// `const`, as below, that is a compile error; for numbers read at run time use
+    /// [`try_token_bucket`](Self::try_token_bucket).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MINUTE, Quota};
+    ///
+    /// const MESSAGES: Quota = Quota::token_bucket(10, MINUTE).capacity(20);
+    /// assert_eq!(MESSAGES.to_string(), "10 per minute, capacity 20");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub const fn token_bucket(rate: u64, period: Duration) -> Self {
+        match Self::try_token_bucket(rate, period) {
+            Ok(quota) => quota,
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Adds `rate` tokens at the start of each `period`, saving up to `rate` of them.
+    ///
+    /// Without a [`start`](Self::start), every key has windows of its own, so that clients do not
+    /// all come back at once.
+    ///
+    /// # Panics
+    ///
+    /// As [`token_bucket`](Self::token_bucket); at run time use
+    /// [`try_fixed_window`](Self::try_fixed_window).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Quota};
+    ///
+    /// // 100 an hour, and what one hour left over may be used in the next.
+    /// const EXPORTS: Quota = Quota::fixed_window(100, HOUR).capacity(200);
+    /// assert_eq!(EXPORTS.to_string(), "fixed window: 100 per hour, capacity 200");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub const fn fixed_window(rate: u64, period: Duration) -> Self {
+        match Self::try_fixed_window(rate, period) {
+            Ok(quota) => quota,
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// [`token_bucket`](Self::token_bucket) for numbers that are known at run time only.
+    ///
+    /// # Errors
+    ///
+    /// If `rate` or `period` is zero, or `period` is not a whole number of microseconds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// let error = Quota::try_token_bucket(0, SECOND).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "quota of 0 tokens per second is empty (rate and period must both be more than zero)"
+    /// );
+    /// ```
+    pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::new(Kind::TokenBucket, rate, period)
+    }
+
+    /// [`fixed_window`](Self::fixed_window) for numbers that are known at run time only.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_token_bucket`](Self::try_token_bucket).
+    pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::new(Kind::FixedWindow, rate, period)
+    }
+
+    const fn new(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        if rate == 0 || period.is_zero() {
+            return Err(QuotaError::empty(rate, period));
+        }
+        if scale::micros(period).is_none() {
+            return Err(QuotaError::period(period));
+        }
+        Ok(Self {
+            kind,
+            rate,
+            period,
+            capacity: None,
+            max_reserved: None,
+            initial: None,
+            start: None,
+            shards: 1,
+        })
+    }
+
+    /// Saves up to this many tokens; the rate if not set.
+    ///
+    /// Zero is allowed: then nothing is saved and everything waits its turn in a reservation.
+    #[must_use]
+    pub const fn capacity(mut self, tokens: u64) -> Self {
+        self.capacity = Some(tokens);
+        self
+    }
+
+    /// Lets reservations go this many tokens into debt; without limit if not set.
+    ///
+    /// Zero means no debt at all.
+    #[must_use]
+    pub const fn max_reserved(mut self, tokens: u64) -> Self {
+        self.max_reserved = Some(tokens);
+        self
+    }
+
+    /// Gives a bucket this many tokens on its first use; the capacity if not set.
+    ///
+    /// Where it is lower than the capacity, a full bucket is not like none: the memory store
+    /// keeps such buckets until its bound needs the room, and then they start here again.
+    #[must_use]
+    pub const fn initial(mut self, tokens: u64) -> Self {
+        self.initial = Some(tokens);
+        self
+    }
+
+    /// Begins a window at this instant, and so at every whole number of periods before and after.
+    ///
+    /// Only for fixed windows.
+    #[must_use]
+    pub const fn start(mut self, start: Timestamp) -> Self {
+        self.start = Some(start);
+        self
+    }
+
+    /// Splits a hot limit into this many buckets, each with its part of rate, capacity and
+    /// max_reserved; one if not set.
+    ///
+    /// The number is checked with the others. The memory store decides such a limit in one
+    /// bucket, which is exact.
+    #[must_use]
+    pub const fn shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Checks the numbers against each other and against the 2^53 units of [`algebra`].
+    ///
+    /// # Errors
+    ///
+    /// If they contradict each other or do not fit; the error says what would.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{DAY, Quota};
+    ///
+    /// let error = Quota::token_bucket(1, DAY).capacity(1_000_000).validated().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "capacity of 1000000 tokens does not fit: at 1 per day a token is 86400000000 units \
+    ///      and 2^53 units can be counted (use a capacity of at most 104249)"
+    /// );
+    /// ```
+    ///
+    /// [`algebra`]: crate::algebra
+    pub const fn validated(self) -> Result<Self, QuotaError> {
+        if self.shards == 0 {
+            return Err(QuotaError::no_shards());
+        }
+        if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
+            return Err(QuotaError::start_without_windows());
+        }
+        if let Some(initial) = self.initial
+            && initial > self.tokens_at_most()
+        {
+            return Err(QuotaError::initial(initial, self.tokens_at_most()));
+        }
+        // One shard's numbers may fit where those of the whole do not, and the other way round.
+        if let Err(error) = Scale::of_shard(&self) {
+            return Err(error);
+        }
+        match Scale::of_whole(&self) {
+            Ok(_) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How the limit gains its tokens.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The tokens gained in each period.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// The time in which `rate` tokens are gained.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// The tokens saved up at most: the capacity, or the rate if none was set.
+    #[must_use]
+    pub const fn tokens_at_most(&self) -> u64 {
+        match self.capacity {
+            Some(tokens) => tokens,
+            None => self.rate,
+        }
+    }
+
+    /// The deepest debt in tokens that reservations may make; `None` is without limit.
+    #[must_use]
+    pub const fn debt_at_most(&self) -> Option<u64> {
+        self.max_reserved
+    }
+
+    /// The tokens in a bucket on its first use.
+    #[must_use]
+    pub const fn tokens_at_first(&self) -> u64 {
+        match self.initial {
+            Some(tokens) => tokens,
+            None => self.tokens_at_most(),
+        }
+    }
+
+    /// Where a window begins, if that was set.
+    #[must_use]
+    pub const fn window_start(&self) -> Option<Timestamp> {
+        self.start
+    }
+
+    /// The number of buckets the limit is split into.
+    #[must_use]
+    pub const fn shard_count(&self) -> u32 {
+        self.shards
+    }
+}
