@@ -1,0 +1,246 @@
+//! A quota, compiled: the integers that every decision counts in.
+
+use std::num::NonZeroU64;
+
+use super::{Terms, Tokens};
+use crate::clock::Timestamp;
+use crate::quota::{Kind, Quota, QuotaError, Scale};
+
+/// What buckets count in: a whole number, of which a [token](Bucket::token) is worth some.
+pub type Units = i64;
+
+/// All that is stored for a bucket: a value, and the time at which it was true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "two numbers, by design and for ever")]
+pub struct State {
+    /// The units in the bucket; negative is debt.
+    pub value: Units,
+    /// When it held them.
+    pub ts: Timestamp,
+}
+
+/// The numbers of a quota in units and microseconds.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::Bucket;
+/// use tollgate::{MINUTE, Quota};
+///
+/// // 10 a minute is one token every 6 seconds, so one unit every microsecond.
+/// let bucket = Bucket::new(&Quota::token_bucket(10, MINUTE))?;
+/// assert_eq!((bucket.step(), bucket.gain(), bucket.token()), (1, 1, 6_000_000));
+/// assert_eq!(bucket.capacity(), 60_000_000);
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bucket {
+    kind: Kind,
+    step: NonZeroU64,
+    gain: NonZeroU64,
+    token: NonZeroU64,
+    capacity: Units,
+    floor: Units,
+    initial: Units,
+    start: Option<Timestamp>,
+}
+
+impl Bucket {
+    /// Compiles a quota into the numbers of one bucket that holds the whole limit.
+    ///
+    /// # Errors
+    ///
+    /// If the numbers contradict each other or do not fit; the error says what would.
+    pub const fn new(quota: &Quota) -> Result<Self, QuotaError> {
+        let quota = match quota.validated() {
+            Ok(quota) => quota,
+            Err(error) => return Err(error),
+        };
+        match Scale::of_whole(&quota) {
+            Ok(scale) => Ok(Self::scaled(&quota, &scale)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Compiles a quota into the numbers of one of its shards.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub const fn of_shard(quota: &Quota) -> Result<Self, QuotaError> {
+        let quota = match quota.validated() {
+            Ok(quota) => quota,
+            Err(error) => return Err(error),
+        };
+        match Scale::of_shard(&quota) {
+            Ok(scale) => Ok(Self::scaled(&quota, &scale)),
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn scaled(quota: &Quota, scale: &Scale) -> Self {
+        Self {
+            kind: quota.kind(),
+            step: scale.step,
+            gain: scale.gain,
+            token: scale.token,
+            // All three are at most 2^53.
+            capacity: scale.capacity.cast_signed(),
+            floor: 0_i64.saturating_sub_unsigned(scale.max_reserved),
+            initial: scale.initial.cast_signed(),
+            start: quota.window_start(),
+        }
+    }
+
+    /// How the bucket gains.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How often the bucket gains, in microseconds.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        self.step.get()
+    }
+
+    /// The units gained at each step.
+    #[must_use]
+    pub const fn gain(&self) -> u64 {
+        self.gain.get()
+    }
+
+    /// The units that one token is worth.
+    #[must_use]
+    pub const fn token(&self) -> u64 {
+        self.token.get()
+    }
+
+    /// The most units it saves up.
+    #[must_use]
+    pub const fn capacity(&self) -> Units {
+        self.capacity
+    }
+
+    /// The least units that a reservation may leave: minus `max_reserved`.
+    #[must_use]
+    pub const fn floor(&self) -> Units {
+        self.floor
+    }
+
+    /// The units in a bucket that nobody has used.
+    #[must_use]
+    pub const fn initial(&self) -> Units {
+        self.initial
+    }
+
+    /// Where a window begins, if the quota says so.
+    #[must_use]
+    pub const fn start(&self) -> Option<Timestamp> {
+        self.start
+    }
+
+    /// Whether a full bucket is like one that was never used, so that it need not be stored.
+    #[must_use]
+    pub const fn forgets(&self) -> bool {
+        self.initial == self.capacity
+    }
+
+    /// What a cost comes to; `None` if that is beyond any number counted here.
+    #[must_use]
+    pub const fn units(&self, cost: u64) -> Option<Units> {
+        match cost.checked_mul(self.token.get()) {
+            // The top bit would turn the number negative.
+            Some(units) if units <= Units::MAX.cast_unsigned() => Some(units.cast_signed()),
+            _ => None,
+        }
+    }
+
+    /// Whether a cost is more than a full bucket could ever grant on these terms.
+    #[must_use]
+    pub fn too_large(&self, cost: u64, terms: Terms) -> bool {
+        match self.units(cost) {
+            Some(units) => self.capacity.saturating_sub(units) < terms.floor().min(0),
+            None => true,
+        }
+    }
+
+    /// Units as the tokens they are worth.
+    #[must_use]
+    pub const fn tokens(&self, units: Units) -> Tokens {
+        Tokens::new(units, self.token)
+    }
+
+    /// The state of a bucket that nobody has used: full, or at its quota's `initial`.
+    ///
+    /// `phase` is where a window begins if the quota does not say so.
+    #[must_use]
+    pub fn absent(&self, now: Timestamp, phase: Timestamp) -> State {
+        let ts = match self.kind {
+            Kind::TokenBucket => now,
+            Kind::FixedWindow => self.window_at(now, self.start.unwrap_or(phase)),
+        };
+        State { value: self.initial, ts }
+    }
+
+    /// The start of the window around `now`, where windows begin at `phase` and every step from it.
+    fn window_at(&self, now: Timestamp, phase: Timestamp) -> Timestamp {
+        let step = i64::try_from(self.step.get()).unwrap_or(i64::MAX);
+        let distance = now.as_micros().saturating_sub(phase.as_micros());
+        let into = distance.checked_rem_euclid(step).unwrap_or(0);
+        Timestamp::from_micros(now.as_micros().saturating_sub(into))
+    }
+
+    /// What a bucket holds at `now`.
+    #[must_use]
+    pub fn refresh(&self, state: State, now: Timestamp) -> State {
+        let State { value, ts } = state;
+        let steps = self.steps(now.micros_since(ts));
+        // Compared as gains, so that more steps than it takes to fill cannot overflow.
+        let gained = steps.saturating_mul(self.gain.get());
+        let missing = self.missing(value);
+        let value =
+            if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) };
+        State { value, ts: ts.plus_micros(steps.saturating_mul(self.step.get())) }
+    }
+
+    /// The whole steps in a time.
+    fn steps(&self, micros: u64) -> u64 {
+        // Token buckets gain every microsecond: the commonest case needs no division.
+        if self.step == NonZeroU64::MIN { micros } else { micros / self.step }
+    }
+
+    /// The units that `value` is short of the capacity.
+    fn missing(&self, value: Units) -> u64 {
+        if value >= self.capacity { 0 } else { self.capacity.abs_diff(value) }
+    }
+
+    /// The instant from which a bucket in `state` has gained `units` more.
+    pub(super) fn gained_at(&self, state: State, units: u64) -> Timestamp {
+        let steps = if self.gain == NonZeroU64::MIN {
+            units
+        } else {
+            let (whole, rest) = (units / self.gain, units % self.gain);
+            whole.saturating_add(u64::from(rest > 0))
+        };
+        state.ts.plus_micros(steps.saturating_mul(self.step.get()))
+    }
+
+    /// The instant from which a bucket in `state` is full, if nothing is taken until then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::{Bucket, State};
+    /// use tollgate::{Quota, SECOND, Timestamp};
+    ///
+    /// let bucket = Bucket::new(&Quota::token_bucket(2, SECOND))?;
+    /// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+    /// assert_eq!(bucket.full_at(empty), Timestamp::UNIX_EPOCH + SECOND);
+    /// # Ok::<(), tollgate::quota::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn full_at(&self, state: State) -> Timestamp {
+        self.gained_at(state, self.missing(state.value))
+    }
+}

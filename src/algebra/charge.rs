@@ -1,0 +1,152 @@
+//! Taking from a bucket and giving back to it.
+
+use std::time::Duration;
+
+use super::{Bucket, State, Units};
+use crate::clock::Timestamp;
+
+/// What a bucket answered to a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The units were there: the work may run now.
+    Admitted,
+    /// The units will be there after the wait: the work may run then, without asking again.
+    Reserved,
+    /// The units are not there: asking again after the wait may help.
+    Refused,
+}
+
+/// How far a charge may go when the bucket is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    floor: Units,
+    max_wait: u64,
+}
+
+impl Terms {
+    /// Takes what is there or nothing: no debt, no waiting.
+    pub const AT_ONCE: Self = Self { floor: 0, max_wait: 0 };
+
+    /// May leave as little as `floor` units, however long the wait.
+    #[must_use]
+    pub const fn reserving(floor: Units) -> Self {
+        Self { floor, max_wait: u64::MAX }
+    }
+
+    /// Waits at most this long, rounded down to the microsecond.
+    #[must_use]
+    pub fn within(mut self, max_wait: Duration) -> Self {
+        self.max_wait = u64::try_from(max_wait.as_micros()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// The least units that the charge may leave.
+    #[must_use]
+    pub const fn floor(&self) -> Units {
+        self.floor
+    }
+
+    /// The longest wait, in microseconds.
+    #[must_use]
+    pub const fn max_wait(&self) -> u64 {
+        self.max_wait
+    }
+}
+
+/// What a charge came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Charged {
+    verdict: Verdict,
+    before: State,
+    after: State,
+    wait: u64,
+}
+
+impl Charged {
+    /// Whether the work may run, and when.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The bucket, refreshed to now, without the charge: what stands if it is refused.
+    #[must_use]
+    pub const fn before(&self) -> State {
+        self.before
+    }
+
+    /// The bucket with the charge taken: what to store, unless it is refused.
+    #[must_use]
+    pub const fn after(&self) -> State {
+        self.after
+    }
+
+    /// The bucket as it stands once the verdict is carried out.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        match self.verdict {
+            Verdict::Refused => self.before,
+            Verdict::Admitted | Verdict::Reserved => self.after,
+        }
+    }
+
+    /// How long until the units are there: zero if they are.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        Duration::from_micros(self.wait)
+    }
+}
+
+/// Takes `units` from a bucket at `now`, and says what to store.
+///
+/// A refused charge stores nothing: being refused must never make the wait longer.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algebra::{Bucket, State, Terms, Verdict, charge};
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let bucket = Bucket::new(&Quota::token_bucket(2, SECOND))?;
+/// let now = Timestamp::UNIX_EPOCH;
+/// let empty = State { value: 0, ts: now };
+/// let one = i64::try_from(bucket.token()).unwrap();
+///
+/// let charged = charge(&bucket, empty, one, Terms::AT_ONCE, now);
+/// assert_eq!(charged.verdict(), Verdict::Refused);
+/// assert_eq!(charged.wait(), Duration::from_millis(500));
+/// assert_eq!(charged.state(), empty);
+///
+/// let charged = charge(&bucket, empty, one, Terms::reserving(bucket.floor()), now);
+/// assert_eq!(charged.verdict(), Verdict::Reserved);
+/// assert_eq!(charged.state().value, -one);
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[must_use]
+pub fn charge(
+    bucket: &Bucket,
+    state: State,
+    units: Units,
+    terms: Terms,
+    now: Timestamp,
+) -> Charged {
+    let before = bucket.refresh(state, now);
+    let left = before.value.saturating_sub(units);
+    let after = State { value: left, ts: before.ts };
+    if left >= 0 {
+        return Charged { verdict: Verdict::Admitted, before, after, wait: 0 };
+    }
+    let wait = bucket.gained_at(before, left.unsigned_abs()).micros_since(now);
+    let reserved = left >= terms.floor && wait <= terms.max_wait;
+    let verdict = if reserved { Verdict::Reserved } else { Verdict::Refused };
+    Charged { verdict, before, after, wait }
+}
+
+/// Gives `units` back to a bucket at `now`, as far as they fit in, and says what to store.
+#[must_use]
+pub fn refund(bucket: &Bucket, state: State, units: Units, now: Timestamp) -> State {
+    let State { value, ts } = bucket.refresh(state, now);
+    State { value: value.saturating_add(units.max(0)).min(bucket.capacity()), ts }
+}
