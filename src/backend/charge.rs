@@ -1,0 +1,126 @@
+//! What a backend is asked.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use super::Key;
+use crate::algebra::{Bucket, Terms, Units};
+use crate::clock::Timestamp;
+
+/// The name of a bucket: a limit, whose tokens they are, and which shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BucketId<'a> {
+    limit: &'a str,
+    key: &'a Key,
+    shard: u32,
+}
+
+impl<'a> BucketId<'a> {
+    /// Names the bucket of `key` under the limit of this name.
+    #[must_use]
+    pub const fn new(limit: &'a str, key: &'a Key) -> Self {
+        Self { limit, key, shard: 0 }
+    }
+
+    /// Names another shard than the first, which is 0.
+    #[must_use]
+    pub const fn shard(mut self, shard: u32) -> Self {
+        self.shard = shard;
+        self
+    }
+
+    /// The name of the limit.
+    #[must_use]
+    pub const fn limit(&self) -> &'a str {
+        self.limit
+    }
+
+    /// Whose tokens they are.
+    #[must_use]
+    pub const fn key(&self) -> &'a Key {
+        self.key
+    }
+
+    /// Which shard of the limit.
+    #[must_use]
+    pub const fn shard_index(&self) -> u32 {
+        self.shard
+    }
+
+    /// Where a window begins when the quota does not say so: somewhere in the first period after
+    /// the epoch, the same on every node and for every shard, and different from key to key.
+    ///
+    /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff and the key's
+    /// bytes, modulo the period.
+    #[must_use]
+    pub fn phase(&self, bucket: &Bucket) -> Timestamp {
+        let mut hasher = SipHasher13::new();
+        hasher.write(self.limit.as_bytes());
+        hasher.write_u8(0xff);
+        hasher.write(self.key.as_bytes());
+        let micros = hasher.finish().checked_rem(bucket.step()).unwrap_or(0);
+        Timestamp::UNIX_EPOCH.plus_micros(micros)
+    }
+}
+
+/// Units to take from a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    id: BucketId<'a>,
+    bucket: &'a Bucket,
+    units: Units,
+    terms: Terms,
+    takes: bool,
+}
+
+impl<'a> Charge<'a> {
+    /// Takes the units, if they are there.
+    #[must_use]
+    pub const fn take(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
+        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true }
+    }
+
+    /// Looks whether the units could be taken, and leaves them.
+    #[must_use]
+    pub const fn look(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
+        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false }
+    }
+
+    /// Says how far the charge may go when the bucket is short.
+    #[must_use]
+    pub const fn on(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// The name of the bucket.
+    #[must_use]
+    pub const fn id(&self) -> BucketId<'a> {
+        self.id
+    }
+
+    /// The numbers of the bucket.
+    #[must_use]
+    pub const fn bucket(&self) -> &'a Bucket {
+        self.bucket
+    }
+
+    /// How much to take.
+    #[must_use]
+    pub const fn units(&self) -> Units {
+        self.units
+    }
+
+    /// How far to go when the bucket is short.
+    #[must_use]
+    pub const fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Whether to take, not only to look.
+    #[must_use]
+    pub const fn takes(&self) -> bool {
+        self.takes
+    }
+}

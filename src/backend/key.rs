@@ -1,0 +1,263 @@
+//! Whose tokens they are.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Who a bucket belongs to: a user, an address, a tenant, or everybody.
+///
+/// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
+/// `("ab", "c")`, and the text `"7"` is not the number 7. Short keys (36 bytes of text, as in a
+/// UUID) are held in place.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Key;
+///
+/// let tenant_user = Key::from(("acme", "alice"));
+/// assert_eq!(tenant_user, Key::from("acme").and("alice"));
+/// assert_ne!(tenant_user, Key::from(("acmea", "lice")));
+/// assert_eq!(tenant_user.to_string(), "acme|alice");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(Repr);
+
+const INLINE: usize = 38;
+
+// A key that fits is always inline and padded with zeros, so that equality may be derived.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE] },
+    Heap(Box<[u8]>),
+}
+
+/// What a part is; the first byte of its encoding.
+mod tag {
+    pub(super) const TEXT: u8 = b's';
+    pub(super) const BYTES: u8 = b'b';
+    pub(super) const NUMBER: u8 = b'n';
+    pub(super) const V4: u8 = b'4';
+    pub(super) const V6: u8 = b'6';
+}
+
+impl Key {
+    /// The key of limits that everybody shares: no parts at all.
+    pub const GLOBAL: Self = Self(Repr::Inline { len: 0, bytes: [0; INLINE] });
+
+    /// This key with more parts.
+    #[must_use]
+    pub fn and(self, more: impl Into<Self>) -> Self {
+        let more = more.into();
+        self.with(&[more.as_bytes()])
+    }
+
+    /// The key of an IPv6 network: the first `prefix` bits of an address.
+    ///
+    /// A prefix above 128 is the whole address.
+    #[must_use]
+    pub fn network(address: Ipv6Addr, prefix: u8) -> Self {
+        let prefix = prefix.min(128);
+        let host_bits = u32::from(128_u8.saturating_sub(prefix));
+        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+        let network = address.to_bits() & mask;
+        Self::GLOBAL.with(&[&[tag::V6], &network.to_be_bytes(), &[prefix]])
+    }
+
+    /// The parts, encoded without ambiguity: what stores compare.
+    ///
+    /// Each part is a tag and its content: `s` or `b`, a length and as many bytes of text or of
+    /// anything; `n` and a number in 8 bytes, big end first; `4` and an IPv4 address; `6`, an IPv6
+    /// address and the length of its prefix. A length is one byte, or 0xff and 8 more, big end
+    /// first.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Repr::Heap(bytes) => bytes,
+        }
+    }
+
+    fn sized(tag: u8, content: &[u8]) -> Self {
+        match u8::try_from(content.len()) {
+            Ok(len) if len < u8::MAX => Self::GLOBAL.with(&[&[tag, len], content]),
+            _ => {
+                let len = u64::try_from(content.len()).unwrap_or(u64::MAX).to_be_bytes();
+                Self::GLOBAL.with(&[&[tag, u8::MAX], &len, content])
+            }
+        }
+    }
+
+    /// Appends bytes, in place as long as they fit.
+    fn with(mut self, pieces: &[&[u8]]) -> Self {
+        for piece in pieces {
+            self = self.push(piece);
+        }
+        self
+    }
+
+    fn push(mut self, piece: &[u8]) -> Self {
+        if let Repr::Inline { len, bytes } = &mut self.0 {
+            let end = usize::from(*len).saturating_add(piece.len());
+            if let Some(room) = bytes.get_mut(usize::from(*len)..end)
+                && let Ok(end) = u8::try_from(end)
+            {
+                room.copy_from_slice(piece);
+                *len = end;
+                return self;
+            }
+        }
+        Self(Repr::Heap([self.as_bytes(), piece].concat().into()))
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::sized(tag::TEXT, text.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<Cow<'_, str>> for Key {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self::from(&*text)
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Self {
+        Self::sized(tag::BYTES, bytes)
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Key {
+    fn from(bytes: [u8; N]) -> Self {
+        Self::from(bytes.as_slice())
+    }
+}
+
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        Self::GLOBAL.with(&[&[tag::NUMBER], &number.to_be_bytes()])
+    }
+}
+
+impl From<u32> for Key {
+    fn from(number: u32) -> Self {
+        Self::from(u64::from(number))
+    }
+}
+
+/// The exact address; [`ClientIp`](crate::key::ClientIp) groups IPv6 addresses by network.
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::from(address),
+            IpAddr::V6(address) => Self::from(address),
+        }
+    }
+}
+
+impl From<Ipv4Addr> for Key {
+    fn from(address: Ipv4Addr) -> Self {
+        Self::GLOBAL.with(&[&[tag::V4], &address.octets()])
+    }
+}
+
+impl From<Ipv6Addr> for Key {
+    fn from(address: Ipv6Addr) -> Self {
+        Self::network(address, 128)
+    }
+}
+
+impl<A: Into<Key>, B: Into<Key>> From<(A, B)> for Key {
+    fn from((a, b): (A, B)) -> Self {
+        a.into().and(b)
+    }
+}
+
+impl<A: Into<Key>, B: Into<Key>, C: Into<Key>> From<(A, B, C)> for Key {
+    fn from((a, b, c): (A, B, C)) -> Self {
+        a.into().and(b).and(c)
+    }
+}
+
+/// Shows the parts, joined by `|`; for people, as two keys may look alike.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.as_bytes();
+        let mut separator = "";
+        while let Some((part, after)) = next_part(rest) {
+            f.write_str(separator)?;
+            match part {
+                Part::Text(text) => String::from_utf8_lossy(text).escape_debug().fmt(f)?,
+                Part::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?,
+                Part::Number(number) => number.fmt(f)?,
+                Part::V4(address) => address.fmt(f)?,
+                Part::V6(address, 128) => address.fmt(f)?,
+                Part::V6(address, prefix) => write!(f, "{address}/{prefix}")?,
+            }
+            rest = after;
+            separator = "|";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+enum Part<'a> {
+    Text(&'a [u8]),
+    Bytes(&'a [u8]),
+    Number(u64),
+    V4(Ipv4Addr),
+    V6(Ipv6Addr, u8),
+}
+
+fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    match tag {
+        tag::TEXT | tag::BYTES => {
+            let (&short, rest) = rest.split_first()?;
+            let (len, rest) = match short {
+                u8::MAX => {
+                    let (len, rest) = rest.split_first_chunk::<8>()?;
+                    (usize::try_from(u64::from_be_bytes(*len)).ok()?, rest)
+                }
+                short => (usize::from(short), rest),
+            };
+            let (content, rest) = rest.split_at_checked(len)?;
+            let part = if tag == tag::TEXT { Part::Text(content) } else { Part::Bytes(content) };
+            Some((part, rest))
+        }
+        tag::NUMBER => {
+            let (number, rest) = rest.split_first_chunk::<8>()?;
+            Some((Part::Number(u64::from_be_bytes(*number)), rest))
+        }
+        tag::V4 => {
+            let (octets, rest) = rest.split_first_chunk::<4>()?;
+            Some((Part::V4(Ipv4Addr::from(*octets)), rest))
+        }
+        tag::V6 => {
+            let (octets, rest) = rest.split_first_chunk::<16>()?;
+            let (&prefix, rest) = rest.split_first()?;
+            Some((Part::V6(Ipv6Addr::from(*octets), prefix), rest))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,165 @@
+//! The store of this process: sharded, bounded, forgetting.
+//!
+//! # Design
+//!
+//! A bucket takes 32 bytes whatever the length of its key: 96 bits of a keyed 128-bit hash stand
+//! for its name, the rest picks the shard. The hash key is random for each store, so that nobody
+//! can choose names that meet.
+//!
+//! A shard is an open-addressing table behind a lock. Looking a bucket up, deciding and writing
+//! happen under one lock, so that no bucket can be dropped between reading and writing it. There
+//! are as many shards as it takes for each to stay small: every pause (growing, making room) is
+//! then as short with ten million keys as with ten thousand.
+//!
+//! A bucket that is full again is dropped in passing: whoever adds a bucket looks at the next few
+//! slots of its shard. When a shard has its share of the bound nevertheless, the bucket that is
+//! nearest to full makes room, as the least is forgotten with it.
+
+mod fingerprint;
+mod room;
+mod shapes;
+mod shard;
+mod shards;
+mod table;
+mod transaction;
+
+use std::fmt;
+use std::sync::Arc;
+
+use self::fingerprint::Hasher;
+use self::shards::Shards;
+use super::{Answer, Applied, Backend, BucketId, Charge, Reading};
+use crate::algebra::{Bucket, State, Units};
+use crate::clock::{Clock, SystemClock, Timestamp};
+
+/// Keeps buckets in this process.
+///
+/// It holds at most [`max_keys`](Self::max_keys) buckets, 32 bytes each in tables that are
+/// between half and four fifths full.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::RateLimiter;
+/// use tollgate::backend::Memory;
+///
+/// let limiter = RateLimiter::new(Memory::new().max_keys(50_000));
+/// # drop(limiter);
+/// ```
+pub struct Memory {
+    shards: Shards,
+    hasher: Hasher,
+    clock: Source,
+    max_keys: usize,
+}
+
+/// The usual clock is called without an indirection.
+#[derive(Clone, Debug)]
+enum Source {
+    System(SystemClock),
+    Other(Arc<dyn Clock>),
+}
+
+impl Memory {
+    /// The bound if none is set: a million buckets, which take 40 MB at most.
+    pub const MAX_KEYS: usize = 1_000_000;
+
+    /// An empty store with the clock of this machine and room for [`MAX_KEYS`](Self::MAX_KEYS).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            shards: Shards::new(Self::MAX_KEYS),
+            hasher: Hasher::random(),
+            clock: Source::System(SystemClock::new()),
+            max_keys: Self::MAX_KEYS,
+        }
+    }
+
+    /// Holds at most this many buckets, and at least one.
+    ///
+    /// The bound is divided among the shards, so the fullest of them may begin to make room when
+    /// the store as a whole holds a few percent less.
+    #[must_use]
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.max_keys = max_keys.max(1);
+        self.shards = Shards::new(self.max_keys);
+        self
+    }
+
+    /// Takes the time from another clock, as tests do.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Source::Other(Arc::new(clock));
+        self
+    }
+
+    /// The buckets that are held, those that are full again but not yet dropped among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether no bucket is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Drops every bucket that is full again, shard by shard.
+    ///
+    /// Never needed for the bound: it is for those who want the count to be exact.
+    pub fn purge(&self) {
+        let now = self.now();
+        for shard in self.shards.iter() {
+            shard.lock().purge(now);
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        match &self.clock {
+            Source::System(clock) => clock.now(),
+            Source::Other(clock) => clock.now(),
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("max_keys", &self.max_keys)
+            .field("shards", &self.shards.count())
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Backend for Memory {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        let now = self.now();
+        let [charge] = charges else {
+            return Answer::Now(Ok(transaction::apply(&self.shards, &self.hasher, charges, now)));
+        };
+        let print = self.hasher.fingerprint(charge.id());
+        let charged = self.shards.of(print).lock().apply(print, charge, now);
+        Answer::Now(Ok(Applied::one(now, Reading::taken(&charged))))
+    }
+
+    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
+        let now = self.now();
+        let print = self.hasher.fingerprint(id);
+        let state = self.shards.of(print).lock().refund(print, id, bucket, units, now);
+        Answer::Now(Ok(state))
+    }
+
+    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
+        let print = self.hasher.fingerprint(id);
+        self.shards.of(print).lock().forget(print);
+        Answer::Now(Ok(()))
+    }
+}

@@ -1,0 +1,87 @@
+//! Which bucket makes room when a shard is full: the one nearest to full.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::shapes::Shapes;
+use super::table::{Slot, Table};
+use crate::clock::Timestamp;
+
+/// The buckets that are nearest to full, found by one look at the whole shard and used up one by
+/// one, so that a newcomer pays for a few slots and not for all.
+///
+/// Every bucket that is full before `horizon` is in the heap, with the instant at which it would
+/// be when it was last looked at. A charge only makes that later, which is noticed when the bucket
+/// is drawn; a bucket that was refunded meanwhile keeps its place until the next look.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    nearest: BinaryHeap<Reverse<Candidate>>,
+    horizon: Option<Timestamp>,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    full_at: Timestamp,
+    tag: (u64, u32),
+}
+
+/// The part of a shard that one look gathers.
+const GATHERED: usize = 16;
+
+impl Room {
+    /// Where the bucket is that is nearest to full.
+    pub(super) fn victim(&mut self, table: &Table, shapes: &Shapes) -> Option<usize> {
+        self.drawn(table, shapes).or_else(|| {
+            self.look(table, shapes);
+            self.drawn(table, shapes)
+        })
+    }
+
+    /// Notes a bucket that was just added.
+    pub(super) fn added(&mut self, slot: &Slot, table: &Table, shapes: &Shapes) {
+        let Some(horizon) = self.horizon else { return };
+        if self.nearest.len() >= table.len() {
+            // Buckets that come and go without need for room: better to look again then.
+            *self = Self::default();
+            return;
+        }
+        if let Some(candidate) = candidate(slot, shapes)
+            && candidate.full_at < horizon
+        {
+            self.nearest.push(Reverse(candidate));
+        }
+    }
+
+    fn drawn(&mut self, table: &Table, shapes: &Shapes) -> Option<usize> {
+        while let Some(Reverse(noted)) = self.nearest.pop() {
+            let Some(index) = table.find(noted.tag) else { continue };
+            let Some(current) = table.get(index).and_then(|slot| candidate(slot, shapes)) else {
+                continue;
+            };
+            if current.full_at <= noted.full_at {
+                return Some(index);
+            }
+            if self.horizon.is_some_and(|horizon| current.full_at < horizon) {
+                self.nearest.push(Reverse(current));
+            }
+        }
+        self.horizon = None;
+        None
+    }
+
+    fn look(&mut self, table: &Table, shapes: &Shapes) {
+        let mut all: Vec<_> = table.iter().filter_map(|slot| candidate(slot, shapes)).collect();
+        let gathered = all.len().div_ceil(GATHERED);
+        if gathered < all.len() {
+            let (_, horizon, _) = all.select_nth_unstable(gathered);
+            self.horizon = Some(horizon.full_at);
+            all.truncate(gathered);
+        }
+        self.nearest = all.into_iter().map(Reverse).collect();
+    }
+}
+
+fn candidate(slot: &Slot, shapes: &Shapes) -> Option<Candidate> {
+    let bucket = shapes.get(slot.shape()?)?;
+    Some(Candidate { full_at: bucket.full_at(slot.state()), tag: slot.tag() })
+}

@@ -1,0 +1,54 @@
+//! The locks: how many there are, and which one guards a bucket.
+
+use parking_lot::Mutex;
+
+use super::fingerprint::Fingerprint;
+use super::shard::Shard;
+
+/// The shards of a store; always at least one.
+pub(super) struct Shards {
+    /// All but the last, so that no index can miss.
+    most: Box<[Padded]>,
+    last: Padded,
+}
+
+/// Keeps the locks of two shards out of each other's cache lines.
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// The buckets that a shard holds at most; what bounds every pause.
+const SHARD_KEYS: usize = 2_048;
+
+/// Beyond this the shards grow instead: 65,536 of them hold 134 million buckets.
+const MAX_SHARDS: usize = 1 << 16;
+
+impl Shards {
+    /// As many shards as it takes to keep each small, with an equal share of the bound.
+    pub(super) fn new(max_keys: usize) -> Self {
+        let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
+        let share = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
+        let shard = || Padded(Mutex::new(Shard::new(share)));
+        Self { most: (1..count).map(|_| shard()).collect(), last: shard() }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.most.len().saturating_add(1)
+    }
+
+    /// Which shard a bucket is in; below [`count`](Self::count).
+    pub(super) fn index_of(&self, print: Fingerprint) -> usize {
+        print.shard(self.count())
+    }
+
+    pub(super) fn at(&self, index: usize) -> &Mutex<Shard> {
+        &self.most.get(index).unwrap_or(&self.last).0
+    }
+
+    pub(super) fn of(&self, print: Fingerprint) -> &Mutex<Shard> {
+        self.at(self.index_of(print))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+        self.most.iter().chain([&self.last]).map(|padded| &padded.0)
+    }
+}

@@ -1,0 +1,221 @@
+//! An open-addressing table of buckets: linear probing, no tombstones.
+
+use std::num::NonZeroU32;
+
+use super::fingerprint::{Fingerprint, scale};
+use crate::algebra::State;
+use crate::clock::Timestamp;
+
+/// Half a cache line: a bucket, or a vacancy where `shape` is `None`.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(super) struct Slot {
+    low: u64,
+    high: u32,
+    shape: Option<NonZeroU32>,
+    state: State,
+}
+
+impl Slot {
+    const VACANT: Self =
+        Self { low: 0, high: 0, shape: None, state: State { value: 0, ts: Timestamp::UNIX_EPOCH } };
+
+    pub(super) fn new(print: Fingerprint, shape: NonZeroU32, state: State) -> Self {
+        let (low, high) = print.tag();
+        Self { low, high, shape: Some(shape), state }
+    }
+
+    /// The numbers that the state counts in; `None` for a vacancy.
+    pub(super) const fn shape(&self) -> Option<NonZeroU32> {
+        self.shape
+    }
+
+    pub(super) const fn state(&self) -> State {
+        self.state
+    }
+
+    pub(super) const fn tag(&self) -> (u64, u32) {
+        (self.low, self.high)
+    }
+
+    pub(super) const fn update(&mut self, shape: NonZeroU32, state: State) {
+        self.shape = Some(shape);
+        self.state = state;
+    }
+}
+
+/// Slots, at most four fifths of them taken.
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    taken: usize,
+    /// The slots that it takes to hold all that will ever be in here.
+    enough: usize,
+}
+
+const FIRST_SLOTS: usize = 8;
+
+impl Table {
+    /// An empty table that will hold at most this many buckets.
+    pub(super) const fn holding(buckets: usize) -> Self {
+        let enough = buckets.saturating_add(buckets.div_ceil(4)).saturating_add(1);
+        Self { slots: Vec::new(), taken: 0, enough }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.taken
+    }
+
+    pub(super) const fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Slot> {
+        self.slots.get(index)
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
+        self.slots.get_mut(index)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.shape.is_some())
+    }
+
+    /// Where the bucket with this tag is.
+    pub(super) fn find(&self, (low, high): (u64, u32)) -> Option<usize> {
+        let home = scale(low, self.slots.len());
+        let (before, after) = self.slots.split_at_checked(home)?;
+        // From home to the end, then from the start: a vacancy ends the search.
+        for (index, slot) in (home..).zip(after).chain((0..).zip(before)) {
+            slot.shape?;
+            if slot.low == low && slot.high == high {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Adds a bucket that is not there yet.
+    pub(super) fn insert(&mut self, slot: Slot) {
+        if self.taken.saturating_add(1) > four_fifths(self.slots.len()) {
+            self.grow();
+        }
+        self.place(slot);
+    }
+
+    fn grow(&mut self) {
+        let old = self.slots.len();
+        let new = old.saturating_add(old / 2).max(FIRST_SLOTS).min(self.enough);
+        let new = new.max(old.saturating_add(1));
+        let slots = std::mem::replace(&mut self.slots, vec![Slot::VACANT; new]);
+        self.taken = 0;
+        for slot in slots.into_iter().filter(|slot| slot.shape.is_some()) {
+            self.place(slot);
+        }
+    }
+
+    /// Puts a bucket into the first vacancy from its home on; there always is one.
+    fn place(&mut self, slot: Slot) {
+        let home = scale(slot.low, self.slots.len());
+        let (before, after) = self.slots.split_at_mut(home);
+        if let Some(vacancy) =
+            after.iter_mut().chain(before).find(|candidate| candidate.shape.is_none())
+        {
+            *vacancy = slot;
+            self.taken = self.taken.saturating_add(1);
+        }
+    }
+
+    /// Takes the bucket at `index` out and moves those behind it up, so that no search ends early.
+    pub(super) fn remove(&mut self, index: usize) -> Option<Slot> {
+        let removed = *self.slots.get(index).filter(|slot| slot.shape.is_some())?;
+        let mut hole = index;
+        let mut next = self.after(hole);
+        while let Some(&slot) = self.slots.get(next)
+            && slot.shape.is_some()
+            && next != index
+        {
+            // Moving up must not carry a bucket before its home.
+            let home = scale(slot.low, self.slots.len());
+            if self.distance(home, next) >= self.distance(hole, next) {
+                self.set(hole, slot);
+                hole = next;
+            }
+            next = self.after(next);
+        }
+        self.set(hole, Slot::VACANT);
+        self.taken = self.taken.saturating_sub(1);
+        Some(removed)
+    }
+
+    fn set(&mut self, index: usize, slot: Slot) {
+        if let Some(place) = self.slots.get_mut(index) {
+            *place = slot;
+        }
+    }
+
+    /// The slot behind this one, where the first is behind the last.
+    pub(super) fn after(&self, index: usize) -> usize {
+        let next = index.saturating_add(1);
+        if next >= self.slots.len() { 0 } else { next }
+    }
+
+    /// How many slots a search goes on from `from` to reach `to`.
+    fn distance(&self, from: usize, to: usize) -> usize {
+        let ahead = if to >= from { 0 } else { self.slots.len() };
+        to.saturating_add(ahead).saturating_sub(from)
+    }
+}
+
+/// Above this, searches for what is not there grow long.
+const fn four_fifths(slots: usize) -> usize {
+    slots.saturating_sub(slots.div_ceil(5))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slot(low: u64, value: i64) -> Slot {
+        let state = State { value, ts: Timestamp::UNIX_EPOCH };
+        Slot::new(Fingerprint::new(low, 0), NonZeroU32::MIN, state)
+    }
+
+    proptest! {
+        /// Homes are drawn from the same few places, so that runs of buckets collide and wrap.
+        #[test]
+        fn finds_what_a_map_would_find(
+            steps in prop::collection::vec((any::<bool>(), 0_u64..40, any::<i64>()), 0..400),
+        ) {
+            let mut table = Table::holding(40);
+            let mut model = HashMap::new();
+            for (insert, name, value) in steps {
+                // The highest bits pick the home: a few homes, one of them at the very end.
+                let low = ((name % 5) * (u64::MAX / 4)).wrapping_sub(name / 5);
+                let found = table.find((low, 0));
+                prop_assert_eq!(found.is_some(), model.contains_key(&low));
+                match (insert, found) {
+                    (true, None) => {
+                        table.insert(slot(low, value));
+                        model.insert(low, value);
+                    }
+                    (false, Some(index)) => {
+                        let removed = table.remove(index).unwrap();
+                        prop_assert_eq!(Some(removed.state().value), model.remove(&low));
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for (&low, &value) in &model {
+                    let index = table.find((low, 0)).expect("what was put in is found");
+                    prop_assert_eq!(table.get(index).unwrap().state().value, value);
+                }
+            }
+        }
+    }
+}

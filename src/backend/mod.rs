@@ -1,0 +1,76 @@
+//! Where buckets live: the contract between the limiter and its store, and the engines.
+//!
+//! # Design
+//!
+//! One operation carries everything: [`Backend::apply`] takes a list of [`Charge`]s, all or
+//! nothing, and reports what each bucket holds. [`refund`](Backend::refund) and
+//! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own: it applies the
+//! functions of [`algebra`](crate::algebra) to what it has stored, atomically, at the time that
+//! its own clock shows.
+//!
+//! The trait is free of type parameters and lifetimes in its answers, so that a
+//! [`RateLimiter`](crate::RateLimiter) is one type whatever it stands on. An engine that knows at
+//! once, like [`Memory`], says so with [`Answer::Now`], which costs no allocation and no `await`.
+
+mod answer;
+mod charge;
+mod error;
+mod key;
+#[cfg(feature = "memory")]
+mod memory;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::answer::{Answer, Applied, Reading};
+pub use self::charge::{BucketId, Charge};
+pub use self::error::BackendError;
+pub use self::key::Key;
+#[cfg(feature = "memory")]
+pub use self::memory::Memory;
+use crate::algebra::{Bucket, State, Units};
+
+/// A store of buckets.
+///
+/// # The contract
+///
+/// * A bucket is named by its [`BucketId`] alone. One that is not stored is
+///   [absent](Bucket::absent), with [`BucketId::phase`] for its windows.
+/// * Each call reads the clock once, and no other call is seen half done.
+/// * A bucket that is [full](Bucket::full_at) and [forgets](Bucket::forgets) may be dropped.
+/// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
+///   read, never misread.
+///
+/// # Cancel safety
+///
+/// An answer that is [`Later`](Answer::Later) may be dropped at any time. Whether the operation
+/// still takes effect is then unknown, but it takes effect at most once and never in part.
+pub trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Takes all charges, or none of them if one is refused.
+    ///
+    /// Charges are taken in the order given, so a bucket named twice is charged twice. A charge
+    /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
+    /// for a refusal either, with one exception: a bucket that does not
+    /// [forget](Bucket::forgets) is stored on its first use, as it begins to fill then.
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
+
+    /// Gives units back, as far as they fit in, and reports what the bucket then holds.
+    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State>;
+
+    /// Forgets a bucket, so that its next use is its first.
+    fn reset(&self, id: BucketId<'_>) -> Answer<()>;
+}
+
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        (**self).apply(charges)
+    }
+
+    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
+        (**self).refund(id, bucket, units)
+    }
+
+    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
+        (**self).reset(id)
+    }
+}
