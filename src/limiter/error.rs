@@ -1,0 +1,94 @@
+//! Why there is no decision.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use super::Limit;
+use crate::backend::BackendError;
+
+/// Nobody could decide, or the request can never fit.
+#[derive(Clone, Debug)]
+pub struct Error(Box<Inner>);
+
+/// Boxed, as an error is rare and a limit is large.
+#[derive(Clone, Debug)]
+struct Inner {
+    limit: Limit,
+    problem: Problem,
+}
+
+#[derive(Clone, Debug)]
+enum Problem {
+    TooLarge { cost: u64 },
+    Incomplete,
+    Backend(BackendError),
+}
+
+impl Error {
+    fn new(limit: &Limit, problem: Problem) -> Self {
+        Self(Box::new(Inner { limit: limit.clone(), problem }))
+    }
+
+    pub(crate) fn too_large(limit: &Limit, cost: u64) -> Self {
+        Self::new(limit, Problem::TooLarge { cost })
+    }
+
+    pub(crate) fn incomplete(limit: &Limit) -> Self {
+        Self::new(limit, Problem::Incomplete)
+    }
+
+    pub(crate) fn backend(limit: &Limit, error: BackendError) -> Self {
+        Self::new(limit, Problem::Backend(error))
+    }
+
+    /// Whether the cost is more than the limit could ever grant, however long one waits.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.0.problem, Problem::TooLarge { .. })
+    }
+
+    /// Whether the backend failed or did not answer in time.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        !self.is_too_large()
+    }
+
+    /// Whether the backend did not answer in time; the tokens may be taken all the same.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(&self.0.problem, Problem::Backend(error) if error.is_timeout())
+    }
+
+    /// The limit that was asked.
+    #[must_use]
+    pub fn limit(&self) -> &Limit {
+        &self.0.limit
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.limit.name();
+        match &self.0.problem {
+            Problem::TooLarge { cost } => write!(
+                f,
+                "cost of {cost} tokens can never fit limit `{name}` (it holds at most {}: ask for \
+                 less, or raise its capacity)",
+                self.0.limit.quota().tokens_at_most()
+            ),
+            Problem::Incomplete => {
+                write!(f, "limit `{name}` could not be decided: the backend left it out")
+            }
+            Problem::Backend(_) => write!(f, "limit `{name}` could not be decided"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.0.problem {
+            Problem::Backend(error) => Some(error),
+            Problem::TooLarge { .. } | Problem::Incomplete => None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A quota with a name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::algebra::Bucket;
+use crate::quota::{Quota, QuotaError};
+
+/// A named quota: what a request is held to.
+///
+/// The name is part of every bucket's own, so limits of one name share their buckets. It is told to
+/// clients in header fields, so it is 1 to 64 printable ASCII characters.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{HOUR, Limit, Quota};
+///
+/// // A mistake in the numbers does not compile.
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+///
+/// // From a configuration, a mistake is an error.
+/// let quota: Quota = "5 per hour".parse()?;
+/// assert_eq!(Limit::try_new("login", quota)?, LOGIN);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limit {
+    name: Name,
+    quota: Quota,
+    bucket: Bucket,
+}
+
+#[derive(Clone, Debug)]
+enum Name {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+/// A name that fits a header field with room for its numbers.
+const MAX_NAME: usize = 64;
+
+impl Limit {
+    /// Names a quota.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty, long or not printable ASCII, or the quota contradicts itself or does
+    /// not fit. In a `const` that is a compile error; at run time use [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub const fn new(name: &'static str, quota: Quota) -> Self {
+        assert!(is_name(name), "the name of a limit is 1 to 64 printable ASCII characters");
+        match Bucket::new(&quota) {
+            Ok(bucket) => Self { name: Name::Static(name), quota, bucket },
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Names a quota that is known at run time only.
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty, long or not printable ASCII, or the quota contradicts itself or does
+    /// not fit.
+    pub fn try_new(name: impl Into<Arc<str>>, quota: Quota) -> Result<Self, LimitError> {
+        let name = name.into();
+        if !is_name(&name) {
+            return Err(LimitError { name, quota: None });
+        }
+        match Bucket::new(&quota) {
+            Ok(bucket) => Ok(Self { name: Name::Shared(name), quota, bucket }),
+            Err(error) => Err(LimitError { name, quota: Some(error) }),
+        }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.name {
+            Name::Static(name) => name,
+            Name::Shared(name) => name,
+        }
+    }
+
+    /// The numbers.
+    #[must_use]
+    pub const fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// The numbers, compiled.
+    #[must_use]
+    pub const fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+}
+
+const fn is_name(name: &str) -> bool {
+    let mut rest = name.as_bytes();
+    if rest.is_empty() || rest.len() > MAX_NAME {
+        return false;
+    }
+    while let [byte, after @ ..] = rest {
+        if !matches!(byte, b' '..=b'~') {
+            return false;
+        }
+        rest = after;
+    }
+    true
+}
+
+/// Limits are equal if they have the same name and numbers.
+impl PartialEq for Limit {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.quota == other.quota
+    }
+}
+
+impl Eq for Limit {}
+
+impl From<&Limit> for Limit {
+    fn from(limit: &Limit) -> Self {
+        limit.clone()
+    }
+}
+
+/// A name and numbers that are not a limit.
+#[derive(Clone, Debug)]
+pub struct LimitError {
+    name: Arc<str>,
+    quota: Option<QuotaError>,
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: String = self.name.chars().take(MAX_NAME).collect();
+        match self.quota {
+            Some(_) => write!(f, "limit {shown:?} has a quota that cannot be kept"),
+            None => write!(
+                f,
+                "limit {shown:?} cannot be named so: {} bytes of name were given (use 1 to \
+                 {MAX_NAME} printable ASCII characters)",
+                self.name.len()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LimitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.quota.as_ref().map(|error| -> &(dyn std::error::Error + 'static) { error })
+    }
+}

@@ -1,0 +1,140 @@
+//! The limiter: limits by name and key, decided by a backend.
+
+mod call;
+mod decision;
+mod error;
+mod limit;
+mod rate_limited;
+
+use std::sync::Arc;
+
+pub(crate) use self::call::charged_units;
+pub use self::call::{Call, LimitCall, ResetCall, ValueCall};
+pub use self::decision::{Decision, Permit, Refusal, Standing};
+pub use self::error::Error;
+pub use self::limit::{Limit, LimitError};
+pub use self::rate_limited::RateLimited;
+use crate::backend::Backend;
+#[cfg(feature = "memory")]
+use crate::backend::Memory;
+
+/// Decides, for each request, whether its work may run now.
+///
+/// A limiter is a handle: clones share its buckets. It needs no list of limits. Every
+/// [`Limit`] names itself at the call, and two that share a name share their buckets.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Decision, HOUR, Limit, Quota, RateLimiter};
+///
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = RateLimiter::in_memory();
+/// match limiter.limit(&LOGIN).key("alice").await? {
+///     Decision::Admitted(permit) => assert_eq!(permit.remaining(), 4),
+///     Decision::Refused(refusal) => println!("come back in {:?}", refusal.retry_after()),
+///     _ => {}
+/// }
+///
+/// // A limit for everybody, given where it is needed.
+/// limiter.limit(&Limit::new("sign-ups", Quota::fixed_window(1_000, HOUR))).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RateLimiter {
+    backend: Arc<dyn Backend>,
+}
+
+impl RateLimiter {
+    /// A limiter that keeps its buckets in `backend`.
+    #[must_use]
+    pub fn new(backend: impl Backend) -> Self {
+        Self { backend: Arc::new(backend) }
+    }
+
+    /// A limiter that keeps its buckets in this process, at most
+    /// [`Memory::MAX_KEYS`](crate::backend::Memory::MAX_KEYS) of them.
+    #[cfg(feature = "memory")]
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::new(Memory::new())
+    }
+
+    /// Takes tokens from a limit: one, from the bucket that everybody shares, unless
+    /// [`key`](LimitCall::key) and [`cost`](LimitCall::cost) say otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the cost can never fit, or if the backend could not decide. A refusal
+    /// is no error: see [`Decision`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The memory store decides at the `.await` and never waits, so there is nothing to cancel.
+    /// With another store the tokens may be taken although nobody waits for the answer.
+    pub fn limit<'a>(&'a self, limit: &'a Limit) -> LimitCall<'a> {
+        LimitCall::taking(self, limit)
+    }
+
+    /// Looks what [`limit`](Self::limit) would answer, and takes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`limit`](Self::limit).
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is changed, so nothing can be half done.
+    pub fn check<'a>(&'a self, limit: &'a Limit) -> LimitCall<'a> {
+        LimitCall::looking(self, limit)
+    }
+
+    /// Makes a bucket as if it had never been used.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the backend could not do it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`limit`](Self::limit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    /// # const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # let limiter = RateLimiter::in_memory();
+    /// let _ = limiter.limit(&LOGIN).key("alice").cost(5).await?;
+    /// limiter.reset(&LOGIN).key("alice").await?;
+    /// assert_eq!(limiter.value(&LOGIN).key("alice").await?.remaining(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reset<'a>(&'a self, limit: &'a Limit) -> ResetCall<'a> {
+        ResetCall::new(self, limit)
+    }
+
+    /// Looks how a bucket stands.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the backend could not say.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is changed, so nothing can be half done.
+    pub fn value<'a>(&'a self, limit: &'a Limit) -> ValueCall<'a> {
+        ValueCall::new(self, limit)
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+}
