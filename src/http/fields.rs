@@ -1,0 +1,134 @@
+//! `RateLimit-Policy` and `RateLimit`.
+
+use ::http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::response::seconds_up;
+use crate::algebra::Verdict;
+use crate::backend::Reading;
+use crate::clock::Timestamp;
+use crate::limiter::Limit;
+use crate::quota::Kind;
+
+/// Which header fields tell clients about their limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fields {
+    /// `RateLimit-Policy` and `RateLimit` of the IETF draft, version 11.
+    ///
+    /// A token bucket of capacity C and R tokens a second is told as `q=C;w=ceil(C/R)`, and `t`
+    /// as the time in which its remaining tokens would come in; a fixed window as what it is.
+    #[default]
+    Draft11,
+    /// None. Refusals still have `Retry-After`.
+    None,
+}
+
+/// The largest integer of structured fields (RFC 9651, section 3.3.1).
+const MAX_INTEGER: u128 = 999_999_999_999_999;
+
+const MICROS: u128 = 1_000_000;
+
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// The members that one limit puts into the fields of a response.
+#[derive(Debug)]
+pub(crate) struct Told {
+    policy: Option<HeaderValue>,
+    member: Option<HeaderValue>,
+}
+
+impl Told {
+    pub(crate) const fn new(policy: Option<HeaderValue>, member: Option<HeaderValue>) -> Self {
+        Self { policy, member }
+    }
+
+    /// Puts them before those that an inner layer has already told.
+    pub(crate) fn tell(self, headers: &mut HeaderMap) {
+        for (name, member) in [(RATELIMIT_POLICY, self.policy), (RATELIMIT, self.member)] {
+            let Some(member) = member else { continue };
+            let members = match headers.get(&name) {
+                None => member,
+                Some(inner) => {
+                    let list = [member.as_bytes(), b", ", inner.as_bytes()].concat();
+                    // Both were header values, so their list is one.
+                    HeaderValue::from_maybe_shared(bytes::Bytes::from(list)).unwrap_or(member)
+                }
+            };
+            headers.insert(name, members);
+        }
+    }
+}
+
+/// The member of `RateLimit-Policy` for a limit: `"name";q=20;w=120`.
+pub(crate) fn policy(limit: &Limit) -> Option<HeaderValue> {
+    let (quota, window) = quota_and_window(limit);
+    let mut text = quoted(limit.name());
+    parameter(&mut text, b";q=", quota);
+    parameter(&mut text, b";w=", window);
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
+}
+
+/// The member of `RateLimit` for a limit: `"name";r=19;t=114`.
+pub(crate) fn member(limit: &Limit, reading: &Reading, now: Timestamp) -> Option<HeaderValue> {
+    let remaining = u128::from(limit.bucket().tokens(reading.state().value).whole());
+    let mut text = quoted(limit.name());
+    parameter(&mut text, b";r=", remaining);
+    parameter(&mut text, b";t=", reset(limit, reading, now, remaining));
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
+}
+
+/// The tokens that a client may count on, and the seconds in which they come in.
+fn quota_and_window(limit: &Limit) -> (u128, u128) {
+    let (quota, bucket) = (limit.quota(), limit.bucket());
+    // A capacity of zero has no window; what comes in each period is the nearest truth.
+    let tokens = match quota.tokens_at_most() {
+        0 => quota.rate(),
+        tokens => tokens,
+    };
+    let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
+    let steps = units.div_ceil(u128::from(bucket.gain()).max(1));
+    let micros = steps.saturating_mul(u128::from(bucket.step()));
+    (u128::from(tokens), micros.div_ceil(MICROS))
+}
+
+/// The parameter `t`: seconds until there is more.
+fn reset(limit: &Limit, reading: &Reading, now: Timestamp, remaining: u128) -> u128 {
+    let bucket = limit.bucket();
+    if reading.verdict() == Verdict::Refused {
+        return u128::from(seconds_up(reading.wait()));
+    }
+    let state = reading.state();
+    if bucket.kind() == Kind::FixedWindow {
+        let end = state.ts.plus_micros(bucket.step());
+        return u128::from(seconds_up(end.since(now)));
+    }
+    let (quota, window) = quota_and_window(limit);
+    if remaining > 0 {
+        return remaining.saturating_mul(window).div_ceil(quota.max(1));
+    }
+    let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
+    let micros = missing.unsigned_abs().div_ceil(u128::from(bucket.gain()).max(1));
+    micros.div_ceil(MICROS).max(1)
+}
+
+/// A structured-field string (RFC 9651, section 3.3.3).
+fn quoted(name: &str) -> Vec<u8> {
+    // Room for the numbers too, so that nothing has to grow.
+    let mut text = Vec::with_capacity(name.len().saturating_add(48));
+    text.push(b'"');
+    for byte in name.bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
+        }
+        text.push(byte);
+    }
+    text.push(b'"');
+    text
+}
+
+fn parameter(text: &mut Vec<u8>, name: &[u8], number: u128) {
+    text.extend_from_slice(name);
+    let number = u64::try_from(number.min(MAX_INTEGER)).unwrap_or(u64::MAX);
+    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}

@@ -1,0 +1,13 @@
+//! What clients are told: header fields and problem details.
+//!
+//! The fields are those of the IETF draft "RateLimit header fields for HTTP", version 11
+//! (`draft-ietf-httpapi-ratelimit-headers-11`), with `Retry-After` of RFC 9110, section 10.2.3.
+//! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4).
+
+mod fields;
+mod problem;
+mod response;
+
+pub use self::fields::Fields;
+pub(crate) use self::fields::{Told, member, policy};
+pub(crate) use self::response::{failure, refusal, too_large};

@@ -1,0 +1,58 @@
+//! The answers to requests that do not run.
+
+use std::time::Duration;
+
+use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use ::http::{HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+
+use super::problem;
+use crate::limiter::Error;
+
+/// Whole seconds, up and never zero: a client that comes back then is not refused again.
+pub(crate) const fn seconds_up(wait: Duration) -> u64 {
+    let up = if wait.subsec_nanos() > 0 { 1 } else { 0 };
+    match wait.as_secs().saturating_add(up) {
+        0 => 1,
+        seconds => seconds,
+    }
+}
+
+/// 429 with the time to come back.
+pub(crate) fn refusal<'a>(
+    violated: impl Iterator<Item = &'a str>,
+    retry_after: Duration,
+) -> Response<Bytes> {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let body = problem::quota_exceeded(status.as_u16(), violated, None);
+    let mut response = respond(status, body);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds_up(retry_after)));
+    response
+}
+
+/// 429 without such a time, as none would help.
+pub(crate) fn too_large(error: &Error) -> Response<Bytes> {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let name = [error.limit().name()].into_iter();
+    let detail = "the request costs more than the limit can ever grant";
+    respond(status, problem::quota_exceeded(status.as_u16(), name, Some(detail)))
+}
+
+/// Some other status, without details: what went wrong is in the log.
+pub(crate) fn failure(status: StatusCode) -> Response<Bytes> {
+    let title = status.canonical_reason().unwrap_or("Error");
+    let mut response = respond(status, problem::plain(status.as_u16(), title));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1));
+    }
+    response
+}
+
+fn respond(status: StatusCode, body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,69 @@
+//! Keys from what other layers have found out.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+
+/// Takes the key from a request extension; made by [`extension`].
+pub struct Extension<T, F> {
+    read: F,
+    of: PhantomData<fn(&T)>,
+}
+
+/// Takes the key from the request extension of type `T`, which an outer layer inserted.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, Key, KeyExtractor, extension};
+///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(User { id: 7 });
+/// let extracted = extension(|user: &User| user.id).extract(&Head::of(&request));
+/// assert_eq!(extracted, Ok(Extracted::Key(Key::from(7_u64))));
+/// ```
+pub const fn extension<T, F, K>(read: F) -> Extension<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    Extension { read, of: PhantomData }
+}
+
+impl<T, F, K> KeyExtractor for Extension<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        match head.extensions().get::<T>() {
+            Some(found) => Ok(Extracted::Key((self.read)(found).into())),
+            None => Err(KeyError::missing(format!(
+                "no key: the request has no extension of type `{}` (add the layer that inserts it \
+                 outside of this one)",
+                type_name::<T>()
+            ))),
+        }
+    }
+}
+
+impl<T, F: Clone> Clone for Extension<T, F> {
+    fn clone(&self) -> Self {
+        Self { read: self.read.clone(), of: PhantomData }
+    }
+}
+
+impl<T, F> fmt::Debug for Extension<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Extension<{}>", type_name::<T>())
+    }
+}

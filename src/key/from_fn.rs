@@ -1,0 +1,103 @@
+//! Keys from any closure.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+
+/// Takes the key by calling a closure; made by [`from_fn`].
+#[derive(Clone, Copy)]
+pub struct FromFn<F>(F);
+
+/// Takes the key by calling a closure with the head of the request.
+///
+/// The closure returns a key, or an `Option` of one, or an [`Extracted`] to say that the request
+/// is exempt, or a `Result` of these: see [`IntoExtracted`].
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Key, from_fn};
+///
+/// let by_language = from_fn(|head| {
+///     let language = head.headers().get("accept-language")?;
+///     Some(Key::from(language.as_bytes()))
+/// });
+/// let but_for_health_checks = from_fn(|head| match head.uri().path() {
+///     "/health" => Extracted::Exempt,
+///     path => path.into(),
+/// });
+/// # fn takes(_: impl tollgate::key::KeyExtractor) {}
+/// # takes(by_language);
+/// # takes(but_for_health_checks);
+/// ```
+pub const fn from_fn<F, R>(read: F) -> FromFn<F>
+where
+    F: Fn(&Head<'_>) -> R + Send + Sync + 'static,
+    R: IntoExtracted,
+{
+    FromFn(read)
+}
+
+impl<F, R> KeyExtractor for FromFn<F>
+where
+    F: Fn(&Head<'_>) -> R + Send + Sync + 'static,
+    R: IntoExtracted,
+{
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        (self.0)(head).into_extracted()
+    }
+}
+
+impl<F> fmt::Debug for FromFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FromFn(..)")
+    }
+}
+
+/// What a closure for [`from_fn`] may return.
+pub trait IntoExtracted {
+    /// The key, that none is needed, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// If there is no key.
+    fn into_extracted(self) -> Result<Extracted, KeyError>;
+}
+
+impl IntoExtracted for Extracted {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(self)
+    }
+}
+
+/// `None` is a key that is missing.
+impl<T: IntoExtracted> IntoExtracted for Option<T> {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        match self {
+            Some(found) => found.into_extracted(),
+            None => Err(KeyError::missing(
+                "no key: the closure found none in the request (say by `missing_key` what happens \
+                 then)",
+            )),
+        }
+    }
+}
+
+impl<T: IntoExtracted> IntoExtracted for Result<T, KeyError> {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        self.and_then(T::into_extracted)
+    }
+}
+
+macro_rules! keys {
+    ($($type:ty),*) => {$(
+        impl IntoExtracted for $type {
+            fn into_extracted(self) -> Result<Extracted, KeyError> {
+                Ok(Extracted::Key(self.into()))
+            }
+        }
+    )*};
+}
+
+keys!(Key, String, &'static str, u32, u64, IpAddr);

@@ -1,0 +1,29 @@
+//! One key for everybody.
+
+use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+
+/// Gives every request the same key; made by [`global`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Global;
+
+/// Gives every request the same key: one bucket for all.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, Key, KeyExtractor, global};
+///
+/// let request = http::Request::new(());
+/// assert_eq!(global().extract(&Head::of(&request)), Ok(Extracted::Key(Key::GLOBAL)));
+/// ```
+#[must_use]
+pub const fn global() -> Global {
+    Global
+}
+
+impl KeyExtractor for Global {
+    fn extract(&self, _: &Head<'_>) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(Key::GLOBAL))
+    }
+}

@@ -1,0 +1,61 @@
+//! What an extractor sees of a request.
+
+use ::http::request::Parts;
+use ::http::{Extensions, HeaderMap, Method, Request, Uri};
+
+/// The head of a request, borrowed: all but its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+}
+
+impl<'a> Head<'a> {
+    /// The head of a request.
+    #[must_use]
+    pub fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The target.
+    #[must_use]
+    pub const fn uri(&self) -> &'a Uri {
+        self.uri
+    }
+
+    /// The header fields.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// What other layers have added.
+    #[must_use]
+    pub const fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+}
+
+impl<'a> From<&'a Parts> for Head<'a> {
+    fn from(parts: &'a Parts) -> Self {
+        Self {
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            extensions: &parts.extensions,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Keys from a header field.
+
+use ::http::HeaderName;
+
+use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+
+/// Takes the key from a header field; made by [`header`].
+#[derive(Clone, Debug)]
+pub struct Header {
+    name: HeaderName,
+    max_len: usize,
+}
+
+/// Takes the key from the header field of this name.
+///
+/// The value is the key as it stands, so upper and lower case differ. It has to be there once, in
+/// visible ASCII and at most 1,024 bytes long. Whoever sends the request chooses it: rely on it
+/// behind an authentication that sets it, not on what a client says of itself.
+///
+/// # Panics
+///
+/// If this is not the name of a header field; [`Header::new`] takes one that is.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, Key, KeyExtractor, header};
+///
+/// let request = http::Request::builder().header("x-user", "alice").body(()).unwrap();
+/// let extracted = header("X-User").extract(&Head::of(&request));
+/// assert_eq!(extracted, Ok(Extracted::Key(Key::from("alice"))));
+/// ```
+#[must_use]
+#[track_caller]
+pub fn header(name: &str) -> Header {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => Header::new(name),
+        Err(_) => panic!("{name:?} is not the name of a header field"),
+    }
+}
+
+/// Room for a token of some size; the store does not care how long a key is.
+const MAX_LEN: usize = 1_024;
+
+impl Header {
+    /// Takes the key from the header field of this name.
+    #[must_use]
+    pub const fn new(name: HeaderName) -> Self {
+        Self { name, max_len: MAX_LEN }
+    }
+
+    /// Accepts values of at most this many bytes.
+    #[must_use]
+    pub const fn max_len(mut self, bytes: usize) -> Self {
+        self.max_len = bytes;
+        self
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        let Self { name, max_len } = self;
+        let mut values = head.headers().get_all(name).iter();
+        let Some(value) = values.next() else {
+            return Err(KeyError::missing(format!(
+                "no key: the request has no `{name}` header (send it, or say by `missing_key` \
+                 what happens without)"
+            )));
+        };
+        if values.next().is_some() {
+            return Err(KeyError::invalid(format!(
+                "no key: the request has more than one `{name}` header (send it once)"
+            )));
+        }
+        let len = value.len();
+        if len > *max_len {
+            return Err(KeyError::invalid(format!(
+                "no key: the `{name}` header is {len} bytes long (at most {max_len} are taken; \
+                 `max_len` allows more)"
+            )));
+        }
+        match value.to_str() {
+            Ok("") => Err(KeyError::invalid(format!(
+                "no key: the `{name}` header is empty (send a value, or no header)"
+            ))),
+            Ok(text) => Ok(Extracted::Key(Key::from(text))),
+            Err(_) => Err(KeyError::invalid(format!(
+                "no key: the `{name}` header is not visible ASCII (encode it, as in \
+                 percent-encoding)"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Keys from the route that a request took.
+
+use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+
+/// Takes the route that axum matched; made by [`matched_path`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MatchedPath;
+
+/// Takes the route that axum matched, as it was written: `/users/{id}`, not `/users/7`.
+///
+/// The layer has to run after routing, as one that is added by `rate_limit` or `route_layer` does.
+#[must_use]
+pub const fn matched_path() -> MatchedPath {
+    MatchedPath
+}
+
+impl KeyExtractor for MatchedPath {
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        match head.extensions().get::<axum::extract::MatchedPath>() {
+            Some(path) => Ok(Extracted::Key(Key::from(path.as_str()))),
+            None => Err(KeyError::missing(
+                "no key: the request has no matched path (add the layer by `rate_limit` or \
+                 `route_layer`, so that it runs after routing)",
+            )),
+        }
+    }
+}

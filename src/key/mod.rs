@@ -1,0 +1,142 @@
+//! Who is asking: keys, and how they are taken from requests.
+//!
+//! A [`KeyExtractor`] reads the [`Head`] of a request and names the bucket that pays for it. The
+//! functions here make the usual ones; tuples combine them, and [`from_fn`] takes any closure.
+//!
+//! ```
+//! use tollgate::key::{self, ClientIp, KeyExtractor};
+//! # fn takes(_: impl KeyExtractor) {}
+//! # #[derive(Clone)] struct Tenant { id: u64 }
+//!
+//! # takes(
+//! ClientIp::peer()                                       // the address of the peer
+//! # ); takes(
+//! key::header("x-user")                                  // a header field
+//! # ); takes(
+//! key::extension(|tenant: &Tenant| tenant.id)            // what another layer has found out
+//! # ); takes(
+//! key::from_fn(|head| head.method().as_str().to_owned()) // anything
+//! # ); takes(
+//! (key::header("x-tenant"), ClientIp::peer())            // both: each address of each tenant
+//! # ); takes(
+//! key::header("x-user").or(ClientIp::peer())             // the second where the first is missing
+//! # );
+//! ```
+
+mod client_ip;
+mod combine;
+mod extension;
+mod from_fn;
+mod global;
+mod head;
+mod header;
+#[cfg(feature = "axum")]
+mod matched_path;
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub use self::client_ip::ClientIp;
+pub use self::combine::Or;
+pub use self::extension::{Extension, extension};
+pub use self::from_fn::{FromFn, IntoExtracted, from_fn};
+pub use self::global::{Global, global};
+pub use self::head::Head;
+pub use self::header::{Header, header};
+#[cfg(feature = "axum")]
+pub use self::matched_path::{MatchedPath, matched_path};
+pub use crate::backend::Key;
+
+/// Takes the key of a request from its head.
+///
+/// Keys that can be had for nothing make a limit worth nothing: see that a client cannot invent
+/// them, or limit by something that it cannot invent as well.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, Key, KeyError, KeyExtractor};
+///
+/// /// The first segment of the path: `/acme/orders` belongs to `acme`.
+/// struct Tenant;
+///
+/// impl KeyExtractor for Tenant {
+///     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+///         match head.uri().path().split('/').nth(1) {
+///             Some("") | None => Err(KeyError::missing("no tenant in the path")),
+///             Some("health") => Ok(Extracted::Exempt),
+///             Some(tenant) => Ok(Extracted::Key(Key::from(tenant))),
+///         }
+///     }
+/// }
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The key of the request, or that it needs none.
+    ///
+    /// # Errors
+    ///
+    /// If the key [is missing](KeyError::missing) or [cannot be used](KeyError::invalid).
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError>;
+
+    /// This key, or the other one where this one is missing.
+    ///
+    /// A key that is there and cannot be used stays an error, so that nobody changes buckets by
+    /// sending nonsense.
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or::new(self, other)
+    }
+}
+
+/// What an extractor found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extracted {
+    /// The bucket of this key pays.
+    Key(Key),
+    /// The request is not limited here.
+    Exempt,
+}
+
+impl<K: Into<Key>> From<K> for Extracted {
+    fn from(key: K) -> Self {
+        Self::Key(key.into())
+    }
+}
+
+/// A request without a key that can be used; the message says how to come by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError {
+    message: Cow<'static, str>,
+    missing: bool,
+}
+
+impl KeyError {
+    /// The key is not there: perhaps the request's fault, perhaps the set-up's.
+    ///
+    /// The message goes to the log, not to the client: it should say how to mend the set-up.
+    pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), missing: true }
+    }
+
+    /// The key is there but no key: surely the request's fault.
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), missing: false }
+    }
+
+    /// Whether the key is not there at all.
+    #[must_use]
+    pub const fn is_missing(&self) -> bool {
+        self.missing
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for KeyError {}

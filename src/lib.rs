@@ -1,0 +1,92 @@
+//! Exact rate limiting for tower and axum, at the application layer, where the code knows who asks
+//! and what it will cost.
+//!
+//! A [`Limit`] is a named [`Quota`]: a token bucket, which gains its tokens continuously, or a fixed
+//! window, which gains them at each window's start. A [`RateLimiter`] decides for each request
+//! whether its tokens are there, and if not, exactly when they will be.
+//!
+//! ```
+//! use axum::Router;
+//! use axum::routing::{get, post};
+//! use tollgate::axum::RateLimitExt;
+//! use tollgate::key::{ClientIp, header};
+//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+//!
+//! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE).capacity(20));
+//! const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+//!
+//! let limiter = RateLimiter::in_memory();
+//! let login = post(async || "welcome").rate_limit(limiter.layer(LOGIN).key(header("x-user")));
+//! let app: Router = Router::new()
+//!     .route("/", get(async || "hello"))
+//!     .route("/login", login)
+//!     .layer(limiter.layer(PER_CLIENT).key(ClientIp::peer()));
+//! # drop(app);
+//! ```
+//!
+//! Inside a handler, or anywhere else, the limiter is asked directly:
+//!
+//! ```
+//! use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter};
+//!
+//! const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, DAY));
+//!
+//! async fn export(limiter: &RateLimiter, user: u64, rows: u64) -> Result<String, RateLimited> {
+//!     let permit = limiter.limit(&EXPORTS).key(user).cost(rows).await?.into_result()?;
+//!     Ok(format!("{} rows left for today", permit.remaining()))
+//! }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), RateLimited> {
+//! # assert_eq!(export(&RateLimiter::in_memory(), 7, 30).await?, "70 rows left for today");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to look
+//!
+//! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
+//! * [`RateLimiter`]: `limit`, `check` (look, take nothing), `reset`, `value`.
+//! * [`middleware`]: the layer, for servers and clients; [`axum`]: limits on routes.
+//! * [`key`]: who is asking; [`http`]: what clients are told.
+//! * [`backend`]: where buckets live, and how to write another store.
+//! * [`algebra`]: the formula, and [`calculate`](algebra::calculate) to predict what it says.
+//!
+//! # What it does not do
+//!
+//! It does not defend against floods of packets or connections, which never become requests. It
+//! does not count how many requests run at once: tower's `ConcurrencyLimit` does. One process's
+//! memory is not shared with another's.
+//!
+//! # Features
+//!
+//! | feature | adds | default |
+//! |---|---|---|
+//! | `memory` | the store in this process, [`RateLimiter::in_memory`] | yes |
+//! | `middleware` | the tower layer, keys, header fields | yes |
+//! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
+//! | `tracing` | events: refusals, missing keys, a store that fails | yes |
+//! | `serde` | [`Quota`] in configuration files | no |
+
+#![warn(clippy::unwrap_used, clippy::expect_used)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod algebra;
+#[cfg(feature = "axum")]
+pub mod axum;
+pub mod backend;
+pub mod clock;
+#[cfg(feature = "middleware")]
+pub mod http;
+#[cfg(feature = "middleware")]
+pub mod key;
+pub mod limiter;
+#[cfg(feature = "middleware")]
+pub mod middleware;
+pub mod quota;
+
+pub use self::backend::Key;
+pub use self::clock::Timestamp;
+pub use self::limiter::{Decision, Error, Limit, RateLimited, RateLimiter};
+#[cfg(feature = "middleware")]
+pub use self::middleware::RateLimitLayer;
+pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};

@@ -1,0 +1,83 @@
+//! The body of a response: the inner service's, or a refusal's.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// Either the body that the inner service gave, or the problem details of a refusal.
+    #[derive(Clone, Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[derive(Clone, Debug)]
+    #[project = KindProjection]
+    enum Kind<B> {
+        Inner { #[pin] body: B },
+        Refusal { text: Option<Bytes> },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    pub(super) const fn inner(body: B) -> Self {
+        Self { kind: Kind::Inner { body } }
+    }
+
+    pub(super) const fn refusal(text: Bytes) -> Self {
+        Self { kind: Kind::Refusal { text: Some(text) } }
+    }
+
+    /// The inner service's body; `None` if the request was refused.
+    #[must_use]
+    pub fn into_inner(self) -> Option<B> {
+        match self.kind {
+            Kind::Inner { body } => Some(body),
+            Kind::Refusal { .. } => None,
+        }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProjection::Inner { body } => body.poll_frame(cx),
+            KindProjection::Refusal { text } => {
+                Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into()))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Refusal { text } => text.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            Kind::Refusal { text } => {
+                let len = text.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(len).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}

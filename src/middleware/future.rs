@@ -1,0 +1,122 @@
+//! The future of a response: asking, running, or answered already.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use ::http::{Request, Response};
+use bytes::Bytes;
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::ResponseBody;
+use super::rule::{Rule, Ruling};
+use crate::backend::{Applied, BackendError};
+use crate::http::Told;
+
+type Asking = Pin<Box<dyn Future<Output = Result<Applied, BackendError>> + Send>>;
+
+pin_project! {
+    /// The future of [`RateLimit`](super::RateLimit).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the request, or the future of the inner service. Tokens that were taken
+    /// stay taken.
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        Stopped { response: Option<Response<Bytes>> },
+        // Boxed, so that stores which answer at once do not pay for the room.
+        Asking { asking: Asking, held: Option<Box<Held<S, B>>> },
+        Running { #[pin] future: S::Future, told: Option<Told> },
+    }
+}
+
+/// What waits for the store's answer: the service that was made ready, and its request.
+struct Held<S, B> {
+    rule: Arc<Rule>,
+    service: S,
+    request: Request<B>,
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(super) const fn stopped(response: Response<Bytes>) -> Self {
+        Self { state: State::Stopped { response: Some(response) } }
+    }
+
+    pub(super) const fn running(future: S::Future, told: Option<Told>) -> Self {
+        Self { state: State::Running { future, told } }
+    }
+
+    pub(super) fn asking(asking: Asking, rule: Arc<Rule>, service: S, request: Request<B>) -> Self {
+        let held = Some(Box::new(Held { rule, service, request }));
+        Self { state: State::Asking { asking, held } }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Output = Result<Response<ResponseBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Stopped { response } => {
+                    // A future that has given its answer is not polled again.
+                    let Some(response) = response.take() else { return Poll::Pending };
+                    return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
+                }
+                StateProjection::Asking { asking, held } => {
+                    let answer = ready!(asking.as_mut().poll(cx));
+                    let Some(held) = held.take() else { return Poll::Pending };
+                    let Held { rule, mut service, request } = *held;
+                    match rule.rule(answer) {
+                        Ruling::Run(told) => State::Running { future: service.call(request), told },
+                        Ruling::Stop(response) => State::Stopped { response: Some(response) },
+                    }
+                }
+                StateProjection::Running { future, told } => {
+                    let mut response = ready!(future.poll(cx))?;
+                    if let Some(told) = told.take() {
+                        told.tell(response.headers_mut());
+                    }
+                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Stopped { .. } => "ResponseFuture(stopped)",
+            State::Asking { .. } => "ResponseFuture(asking)",
+            State::Running { .. } => "ResponseFuture(running)",
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! The limiter as a tower layer, for servers and clients alike.
+//!
+//! [`RateLimiter::layer`](crate::RateLimiter::layer) makes a [`RateLimitLayer`]; around a service
+//! it becomes a [`RateLimit`]. Each request's key is taken from its head, the limiter is asked, and
+//! the request goes on or is answered with status 429 and the time to come back.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter, key};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(1, MINUTE));
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Infallible> {
+//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
+//! let service = RateLimiter::in_memory().layer(PER_USER).key(key::header("x-user")).layer(hello);
+//!
+//! let ask = || Request::builder().header("x-user", "alice").body(()).unwrap();
+//! let response = service.clone().oneshot(ask()).await?;
+//! assert_eq!(response.headers()["ratelimit"], "\"per-user\";r=0;t=60");
+//!
+//! let response = service.oneshot(ask()).await?;
+//! assert_eq!(response.status(), 429);
+//! assert_eq!(response.headers()["retry-after"], "60");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything about a rule can be said where it is made:
+//!
+//! ```
+//! use tollgate::http::Fields;
+//! use tollgate::key::{ClientIp, header};
+//! use tollgate::middleware::{MissingKey, OnFailure};
+//! use tollgate::{HOUR, Limit, Quota, RateLimiter};
+//!
+//! const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, HOUR));
+//!
+//! let layer = RateLimiter::in_memory()
+//!     .layer(EXPORTS)
+//!     .key((header("x-tenant"), ClientIp::peer()))
+//!     .cost_with(|head| if head.uri().path().ends_with(".zip") { 10 } else { 1 })
+//!     .missing_key(MissingKey::Reject(http::StatusCode::UNAUTHORIZED))
+//!     .on_failure(OnFailure::Open)
+//!     .fields(Fields::None);
+//! # drop(layer);
+//! ```
+//!
+//! # Design
+//!
+//! The layer never changes the error of the inner service: a refusal is a response. The service
+//! that was made ready is the one that is called, so that services which reserve something in
+//! `poll_ready` work as they should. Where the store answers at once, as the memory store does, the
+//! inner service is called within `call`, and nothing is boxed or cloned.
+
+mod body;
+mod future;
+mod layer;
+mod log;
+mod rule;
+mod service;
+
+pub use self::body::ResponseBody;
+pub use self::future::ResponseFuture;
+pub use self::layer::RateLimitLayer;
+pub use self::rule::{MissingKey, OnFailure};
+pub use self::service::RateLimit;

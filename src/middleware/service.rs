@@ -1,0 +1,75 @@
+//! The service: asks the limiter, then calls the inner service or answers for it.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::{Request, Response};
+use tower_service::Service;
+
+use super::rule::{Asked, Rule, Ruling};
+use super::{ResponseBody, ResponseFuture};
+use crate::backend::Answer;
+use crate::key::Head;
+
+/// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
+#[derive(Clone, Debug)]
+pub struct RateLimit<S> {
+    inner: S,
+    rule: Arc<Rule>,
+}
+
+impl<S> RateLimit<S> {
+    pub(super) const fn new(inner: S, rule: Arc<Rule>) -> Self {
+        Self { inner, rule }
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service, to be changed.
+    #[must_use]
+    pub const fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Gives the inner service back.
+    #[must_use]
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for RateLimit<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        match self.rule.ask(&Head::of(&request)) {
+            Asked::Exempt => ResponseFuture::running(self.inner.call(request), None),
+            Asked::Stop(response) => ResponseFuture::stopped(response),
+            Asked::Answer(Answer::Now(answer)) => match self.rule.rule(answer) {
+                Ruling::Run(told) => ResponseFuture::running(self.inner.call(request), told),
+                Ruling::Stop(response) => ResponseFuture::stopped(response),
+            },
+            Asked::Answer(Answer::Later(answer)) => {
+                // `poll_ready` readied this very service, so the future must own it; the clone
+                // left behind will be readied before its own first call.
+                let clone = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, clone);
+                ResponseFuture::asking(answer, Arc::clone(&self.rule), ready, request)
+            }
+        }
+    }
+}
