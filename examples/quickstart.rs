@@ -1,0 +1,37 @@
+//! A server with two limits: one for every client address, a stricter one for log-ins.
+//!
+//! Run it with `cargo run --example quickstart`, then try the lines that it prints.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::{get, post};
+use tollgate::axum::RateLimitExt;
+use tollgate::key::{ClientIp, header};
+use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+
+/// Everything together, for each client address: a request every second, 20 saved up.
+const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE).capacity(20));
+
+/// Attempts to log in, for each user name: 3 at once, then one every 20 seconds.
+const LOGIN: Limit = Limit::new("login", Quota::token_bucket(3, MINUTE));
+
+fn app(limiter: &RateLimiter) -> Router {
+    let login = post(async || "welcome\n");
+    Router::new()
+        .route("/", get(async || "hello\n"))
+        .route("/login", login.rate_limit(limiter.layer(LOGIN).key(header("x-user"))))
+        .layer(limiter.layer(PER_CLIENT).key(ClientIp::peer()))
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    println!("Listening on http://127.0.0.1:3000. Try, until it says 429:");
+    println!("  for i in $(seq 25); do curl -i http://127.0.0.1:3000/; done");
+    println!(
+        "  for i in $(seq 4); do curl -i -X POST -H 'x-user: alice' http://127.0.0.1:3000/login; done"
+    );
+    let app = app(&RateLimiter::in_memory());
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
+}
