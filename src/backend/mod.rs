@@ -50,7 +50,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Charges are taken in the order given, so a bucket named twice is charged twice. A charge
     /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
-    /// for a refusal either, with one exception: a bucket that does not
+    /// for a refusal or a charge of zero units either, with one exception: a bucket that does not
     /// [forget](Bucket::forgets) is stored on its first use, as it begins to fill then.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 

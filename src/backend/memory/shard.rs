@@ -50,7 +50,7 @@ impl Shard {
         let found = self.table.find(print.tag());
         let state = self.state(found, id, bucket, now);
         let charged = decide(charge, state, now);
-        if charge.takes() {
+        if changes(charge) {
             let kept = match charged.verdict() {
                 Verdict::Refused => Kept::Refused(charged.before()),
                 Verdict::Admitted | Verdict::Reserved => Kept::Taken(charged.after()),
@@ -138,12 +138,10 @@ impl Shard {
         match (found, kept) {
             (Some(index), Kept::Taken(state)) => self.update(index, bucket, state),
             (Some(_), Kept::Refused(_)) => {}
+            // Nothing was taken, and a full bucket is like none.
+            (None, Kept::Refused(_)) if bucket.forgets() => {}
             (None, Kept::Taken(state) | Kept::Refused(state)) => {
-                // A full bucket that forgets is like none; one that begins below full begins to
-                // fill with its first use, though that be refused.
-                if !bucket.forgets() || state.value < bucket.capacity() {
-                    self.add(print, bucket, state, now);
-                }
+                self.add(print, bucket, state, now);
             }
         }
     }
@@ -199,6 +197,12 @@ impl Shard {
             self.shapes.leave(shape);
         }
     }
+}
+
+/// Whether there can be something to store. Nothing is taken by a look, nor by a cost of zero; but
+/// a bucket that begins below full begins to fill with its first use, whatever that takes.
+pub(super) fn changes(charge: &Charge<'_>) -> bool {
+    charge.takes() && (charge.units() != 0 || !charge.bucket().forgets())
 }
 
 /// What is left in a bucket after a charge.

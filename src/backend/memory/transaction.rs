@@ -9,7 +9,7 @@
 use parking_lot::MutexGuard;
 
 use super::fingerprint::{Fingerprint, Hasher};
-use super::shard::{Kept, Shard, decide};
+use super::shard::{Kept, Shard, changes, decide};
 use super::shards::Shards;
 use super::{Applied, Charge, Reading};
 use crate::algebra::{Charged, State, Verdict, rescale};
@@ -38,7 +38,7 @@ pub(super) fn apply(
     }
 
     let refused = decided.iter().any(|one| one.charged.verdict() == Verdict::Refused);
-    for Decided { print, charge, charged } in decided.iter().filter(|one| one.charge.takes()) {
+    for Decided { print, charge, charged } in decided.iter().filter(|one| changes(one.charge)) {
         let kept =
             if refused { Kept::Refused(charged.before()) } else { Kept::Taken(charged.after()) };
         if let Some(shard) = locked.shard(*print) {

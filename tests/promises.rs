@@ -1,0 +1,298 @@
+//! The promises that a limiter on the memory store has to keep, over random quotas and clocks.
+
+mod support;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use support::{START, at_once, quotas, store};
+use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, rescale};
+use tollgate::backend::{Backend, BucketId, Charge, Memory};
+use tollgate::clock::ManualClock;
+use tollgate::{Decision, Key, Limit, Quota, RateLimiter, Timestamp};
+
+/// How a step moves the clock.
+#[derive(Clone, Copy, Debug)]
+enum Tick {
+    /// Not at all.
+    Still,
+    /// By a part of the time in which the quota gains a token, in thousandths of it.
+    Part(u32),
+    /// To the very instant that the last refusal named.
+    AsTold,
+    /// Back, by up to a second.
+    Back(u32),
+    /// On, by days.
+    Days(u32),
+}
+
+fn ticks() -> impl Strategy<Value = Tick> {
+    prop_oneof![
+        3 => Just(Tick::Still),
+        4 => (0_u32..4_000).prop_map(Tick::Part),
+        3 => Just(Tick::AsTold),
+        1 => (0_u32..=1_000_000).prop_map(Tick::Back),
+        1 => (0_u32..40).prop_map(Tick::Days),
+    ]
+}
+
+fn tick(tick: Tick, now: Timestamp, bucket: &Bucket, told: Option<Timestamp>) -> Timestamp {
+    match tick {
+        Tick::Still => now,
+        Tick::Part(thousandths) => {
+            let token = bucket.token() / bucket.gain() * bucket.step();
+            now + Duration::from_micros(token.max(1) / 1_000 * u64::from(thousandths))
+        }
+        Tick::AsTold => told.map_or(now, |told| told.max(now)),
+        Tick::Back(micros) => Timestamp::from_micros(now.as_micros() - i64::from(micros)),
+        Tick::Days(days) => now + tollgate::DAY * days,
+    }
+}
+
+/// Costs from nothing to more than the quota could ever grant, mostly small.
+fn costs() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0_u64), Just(1), 1_u64..=5, 1_u64..=40, Just(u64::MAX)]
+}
+
+fn limit(quota: Quota) -> Limit {
+    Limit::try_new("limit", quota).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// P2: in every window of time, the work that ran is within the bound.
+    #[test]
+    fn no_window_holds_more_than_the_bound(
+        quota in quotas(),
+        steps in prop::collection::vec((ticks(), costs()), 1..60),
+    ) {
+        let limit = limit(quota);
+        let bucket = limit.bucket();
+        let clock = ManualClock::new(START);
+        let (_, limiter) = store(Memory::new(), &clock);
+
+        let (mut now, mut told, mut ran) = (START, None, Vec::new());
+        // The time that has really passed, of which a clock that goes back knows nothing.
+        let mut passed = Duration::ZERO;
+        for (step, cost) in steps {
+            let before = now;
+            now = tick(step, now, bucket, told);
+            clock.set(now);
+            passed += now.since(before);
+            match at_once(limiter.limit(&limit).cost(cost)) {
+                Ok(Decision::Admitted(_)) => ran.push((passed, cost)),
+                Ok(Decision::Refused(refusal)) => told = Some(now + refusal.retry_after()),
+                Ok(other) => prop_assert!(false, "{other:?}"),
+                Err(error) => {
+                    prop_assert!(error.is_too_large());
+                    prop_assert!(cost > quota.tokens_at_most());
+                }
+            }
+        }
+        assert_bounded(bucket, &ran)?;
+    }
+
+    /// P3: a refused request is refused one tick before the time it was told, and admitted at it.
+    #[test]
+    fn the_wait_is_the_smallest_that_works(
+        quota in quotas(),
+        steps in prop::collection::vec((ticks(), costs()), 1..40),
+    ) {
+        let limit = limit(quota);
+        let clock = ManualClock::new(START);
+        let (_, limiter) = store(Memory::new(), &clock);
+        let (mut now, mut told) = (START, None);
+        for (step, cost) in steps {
+            now = tick(step, now, limit.bucket(), told);
+            clock.set(now);
+            let Ok(decision) = at_once(limiter.limit(&limit).cost(cost)) else { continue };
+            let Some(wait) = decision.retry_after() else { continue };
+            prop_assert!(wait > Duration::ZERO);
+            let told_at = now + wait;
+            told = Some(told_at);
+
+            clock.set(Timestamp::from_micros(told_at.as_micros() - 1));
+            prop_assert!(!at_once(limiter.check(&limit).cost(cost)).unwrap().is_admitted());
+            clock.set(told_at);
+            prop_assert!(at_once(limiter.check(&limit).cost(cost)).unwrap().is_admitted());
+            clock.set(now);
+        }
+    }
+
+    /// P4: a refusal stores nothing and changes no later answer, nor does a look.
+    #[test]
+    fn refusals_and_looks_store_nothing(
+        quota in quotas(),
+        steps in prop::collection::vec((ticks(), costs(), 0_usize..4), 1..60),
+    ) {
+        let limit = limit(quota);
+        let clock = ManualClock::new(START);
+        let (asked, eager) = store(Memory::new(), &clock);
+        let (_, modest) = store(Memory::new(), &clock);
+        let mut now = START;
+        for (step, cost, again) in steps {
+            now = tick(step, now, limit.bucket(), None);
+            clock.set(now);
+            let held = asked.len();
+            let look = at_once(eager.check(&limit).cost(cost));
+            prop_assert_eq!(asked.len(), held);
+            // One of the two keeps asking for what it is refused; the other never even asks.
+            let Ok(look) = look else { continue };
+            if look.is_admitted() {
+                prop_assert!(at_once(eager.limit(&limit).cost(cost)).unwrap().is_admitted());
+                prop_assert!(at_once(modest.limit(&limit).cost(cost)).unwrap().is_admitted());
+            } else {
+                for _ in 0..again {
+                    let refused = at_once(eager.limit(&limit).cost(cost)).unwrap();
+                    prop_assert_eq!(refused.retry_after(), look.retry_after());
+                }
+                prop_assert_eq!(asked.len(), held);
+            }
+            prop_assert_eq!(state(&eager, &limit), state(&modest, &limit));
+        }
+    }
+
+    /// P4: several charges are all taken or none of them is, whatever order they stand in.
+    #[test]
+    fn transactions_take_all_or_nothing(
+        quotas in prop::collection::vec(quotas(), 3),
+        steps in prop::collection::vec(
+            (0_u32..2_000, prop::collection::vec((0_usize..3, 0_u32..3, 0_u64..6, any::<bool>()), 0..6)),
+            1..30,
+        ),
+    ) {
+        let names = ["a", "b", "c"];
+        let buckets: Vec<_> = quotas.iter().map(|quota| Bucket::new(quota).unwrap()).collect();
+        let keys: Vec<_> = (0_u32..3).map(Key::from).collect();
+        let clock = ManualClock::new(START);
+        // Few enough keys that all are in one shard, then in several.
+        for memory in [Memory::new().max_keys(100), Memory::new()] {
+            let (memory, _) = store(memory, &clock);
+            let mut model: HashMap<(usize, u32), State> = HashMap::new();
+            let mut now = START;
+            for (micros, charges) in &steps {
+                now = now + Duration::from_micros(u64::from(*micros));
+                clock.set(now);
+                let id = |limit: usize, key: u32| {
+                    BucketId::new(names[limit], &keys[usize::try_from(key).unwrap()])
+                };
+                let asked: Vec<_> = charges
+                    .iter()
+                    .map(|&(limit, key, cost, takes)| {
+                        let bucket = &buckets[limit];
+                        let units = bucket.units(cost).unwrap();
+                        let make = if takes { Charge::take } else { Charge::look };
+                        make(id(limit, key), bucket, units)
+                    })
+                    .collect();
+                let applied = at_once(memory.apply(&asked).wait()).unwrap();
+
+                let mut after = model.clone();
+                let mut verdicts = Vec::new();
+                for (&(limit, key, ..), charge_of) in charges.iter().zip(&asked) {
+                    let bucket = &buckets[limit];
+                    let absent = bucket.absent(now, id(limit, key).phase(bucket));
+                    let state = after.get(&(limit, key)).copied().unwrap_or(absent);
+                    let charged = charge(bucket, state, charge_of.units(), Terms::AT_ONCE, now);
+                    verdicts.push(charged.verdict());
+                    if charge_of.takes() && charge_of.units() > 0 {
+                        after.insert((limit, key), charged.state());
+                    }
+                }
+                let admitted = verdicts.iter().all(|&verdict| verdict == Verdict::Admitted);
+                prop_assert_eq!(applied.verdict() == Verdict::Admitted, admitted);
+                prop_assert_eq!(applied.readings().len(), charges.len());
+                if admitted {
+                    model = after;
+                }
+                for (limit, bucket) in buckets.iter().enumerate() {
+                    for key in 0_u32..3 {
+                        let look = Charge::look(id(limit, key), bucket, 0);
+                        let seen = at_once(memory.apply(&[look]).wait()).unwrap().readings()[0].state();
+                        let absent = bucket.absent(now, id(limit, key).phase(bucket));
+                        let held = model.get(&(limit, key)).copied().unwrap_or(absent);
+                        prop_assert_eq!(seen, bucket.refresh(held, now));
+                    }
+                }
+            }
+        }
+    }
+
+    /// P5: dropping full buckets changes no answer. The model never drops one.
+    #[test]
+    fn forgetting_is_free(
+        quotas in prop::collection::vec(quotas(), 1..4),
+        steps in prop::collection::vec((ticks(), 0_u32..50, costs(), 0_usize..4, 0_u32..20), 1..200),
+    ) {
+        // Several quotas under one name: the numbers of the limit change while it runs.
+        let limits: Vec<_> = quotas.into_iter().map(limit).collect();
+        let clock = ManualClock::new(START);
+        let (memory, limiter) = store(Memory::new().max_keys(2_000), &clock);
+        let mut model: HashMap<u32, (Bucket, State)> = HashMap::new();
+        let (mut now, mut told, mut latest) = (START, None, START);
+        for (step, who, cost, which, chance) in steps {
+            let limit = &limits[which % limits.len()];
+            let bucket = *limit.bucket();
+            now = tick(step, now, &bucket, told);
+            latest = latest.max(now);
+            // Exact as long as the clock goes back by no more than a second in all.
+            now = now.max(Timestamp::from_micros(latest.as_micros() - 1_000_000));
+            clock.set(now);
+            match chance {
+                0 => memory.purge(),
+                1 => {
+                    at_once(limiter.reset(limit).key(who)).unwrap();
+                    model.remove(&who);
+                }
+                _ => {}
+            }
+            let Ok(decision) = at_once(limiter.limit(limit).key(who).cost(cost)) else { continue };
+
+            let key = Key::from(who);
+            let phase = BucketId::new(limit.name(), &key).phase(&bucket);
+            let state = match model.get(&who) {
+                None => bucket.absent(now, phase),
+                Some((same, state)) if *same == bucket => *state,
+                Some((old, state)) => rescale(old, &bucket, *state, now, phase),
+            };
+            let units = bucket.units(cost).unwrap();
+            let charged = charge(&bucket, state, units, Terms::AT_ONCE, now);
+            prop_assert_eq!(decision.is_admitted(), charged.verdict() == Verdict::Admitted);
+            prop_assert_eq!(decision.retry_after().unwrap_or_default(), charged.wait());
+            if decision.is_admitted() {
+                // What takes nothing leaves no trace.
+                if cost > 0 {
+                    model.insert(who, (bucket, charged.after()));
+                }
+            } else {
+                told = Some(now + charged.wait());
+            }
+            let value = at_once(limiter.value(limit).key(who)).unwrap();
+            prop_assert_eq!(value.state(), charged.state());
+        }
+    }
+}
+
+fn state(limiter: &RateLimiter, limit: &Limit) -> State {
+    at_once(limiter.value(limit)).unwrap().state()
+}
+
+/// P2, in units, for every pair of instants at which work ran.
+fn assert_bounded(bucket: &Bucket, ran: &[(Duration, u64)]) -> Result<(), TestCaseError> {
+    let units = |cost: u64| u128::from(cost) * u128::from(bucket.token());
+    let capacity = u128::try_from(bucket.capacity()).unwrap();
+    let gain = u128::from(bucket.gain());
+    for &(from, _) in ran {
+        for &(to, _) in ran {
+            let inside = || ran.iter().filter(|&&(at, _)| (from..=to).contains(&at));
+            let Some(largest) = inside().map(|&(_, cost)| cost).max() else { continue };
+            let used: u128 = inside().map(|&(_, cost)| units(cost)).sum();
+            let steps = (to - from).as_micros() / u128::from(bucket.step());
+            let bound = capacity.max(units(largest)) + steps * gain + gain;
+            prop_assert!(used <= bound, "{used} units ran from {from:?} to {to:?}, not {bound}");
+        }
+    }
+    Ok(())
+}

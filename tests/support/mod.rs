@@ -1,0 +1,73 @@
+//! What several tests share.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::backend::Memory;
+use tollgate::clock::ManualClock;
+use tollgate::{Quota, RateLimiter, Timestamp};
+
+/// The answer of a call that must not wait: the memory store decides at once.
+#[track_caller]
+pub(crate) fn at_once<F: IntoFuture>(call: F) -> F::Output {
+    match pin!(call.into_future()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("the memory store has to answer at once"),
+    }
+}
+
+/// Some time in 2023, nowhere near the start of any window.
+pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_123_456_789);
+
+/// A limiter in memory whose time is `clock`'s.
+pub(crate) fn limiter(clock: &ManualClock) -> RateLimiter {
+    RateLimiter::new(Memory::new().clock(clock.clone()))
+}
+
+/// A store whose time is `clock`'s, and a limiter on it.
+pub(crate) fn store(memory: Memory, clock: &ManualClock) -> (Arc<Memory>, RateLimiter) {
+    let memory = Arc::new(memory.clock(clock.clone()));
+    (Arc::clone(&memory), RateLimiter::new(memory))
+}
+
+/// Rates and periods from 1 in 30 days to 1,000,000 a second, in many odd ratios.
+fn rates() -> impl Strategy<Value = (u64, Duration)> {
+    let periods = prop_oneof![
+        Just(1_u64),
+        Just(1_000_000),
+        Just(60_000_000),
+        Just(86_400_000_000),
+        Just(2_592_000_000_000),
+        1_u64..=1_000,
+        1_u64..=2_592_000_000_000,
+    ];
+    let rates = prop_oneof![1_u64..=10, 1_u64..=1_000, 1_u64..=1_000_000];
+    (rates, periods).prop_map(|(rate, period)| {
+        // At most one token a microsecond, which is 1,000,000 a second.
+        (rate.min(period), Duration::from_micros(period))
+    })
+}
+
+/// Quotas of both kinds that fit, with capacities from zero.
+pub(crate) fn quotas() -> impl Strategy<Value = Quota> {
+    let capacity = prop_oneof![Just(None), Just(Some(0)), (0_u64..=30).prop_map(Some)];
+    let start = prop_oneof![Just(None), (-5_000_000_i64..5_000_000).prop_map(Some)];
+    let parts = (any::<bool>(), rates(), capacity, start);
+    parts.prop_filter_map("fits 2^53 units", |(bucket, (rate, period), capacity, start)| {
+        let mut quota = if bucket {
+            Quota::token_bucket(rate, period)
+        } else {
+            let quota = Quota::fixed_window(rate, period);
+            start.map_or(quota, |start| quota.start(Timestamp::from_micros(start)))
+        };
+        if let Some(capacity) = capacity {
+            quota = quota.capacity(capacity);
+        }
+        quota.validated().ok()
+    })
+}
