@@ -16,7 +16,7 @@ const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUT
 /// Attempts to log in, for each user name: 3 at once, then one every 20 seconds.
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(3, MINUTE));
 
-fn app(limiter: &RateLimiter) -> Router {
+pub(crate) fn app(limiter: &RateLimiter) -> Router {
     let login = post(async || "welcome\n");
     Router::new()
         .route("/", get(async || "hello\n"))

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod web;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

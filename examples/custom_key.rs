@@ -1,0 +1,52 @@
+//! Keys of one's own: each tenant of a service has its bucket, and health checks need none.
+//!
+//! Run it with `cargo run --example custom_key`.
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::Request;
+use tollgate::key::{Extracted, Head, KeyError, KeyExtractor};
+use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tower::ServiceExt;
+
+const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(2, MINUTE));
+
+/// The first label of the host name: `acme.example.org` is `acme`, in upper or lower case.
+struct Tenant;
+
+impl KeyExtractor for Tenant {
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        if head.uri().path() == "/health" {
+            return Ok(Extracted::Exempt);
+        }
+        let host = head.headers().get("host").and_then(|host| host.to_str().ok());
+        match host.and_then(|host| host.split_once('.')) {
+            Some((tenant, _)) => Ok(tenant.to_ascii_lowercase().into()),
+            None => Err(KeyError::invalid("no tenant: the host name has no label of its own")),
+        }
+    }
+}
+
+pub(crate) fn app(limiter: &RateLimiter) -> Router {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route("/health", get(async || "fine"))
+        .layer(limiter.layer(PER_TENANT).key(Tenant))
+}
+
+pub(crate) async fn ask(app: &Router, host: &str, path: &str) -> u16 {
+    let request = Request::builder().uri(path).header("host", host).body(Body::empty());
+    let request = request.expect("a host and a path make a request");
+    let Ok(response) = app.clone().oneshot(request).await;
+    response.status().as_u16()
+}
+
+#[tokio::main]
+async fn main() {
+    let app = app(&RateLimiter::in_memory());
+    for host in ["acme.example.org", "ACME.example.org", "acme.example.org", "zenith.example.org"] {
+        println!("{host} {}", ask(&app, host, "/").await);
+    }
+    println!("/health {}", ask(&app, "acme.example.org", "/health").await);
+}

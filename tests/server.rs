@@ -1,0 +1,283 @@
+//! A real server asked by a real client: statuses, header fields, bodies, and the way back.
+//!
+//! Time is injected, so a client "waits" by moving the server's clock.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::{any, get, post};
+use http::{Method, StatusCode};
+use support::web::{self, Reply, send, serve};
+use support::{START, limiter};
+use tollgate::axum::RateLimitExt;
+use tollgate::clock::ManualClock;
+use tollgate::http::Fields;
+use tollgate::key::{ClientIp, Head, header, matched_path};
+use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+
+/// The limits of the header vectors. A minute starts at `START`.
+static FW: Limit = Limit::new("fw", Quota::fixed_window(100, MINUTE).start(START));
+static TB: Limit = Limit::new("tb", Quota::token_bucket(10, MINUTE).capacity(20));
+
+/// The cost of a request is what its field `x-cost` says.
+fn asked_cost(head: &Head<'_>) -> u64 {
+    head.headers().get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
+}
+
+/// One route, one limit.
+async fn vector_server(limit: &Limit) -> (ManualClock, SocketAddr) {
+    let clock = ManualClock::new(START);
+    let limit = limiter(&clock).layer(limit).cost_with(asked_cost);
+    (clock, serve(Router::new().route("/", get(async || "hello").rate_limit(limit))).await)
+}
+
+async fn ask(server: SocketAddr, cost: u64) -> Reply {
+    send(server, Method::GET, "/", &[("x-cost", &cost.to_string())]).await
+}
+
+/// Status, RateLimit-Policy, RateLimit and Retry-After, as the vectors list them.
+type Row<'a> = (u16, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
+#[track_caller]
+fn assert_row(reply: &Reply, wanted: Row<'_>) {
+    let policy = reply.field("ratelimit-policy");
+    let row = (reply.status.as_u16(), policy, reply.field("ratelimit"), reply.field("retry-after"));
+    assert_eq!(row, wanted);
+}
+
+#[tokio::test]
+async fn a_fixed_window_tells_what_is_left_until_its_end() {
+    let policy = Some("\"fw\";q=100;w=60");
+    let (clock, server) = vector_server(&FW).await;
+    clock.advance(Duration::from_millis(12_300));
+    assert_row(&ask(server, 1).await, (200, policy, Some("\"fw\";r=99;t=48"), None));
+    clock.set(START + Duration::from_micros(59_999_900));
+    assert_row(&ask(server, 99).await, (200, policy, Some("\"fw\";r=0;t=1"), None));
+    assert_row(&ask(server, 1).await, (429, policy, Some("\"fw\";r=0;t=1"), Some("1")));
+    clock.set(START + MINUTE);
+    assert_row(&ask(server, 1).await, (200, policy, Some("\"fw\";r=99;t=60"), None));
+}
+
+#[tokio::test]
+async fn a_token_bucket_tells_when_what_is_left_would_have_come_in() {
+    let policy = Some("\"tb\";q=20;w=120");
+    let (clock, server) = vector_server(&TB).await;
+    assert_row(&ask(server, 0).await, (200, policy, Some("\"tb\";r=20;t=120"), None));
+    assert_row(&ask(server, 1).await, (200, policy, Some("\"tb\";r=19;t=114"), None));
+    assert_row(&ask(server, 19).await, (200, policy, Some("\"tb\";r=0;t=6"), None));
+
+    // A quarter of a token is there, and a whole one in 4.5 s.
+    clock.advance(Duration::from_millis(1_500));
+    assert_row(&ask(server, 1).await, (429, policy, Some("\"tb\";r=0;t=5"), Some("5")));
+    // 3.2 tokens are there, and 5 in 10.8 s.
+    clock.set(START + Duration::from_millis(19_200));
+    assert_row(&ask(server, 5).await, (429, policy, Some("\"tb\";r=3;t=11"), Some("11")));
+    // No wait helps who asks for more than there can be.
+    assert_row(&ask(server, 21).await, (429, policy, None, None));
+}
+
+#[tokio::test]
+async fn waits_are_rounded_up_to_whole_seconds_and_never_zero() {
+    let (clock, server) = vector_server(&TB).await;
+    assert_eq!(ask(server, 20).await.status, 200);
+    for (advanced, wait) in [(1_000_000, "5"), (999_999, "6"), (5_800_000, "1"), (5_999_999, "1")] {
+        clock.set(START + Duration::from_micros(advanced));
+        let reply = ask(server, 1).await;
+        assert_eq!(reply.field("retry-after"), Some(wait));
+        assert_eq!(reply.field("ratelimit"), Some(format!("\"tb\";r=0;t={wait}").as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_whole() {
+    let (clock, server) = vector_server(&TB).await;
+    assert_eq!(ask(server, 20).await.status, 200);
+    clock.advance(Duration::from_millis(1_500));
+    let reply = ask(server, 1).await;
+    let mut names: Vec<_> = reply.headers.keys().map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    let wanted = [
+        "cache-control",
+        "content-length",
+        "content-type",
+        "date",
+        "ratelimit",
+        "ratelimit-policy",
+        "retry-after",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(reply.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(reply.field("content-type"), Some("application/problem+json"));
+    assert_eq!(reply.field("cache-control"), Some("no-store"));
+    assert_eq!(
+        reply.body,
+        "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
+         \"title\":\"Quota Exceeded\",\"status\":429,\"violated-policies\":[\"tb\"]}"
+    );
+}
+
+#[tokio::test]
+async fn what_can_never_fit_is_told_so() {
+    let (_, server) = vector_server(&TB).await;
+    let body: serde_json::Value = serde_json::from_str(&ask(server, 21).await.body).unwrap();
+    assert_eq!(body["status"], 429);
+    assert_eq!(body["detail"], "the request costs more than the limit can ever grant");
+    assert_eq!(body["violated-policies"], serde_json::json!(["tb"]));
+    assert_eq!(ask(server, 20).await.status, 200, "nothing was taken");
+}
+
+#[tokio::test]
+async fn nested_layers_put_their_members_into_the_same_fields() {
+    static PER_HOUR: Limit = Limit::new("hour", Quota::fixed_window(1_000, HOUR).start(START));
+    static PER_DAY: Limit = Limit::new("day", Quota::fixed_window(5_000, DAY).start(START));
+    let limiter = limiter(&ManualClock::new(START));
+    let app = Router::new()
+        .route("/", get(async || "hello").rate_limit(limiter.layer(&PER_DAY).cost(2_500)))
+        .layer(limiter.layer(&PER_HOUR));
+    let server = serve(app).await;
+    let policy = Some("\"hour\";q=1000;w=3600, \"day\";q=5000;w=86400");
+    for (hour, day) in [(999, 2_500), (998, 0)] {
+        let told = format!("\"hour\";r={hour};t=3600, \"day\";r={day};t=86400");
+        assert_row(&web::get(server, "/").await, (200, policy, Some(&told), None));
+    }
+    // Only the one that refused is violated, but both are told.
+    let reply = web::get(server, "/").await;
+    let told = Some("\"hour\";r=997;t=3600, \"day\";r=0;t=86400");
+    assert_row(&reply, (429, policy, told, Some("86400")));
+    assert!(reply.body.ends_with("\"violated-policies\":[\"day\"]}"), "{}", reply.body);
+}
+
+#[tokio::test]
+async fn a_name_with_quotes_stays_one_string() {
+    static ODD: Limit = Limit::new("a\"b\\c", Quota::token_bucket(1, SECOND));
+    let (_, server) = vector_server(&ODD).await;
+    let policy = Some("\"a\\\"b\\\\c\";q=1;w=1");
+    assert_row(&ask(server, 1).await, (200, policy, Some("\"a\\\"b\\\\c\";r=0;t=1"), None));
+    let reply = ask(server, 1).await;
+    assert_row(&reply, (429, policy, Some("\"a\\\"b\\\\c\";r=0;t=1"), Some("1")));
+    let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(body["violated-policies"], serde_json::json!([ODD.name()]));
+}
+
+#[tokio::test]
+async fn fields_can_be_left_out_but_never_the_time_to_come_back() {
+    let limiter = limiter(&ManualClock::new(START));
+    let quiet = limiter.layer(&TB).cost(20).fields(Fields::None);
+    let server = serve(Router::new().route("/", get(async || "hello").rate_limit(quiet))).await;
+    assert_row(&web::get(server, "/").await, (200, None, None, None));
+    assert_row(&web::get(server, "/").await, (429, None, None, Some("120")));
+}
+
+/// Whatever is asked, whoever waits as told is admitted, and not a microsecond before the true
+/// time.
+#[tokio::test]
+async fn waiting_as_told_works() {
+    for limit in [&TB, &FW, &Limit::new("odd", Quota::token_bucket(7, HOUR).capacity(20))] {
+        let (clock, server) = vector_server(limit).await;
+        let mut now = START;
+        for cost in [20, 1, 13, 7, 20, 3] {
+            let cost = cost.min(limit.quota().tokens_at_most());
+            while ask(server, cost).await.status == 200 {}
+            let wait: u64 = ask(server, cost).await.field("retry-after").unwrap().parse().unwrap();
+            clock.set(now + Duration::from_secs(wait - 1));
+            assert_eq!(ask(server, cost).await.status, 429, "a second early, {limit:?}");
+            now = now + Duration::from_secs(wait);
+            clock.set(now);
+            assert_eq!(ask(server, cost).await.status, 200, "on time, {limit:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_and_routes_have_buckets_of_their_own() {
+    static ROUTE: Limit = Limit::new("route", Quota::token_bucket(2, MINUTE));
+    let limiter = limiter(&ManualClock::new(START));
+    let app = Router::new()
+        .route("/users/{id}", get(async || "user"))
+        .route("/other", get(async || "other"))
+        .rate_limit(limiter.layer(&ROUTE).key((matched_path(), ClientIp::peer())));
+    let server = serve(app).await;
+    for (path, status) in
+        [("/users/1", 200), ("/users/2", 200), ("/users/3", 429), ("/other", 200), ("/none", 404)]
+    {
+        assert_eq!(web::get(server, path).await.status.as_u16(), status, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_annotated_method_does_not_pay_for_the_others() {
+    static LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, MINUTE));
+    let limiter = limiter(&ManualClock::new(START));
+    let login = post(async || "welcome").rate_limit(limiter.layer(&LOGIN).key(header("x-user")));
+    let server = serve(Router::new().route("/login", login.get(async || "the form"))).await;
+    let send = async |method, user| send(server, method, "/login", &[("x-user", user)]).await;
+    assert_eq!(send(Method::DELETE, "carol").await.status, 405);
+    for _ in 0..3 {
+        let form = send(Method::GET, "alice").await;
+        assert_eq!((form.status.as_u16(), form.field("ratelimit")), (200, None));
+    }
+    assert_eq!(send(Method::POST, "alice").await.status, 200);
+    assert_eq!(send(Method::POST, "alice").await.status, 429);
+    assert_eq!(send(Method::POST, "bob").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_refused_head_request_has_the_fields_and_no_body() {
+    let limiter = limiter(&ManualClock::new(START));
+    let app =
+        Router::new().route("/", any(async || "hello").rate_limit(limiter.layer(&TB).cost(20)));
+    let server = serve(app).await;
+    assert_eq!(web::get(server, "/").await.status, 200);
+    let reply = send(server, Method::HEAD, "/", &[]).await;
+    assert_eq!((reply.status.as_u16(), reply.body.as_str()), (429, ""));
+    assert_eq!(reply.field("retry-after"), Some("120"));
+    assert_eq!(reply.field("content-length"), Some("138"));
+}
+
+/// Every field that a limit can produce is what somebody else's parser reads.
+#[test]
+fn fields_are_structured_fields() {
+    use proptest::prelude::*;
+    use tollgate::Key;
+
+    proptest!(|(
+        name in "[ -~]{1,64}",
+        quota in support::quotas(),
+        cost in 0_u64..40,
+        advanced in prop_oneof![Just(0_u64), any::<u64>()],
+    )| {
+        let limit = Limit::try_new(name.as_str(), quota).unwrap();
+        let clock = ManualClock::new(START);
+        let limiter: RateLimiter = support::limiter(&clock);
+        let service = tower::Layer::layer(
+            &limiter.layer(&limit).cost(cost).key(tollgate::key::from_fn(|_| Key::GLOBAL)),
+            tower::service_fn(async |_: http::Request<()>| {
+                Ok::<_, std::convert::Infallible>(http::Response::new(()))
+            }),
+        );
+        for now in [START, START + Duration::from_micros(advanced), Timestamp::from_micros(i64::MAX)] {
+            clock.set(now);
+            let answer = tower::ServiceExt::oneshot(service.clone(), http::Request::new(()));
+            let response = support::at_once(answer).unwrap();
+            for field in ["ratelimit-policy", "ratelimit"] {
+                let Some(value) = response.headers().get(field) else { continue };
+                let list = sfv::Parser::new(value.as_bytes()).parse::<sfv::List>().unwrap();
+                prop_assert_eq!(list.len(), 1);
+                let sfv::ListEntry::Item(item) = &list[0] else { panic!("not an item") };
+                prop_assert_eq!(item.bare_item.as_string().unwrap().as_str(), &name);
+                for (_, number) in &item.params {
+                    prop_assert!(i64::from(number.as_integer().unwrap()) >= 0);
+                }
+                prop_assert_eq!(item.params.len(), 2);
+            }
+            let retry_after = response.headers().get("retry-after");
+            prop_assert_eq!(
+                retry_after.is_some(),
+                response.status() == 429 && cost <= quota.tokens_at_most()
+            );
+        }
+    });
+}

@@ -1,0 +1,69 @@
+//! A real server on a free port, and a real client.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+/// Serves `app` until the runtime ends, and says where.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// What came back over the wire.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// The one value of a field, if it is there; a second one would be a mistake.
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next().map(|value| value.to_str().unwrap());
+        assert!(values.next().is_none(), "{name} is there twice");
+        value
+    }
+
+    pub(crate) async fn read<B>(response: Response<B>) -> Self
+    where
+        B: http_body::Body,
+        B::Error: std::fmt::Debug,
+    {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Self { status: head.status, headers: head.headers, body }
+    }
+}
+
+/// Sends one request, with these header fields, and reads the whole response.
+pub(crate) async fn send(
+    to: SocketAddr,
+    method: Method,
+    path: &str,
+    fields: &[(&str, &str)],
+) -> Reply {
+    let mut request = Request::builder().method(method).uri(format!("http://{to}{path}"));
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.request(request.body(Body::empty()).unwrap()).await.unwrap();
+    Reply::read(response).await
+}
+
+pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {
+    send(to, Method::GET, path, &[]).await
+}
