@@ -90,3 +90,8 @@ pub use self::limiter::{Decision, Error, Limit, RateLimited, RateLimiter};
 #[cfg(feature = "middleware")]
 pub use self::middleware::RateLimitLayer;
 pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+
+/// The code in the README compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

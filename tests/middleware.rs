@@ -292,6 +292,15 @@ async fn keys_come_from_wherever_the_extractor_looks() {
     let requests = vec![with(1, "a"), with(1, "b"), from_user(b"1"), from_user(b"1"), request()];
     assert_eq!(ask(Arc::new(either), requests).await, [200, 429, 200, 429, 500]);
 
+    // A session that is named like a user is not that user.
+    let either = header("x-user").or(header("x-session"));
+    let session = || Request::builder().header("x-session", "alice").body(()).unwrap();
+    let requests = vec![from_user(b"alice"), session(), session(), from_user(b"alice")];
+    assert_eq!(ask(Arc::new(either), requests).await, [200, 200, 429, 429]);
+
+    // Exempt if any part says so, though another has no key.
+    let exempt = from_fn(|_| Extracted::Exempt);
+    assert_eq!(ask(Arc::new((header("x-user"), exempt)), vec![request()]).await, [200]);
     let exempt = from_fn(|head| match head.headers().get("x-user") {
         Some(_) => Some(Extracted::Key(Key::from("users"))),
         None => Some(Extracted::Exempt),
@@ -348,6 +357,73 @@ async fn a_handler_leaves_by_the_question_mark() {
     let never = get("/cost/3").await;
     assert_eq!((never.status.as_u16(), never.field("retry-after")), (429, None));
     assert_eq!(get("/broken").await.status, 503);
+}
+
+/// The layer took an answer without a word about its charge for an admission.
+#[tokio::test]
+async fn a_store_that_answers_nothing_lets_nothing_through() {
+    #[derive(Debug)]
+    struct Silent;
+    impl Backend for Silent {
+        fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+            Answer::Now(Ok(Applied::many(START, Vec::new())))
+        }
+        fn refund(&self, _: BucketId<'_>, _: &Bucket, _: Units) -> Answer<State> {
+            Broken::fail()
+        }
+        fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+            Answer::Now(Ok(()))
+        }
+    }
+    let limiter = RateLimiter::new(Silent);
+    let service = limiter.layer(&TWO).layer(Strict::default());
+    assert_eq!(reply(&service, request()).await.status, 503);
+    let error = limiter.limit(&TWO).await.unwrap_err();
+    assert!(error.is_unavailable() && !error.is_timeout());
+}
+
+/// Fields that the inner service sends on several lines, or empty, were lost or made unreadable.
+#[tokio::test]
+async fn members_of_the_inner_service_are_all_kept() {
+    let inner = tower::service_fn(async |_: Request<()>| {
+        let lines = ["\"a\";r=1;t=1", "", " ", "\"b\";r=2;t=2"];
+        let mut response = Response::builder();
+        for line in lines {
+            response = response.header("ratelimit", line);
+        }
+        Ok::<_, Infallible>(response.body(()).unwrap())
+    });
+    let service = limiter(&ManualClock::new(START)).layer(&TWO).layer(inner);
+    let response = service.oneshot(request()).await.unwrap();
+    let lines: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
+    assert_eq!(lines, ["\"two\";r=1;t=30, \"a\";r=1;t=1, \"b\";r=2;t=2"]);
+}
+
+#[test]
+fn addresses_count_as_the_vectors_say() {
+    let key_of = |address: &str, prefix: u8| {
+        let mut request = request();
+        request.extensions_mut().insert(address.parse::<std::net::SocketAddr>().unwrap());
+        let head = tollgate::key::Head::of(&request);
+        match ClientIp::peer().ipv6_prefix(prefix).extract(&head) {
+            Ok(Extracted::Key(key)) => key.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (address, by_56, by_64) in [
+        ("[::ffff:1.2.3.4]:80", "1.2.3.4", "1.2.3.4"),
+        ("[::ffff:102:304]:80", "1.2.3.4", "1.2.3.4"),
+        ("[2001:db8:1234:56ff::9]:80", "2001:db8:1234:5600::/56", "2001:db8:1234:56ff::/64"),
+        ("[2001:db8:1234:5700::9]:80", "2001:db8:1234:5700::/56", "2001:db8:1234:5700::/64"),
+        ("[64:ff9b::1.2.3.4]:80", "1.2.3.4", "1.2.3.4"),
+        ("[fe80::1%7]:80", "fe80::/56", "fe80::/64"),
+        ("203.0.113.7:5123", "203.0.113.7", "203.0.113.7"),
+    ] {
+        assert_eq!((key_of(address, 56).as_str(), key_of(address, 64).as_str()), (by_56, by_64));
+    }
+    assert_eq!(key_of("[2001:db8::1]:80", 128), "2001:db8::1");
+    assert_eq!(key_of("[2001:db8::1]:80", 255), "2001:db8::1");
+    assert_eq!(key_of("[2001:db8::1]:80", 0), "::/0");
 }
 
 /// The events of one test, as text.

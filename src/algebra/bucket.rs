@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::{Terms, Tokens};
 use crate::clock::Timestamp;
-use crate::quota::{Kind, Quota, QuotaError, Scale};
+use crate::quota::{Kind, MAX_UNITS, Quota, QuotaError, Scale};
 
 /// What buckets count in: a whole number, of which a [token](Bucket::token) is worth some.
 pub type Units = i64;
@@ -128,6 +128,11 @@ impl Bucket {
         self.floor
     }
 
+    /// The deepest debt that can be counted, whatever `max_reserved` says.
+    pub(super) const fn deepest(&self) -> Units {
+        self.capacity.saturating_sub_unsigned(MAX_UNITS)
+    }
+
     /// The units in a bucket that nobody has used.
     #[must_use]
     pub const fn initial(&self) -> Units {
@@ -185,9 +190,10 @@ impl Bucket {
 
     /// The start of the window around `now`, where windows begin at `phase` and every step from it.
     fn window_at(&self, now: Timestamp, phase: Timestamp) -> Timestamp {
-        let step = i64::try_from(self.step.get()).unwrap_or(i64::MAX);
-        let distance = now.as_micros().saturating_sub(phase.as_micros());
-        let into = distance.checked_rem_euclid(step).unwrap_or(0);
+        // Wide enough for the ends of time on either side.
+        let distance = i128::from(now.as_micros()).saturating_sub(i128::from(phase.as_micros()));
+        let into = distance.checked_rem_euclid(i128::from(self.step.get())).unwrap_or(0);
+        let into = i64::try_from(into).unwrap_or(0);
         Timestamp::from_micros(now.as_micros().saturating_sub(into))
     }
 

@@ -100,7 +100,8 @@ impl Charged {
 
 /// Takes `units` from a bucket at `now`, and says what to store.
 ///
-/// A refused charge stores nothing: being refused must never make the wait longer.
+/// A refused charge stores nothing: being refused must never make the wait longer. Less than no
+/// units counts as none.
 ///
 /// # Examples
 ///
@@ -133,7 +134,7 @@ pub fn charge(
     now: Timestamp,
 ) -> Charged {
     let before = bucket.refresh(state, now);
-    let left = before.value.saturating_sub(units);
+    let left = before.value.saturating_sub(units.max(0));
     let after = State { value: left, ts: before.ts };
     if left >= 0 {
         return Charged { verdict: Verdict::Admitted, before, after, wait: 0 };

@@ -6,9 +6,8 @@ use crate::clock::Timestamp;
 /// Says what a bucket of `old` numbers holds when `new` ones take over at `now`.
 ///
 /// What was used stays used: the units are rescaled by the ratio of the two tokens, rounded down,
-/// and clamped to the new capacity. The change itself never refills. A bucket of which nothing was
-/// used is like none, under the new numbers as under the old. `phase` is where windows begin, as
-/// for [`Bucket::absent`].
+/// and clamped to the new capacity. The change itself never refills, and debt stays debt. `phase`
+/// is where windows begin, as for [`Bucket::absent`].
 ///
 /// # Examples
 ///
@@ -34,15 +33,11 @@ pub fn rescale(
     phase: Timestamp,
 ) -> State {
     let State { value, ts } = old.refresh(state, now);
-    if old.forgets() && value >= old.capacity() {
-        // It may have been dropped, or not: the answer must not depend on that.
-        return new.absent(now, phase);
-    }
     let scaled = i128::from(value).saturating_mul(i128::from(new.token()));
     let scaled = scaled.checked_div_euclid(i128::from(old.token())).unwrap_or(0);
-    // Debt too deep for the new numbers stays as deep as they can count.
-    let deepest = new.floor().min(0);
-    let value = i64::try_from(scaled).unwrap_or(deepest).clamp(deepest, new.capacity());
+    // Debt beyond what can be counted stays as deep as can be, whatever `max_reserved` says now.
+    let clamped = scaled.clamp(i128::from(new.deepest()), i128::from(new.capacity()));
+    let value = i64::try_from(clamped).unwrap_or(0);
     let same_steps =
         old.kind() == new.kind() && old.step() == new.step() && old.start() == new.start();
     // New windows begin where the new numbers say; what this one gained is in the value already.

@@ -50,10 +50,29 @@ impl Tokens {
     }
 }
 
-/// Shows a decimal number, exact to six digits.
+/// Shows a decimal number, rounded down to as many digits as asked for, or to at most six.
 impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{:.6}", self.to_f64());
-        f.pad(text.trim_end_matches('0').trim_end_matches('.'))
+        /// More digits than tell one unit from the next.
+        const MAX_DIGITS: usize = 18;
+        let digits = f.precision().unwrap_or(6).min(MAX_DIGITS);
+        let scale = u32::try_from(digits).map_or(1, |digits| 10_i128.saturating_pow(digits));
+        let scaled = i128::from(self.units)
+            .saturating_mul(scale)
+            .checked_div_euclid(i128::from(self.token.get()))
+            .unwrap_or(0);
+        let sign = if scaled < 0 { "-" } else { "" };
+        let scale = scale.unsigned_abs();
+        let whole = scaled.unsigned_abs().checked_div(scale).unwrap_or(0);
+        let fraction = scaled.unsigned_abs().checked_rem(scale).unwrap_or(0);
+        let fraction = format!("{fraction:0digits$}");
+        let fraction = match f.precision() {
+            Some(_) => fraction.as_str(),
+            None => fraction.trim_end_matches('0'),
+        };
+        if digits == 0 || fraction.is_empty() {
+            return write!(f, "{sign}{whole}");
+        }
+        write!(f, "{sign}{whole}.{fraction}")
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::BackendError;
+use super::{BackendError, Charge};
 use crate::algebra::{Charged, State, Verdict};
 use crate::clock::Timestamp;
 
@@ -130,14 +130,11 @@ impl Reading {
         Self { verdict, state, wait }
     }
 
-    /// What `charged` says when all charges were taken.
-    pub(crate) const fn taken(charged: &Charged) -> Self {
-        Self::new(charged.verdict(), charged.state(), charged.wait())
-    }
-
-    /// What `charged` says when nothing was taken, be it another bucket's fault.
-    pub(crate) const fn untouched(charged: &Charged) -> Self {
-        Self::new(charged.verdict(), charged.before(), charged.wait())
+    /// What a charge came to that is alone: whoever only looks sees the bucket as it stays.
+    #[must_use]
+    pub const fn of(charge: &Charge<'_>, charged: &Charged) -> Self {
+        let state = if charge.takes() { charged.state() } else { charged.before() };
+        Self::new(charged.verdict(), state, charged.wait())
     }
 
     /// What this bucket said for itself, whatever the others did.
@@ -146,7 +143,7 @@ impl Reading {
         self.verdict
     }
 
-    /// What the bucket holds now that the charges are taken, or were not.
+    /// What the bucket holds now that all charges are taken, or none is.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 /// A backend could not decide; its cause, where known, is the [`source`](Error::source).
 #[derive(Clone, Debug)]
-pub struct BackendError {
-    /// What kind of store it is, as in "redis".
-    backend: &'static str,
-    within: Option<Duration>,
-    cause: Option<Arc<dyn Error + Send + Sync>>,
+pub struct BackendError(Problem);
+
+/// `backend` is what kind of store it is, as in "redis".
+#[derive(Clone, Debug)]
+enum Problem {
+    Unavailable { backend: &'static str, cause: Arc<dyn Error + Send + Sync> },
+    Timeout { backend: &'static str, within: Duration },
+    Incomplete,
 }
 
 impl BackendError {
@@ -20,34 +23,44 @@ impl BackendError {
         backend: &'static str,
         cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self { backend, within: None, cause: Some(Arc::from(cause.into())) }
+        Self(Problem::Unavailable { backend, cause: Arc::from(cause.into()) })
     }
 
     /// The store did not answer in time.
     #[must_use]
     pub const fn timeout(backend: &'static str, within: Duration) -> Self {
-        Self { backend, within: Some(within), cause: None }
+        Self(Problem::Timeout { backend, within })
+    }
+
+    /// The store answered, but not about every charge.
+    pub(crate) const fn incomplete() -> Self {
+        Self(Problem::Incomplete)
     }
 
     /// Whether the time was up: the decision may have been taken all the same.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
-        self.within.is_some()
+        matches!(self.0, Problem::Timeout { .. })
     }
 }
 
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} backend could not decide", self.backend)?;
-        match self.within {
-            Some(within) => write!(f, " within {} ms", within.as_millis()),
-            None => Ok(()),
+        match &self.0 {
+            Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
+            Problem::Timeout { backend, within } => {
+                write!(f, "{backend} backend could not decide within {} ms", within.as_millis())
+            }
+            Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
         }
     }
 }
 
 impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_deref().map(|cause| -> &(dyn Error + 'static) { cause })
+        match &self.0 {
+            Problem::Unavailable { cause, .. } => Some(&**cause),
+            Problem::Timeout { .. } | Problem::Incomplete => None,
+        }
     }
 }

@@ -39,6 +39,7 @@ mod tag {
     pub(super) const NUMBER: u8 = b'n';
     pub(super) const V4: u8 = b'4';
     pub(super) const V6: u8 = b'6';
+    pub(super) const FALLBACK: u8 = b'-';
 }
 
 impl Key {
@@ -50,6 +51,15 @@ impl Key {
     pub fn and(self, more: impl Into<Self>) -> Self {
         let more = more.into();
         self.with(&[more.as_bytes()])
+    }
+
+    /// This key, set apart: it equals no key that was not set apart as well.
+    ///
+    /// It is what [`or`](crate::key::KeyExtractor::or) gives in place of a missing key, so that a
+    /// session that is named like a user does not pay from the user's bucket.
+    #[must_use]
+    pub fn fallback(self) -> Self {
+        Self::GLOBAL.with(&[&[tag::FALLBACK], self.as_bytes()])
     }
 
     /// The key of an IPv6 network: the first `prefix` bits of an address.
@@ -68,8 +78,8 @@ impl Key {
     ///
     /// Each part is a tag and its content: `s` or `b`, a length and as many bytes of text or of
     /// anything; `n` and a number in 8 bytes, big end first; `4` and an IPv4 address; `6`, an IPv6
-    /// address and the length of its prefix. A length is one byte, or 0xff and 8 more, big end
-    /// first.
+    /// address and the length of its prefix; `-` with no content sets the rest apart. A length is
+    /// one byte, or 0xff and 8 more, big end first.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -207,6 +217,7 @@ impl fmt::Display for Key {
                 Part::V4(address) => address.fmt(f)?,
                 Part::V6(address, 128) => address.fmt(f)?,
                 Part::V6(address, prefix) => write!(f, "{address}/{prefix}")?,
+                Part::Fallback => f.write_str("else")?,
             }
             rest = after;
             separator = "|";
@@ -227,6 +238,7 @@ enum Part<'a> {
     Number(u64),
     V4(Ipv4Addr),
     V6(Ipv6Addr, u8),
+    Fallback,
 }
 
 fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
@@ -258,6 +270,7 @@ fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
             let (&prefix, rest) = rest.split_first()?;
             Some((Part::V6(Ipv6Addr::from(*octets), prefix), rest))
         }
+        tag::FALLBACK => Some((Part::Fallback, rest)),
         _ => None,
     }
 }

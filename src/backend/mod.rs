@@ -37,9 +37,13 @@ use crate::algebra::{Bucket, State, Units};
 /// * A bucket is named by its [`BucketId`] alone. One that is not stored is
 ///   [absent](Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
-/// * A bucket that is [full](Bucket::full_at) and [forgets](Bucket::forgets) may be dropped.
+/// * A bucket that has been [full](Bucket::full_at) for a second and [forgets](Bucket::forgets) may
+///   be dropped. As long as its numbers stay the same and the clock goes back by less than that, no
+///   answer depends on whether it was.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
 ///   read, never misread.
+/// * A bucket that is named twice is charged twice, in the order of the charges; each reading of it
+///   shows what it holds in the end.
 ///
 /// # Cancel safety
 ///

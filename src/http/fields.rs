@@ -47,13 +47,19 @@ impl Told {
     pub(crate) fn tell(self, headers: &mut HeaderMap) {
         for (name, member) in [(RATELIMIT_POLICY, self.policy), (RATELIMIT, self.member)] {
             let Some(member) = member else { continue };
-            let members = match headers.get(&name) {
-                None => member,
-                Some(inner) => {
-                    let list = [member.as_bytes(), b", ", inner.as_bytes()].concat();
-                    // Both were header values, so their list is one.
-                    HeaderValue::from_maybe_shared(bytes::Bytes::from(list)).unwrap_or(member)
+            let mut members = Vec::new();
+            for line in headers.get_all(&name) {
+                if !line.as_bytes().trim_ascii().is_empty() {
+                    members.extend_from_slice(b", ");
+                    members.extend_from_slice(line.as_bytes());
                 }
+            }
+            let members = if members.is_empty() {
+                member
+            } else {
+                let list = [member.as_bytes(), &members].concat();
+                // All of them were header values, so their list is one.
+                HeaderValue::from_maybe_shared(bytes::Bytes::from(list)).unwrap_or(member)
             };
             headers.insert(name, members);
         }

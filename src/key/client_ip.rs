@@ -1,14 +1,14 @@
 //! Keys from the address of the client.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Extracted, Head, Key, KeyError, KeyExtractor};
 
 /// Takes the address that the request came from.
 ///
 /// It is the address of the peer, whatever the request's header fields say. Behind a proxy that is
-/// the proxy's. An IPv4 address in IPv6 clothing (`::ffff:192.0.2.1`) is the IPv4 address, and
-/// IPv6 addresses count by network, as one client usually has a whole network of them.
+/// the proxy's. An IPv4 address in IPv6 clothing (`::ffff:192.0.2.1`, or `64:ff9b::192.0.2.1` of
+/// NAT64) is the IPv4 address, and IPv6 addresses count by network, as one client usually has a whole network of them.
 ///
 /// The server has to tell the address: axum by `into_make_service_with_connect_info`, any other by
 /// an extension of type [`SocketAddr`].
@@ -59,11 +59,26 @@ impl KeyExtractor for ClientIp {
                  as a request extension)",
             ));
         };
-        Ok(Extracted::Key(match peer.ip().to_canonical() {
+        Ok(Extracted::Key(match peer.ip() {
             IpAddr::V4(address) => Key::from(address),
-            IpAddr::V6(address) => Key::network(address, self.ipv6_prefix),
+            IpAddr::V6(address) => match embedded(address) {
+                Some(address) => Key::from(address),
+                None => Key::network(address, self.ipv6_prefix),
+            },
         }))
     }
+}
+
+/// The IPv4 address that an IPv6 address stands for: mapped (RFC 4291, section 2.5.5.2) or
+/// translated by the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    address.to_ipv4_mapped().or(match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+            Some(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => None,
+    })
 }
 
 fn peer(head: &Head<'_>) -> Option<SocketAddr> {

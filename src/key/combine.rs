@@ -17,15 +17,13 @@ impl<A, B> Or<A, B> {
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        // The two kinds of key are told apart, so that a user named like an address is not one.
-        let (which, extracted) = match self.first.extract(head) {
-            Err(error) if error.is_missing() => (1_u32, self.second.extract(head)?),
-            first => (0, first?),
-        };
-        Ok(match extracted {
-            Extracted::Key(key) => Extracted::Key(Key::from(which).and(key)),
-            Extracted::Exempt => Extracted::Exempt,
-        })
+        match self.first.extract(head) {
+            Err(error) if error.is_missing() => Ok(match self.second.extract(head)? {
+                Extracted::Key(key) => Extracted::Key(key.fallback()),
+                Extracted::Exempt => Extracted::Exempt,
+            }),
+            first => first,
+        }
     }
 }
 
@@ -36,12 +34,13 @@ macro_rules! tuples {
             #[expect(non_snake_case, reason = "the types and the values have one name")]
             fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
                 let ($($name,)*) = self;
-                let key = Key::GLOBAL;
-                $(let key = match $name.extract(head)? {
-                    Extracted::Key(part) => key.and(part),
-                    Extracted::Exempt => return Ok(Extracted::Exempt),
-                };)*
-                Ok(Extracted::Key(key))
+                let mut key = Ok(Key::GLOBAL);
+                $(match $name.extract(head) {
+                    Ok(Extracted::Key(part)) => key = key.map(|key| key.and(part)),
+                    Ok(Extracted::Exempt) => return Ok(Extracted::Exempt),
+                    Err(error) => key = key.and(Err(error)),
+                })*
+                key.map(Extracted::Key)
             }
         }
     };

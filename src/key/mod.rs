@@ -81,7 +81,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// This key, or the other one where this one is missing.
     ///
     /// A key that is there and cannot be used stays an error, so that nobody changes buckets by
-    /// sending nonsense.
+    /// sending nonsense. The other one's keys are [set apart](Key::fallback).
     fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
     where
         Self: Sized,

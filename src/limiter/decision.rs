@@ -12,7 +12,7 @@ use crate::quota::Kind;
 ///
 /// A refusal is an answer like any other, not an error. Where a handler wants to leave by `?`,
 /// [`into_result`](Self::into_result) makes it one.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 #[must_use = "work that was refused must not run"]
 pub enum Decision {
@@ -77,8 +77,10 @@ impl Decision {
     }
 }
 
-/// Leave to run the work now; its tokens are taken.
-#[derive(Clone, Debug)]
+/// Leave to run the work now.
+///
+/// Its tokens are taken, unless it comes from [`check`](super::RateLimiter::check).
+#[derive(Debug)]
 pub struct Permit {
     standing: Standing,
 }

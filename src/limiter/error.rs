@@ -20,7 +20,6 @@ struct Inner {
 #[derive(Clone, Debug)]
 enum Problem {
     TooLarge { cost: u64 },
-    Incomplete,
     Backend(BackendError),
 }
 
@@ -31,10 +30,6 @@ impl Error {
 
     pub(crate) fn too_large(limit: &Limit, cost: u64) -> Self {
         Self::new(limit, Problem::TooLarge { cost })
-    }
-
-    pub(crate) fn incomplete(limit: &Limit) -> Self {
-        Self::new(limit, Problem::Incomplete)
     }
 
     pub(crate) fn backend(limit: &Limit, error: BackendError) -> Self {
@@ -76,9 +71,6 @@ impl fmt::Display for Error {
                  less, or raise its capacity)",
                 self.0.limit.quota().tokens_at_most()
             ),
-            Problem::Incomplete => {
-                write!(f, "limit `{name}` could not be decided: the backend left it out")
-            }
             Problem::Backend(_) => write!(f, "limit `{name}` could not be decided"),
         }
     }
@@ -88,7 +80,7 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.0.problem {
             Problem::Backend(error) => Some(error),
-            Problem::TooLarge { .. } | Problem::Incomplete => None,
+            Problem::TooLarge { .. } => None,
         }
     }
 }

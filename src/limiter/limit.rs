@@ -19,6 +19,10 @@ use crate::quota::{Quota, QuotaError};
 /// // A mistake in the numbers does not compile.
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 ///
+/// // Where it has to be borrowed for longer than a statement, a `static` lives long enough.
+/// static SIGN_UP: Limit = Limit::new("sign-up", Quota::token_bucket(100, HOUR));
+/// # let _ = &SIGN_UP;
+///
 /// // From a configuration, a mistake is an error.
 /// let quota: Quota = "5 per hour".parse()?;
 /// assert_eq!(Limit::try_new("login", quota)?, LOGIN);

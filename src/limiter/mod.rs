@@ -8,6 +8,7 @@ mod rate_limited;
 
 use std::sync::Arc;
 
+#[cfg(feature = "middleware")]
 pub(crate) use self::call::charged_units;
 pub use self::call::{Call, LimitCall, ResetCall, ValueCall};
 pub use self::decision::{Decision, Permit, Refusal, Standing};
@@ -74,8 +75,8 @@ impl RateLimiter {
     ///
     /// # Cancel safety
     ///
-    /// The memory store decides at the `.await` and never waits, so there is nothing to cancel.
-    /// With another store the tokens may be taken although nobody waits for the answer.
+    /// The memory store answers the first poll, so there is nothing to cancel. With another store
+    /// the tokens may be taken although nobody waits for the answer.
     pub fn limit<'a>(&'a self, limit: &'a Limit) -> LimitCall<'a> {
         LimitCall::taking(self, limit)
     }

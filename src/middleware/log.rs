@@ -13,10 +13,12 @@ use crate::backend::BackendError;
 use crate::key::KeyError;
 use crate::limiter::{Error, Limit};
 
-/// The log of one rule. A mistake in the set-up meets every request, and is told once as an error.
+/// The log of one rule. What meets every request is told once as an error, and then as detail: a
+/// mistake in the set-up, and a store that fails until it answers again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     key_was_missing: Arc<AtomicBool>,
+    is_blind: Arc<AtomicBool>,
 }
 
 impl Log {
@@ -39,14 +41,28 @@ impl Log {
 
     pub(super) fn too_large(&self, error: &Error) {
         #[cfg(feature = "tracing")]
-        tracing::warn!(limit = error.limit().name(), %error, "refused for ever");
+        tracing::debug!(limit = error.limit().name(), %error, "refused for ever");
     }
 
     pub(super) fn blind(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
+        let first = !self.is_blind.swap(true, Ordering::Relaxed);
         #[cfg(feature = "tracing")]
         {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(limit = limit.name(), ?on_failure, error, "no decision");
+            if first {
+                let hint = "no decision; said once, until there is one again";
+                tracing::error!(limit = limit.name(), ?on_failure, error, "{hint}");
+            } else {
+                tracing::debug!(limit = limit.name(), ?on_failure, error, "no decision");
+            }
+        }
+    }
+
+    /// The store has answered.
+    pub(super) fn sees(&self, limit: &Limit) {
+        if self.is_blind.load(Ordering::Relaxed) && self.is_blind.swap(false, Ordering::Relaxed) {
+            #[cfg(feature = "tracing")]
+            tracing::info!(limit = limit.name(), "decisions again");
         }
     }
 }

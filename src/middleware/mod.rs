@@ -54,7 +54,8 @@
 //! The layer never changes the error of the inner service: a refusal is a response. The service
 //! that was made ready is the one that is called, so that services which reserve something in
 //! `poll_ready` work as they should. Where the store answers at once, as the memory store does, the
-//! inner service is called within `call`, and nothing is boxed or cloned.
+//! inner service is called within `call`, and nothing is boxed or cloned. The inner service has to
+//! be `Clone` for those that answer later; tower's `Buffer` makes any service so.
 
 mod body;
 mod future;

@@ -128,11 +128,18 @@ impl Rule {
 
     /// Reads the store's answer.
     pub(super) fn rule(&self, answer: Result<Applied, BackendError>) -> Ruling {
-        match answer {
-            Ok(applied) => match applied.verdict() {
-                Verdict::Admitted | Verdict::Reserved => Ruling::Run(self.told(&applied)),
-                Verdict::Refused => Ruling::Stop(self.refusal(&applied)),
-            },
+        let complete = answer.and_then(|applied| match applied.readings() {
+            [] => Err(BackendError::incomplete()),
+            _ => Ok(applied),
+        });
+        match complete {
+            Ok(applied) => {
+                self.log.sees(&self.limit);
+                match applied.verdict() {
+                    Verdict::Admitted | Verdict::Reserved => Ruling::Run(self.told(&applied)),
+                    Verdict::Refused => Ruling::Stop(self.refusal(&applied)),
+                }
+            }
             Err(error) => {
                 self.log.blind(&self.limit, &error, self.on_failure);
                 match self.on_failure {

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::Quota;
-use super::text::Period;
+use super::period::Period;
 
 /// The numbers given are not a quota; the message says which would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,19 @@ impl QuotaError {
             None => 0,
         };
         Self(Problem::MaxReserved { rate, period, given, token, fits })
+    }
+
+    /// Of two bounds on the same number, the one that holds for both.
+    pub(super) const fn or_tighter(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Problem::Capacity { fits, .. }, Problem::Capacity { fits: tighter, .. })
+            | (Problem::MaxReserved { fits, .. }, Problem::MaxReserved { fits: tighter, .. })
+                if tighter < fits =>
+            {
+                other
+            }
+            _ => self,
+        }
     }
 
     /// Ends a constructor that promised to panic; a `const` panic cannot format numbers.

@@ -3,6 +3,7 @@
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
 mod error;
+mod period;
 mod scale;
 #[cfg(feature = "serde")]
 mod serde;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 
 pub use self::error::QuotaError;
-pub(crate) use self::scale::Scale;
+pub(crate) use self::scale::{MAX_UNITS, Scale};
 pub use self::text::ParseQuotaError;
 
 /// One second.
@@ -251,12 +252,10 @@ impl Quota {
             return Err(QuotaError::initial(initial, self.tokens_at_most()));
         }
         // One shard's numbers may fit where those of the whole do not, and the other way round.
-        if let Err(error) = Scale::of_shard(&self) {
-            return Err(error);
-        }
-        match Scale::of_whole(&self) {
-            Ok(_) => Ok(self),
-            Err(error) => Err(error),
+        match (Scale::of_shard(&self), Scale::of_whole(&self)) {
+            (Ok(_), Ok(_)) => Ok(self),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+            (Err(shard), Err(whole)) => Err(shard.or_tighter(whole)),
         }
     }
 

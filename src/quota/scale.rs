@@ -35,11 +35,11 @@ impl Scale {
         let Some(period) = micros(quota.period) else {
             return Err(QuotaError::period(quota.period));
         };
-        let Some(per_shard) = period.get().checked_mul(shards) else {
-            return Err(QuotaError::shards(quota, shards));
-        };
         let (step, gain, token) = match quota.kind {
             Kind::TokenBucket => {
+                let Some(per_shard) = period.get().checked_mul(shards) else {
+                    return Err(QuotaError::shards(quota, shards));
+                };
                 let common = gcd(quota.rate, per_shard);
                 (NonZeroU64::MIN, quota.rate.checked_div(common), per_shard.checked_div(common))
             }
@@ -98,7 +98,8 @@ impl Split {
 
     /// The most tokens of the whole limit of which one shard's part is `units`.
     const fn tokens(self, units: u64) -> u64 {
-        match units.saturating_mul(self.shards).checked_div(self.token.get()) {
+        let too_many = units.saturating_add(1).saturating_mul(self.shards);
+        match too_many.saturating_sub(1).checked_div(self.token.get()) {
             Some(tokens) => tokens,
             None => 0,
         }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
+use super::period::{self, Period};
 use super::{Kind, Quota, QuotaError};
 use crate::clock::Timestamp;
 
@@ -48,7 +49,8 @@ fn parse(text: &str) -> Result<Quota, Problem> {
     let (rate, period) =
         numbers.split_once(" per ").or_else(|| numbers.split_once('/')).ok_or(Problem::NoPeriod)?;
     let rate = parse_number("rate", rate)?;
-    let period = parse_period(period.trim())?;
+    let period = period.trim();
+    let period = period::parse(period).ok_or_else(|| Problem::Period(excerpt(period)))?;
     let mut quota = Quota::new(kind, rate, period).map_err(Problem::Numbers)?;
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
@@ -99,25 +101,19 @@ fn parse_number<N: FromStr>(what: &'static str, text: &str) -> Result<N, Problem
     text.replace('_', "").parse().map_err(|_| wrong())
 }
 
-/// `minute`, or a duration as the `humantime` crate reads it: `90s`, `1h 30m`, `30 days`.
-fn parse_period(text: &str) -> Result<Duration, Problem> {
-    let wrong = || Problem::Period(excerpt(text));
-    if text.starts_with(|c: char| c.is_ascii_digit()) {
-        return humantime::parse_duration(text).map_err(|_| wrong());
-    }
-    match UNITS.iter().find(|unit| unit.one == text) {
-        Some(unit) => Ok(Duration::from_micros(unit.micros)),
-        None => Err(wrong()),
-    }
-}
-
 /// An RFC 3339 date and time, or `@` and microseconds since the epoch.
 fn parse_start(text: &str) -> Result<Timestamp, Problem> {
     let wrong = || Problem::Start(excerpt(text));
     if let Some(micros) = text.strip_prefix('@') {
         return micros.parse().map(Timestamp::from_micros).map_err(|_| wrong());
     }
-    let time = humantime::parse_rfc3339_weak(text).map_err(|_| wrong())?;
+    // The parser takes what follows the seconds for a fraction, an offset from UTC included.
+    let (_, seconds) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let plain = |c: char| c.is_ascii_digit() || c == '.';
+    if !seconds.strip_suffix('Z').is_some_and(|seconds| seconds.chars().all(plain)) {
+        return Err(wrong());
+    }
+    let time = humantime::parse_rfc3339(text).map_err(|_| wrong())?;
     let since_epoch = time.duration_since(UNIX_EPOCH).map_err(|_| wrong())?;
     Ok(Timestamp::UNIX_EPOCH.saturating_add(since_epoch))
 }
@@ -151,41 +147,6 @@ impl fmt::Display for Quota {
         }
         if self.shards != 1 {
             write!(f, ", shards {}", self.shards)?;
-        }
-        Ok(())
-    }
-}
-
-struct Unit {
-    micros: u64,
-    one: &'static str,
-    many: &'static str,
-}
-
-/// Largest first, so that a period is shown in the largest unit that is exact.
-const UNITS: [Unit; 6] = [
-    Unit { micros: 86_400_000_000, one: "day", many: "days" },
-    Unit { micros: 3_600_000_000, one: "hour", many: "hours" },
-    Unit { micros: 60_000_000, one: "minute", many: "minutes" },
-    Unit { micros: 1_000_000, one: "second", many: "seconds" },
-    Unit { micros: 1_000, one: "millisecond", many: "ms" },
-    Unit { micros: 1, one: "microsecond", many: "us" },
-];
-
-/// Shows a period as it is written after "per": `minute`, `30 days`.
-pub(super) struct Period(pub(super) Duration);
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(micros) = super::scale::micros(self.0) else {
-            return write!(f, "{:?}", self.0);
-        };
-        for Unit { micros: unit, one, many } in UNITS {
-            match (micros.get().checked_div(unit), micros.get().checked_rem(unit)) {
-                (Some(1), Some(0)) => return f.write_str(one),
-                (Some(count), Some(0)) => return write!(f, "{count} {many}"),
-                _ => {}
-            }
         }
         Ok(())
     }

@@ -34,8 +34,8 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
 ///
-/// It holds at most [`max_keys`](Self::max_keys) buckets, 32 bytes each in tables that are
-/// between half and four fifths full.
+/// It holds at most [`max_keys`](Self::max_keys) buckets. Each takes 32 bytes of tables that are
+/// filled to four fifths at most: 40 to 60 bytes a bucket while they grow.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ enum Source {
 }
 
 impl Memory {
-    /// The bound if none is set: a million buckets, which take 40 MB at most.
+    /// The bound if none is set: a million buckets, which take some 45 MB.
     pub const MAX_KEYS: usize = 1_000_000;
 
     /// An empty store with the clock of this machine and room for [`MAX_KEYS`](Self::MAX_KEYS).
@@ -105,9 +105,11 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Drops every bucket that is full again, shard by shard.
+    /// Drops every bucket that is full again, shard by shard, and gives back the memory of tables
+    /// that are mostly empty then.
     ///
-    /// Never needed for the bound: it is for those who want the count to be exact.
+    /// Never needed for the bound: the tables that a flood has filled are otherwise kept for the
+    /// next.
     pub fn purge(&self) {
         let now = self.now();
         for shard in self.shards.iter() {
@@ -147,7 +149,7 @@ impl Backend for Memory {
         };
         let print = self.hasher.fingerprint(charge.id());
         let charged = self.shards.of(print).lock().apply(print, charge, now);
-        Answer::Now(Ok(Applied::one(now, Reading::taken(&charged))))
+        Answer::Now(Ok(Applied::one(now, Reading::of(charge, &charged))))
     }
 
     fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {

@@ -12,7 +12,8 @@ use crate::clock::Timestamp;
 ///
 /// Every bucket that is full before `horizon` is in the heap, with the instant at which it would
 /// be when it was last looked at. A charge only makes that later, which is noticed when the bucket
-/// is drawn; a bucket that was refunded meanwhile keeps its place until the next look.
+/// is drawn; a bucket that was refunded or given other numbers meanwhile may keep its place until
+/// the next look.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     nearest: BinaryHeap<Reverse<Candidate>>,
@@ -75,9 +76,9 @@ impl Room {
         if gathered < all.len() {
             let (_, horizon, _) = all.select_nth_unstable(gathered);
             self.horizon = Some(horizon.full_at);
-            all.truncate(gathered);
         }
-        self.nearest = all.into_iter().map(Reverse).collect();
+        // Into a heap of its own, so that the room for the whole shard is given back.
+        self.nearest = all.drain(..gathered).map(Reverse).collect();
     }
 }
 

@@ -85,10 +85,11 @@ impl Shard {
         now: Timestamp,
     ) -> State {
         let found = self.table.find(print.tag());
-        let state = refund(bucket, self.state(found, id, bucket, now), units, now);
-        if let Some(index) = found {
-            self.update(index, bucket, state);
-        }
+        let state = self.state(found, id, bucket, now);
+        // Of a bucket that nobody has used there is nothing to give back.
+        let Some(index) = found else { return state };
+        let state = refund(bucket, state, units, now);
+        self.update(index, bucket, state);
         state
     }
 
@@ -109,6 +110,9 @@ impl Shard {
                 index = index.saturating_add(1);
             }
         }
+        self.table.shrink();
+        self.room = Room::default();
+        self.broom = 0;
     }
 
     fn state(
@@ -186,7 +190,7 @@ impl Shard {
         let idle = |slot: &Slot| {
             let bucket = self.shapes.get(slot.shape()?)?;
             let full_at = bucket.full_at(slot.state());
-            Some(bucket.forgets() && full_at.plus_micros(GRACE) <= now)
+            Some(bucket.forgets() && full_at.plus_micros(GRACE) < now)
         };
         self.table.get(index).and_then(idle).unwrap_or(false)
     }

@@ -107,7 +107,18 @@ impl Table {
     fn grow(&mut self) {
         let old = self.slots.len();
         let new = old.saturating_add(old / 2).max(FIRST_SLOTS).min(self.enough);
-        let new = new.max(old.saturating_add(1));
+        self.resize(new.max(old.saturating_add(1)));
+    }
+
+    /// Gives back room that is not needed: all of it, or all but twice what is taken.
+    pub(super) fn shrink(&mut self) {
+        let needed = self.taken.saturating_mul(2);
+        if needed < self.slots.len() / 2 {
+            self.resize(needed);
+        }
+    }
+
+    fn resize(&mut self, new: usize) {
         let slots = std::mem::replace(&mut self.slots, vec![Slot::VACANT; new]);
         self.taken = 0;
         for slot in slots.into_iter().filter(|slot| slot.shape.is_some()) {

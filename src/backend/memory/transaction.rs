@@ -27,44 +27,56 @@ pub(super) fn apply(
 
     let mut decided: Vec<Decided<'_>> = Vec::with_capacity(charges.len());
     for (print, charge) in named {
-        let earlier = decided.iter().rev().find(|earlier| earlier.print == print);
-        let state = match (earlier, locked.shard(print)) {
-            (Some(earlier), _) => earlier.leaves(charge, now),
-            (None, Some(shard)) => shard.read(print, charge, now),
-            // Every charge's shard was locked above.
-            (None, None) => continue,
-        };
-        decided.push(Decided { print, charge, charged: decide(charge, state, now) });
+        // Every charge's shard was locked above.
+        let Some(shard) = locked.shard(print) else { continue };
+        let stands = charge.bucket().refresh(shard.read(print, charge, now), now);
+        // A bucket that is named again has paid for the first time already.
+        let state = last(&decided, print).map_or(stands, |earlier| earlier.leaves(charge, now));
+        decided.push(Decided { print, charge, stands, charged: decide(charge, state, now) });
     }
 
     let refused = decided.iter().any(|one| one.charged.verdict() == Verdict::Refused);
-    for Decided { print, charge, charged } in decided.iter().filter(|one| changes(one.charge)) {
-        let kept =
-            if refused { Kept::Refused(charged.before()) } else { Kept::Taken(charged.after()) };
-        if let Some(shard) = locked.shard(*print) {
+    for Decided { print, charge, stands, charged } in &decided {
+        if changes(charge)
+            && let Some(shard) = locked.shard(*print)
+        {
+            let kept = if refused { Kept::Refused(*stands) } else { Kept::Taken(charged.after()) };
             shard.write(*print, charge.bucket(), kept, now);
         }
     }
-    let reading = if refused { Reading::untouched } else { Reading::taken };
-    Applied::many(now, decided.iter().map(|one| reading(&one.charged)).collect())
+    let reading = |one: &Decided<'_>| {
+        let state = match last(&decided, one.print) {
+            Some(last) if !refused => last.leaves(one.charge, now),
+            _ => one.stands,
+        };
+        Reading::new(one.charged.verdict(), state, one.charged.wait())
+    };
+    Applied::many(now, decided.iter().map(reading).collect())
 }
 
 /// A charge that was decided, but not yet stored.
 struct Decided<'a> {
     print: Fingerprint,
     charge: &'a Charge<'a>,
+    /// What the bucket holds if nothing is taken.
+    stands: State,
     charged: Charged,
 }
 
+/// The last charge that was decided on a bucket.
+fn last<'a>(decided: &'a [Decided<'a>], print: Fingerprint) -> Option<&'a Decided<'a>> {
+    decided.iter().rev().find(|one| one.print == print)
+}
+
 impl Decided<'_> {
-    /// What this charge leaves for a later one on the same bucket.
-    fn leaves(&self, later: &Charge<'_>, now: Timestamp) -> State {
-        let state = if self.charge.takes() { self.charged.state() } else { self.charged.before() };
-        if self.charge.bucket() == later.bucket() {
+    /// What this charge leaves, seen by another one on the same bucket.
+    fn leaves(&self, other: &Charge<'_>, now: Timestamp) -> State {
+        let state = if self.charge.takes() { self.charged.after() } else { self.charged.before() };
+        if self.charge.bucket() == other.bucket() {
             return state;
         }
-        let phase = later.id().phase(later.bucket());
-        rescale(self.charge.bucket(), later.bucket(), state, now, phase)
+        let phase = other.id().phase(other.bucket());
+        rescale(self.charge.bucket(), other.bucket(), state, now, phase)
     }
 }
 

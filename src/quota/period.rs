@@ -1,0 +1,90 @@
+//! Periods as text: `minute`, `90 seconds`, `1h 30m`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A length of time that has a name; a month has none, as it has no length of its own.
+struct Unit {
+    micros: u64,
+    /// May stand alone, or after a number. The first is printed for a period of just one.
+    singular: &'static [&'static str],
+    /// Stand after a number only. The first is printed.
+    plural: &'static [&'static str],
+}
+
+/// Largest first, so that a period is shown in the largest unit that is exact.
+const UNITS: [Unit; 7] = [
+    Unit { micros: 604_800_000_000, singular: &["week", "w"], plural: &["weeks"] },
+    Unit { micros: 86_400_000_000, singular: &["day", "d"], plural: &["days"] },
+    Unit { micros: 3_600_000_000, singular: &["hour", "h", "hr"], plural: &["hours", "hrs"] },
+    Unit { micros: 60_000_000, singular: &["minute", "m", "min"], plural: &["minutes", "mins"] },
+    Unit { micros: 1_000_000, singular: &["second", "s", "sec"], plural: &["seconds", "secs"] },
+    Unit { micros: 1_000, singular: &["millisecond", "ms"], plural: &["ms", "milliseconds"] },
+    Unit { micros: 1, singular: &["microsecond", "us", "µs"], plural: &["us", "microseconds"] },
+];
+
+/// Reads a unit alone, or numbers that each have one; `None` if it is neither, or too long.
+pub(super) fn parse(text: &str) -> Option<Duration> {
+    if let Some(unit) = UNITS.iter().find(|unit| unit.singular.contains(&text)) {
+        return Some(Duration::from_micros(unit.micros));
+    }
+    let mut rest = text.trim_start();
+    let mut total: u64 = 0;
+    loop {
+        let (number, after) = rest.split_at_checked(rest.find(|c| !is_part_of_number(c))?)?;
+        let after = after.trim_start();
+        let name_ends = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
+        let (name, after) = after.split_at_checked(name_ends)?;
+        let unit = UNITS
+            .iter()
+            .find(|unit| unit.singular.contains(&name) || unit.plural.contains(&name))?;
+        total = total.checked_add(micros(number, unit.micros)?)?;
+        rest = after.trim_start();
+        if rest.is_empty() {
+            return Some(Duration::from_micros(total));
+        }
+    }
+}
+
+const fn is_part_of_number(c: char) -> bool {
+    c.is_ascii_digit() || c == '.'
+}
+
+/// A decimal number of units, if that is a whole number of microseconds.
+fn micros(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if fraction.is_empty() {
+        return None;
+    }
+    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = fraction.parse::<u64>().ok()?.checked_mul(unit)?;
+    if part.checked_rem(scale)? != 0 {
+        return None;
+    }
+    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part.checked_div(scale)?)
+}
+
+/// Shows a period as it is written after "per": `minute`, `30 days`.
+pub(super) struct Period(pub(super) Duration);
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(micros) = super::scale::micros(self.0) else {
+            return write!(f, "{:?}", self.0);
+        };
+        // Nobody counts in weeks but who has just one.
+        for Unit { micros: unit, singular, plural } in UNITS {
+            let (count, rest) = (micros.get().checked_div(unit), micros.get().checked_rem(unit));
+            let (Some(count), Some(0), [one, ..], [many, ..]) = (count, rest, singular, plural)
+            else {
+                continue;
+            };
+            match count {
+                1 => return f.write_str(one),
+                _ if *one == "week" => {}
+                _ => return write!(f, "{count} {many}"),
+            }
+        }
+        Ok(())
+    }
+}
