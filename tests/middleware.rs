@@ -306,10 +306,7 @@ async fn keys_come_from_wherever_the_extractor_looks() {
         None => Some(Extracted::Exempt),
     });
     let requests = vec![request(), request(), from_user(b"a"), from_user(b"b")];
-    assert_eq!(
-        ask(Arc::new((exempt, header("x-user"))), requests.into()).await,
-        [200, 200, 200, 200]
-    );
+    assert_eq!(ask(Arc::new((exempt, header("x-user"))), requests).await, [200, 200, 200, 200]);
     assert_eq!(ask(Arc::new(ClientIp::peer()), vec![request()]).await, [500]);
 }
 

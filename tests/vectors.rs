@@ -83,20 +83,14 @@ fn every_sequence_agrees() {
     assert_eq!((sequences, steps), (150, 5_899));
 }
 
-fn play(
-    step: &Value,
-    limit: &Limit,
-    memory: &Memory,
-    limiter: &tollgate::RateLimiter,
-    id: &String,
-) {
+fn play(step: &Value, limit: &Limit, memory: &Memory, limiter: &tollgate::RateLimiter, id: &str) {
     let bucket = limit.bucket();
     let key = Key::GLOBAL;
     let bucket_id = BucketId::new(limit.name(), &key);
     let count = step["count"].as_u64().unwrap_or(1);
     let reserve = step["reserve"].as_bool().unwrap();
     let terms = if reserve { Terms::reserving(bucket.floor()) } else { Terms::AT_ONCE };
-    let id = &Value::from(id.as_str());
+    let id = &Value::from(id);
 
     assert_eq!(bucket.too_large(count, terms), !step["error"].is_null(), "{id}");
     if !step["error"].is_null() {

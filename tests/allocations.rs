@@ -1,0 +1,54 @@
+//! What a decision costs in memory: nothing, for a key that the store knows.
+
+mod support;
+
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use support::{START, at_once, limiter};
+use tollgate::clock::ManualClock;
+use tollgate::http::Fields;
+use tollgate::key::header;
+use tollgate::{HOUR, Limit, Quota};
+use tower::{Layer, Service};
+
+static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, HOUR));
+
+/// A key as long as a UUID.
+const KEY: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    allocation_counter::measure(work).count_total
+}
+
+#[test]
+fn a_known_key_is_decided_without_an_allocation() {
+    let limiter = limiter(&ManualClock::new(START));
+    let ask = |cost| {
+        let decision = at_once(limiter.limit(&LIMIT).key(KEY).cost(cost)).unwrap();
+        std::hint::black_box(decision.is_admitted());
+    };
+    assert!(allocations(|| ask(1)) > 0, "a new key needs room, so allocations are seen");
+    assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "admitted");
+    assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "refused");
+    let look = || assert!(at_once(limiter.check(&LIMIT).key(KEY).cost(0)).unwrap().is_admitted());
+    assert_eq!(allocations(look), 0, "looked at");
+}
+
+#[test]
+fn the_layer_adds_no_allocation_to_an_admitted_request() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&LIMIT).key(header("x-user")).fields(Fields::None);
+    let inner = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Ok::<_, Infallible>(Response::new(())))
+    });
+    let mut service = layer.layer(inner);
+    let request = || Request::builder().header("x-user", KEY).body(()).unwrap();
+    let mut ask = |request| {
+        let response = at_once(service.call(request)).unwrap();
+        assert_eq!(response.status(), 200);
+    };
+    ask(request());
+    let requests: Vec<_> = (0..100).map(|_| request()).collect();
+    assert_eq!(allocations(|| requests.into_iter().for_each(&mut ask)), 0);
+}
