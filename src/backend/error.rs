@@ -49,7 +49,11 @@ impl fmt::Display for BackendError {
         match &self.0 {
             Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
             Problem::Timeout { backend, within } => {
-                write!(f, "{backend} backend could not decide within {} ms", within.as_millis())
+                write!(f, "{backend} backend could not decide within ")?;
+                match (within.as_millis(), within.as_micros().checked_rem(1_000)) {
+                    (millis, Some(0)) => write!(f, "{millis} ms"),
+                    _ => write!(f, "{within:?}"),
+                }
             }
             Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
         }

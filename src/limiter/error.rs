@@ -67,7 +67,7 @@ impl fmt::Display for Error {
         match &self.0.problem {
             Problem::TooLarge { cost } => write!(
                 f,
-                "cost of {cost} tokens can never fit limit `{name}` (it holds at most {}: ask for \
+                "cost of {cost} can never fit limit `{name}` (it holds at most {}: ask for \
                  less, or raise its capacity)",
                 self.0.limit.quota().tokens_at_most()
             ),

@@ -138,7 +138,10 @@ pub struct LimitError {
 
 impl fmt::Display for LimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: String = self.name.chars().take(MAX_NAME).collect();
+        let mut shown: String = self.name.chars().take(MAX_NAME).collect();
+        if shown.len() < self.name.len() {
+            shown.push('…');
+        }
         match self.quota {
             Some(_) => write!(f, "limit {shown:?} has a quota that cannot be kept"),
             None => write!(

@@ -20,7 +20,7 @@ enum Problem {
     StartWithoutWindows,
     Initial { initial: u64, capacity: u64 },
     Rate { rate: u64, period: Duration },
-    Capacity { rate: u64, period: Duration, given: u64, token: NonZeroU64, fits: u64 },
+    Capacity { rate: u64, period: Duration, given: u64, set: bool, token: NonZeroU64, fits: u64 },
     MaxReserved { rate: u64, period: Duration, given: u64, token: NonZeroU64, fits: u64 },
 }
 
@@ -55,7 +55,8 @@ impl QuotaError {
 
     pub(super) const fn capacity(quota: &Quota, token: NonZeroU64, fits: u64) -> Self {
         let Quota { rate, period, .. } = *quota;
-        Self(Problem::Capacity { rate, period, given: quota.tokens_at_most(), token, fits })
+        let (given, set) = (quota.tokens_at_most(), quota.capacity.is_some());
+        Self(Problem::Capacity { rate, period, given, set, token, fits })
     }
 
     pub(super) const fn max_reserved(quota: &Quota, token: NonZeroU64, fits: u64) -> Self {
@@ -104,7 +105,7 @@ impl fmt::Display for QuotaError {
         match self.0 {
             Problem::Empty { rate, period } => write!(
                 f,
-                "quota of {rate} tokens per {} is empty (rate and period must both be more than \
+                "quota of {rate} per {} is empty (rate and period must both be more than \
                  zero)",
                 Period(period)
             ),
@@ -116,8 +117,8 @@ impl fmt::Display for QuotaError {
             Problem::NoShards => f.write_str("0 shards hold no tokens (use 1 or more)"),
             Problem::Shards { shards, rate, period } => write!(
                 f,
-                "{shards} shards of {rate} per {} do not fit: a token would be more than 2^53 \
-                 units (use fewer shards, or a shorter period)",
+                "{shards} shards of {rate} per {} do not fit: a token would count as more than \
+                 2^53 (use fewer shards, or a shorter period)",
                 Period(period)
             ),
             Problem::StartWithoutWindows => f.write_str(
@@ -126,27 +127,27 @@ impl fmt::Display for QuotaError {
             ),
             Problem::Initial { initial, capacity } => write!(
                 f,
-                "initial of {initial} tokens is above the capacity of {capacity} (use at most \
+                "initial of {initial} is above the capacity of {capacity} (use at most \
                  {capacity}, or raise the capacity)"
             ),
             Problem::Rate { rate, period } => write!(
                 f,
-                "rate of {rate} per {} does not fit: 2^53 units can be counted (use a rate of at \
-                 most {})",
+                "rate of {rate} per {} does not fit: 2^53 can be counted (use a rate of at most {})",
                 Period(period),
                 super::scale::MAX_UNITS
             ),
-            Problem::Capacity { rate, period, given, token, fits } => write!(
+            Problem::Capacity { rate, period, given, set, token, fits } => write!(
                 f,
-                "capacity of {given} tokens does not fit: at {rate} per {} a token is {token} \
-                 units and 2^53 units can be counted (use a capacity of at most {fits})",
+                "capacity of {given}{} does not fit: at {rate} per {} a token counts as {token}, and \
+                 2^53 can be counted (use a capacity of at most {fits})",
+                if set { "" } else { " (the rate, as none is set)" },
                 Period(period)
             ),
             Problem::MaxReserved { rate, period, given, token, fits } => write!(
                 f,
-                "max_reserved of {given} tokens does not fit: at {rate} per {} a token is {token} \
-                 units and 2^53 units can be counted, the capacity among them (use a \
-                 max_reserved of at most {fits})",
+                "max_reserved of {given} does not fit: at {rate} per {} a token counts as {token}, \
+                 and 2^53 can be counted, the capacity included (use a max_reserved of at most \
+                 {fits})",
                 Period(period)
             ),
         }

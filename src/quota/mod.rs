@@ -136,7 +136,7 @@ impl Quota {
     /// let error = Quota::try_token_bucket(0, SECOND).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "quota of 0 tokens per second is empty (rate and period must both be more than zero)"
+    ///     "quota of 0 per second is empty (rate and period must both be more than zero)"
     /// );
     /// ```
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {
@@ -233,8 +233,8 @@ impl Quota {
     /// let error = Quota::token_bucket(1, DAY).capacity(1_000_000).validated().unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "capacity of 1000000 tokens does not fit: at 1 per day a token is 86400000000 units \
-    ///      and 2^53 units can be counted (use a capacity of at most 104249)"
+    ///     "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 \
+    ///      can be counted (use a capacity of at most 104249)"
     /// );
     /// ```
     ///

@@ -70,7 +70,10 @@ pub(super) struct Period(pub(super) Duration);
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(micros) = super::scale::micros(self.0) else {
-            return write!(f, "{:?}", self.0);
+            return match self.0 {
+                Duration::ZERO => f.write_str("0 seconds"),
+                odd => write!(f, "{odd:?}"),
+            };
         };
         // Nobody counts in weeks but who has just one.
         for Unit { micros: unit, singular, plural } in UNITS {

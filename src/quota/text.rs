@@ -20,7 +20,7 @@ pub struct ParseQuotaError {
 enum Problem {
     Kind(Box<str>),
     NoPeriod,
-    Number { what: &'static str, given: Box<str> },
+    Number { what: &'static str, given: Box<str>, most: u64 },
     Period(Box<str>),
     Option(Box<str>),
     Twice(&'static str),
@@ -46,31 +46,36 @@ fn parse(text: &str) -> Result<Quota, Problem> {
         Some((kind, numbers)) => (parse_kind(kind)?, numbers),
         None => (Kind::TokenBucket, head),
     };
+    // Any white space around `per` will do.
+    let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
     let (rate, period) =
         numbers.split_once(" per ").or_else(|| numbers.split_once('/')).ok_or(Problem::NoPeriod)?;
-    let rate = parse_number("rate", rate)?;
+    let rate = parse_number("rate", rate, u64::MAX)?;
     let period = period.trim();
     let period = period::parse(period).ok_or_else(|| Problem::Period(excerpt(period)))?;
     let mut quota = Quota::new(kind, rate, period).map_err(Problem::Numbers)?;
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();
-        let (name, value) = option
-            .split_once(char::is_whitespace)
-            .ok_or_else(|| Problem::Option(excerpt(option)))?;
+        let unknown = || Problem::Option(excerpt(option));
+        let (name, value) = option.split_once(char::is_whitespace).ok_or_else(unknown)?;
+        let tokens = |name| parse_number(name, value, u64::MAX);
         match name {
-            "capacity" => once("capacity", &mut quota.capacity, parse_number("capacity", value)?)?,
+            "capacity" => once("capacity", &mut quota.capacity, tokens("capacity")?)?,
             "max_reserved" => {
-                let tokens = parse_number("max_reserved", value)?;
-                once("max_reserved", &mut quota.max_reserved, tokens)?;
+                once("max_reserved", &mut quota.max_reserved, tokens("max_reserved")?)?;
             }
-            "initial" => once("initial", &mut quota.initial, parse_number("initial", value)?)?,
-            "shards" => once("shards", &mut shards, parse_number("shards", value)?)?,
+            "initial" => once("initial", &mut quota.initial, tokens("initial")?)?,
+            "shards" => {
+                once("shards", &mut shards, parse_number("shards", value, u64::from(u32::MAX))?)?;
+            }
             "start" => once("start", &mut quota.start, parse_start(value.trim())?)?,
-            _ => return Err(Problem::Option(excerpt(option))),
+            _ => return Err(unknown()),
         }
     }
-    quota.shards = shards.unwrap_or(1);
+    if let Some(shards) = shards {
+        quota.shards = u32::try_from(shards).unwrap_or(u32::MAX);
+    }
     quota.validated().map_err(Problem::Numbers)
 }
 
@@ -90,15 +95,15 @@ fn parse_kind(kind: &str) -> Result<Kind, Problem> {
 }
 
 /// A whole number in decimal digits, which underscores may group.
-fn parse_number<N: FromStr>(what: &'static str, text: &str) -> Result<N, Problem> {
+fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
     let text = text.trim();
-    let wrong = || Problem::Number { what, given: excerpt(text) };
+    let wrong = || Problem::Number { what, given: excerpt(text), most };
     let plain = text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
     if !plain {
         return Err(wrong());
     }
-    text.replace('_', "").parse().map_err(|_| wrong())
+    text.replace('_', "").parse().ok().filter(|number| *number <= most).ok_or_else(wrong)
 }
 
 /// An RFC 3339 date and time, or `@` and microseconds since the epoch.
@@ -107,10 +112,15 @@ fn parse_start(text: &str) -> Result<Timestamp, Problem> {
     if let Some(micros) = text.strip_prefix('@') {
         return micros.parse().map(Timestamp::from_micros).map_err(|_| wrong());
     }
-    // The parser takes what follows the seconds for a fraction, an offset from UTC included.
-    let (_, seconds) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let plain = |c: char| c.is_ascii_digit() || c == '.';
-    if !seconds.strip_suffix('Z').is_some_and(|seconds| seconds.chars().all(plain)) {
+    // The parser reads some offsets from UTC as if they were none, so it sees no text with one.
+    let (seconds, fraction) = match text.strip_suffix('Z').and_then(|text| text.split_once('.')) {
+        Some((seconds, fraction)) => (seconds, fraction),
+        None => (text.strip_suffix('Z').ok_or_else(wrong)?, "0"),
+    };
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    let whole_micros = (1..=6).contains(&fraction.len()) && fraction.bytes().all(is_digit);
+    let shape = seconds.bytes().map(|byte| if is_digit(byte) { b'0' } else { byte });
+    if !whole_micros || !shape.eq(*b"0000-00-00T00:00:00") {
         return Err(wrong());
     }
     let time = humantime::parse_rfc3339(text).map_err(|_| wrong())?;
@@ -118,13 +128,17 @@ fn parse_start(text: &str) -> Result<Timestamp, Problem> {
     Ok(Timestamp::UNIX_EPOCH.saturating_add(since_epoch))
 }
 
-/// The first characters of what was given: enough to recognise it, and no more.
+/// The first characters of what was given, on one line: enough to recognise it, and no more.
 fn excerpt(text: &str) -> Box<str> {
     const SHOWN: usize = 60;
-    match text.char_indices().nth(SHOWN) {
-        None => text.into(),
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+    let mut shown = String::new();
+    for c in text.chars().take(SHOWN) {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown.into()
 }
 
 impl fmt::Display for Quota {
@@ -165,7 +179,10 @@ impl fmt::Display for Start {
             .then(|| UNIX_EPOCH.checked_add(self.0.since(Timestamp::UNIX_EPOCH)))
             .flatten();
         match time {
-            Some(time) => humantime::format_rfc3339(time).fmt(f),
+            Some(time) if micros.checked_rem(1_000_000) == Some(0) => {
+                humantime::format_rfc3339_seconds(time).fmt(f)
+            }
+            Some(time) => humantime::format_rfc3339_micros(time).fmt(f),
             None => write!(f, "@{micros}"),
         }
     }
@@ -180,14 +197,17 @@ impl fmt::Display for ParseQuotaError {
                 "`{given}` is not a kind (use `token bucket`, which may be left out, or `fixed \
                  window`)"
             ),
-            Problem::NoPeriod => f.write_str("it has no `per` (write `10 per minute`)"),
-            Problem::Number { what, given } => {
-                write!(f, "{what} `{given}` is not a whole number that can be counted")
+            Problem::NoPeriod => f.write_str("it is no rate per period (write `10 per minute`)"),
+            Problem::Number { what, given, most } => {
+                write!(f, "{what} `{given}` is not a whole number from 0 to {most}")
             }
             Problem::Period(given) => write!(
                 f,
                 "`{given}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)"
             ),
+            Problem::Option(given) if given.is_empty() => {
+                f.write_str("there is nothing after a comma (write an option there, or no comma)")
+            }
             Problem::Option(given) => write!(
                 f,
                 "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, \

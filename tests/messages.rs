@@ -1,0 +1,901 @@
+//! Bad input gets an error whose message says what was given, what is allowed, and the way out.
+
+use std::any::type_name;
+use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::panic::{UnwindSafe, catch_unwind};
+use std::time::Duration;
+use std::{fmt, io};
+
+use http::{HeaderValue, Request};
+use tollgate::algebra::{Bucket, State, Units};
+use tollgate::backend::{Answer, Applied, Backend, BackendError, BucketId, Charge, Memory};
+use tollgate::clock::ManualClock;
+use tollgate::key::{
+    ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, extension, from_fn, header,
+    matched_path,
+};
+use tollgate::quota::QuotaError;
+use tollgate::{DAY, Error, HOUR, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND};
+
+const MAX_UNITS: u64 = 1 << 53;
+
+const LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, MINUTE).capacity(20));
+
+// Quotas: numbers that are none.
+
+#[test]
+fn a_quota_needs_a_rate_and_a_period() {
+    says(
+        Quota::try_token_bucket(0, SECOND),
+        "quota of 0 per second is empty (rate and period must both be more than zero)",
+    );
+    says(
+        Quota::try_fixed_window(10, Duration::ZERO),
+        "quota of 10 per 0 seconds is empty (rate and period must both be more than zero)",
+    );
+}
+
+#[test]
+fn a_period_is_a_whole_number_of_microseconds() {
+    says(
+        Quota::try_token_bucket(10, Duration::from_nanos(1_500)),
+        "period of 1.5µs cannot be counted (it must be a whole number of microseconds, at most \
+         2^53 of them, which is 285 years)",
+    );
+    says(
+        Quota::try_fixed_window(10, SECOND + Duration::from_nanos(1)),
+        "period of 1.000000001s cannot be counted (it must be a whole number of microseconds, at \
+         most 2^53 of them, which is 285 years)",
+    );
+}
+
+#[test]
+fn a_period_is_at_most_two_to_the_53_microseconds() {
+    says(
+        Quota::try_token_bucket(10, Duration::from_micros(MAX_UNITS + 1)),
+        "period of 9007199254.740993s cannot be counted (it must be a whole number of \
+         microseconds, at most 2^53 of them, which is 285 years)",
+    );
+    says(
+        Quota::try_fixed_window(10, Duration::MAX),
+        "period of 18446744073709551615.999999999s cannot be counted (it must be a whole number \
+         of microseconds, at most 2^53 of them, which is 285 years)",
+    );
+    assert!(Quota::try_token_bucket(1, Duration::from_micros(MAX_UNITS)).is_ok());
+}
+
+#[test]
+fn a_capacity_that_does_not_fit_is_told_what_would() {
+    says(
+        Quota::token_bucket(1, DAY).capacity(1_000_000).validated(),
+        "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted (use a capacity of at most 104249)",
+    );
+    says(
+        Quota::fixed_window(1, DAY).capacity(MAX_UNITS + 1).validated(),
+        "capacity of 9007199254740993 does not fit: at 1 per day a token counts as 1, and 2^53 can be counted (use a capacity of at most 9007199254740992)",
+    );
+}
+
+#[test]
+fn the_capacity_that_the_message_names_is_the_largest_that_fits() {
+    for quota in quotas() {
+        names_the_largest(quota, "capacity", Quota::capacity);
+    }
+}
+
+#[test]
+fn the_capacity_that_the_message_names_is_the_largest_that_fits_with_shards() {
+    for quota in sharded_quotas() {
+        names_the_largest(quota, "capacity", Quota::capacity);
+    }
+}
+
+#[test]
+fn a_max_reserved_that_does_not_fit_is_told_what_would() {
+    says(
+        Quota::token_bucket(1, DAY).capacity(20).max_reserved(1_000_000).validated(),
+        "max_reserved of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted, the capacity included (use a max_reserved of at most \
+         104229)",
+    );
+    says(
+        Quota::fixed_window(10, DAY).capacity(MAX_UNITS).max_reserved(1).validated(),
+        "max_reserved of 1 does not fit: at 10 per day a token counts as 1, and 2^53 can be counted, the capacity included (use a max_reserved of at most 0)",
+    );
+}
+
+#[test]
+fn the_max_reserved_that_the_message_names_is_the_largest_that_fits() {
+    for quota in quotas() {
+        names_the_largest(quota.capacity(20), "max_reserved", Quota::max_reserved);
+    }
+}
+
+#[test]
+fn the_max_reserved_that_the_message_names_is_the_largest_that_fits_with_shards() {
+    for quota in sharded_quotas() {
+        names_the_largest(quota.capacity(20), "max_reserved", Quota::max_reserved);
+    }
+}
+
+#[test]
+fn a_rate_that_does_not_fit_is_told_what_would() {
+    let fixed_window = |rate| Quota::fixed_window(rate, SECOND).capacity(1).validated();
+    says(
+        fixed_window(MAX_UNITS + 1),
+        "rate of 9007199254740993 per second does not fit: 2^53 can be counted (use a rate \
+         of at most 9007199254740992)",
+    );
+    assert!(fixed_window(MAX_UNITS).is_ok());
+
+    let token_bucket = |rate| Quota::token_bucket(rate, MINUTE).capacity(1).validated();
+    says(
+        token_bucket(u64::MAX - 1),
+        "rate of 18446744073709551614 per minute does not fit: 2^53 can be counted (use a \
+         rate of at most 9007199254740992)",
+    );
+    assert!(token_bucket(MAX_UNITS).is_ok());
+}
+
+#[test]
+fn a_quota_has_at_least_one_shard() {
+    says(
+        Quota::token_bucket(10, MINUTE).shards(0).validated(),
+        "0 shards hold no tokens (use 1 or more)",
+    );
+}
+
+#[test]
+fn shards_that_do_not_fit_are_told_the_way_out() {
+    let quota = Quota::token_bucket(1, DAY * 30);
+    says(
+        quota.shards(10_000).validated(),
+        "10000 shards of 1 per 30 days do not fit: a token would count as more than 2^53 (use \
+         fewer shards, or a shorter period)",
+    );
+    assert!(quota.shards(3_000).validated().is_ok());
+    assert!(Quota::token_bucket(1, DAY).shards(10_000).validated().is_ok());
+}
+
+/// Only a token bucket spreads its tokens over the period; a window's token is one unit a shard.
+#[test]
+fn the_shards_of_a_fixed_window_fit_whatever_the_period() {
+    assert_eq!(Quota::fixed_window(10, DAY).shards(u32::MAX).validated().err(), None);
+}
+
+#[test]
+fn only_fixed_windows_have_a_start() {
+    says(
+        Quota::token_bucket(10, MINUTE).start(tollgate::Timestamp::UNIX_EPOCH).validated(),
+        "a token bucket has no windows, so it has no start (drop `start`, or make it a fixed \
+         window)",
+    );
+}
+
+#[test]
+fn initial_is_at_most_the_capacity() {
+    says(
+        Quota::token_bucket(10, MINUTE).capacity(20).initial(21).validated(),
+        "initial of 21 is above the capacity of 20 (use at most 20, or raise the capacity)",
+    );
+    // Where no capacity is set, it is the rate.
+    says(
+        Quota::fixed_window(10, MINUTE).initial(11).validated(),
+        "initial of 11 is above the capacity of 10 (use at most 10, or raise the capacity)",
+    );
+    assert!(Quota::token_bucket(10, MINUTE).capacity(20).initial(20).validated().is_ok());
+}
+
+// Quotas as text.
+
+#[test]
+fn a_text_of_another_kind_is_told_the_kinds() {
+    unparsable(
+        "leaky bucket: 10 per minute",
+        "`leaky bucket` is not a kind (use `token bucket`, which may be left out, or `fixed \
+         window`)",
+    );
+    unparsable(
+        "Fixed Window: 10 per minute",
+        "`Fixed Window` is not a kind (use `token bucket`, which may be left out, or `fixed \
+         window`)",
+    );
+}
+
+#[test]
+fn a_text_without_a_period_is_shown_one() {
+    unparsable("", "it is no rate per period (write `10 per minute`)");
+    unparsable("per minute", "it is no rate per period (write `10 per minute`)");
+    unparsable("10 per ", "it is no rate per period (write `10 per minute`)");
+    unparsable("10", "it is no rate per period (write `10 per minute`)");
+    unparsable("10, capacity 20 per minute", "it is no rate per period (write `10 per minute`)");
+}
+
+#[test]
+fn a_text_with_a_number_that_is_none_says_which() {
+    for number in ["ten", "-1", "+1", "1.5", "1e3", "_1", "18446744073709551616"] {
+        let problem =
+            |what, most| format!("{what} `{number}` is not a whole number from 0 to {most}");
+        unparsable(&format!("{number} per minute"), &problem("rate", u64::MAX));
+        for option in ["capacity", "max_reserved", "initial"] {
+            let text = format!("10 per minute, {option} {number}");
+            unparsable(&text, &problem(option, u64::MAX));
+        }
+        let text = format!("10 per minute, shards {number}");
+        unparsable(&text, &problem("shards", u64::from(u32::MAX)));
+    }
+    unparsable("/minute", "rate `` is not a whole number from 0 to 18446744073709551615");
+    unparsable(
+        "10 per minute, ",
+        "there is nothing after a comma (write an option there, or no comma)",
+    );
+    unparsable(
+        "10 per minute, shards 4294967296",
+        "shards `4294967296` is not a whole number from 0 to 4294967295",
+    );
+    unparsable(
+        "10 per minute, capacity 20 tokens",
+        "capacity `20 tokens` is not a whole number from 0 to 18446744073709551615",
+    );
+}
+
+#[test]
+fn a_text_with_a_period_that_is_none_is_shown_some() {
+    for period in ["fortnight", "", "90", "1 month", "-1s", "1.s", ".5s", "1.5us", "second/minute"]
+    {
+        let problem = format!(
+            "`{period}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)"
+        );
+        unparsable(&format!("10/{period}"), &problem);
+        if !period.is_empty() {
+            unparsable(&format!("10 per {period}"), &problem);
+        }
+    }
+}
+
+#[test]
+fn a_text_with_an_unknown_option_is_told_the_options() {
+    for option in ["burst 20", "capacity", "capacity=20", "Capacity 20", "20"] {
+        unparsable(
+            &format!("10 per minute, {option}"),
+            &format!(
+                "`{option}` is not an option (there are `capacity 20`, `max_reserved 80`, \
+                 `initial 5`, `start 2026-01-01T00:00:00Z` and `shards 4`)"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_text_with_an_option_twice_says_which() {
+    for option in ["capacity 20", "max_reserved 80", "initial 5", "shards 4", "start @0"] {
+        let (name, _) = option.split_once(' ').unwrap();
+        unparsable(
+            &format!("10 per minute, {option}, {option}"),
+            &format!("`{name}` is given twice"),
+        );
+    }
+}
+
+#[test]
+fn a_text_with_a_start_that_is_no_instant_is_shown_some() {
+    for start in [
+        "tomorrow",
+        "2026-01-01",
+        "2026-02-30T00:00:00Z",
+        "2026-01-01 00:00:00",
+        "2026-01-01T00:00:00",
+        "1969-12-31T23:59:59Z",
+        "@",
+        "@1.5",
+        "@9223372036854775808",
+    ] {
+        unparsable(
+            &format!("fixed window: 10 per day, start {start}"),
+            &format!(
+                "start `{start}` is not an instant (write `2026-01-01T00:00:00Z`, or `@` and \
+                 microseconds since 1970)"
+            ),
+        );
+    }
+}
+
+/// Instants are in UTC; one that says otherwise must not be hours off in silence.
+#[test]
+fn a_text_with_a_start_at_another_offset_is_not_read_as_utc() {
+    for start in [
+        "00:00:00+02:00",
+        "00:00:00.5+02:00",
+        "00:00:00.5+2:00Z",
+        "00:00:00Z+2:00",
+        "00:00:00Z-2:0Z",
+        "00:00:00Z or so",
+    ] {
+        unparsable(
+            &format!("fixed window: 10/day, start 2026-01-01T{start}"),
+            &format!(
+                "start `2026-01-01T{start}` is not an instant (write `2026-01-01T00:00:00Z`, or \
+                 `@` and microseconds since 1970)"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_text_with_numbers_that_are_no_quota_says_so_as_the_numbers_do() {
+    unparsable(
+        "0 per minute",
+        "quota of 0 per minute is empty (rate and period must both be more than zero)",
+    );
+    unparsable(
+        "10 per 0s",
+        "quota of 10 per 0 seconds is empty (rate and period must both be more than zero)",
+    );
+    unparsable(
+        "10 per 200000 days",
+        "period of 17280000000s cannot be counted (it must be a whole number of microseconds, at \
+         most 2^53 of them, which is 285 years)",
+    );
+    unparsable("10 per minute, shards 0", "0 shards hold no tokens (use 1 or more)");
+    unparsable(
+        "10 per minute, start 2026-01-01T00:00:00Z",
+        "a token bucket has no windows, so it has no start (drop `start`, or make it a fixed \
+         window)",
+    );
+    unparsable(
+        "10 per minute, capacity 3, initial 4",
+        "initial of 4 is above the capacity of 3 (use at most 3, or raise the capacity)",
+    );
+    unparsable(
+        "1 per day, capacity 1_000_000",
+        "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted (use a capacity of at most 104249)",
+    );
+}
+
+#[test]
+fn a_very_long_text_is_cut_in_the_message() {
+    let long = "x".repeat(100_000);
+    says(
+        format!("10 per {long}").parse::<Quota>(),
+        &format!(
+            "`10 per {}…` is not a quota: `{}…` is not a period (write `minute`, `90 seconds`, \
+             `1h 30m` or `30 days`)",
+            &long[..53],
+            &long[..60]
+        ),
+    );
+    // By characters, not by bytes.
+    let wide = "ü".repeat(61);
+    says(
+        wide.parse::<Quota>(),
+        &format!(
+            "`{}…` is not a quota: it is no rate per period (write `10 per minute`)",
+            "ü".repeat(60)
+        ),
+    );
+    let just_short_enough = "ü".repeat(60);
+    unparsable(&just_short_enough, "it is no rate per period (write `10 per minute`)");
+}
+
+// Limits.
+
+#[test]
+fn the_name_of_a_limit_is_1_to_64_printable_ascii_characters() {
+    let longest = "n".repeat(64);
+    for name in ["x", " ", "~", "per \"client\"", &longest] {
+        assert!(Limit::try_new(name, *LOGIN.quota()).is_ok(), "{name:?}");
+    }
+    for (name, shown, len) in [
+        ("", r#""""#.to_owned(), 0),
+        (&*"n".repeat(65), format!("\"{longest}…\""), 65),
+        (&*"n".repeat(100_000), format!("\"{longest}…\""), 100_000),
+        ("per\nclient", r#""per\nclient""#.to_owned(), 10),
+        ("per\u{7f}client", r#""per\u{7f}client""#.to_owned(), 10),
+        ("für", r#""für""#.to_owned(), 4),
+    ] {
+        says(
+            Limit::try_new(name, *LOGIN.quota()),
+            &format!(
+                "limit {shown} cannot be named so: {len} bytes of name were given (use 1 to 64 \
+                 printable ASCII characters)"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_limit_whose_quota_does_not_fit_has_the_quota_s_error_as_its_source() {
+    let error = Limit::try_new("exports", Quota::fixed_window(10, DAY).initial(11)).unwrap_err();
+    assert_eq!(
+        chain(&error),
+        [
+            r#"limit "exports" has a quota that cannot be kept"#,
+            "initial of 11 is above the capacity of 10 (use at most 10, or raise the \
+             capacity)",
+        ]
+    );
+    assert!(error.source().is_some_and(|source| source.is::<QuotaError>()));
+}
+
+#[tokio::test]
+async fn a_cost_that_can_never_fit_is_an_error_and_takes_nothing() {
+    let limiter = RateLimiter::in_memory();
+    for (cost, shown) in [(21, "21"), (u64::MAX, "18446744073709551615")] {
+        let message = format!(
+            "cost of {shown} can never fit limit `login` (it holds at most 20: ask for \
+             less, or raise its capacity)"
+        );
+        let taken = limiter.limit(&LOGIN).key("alice").cost(cost).await.unwrap_err();
+        let looked = limiter.check(&LOGIN).key("alice").cost(cost).await.unwrap_err();
+        for error in [taken, looked] {
+            assert_eq!(chain(&error), [message.as_str()]);
+            assert!(error.is_too_large() && !error.is_unavailable() && !error.is_timeout());
+            assert_eq!(error.limit(), &LOGIN);
+        }
+    }
+    assert_eq!(limiter.value(&LOGIN).key("alice").await.unwrap().remaining(), 20);
+    assert!(limiter.limit(&LOGIN).key("alice").cost(20).await.unwrap().is_admitted());
+}
+
+// Panics, where the documentation promises them.
+
+#[test]
+fn a_mistake_in_code_panics_with_what_is_allowed() {
+    for (panicked, message) in [
+        (
+            panic_message(|| Quota::token_bucket(0, SECOND)),
+            "a quota needs a rate and a period above zero",
+        ),
+        (
+            panic_message(|| Quota::fixed_window(10, Duration::ZERO)),
+            "a quota needs a rate and a period above zero",
+        ),
+        (
+            panic_message(|| Quota::token_bucket(10, Duration::from_nanos(1))),
+            "the period must be whole microseconds, at most 2^53 of them",
+        ),
+        (
+            panic_message(|| Limit::new("", *LOGIN.quota())),
+            "the name of a limit is 1 to 64 printable ASCII characters",
+        ),
+        (
+            panic_message(|| Limit::new("login\n", *LOGIN.quota())),
+            "the name of a limit is 1 to 64 printable ASCII characters",
+        ),
+        (
+            panic_message(|| Limit::new("login", LOGIN.quota().capacity(u64::MAX))),
+            "the capacity does not fit 2^53 units",
+        ),
+        (
+            panic_message(|| Limit::new("login", LOGIN.quota().max_reserved(u64::MAX))),
+            "max_reserved does not fit 2^53 units",
+        ),
+        (
+            panic_message(|| Limit::new("login", LOGIN.quota().initial(21))),
+            "initial is above the capacity",
+        ),
+        (
+            panic_message(|| Limit::new("login", LOGIN.quota().shards(0))),
+            "a quota needs at least one shard",
+        ),
+        (panic_message(|| header("x user")), r#""x user" is not the name of a header field"#),
+    ] {
+        assert_eq!(panicked, message);
+    }
+}
+
+// Keys.
+
+#[test]
+fn a_header_that_is_missing_may_be_sent() {
+    missing(
+        header("X-User").extract(&Head::of(&Request::new(()))),
+        "no key: the request has no `x-user` header (send it, or say by `missing_key` what \
+         happens without)",
+    );
+}
+
+#[test]
+fn a_header_that_cannot_be_a_key_says_why() {
+    let long = "x".repeat(65_536);
+    for (values, message) in [
+        (
+            &["f\u{fc}r"][..],
+            "no key: the `x-user` header is not visible ASCII (encode it, as in percent-encoding)",
+        ),
+        (
+            &[&*long],
+            "no key: the `x-user` header is 65536 bytes long (at most 1024 are taken; `max_len` \
+             allows more)",
+        ),
+        (&[""], "no key: the `x-user` header is empty (send a value, or no header)"),
+        (&["alice", "bob"], "no key: the request has more than one `x-user` header (send it once)"),
+        (
+            &["alice", "alice"],
+            "no key: the request has more than one `x-user` header (send it once)",
+        ),
+    ] {
+        invalid(header("x-user").extract(&Head::of(&from_user(values))), message);
+    }
+}
+
+#[test]
+fn a_header_is_held_to_the_length_that_was_set() {
+    let request = from_user(&["alice"]);
+    invalid(
+        header("x-user").max_len(4).extract(&Head::of(&request)),
+        "no key: the `x-user` header is 5 bytes long (at most 4 are taken; `max_len` allows more)",
+    );
+    let found = header("x-user").max_len(5).extract(&Head::of(&request));
+    assert_eq!(found, Ok(Extracted::Key(Key::from("alice"))));
+}
+
+#[test]
+fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
+    missing(
+        ClientIp::peer().extract(&Head::of(&Request::new(()))),
+        "no client address: `ConnectInfo` is missing (serve the router with \
+         `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` as a \
+         request extension)",
+    );
+    // The way out works.
+    let mut request = Request::new(());
+    request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 80)));
+    assert!(ClientIp::peer().extract(&Head::of(&request)).is_ok());
+}
+
+#[test]
+fn an_extension_that_is_missing_says_its_type() {
+    #[derive(Clone)]
+    struct Tenant(u64);
+
+    missing(
+        extension(|tenant: &Tenant| tenant.0).extract(&Head::of(&Request::new(()))),
+        &format!(
+            "no key: the request has no extension of type `{}` (add the layer that inserts it \
+             outside of this one)",
+            type_name::<Tenant>()
+        ),
+    );
+}
+
+#[test]
+fn a_matched_path_that_is_missing_says_how_to_add_the_layer() {
+    missing(
+        matched_path().extract(&Head::of(&Request::new(()))),
+        "no key: the request has no matched path (add the layer by `rate_limit` or \
+         `route_layer`, so that it runs after routing)",
+    );
+}
+
+#[test]
+fn a_closure_that_finds_no_key_says_where_to_decide() {
+    missing(
+        from_fn(|_| None::<Key>).extract(&Head::of(&Request::new(()))),
+        "no key: the closure found none in the request (say by `missing_key` what happens then)",
+    );
+}
+
+// Backends that fail.
+
+#[tokio::test]
+async fn a_backend_that_is_down_is_the_source_and_its_cause_comes_after() {
+    let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+    for error in failures(|| BackendError::unavailable("redis", refused())).await {
+        assert_eq!(
+            chain(&error),
+            [
+                "limit `login` could not be decided",
+                "redis backend could not decide",
+                "connection refused",
+            ]
+        );
+        says_nothing_twice(&error);
+        assert!(error.is_unavailable() && !error.is_timeout() && !error.is_too_large());
+        assert_eq!(error.limit(), &LOGIN);
+        assert!(error.source().is_some_and(|source| source.is::<BackendError>()));
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_is_late_says_how_long_it_had() {
+    let late = || BackendError::timeout("redis", Duration::from_millis(50));
+    for error in failures(late).await {
+        assert_eq!(
+            chain(&error),
+            ["limit `login` could not be decided", "redis backend could not decide within 50 ms"]
+        );
+        says_nothing_twice(&error);
+        assert!(error.is_timeout() && error.is_unavailable() && !error.is_too_large());
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_answers_nothing_is_told_on() {
+    let error = RateLimiter::new(Forgetful).limit(&LOGIN).await.unwrap_err();
+    assert_eq!(
+        chain(&error),
+        ["limit `login` could not be decided", "the backend left a charge out of its answer",]
+    );
+    assert!(error.is_unavailable() && !error.is_timeout());
+}
+
+// Refusals as errors.
+
+#[tokio::test]
+async fn a_refusal_says_which_limit_and_when_to_come_back() {
+    let refused = refused().await;
+    assert_eq!(chain(&refused), ["refused by limit `uploads` (retry after 60s)"]);
+    assert_eq!(refused.retry_after(), Some(MINUTE));
+    assert!(refused.error().is_none());
+}
+
+#[tokio::test]
+async fn a_failure_to_leave_with_says_what_the_error_says_and_nothing_twice() {
+    let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+    let down = Failing::AtOnce(BackendError::unavailable("redis", refused));
+    let error = RateLimiter::new(down).limit(&LOGIN).await.unwrap_err();
+    let limited = RateLimited::from(error.clone());
+    assert_eq!(chain(&limited), chain(&error));
+    says_nothing_twice(&limited);
+    assert!(limited.error().is_some_and(Error::is_unavailable));
+    assert!(limited.refusal().is_none() && limited.retry_after().is_none());
+}
+
+#[tokio::test]
+async fn a_refusal_is_found_however_deep_it_is() {
+    let wrapped: [Box<dyn StdError>; 6] = [
+        Box::new(refused().await),
+        Box::new(io::Error::other(refused().await)),
+        Box::new(Wrapper::of(refused().await)),
+        Box::new(io::Error::other(Wrapper::of(io::Error::other(refused().await)))),
+        Box::new(Wrapper::of(io::Error::other(Wrapper::of(refused().await)))),
+        Box::new(io::Error::other(io::Error::other(io::Error::other(refused().await)))),
+    ];
+    for error in wrapped {
+        let found = RateLimited::find(&*error).unwrap_or_else(|| panic!("nothing in {error:?}"));
+        assert_eq!(found.retry_after(), Some(MINUTE), "in {error:?}");
+    }
+}
+
+#[test]
+fn no_refusal_is_found_in_other_errors() {
+    let not_found = || io::Error::from(io::ErrorKind::NotFound);
+    let others: [Box<dyn StdError>; 5] = [
+        Box::new(fmt::Error),
+        Box::new(not_found()),
+        Box::new(io::Error::other("refused by limit `uploads` (retry after 60s)")),
+        Box::new(Wrapper::of(io::Error::other(Wrapper::of(not_found())))),
+        Box::new(BackendError::unavailable("redis", not_found())),
+    ];
+    for error in others {
+        assert!(RateLimited::find(&*error).is_none(), "in {error:?}");
+    }
+}
+
+// Helpers.
+
+/// The error has this message, and no source that would say more.
+#[track_caller]
+fn says<T: fmt::Debug, E: StdError>(result: Result<T, E>, message: &str) {
+    let error = result.unwrap_err();
+    assert_eq!(error.to_string(), message);
+    assert!(error.source().is_none(), "it has a source: {error:?}");
+}
+
+/// The text, quoted whole, is not a quota because of this problem.
+#[track_caller]
+fn unparsable(text: &str, problem: &str) {
+    says(text.parse::<Quota>(), &format!("`{text}` is not a quota: {problem}"));
+}
+
+#[track_caller]
+fn missing(extracted: Result<Extracted, KeyError>, message: &str) {
+    assert!(extracted.as_ref().is_err_and(KeyError::is_missing), "{extracted:?}");
+    says(extracted, message);
+}
+
+#[track_caller]
+fn invalid(extracted: Result<Extracted, KeyError>, message: &str) {
+    assert!(!extracted.as_ref().is_err_and(KeyError::is_missing), "{extracted:?}");
+    says(extracted, message);
+}
+
+/// What each error of a chain says, outermost first.
+fn chain(error: &dyn StdError) -> Vec<String> {
+    let mut said = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(source) = next {
+        said.push(source.to_string());
+        next = source.source();
+    }
+    said
+}
+
+#[track_caller]
+fn says_nothing_twice(error: &dyn StdError) {
+    let said = chain(error);
+    for (i, outer) in said.iter().enumerate() {
+        for (j, inner) in said.iter().enumerate() {
+            assert!(i == j || !outer.contains(inner.as_str()), "{inner:?} twice in {said:?}");
+        }
+    }
+}
+
+/// The message of `quota` with too many tokens names a number that fits, and one more does not.
+#[track_caller]
+fn names_the_largest(quota: Quota, option: &str, with: fn(Quota, u64) -> Quota) {
+    assert!(quota.validated().is_ok(), "`{quota}` is wrong without {option}");
+    for given in [u64::MAX, MAX_UNITS + 1] {
+        let message = with(quota, given).validated().unwrap_err().to_string();
+        let largest = fits(&message, option);
+        let at_it = with(quota, largest).validated();
+        assert!(at_it.is_ok(), "`{quota}`, {option} {given}: {message}, but: {}", text(&at_it));
+        let above = with(quota, largest + 1).validated();
+        let Err(error) = above else {
+            panic!("`{quota}`, {option} {given}: {message}, but one more fits");
+        };
+        assert_eq!(fits(&error.to_string(), option), largest, "for `{quota}`");
+    }
+}
+
+/// The number in "(use a capacity of at most 20)".
+#[track_caller]
+fn fits(message: &str, option: &str) -> u64 {
+    let before = format!("(use a {option} of at most ");
+    let (_, number) =
+        message.split_once(&before).unwrap_or_else(|| panic!("no way out: {message}"));
+    number.trim_end_matches(')').parse().unwrap()
+}
+
+fn text(validated: &Result<Quota, QuotaError>) -> String {
+    match validated {
+        Ok(quota) => quota.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Quotas whose tokens are worth one unit, a few, and as many as can be.
+fn quotas() -> [Quota; 12] {
+    let micros = Duration::from_micros;
+    [
+        Quota::token_bucket(1, micros(1)),
+        Quota::token_bucket(1_000_000, SECOND),
+        Quota::token_bucket(999_983, SECOND),
+        Quota::token_bucket(7, SECOND),
+        Quota::token_bucket(10, MINUTE),
+        Quota::token_bucket(1, DAY),
+        Quota::token_bucket(999_983, micros(2_591_999_999)),
+        Quota::token_bucket(20, micros(MAX_UNITS / 32)),
+        Quota::fixed_window(1, micros(1)),
+        Quota::fixed_window(7, SECOND),
+        Quota::fixed_window(100, HOUR),
+        Quota::fixed_window(20, micros(MAX_UNITS)),
+    ]
+}
+
+/// Shards that divide the rate, shards that do not, and very many.
+fn sharded_quotas() -> [Quota; 10] {
+    [
+        Quota::token_bucket(7, SECOND).shards(7),
+        Quota::token_bucket(7, SECOND).shards(3),
+        Quota::token_bucket(10, MINUTE).shards(4),
+        Quota::token_bucket(40_000, MINUTE).shards(10),
+        Quota::token_bucket(1_000_000, SECOND).shards(64),
+        Quota::token_bucket(1, DAY).shards(1_000),
+        Quota::fixed_window(100, HOUR).shards(10),
+        Quota::fixed_window(7, SECOND).shards(1_000),
+        Quota::fixed_window(7, SECOND).shards(1_000_000),
+        Quota::token_bucket(1_000_000, SECOND).shards(1_000_000),
+    ]
+}
+
+fn panic_message<T>(panics: impl FnOnce() -> T + UnwindSafe) -> String {
+    let Err(payload) = catch_unwind(panics) else { panic!("there was no panic") };
+    match payload.downcast::<String>() {
+        Ok(message) => *message,
+        Err(payload) => (*payload.downcast::<&str>().unwrap()).to_owned(),
+    }
+}
+
+/// A request that says who it is from in these values, as Latin-1.
+fn from_user(values: &[&str]) -> Request<()> {
+    let mut request = Request::new(());
+    for value in values {
+        let latin_1: Vec<u8> = value.chars().map(|c| u8::try_from(c).unwrap()).collect();
+        request.headers_mut().append("x-user", HeaderValue::from_bytes(&latin_1).unwrap());
+    }
+    request
+}
+
+/// What each call says of a backend that fails so, at once and later.
+async fn failures(error: impl Fn() -> BackendError) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for backend in [Failing::AtOnce(error()), Failing::Later(error())] {
+        let limiter = RateLimiter::new(backend);
+        errors.push(limiter.limit(&LOGIN).key("alice").await.unwrap_err());
+        errors.push(limiter.check(&LOGIN).key("alice").await.unwrap_err());
+        errors.push(limiter.value(&LOGIN).key("alice").await.unwrap_err());
+        errors.push(limiter.reset(&LOGIN).key("alice").await.unwrap_err());
+    }
+    errors
+}
+
+/// A refusal that has to wait for a minute.
+async fn refused() -> RateLimited {
+    let limit = Limit::new("uploads", Quota::token_bucket(1, MINUTE));
+    let limiter = RateLimiter::new(Memory::new().clock(ManualClock::default()));
+    assert!(limiter.limit(&limit).await.unwrap().is_admitted());
+    limiter.limit(&limit).await.unwrap().into_result().unwrap_err()
+}
+
+/// A store that always fails.
+#[derive(Debug)]
+enum Failing {
+    AtOnce(BackendError),
+    Later(BackendError),
+}
+
+impl Failing {
+    fn answer<T: Send + 'static>(&self) -> Answer<T> {
+        match self {
+            Self::AtOnce(error) => Answer::Now(Err(error.clone())),
+            Self::Later(error) => Answer::later(std::future::ready(Err(error.clone()))),
+        }
+    }
+}
+
+impl Backend for Failing {
+    fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+        self.answer()
+    }
+
+    fn refund(&self, _: BucketId<'_>, _: &Bucket, _: Units) -> Answer<State> {
+        self.answer()
+    }
+
+    fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+        self.answer()
+    }
+}
+
+/// A store that breaks the contract: it answers for no bucket at all.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Backend for Forgetful {
+    fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+        Answer::Now(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
+    }
+
+    fn refund(&self, _: BucketId<'_>, bucket: &Bucket, _: Units) -> Answer<State> {
+        let ts = tollgate::Timestamp::UNIX_EPOCH;
+        Answer::Now(Ok(State { value: bucket.capacity(), ts }))
+    }
+
+    fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+        Answer::Now(Ok(()))
+    }
+}
+
+/// Somebody else's error around an error.
+#[derive(Debug)]
+struct Wrapper(Box<dyn StdError + Send + Sync>);
+
+impl Wrapper {
+    fn of(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for Wrapper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wrapped")
+    }
+}
+
+impl StdError for Wrapper {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
+    }
+}
