@@ -77,6 +77,28 @@ impl std::ops::Add<Duration> for Timestamp {
 ///
 /// A clock should never go backwards. If it does, no time has passed: nothing is gained and
 /// nothing is taken.
+///
+/// # Examples
+///
+/// A clock that runs at double speed, for a rehearsal:
+///
+/// ```
+/// use tollgate::Timestamp;
+/// use tollgate::clock::{Clock, SystemClock};
+///
+/// #[derive(Debug)]
+/// struct Hasty(SystemClock, Timestamp);
+///
+/// impl Clock for Hasty {
+///     fn now(&self) -> Timestamp {
+///         self.1 + 2 * self.0.now().since(self.1)
+///     }
+/// }
+///
+/// let clock = SystemClock::new();
+/// let hasty = Hasty(clock, clock.now());
+/// assert!(hasty.now() <= hasty.now());
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;

@@ -18,6 +18,27 @@ pub enum Verdict {
 }
 
 /// How far a charge may go when the bucket is short.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::algebra::{Bucket, State, Terms, Verdict, charge};
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let bucket = Bucket::new(&Quota::token_bucket(1, SECOND).max_reserved(5))?;
+/// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+/// let ask = |tokens, terms| {
+///     let units = bucket.units(tokens).unwrap();
+///     charge(&bucket, empty, units, terms, empty.ts).verdict()
+/// };
+/// let patient = Terms::reserving(bucket.floor());
+/// assert_eq!(ask(3, Terms::AT_ONCE), Verdict::Refused);
+/// assert_eq!(ask(3, patient), Verdict::Reserved);
+/// assert_eq!(ask(6, patient), Verdict::Refused);
+/// assert_eq!(ask(3, patient.within(Duration::from_secs(2))), Verdict::Refused);
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
     floor: Units,
@@ -146,6 +167,19 @@ pub fn charge(
 }
 
 /// Gives `units` back to a bucket at `now`, as far as they fit in, and says what to store.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::{Bucket, State, refund};
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let bucket = Bucket::new(&Quota::token_bucket(2, SECOND))?;
+/// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+/// let refunded = refund(&bucket, empty, i64::MAX, empty.ts);
+/// assert_eq!(refunded.value, bucket.capacity());
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
 #[must_use]
 pub fn refund(bucket: &Bucket, state: State, units: Units, now: Timestamp) -> State {
     let State { value, ts } = bucket.refresh(state, now);

@@ -65,6 +65,36 @@ impl<'a> BucketId<'a> {
 }
 
 /// Units to take from a bucket.
+///
+/// # Examples
+///
+/// Two limits at once, all or nothing, as a backend is asked:
+///
+/// ```
+/// use tollgate::algebra::Verdict;
+/// use tollgate::backend::{Answer, Backend, BucketId, Charge, Key, Memory};
+/// use tollgate::{HOUR, Limit, Quota};
+///
+/// let (few, many) = (
+///     Limit::new("few", Quota::token_bucket(1, HOUR)),
+///     Limit::new("many", Quota::token_bucket(9, HOUR)),
+/// );
+/// let key = Key::from("alice");
+/// let one_of_each = [&few, &many].map(|limit| {
+///     let id = BucketId::new(limit.name(), &key);
+///     Charge::take(id, limit.bucket(), limit.bucket().units(1).unwrap())
+/// });
+///
+/// let memory = Memory::new();
+/// let mut remaining = Vec::new();
+/// for _ in 0..2 {
+///     let Answer::Now(Ok(applied)) = memory.apply(&one_of_each) else { panic!("it knows at once") };
+///     let state = applied.readings()[1].state();
+///     remaining.push((applied.verdict(), many.bucket().tokens(state.value).whole()));
+/// }
+/// // The second is refused by the one, and takes nothing from the other.
+/// assert_eq!(remaining, [(Verdict::Admitted, 8), (Verdict::Refused, 8)]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
     id: BucketId<'a>,

@@ -6,6 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A backend could not decide; its cause, where known, is the [`source`](Error::source).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::backend::BackendError;
+///
+/// let error = BackendError::timeout("redis", Duration::from_millis(50));
+/// assert!(error.is_timeout());
+/// assert_eq!(error.to_string(), "redis backend could not decide within 50 ms");
+/// ```
 #[derive(Clone, Debug)]
 pub struct BackendError(Problem);
 

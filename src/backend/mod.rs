@@ -49,6 +49,59 @@ use crate::algebra::{Bucket, State, Units};
 ///
 /// An answer that is [`Later`](Answer::Later) may be dropped at any time. Whether the operation
 /// still takes effect is then unknown, but it takes effect at most once and never in part.
+///
+/// # Examples
+///
+/// A backend around a backend, which counts what is refused:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use tollgate::algebra::{Bucket, State, Units, Verdict};
+/// use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory};
+/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+///
+/// #[derive(Debug)]
+/// struct Counting<B> {
+///     inner: B,
+///     refused: &'static AtomicU64,
+/// }
+///
+/// impl<B: Backend> Backend for Counting<B> {
+///     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+///         let refused = self.refused;
+///         let count = move |applied: &Applied| {
+///             refused.fetch_add(u64::from(applied.verdict() == Verdict::Refused), Ordering::Relaxed);
+///         };
+///         match self.inner.apply(charges) {
+///             Answer::Now(answer) => Answer::Now(answer.inspect(count)),
+///             Answer::Later(answer) => {
+///                 Answer::later(async move { answer.await.inspect(count) })
+///             }
+///         }
+///     }
+///
+///     fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
+///         self.inner.refund(id, bucket, units)
+///     }
+///
+///     fn reset(&self, id: BucketId<'_>) -> Answer<()> {
+///         self.inner.reset(id)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// let limiter = RateLimiter::new(Counting { inner: Memory::new(), refused: &REFUSED });
+/// let limit = Limit::new("reports", Quota::token_bucket(1, HOUR));
+/// for _ in 0..3 {
+///     let _ = limiter.limit(&limit).await?;
+/// }
+/// assert_eq!(REFUSED.load(Ordering::Relaxed), 2);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes all charges, or none of them if one is refused.
     ///

@@ -100,6 +100,24 @@ impl Permit {
 }
 
 /// The tokens were not there; nothing was taken.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Decision, Limit, MINUTE, Quota, RateLimiter, SECOND};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limit = Limit::new("calls", Quota::token_bucket(6, MINUTE).capacity(1));
+/// let limiter = RateLimiter::in_memory();
+/// let _ = limiter.limit(&limit).await?;
+///
+/// let Decision::Refused(refusal) = limiter.limit(&limit).await? else { unreachable!() };
+/// assert!(refusal.retry_after() <= 10 * SECOND);
+/// assert_eq!(refusal.limits()[0].limit().name(), "calls");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Refusal {
     standing: Standing,
@@ -120,6 +138,28 @@ impl Refusal {
 }
 
 /// How a limit stands for a key: what its bucket held when it was asked.
+///
+/// # Examples
+///
+/// Predicting on another machine what the limiter would say, from what it last said:
+///
+/// ```
+/// use tollgate::algebra::{Verdict, calculate};
+/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+/// let limiter = RateLimiter::in_memory();
+/// let _ = limiter.limit(&limit).key("alice").cost(9).await?;
+///
+/// let standing = limiter.value(&limit).key("alice").await?;
+/// let soon = standing.at() + HOUR / 10;
+/// let next = calculate(limit.quota(), Some(standing.state()), soon, 2)?;
+/// assert_eq!(next.verdict(), Verdict::Admitted);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Standing {
     limit: Limit,

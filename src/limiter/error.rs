@@ -7,6 +7,26 @@ use super::Limit;
 use crate::backend::BackendError;
 
 /// Nobody could decide, or the request can never fit.
+///
+/// With the feature `axum` it is a response as well: 503, or 429 without a time to come back.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+/// let error = RateLimiter::in_memory().limit(&limit).cost(11).await.unwrap_err();
+/// assert!(error.is_too_large());
+/// assert_eq!(
+///     error.to_string(),
+///     "cost of 11 can never fit limit `exports` (it holds at most 10: ask for less, or raise its \
+///      capacity)"
+/// );
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error(Box<Inner>);
 

@@ -28,6 +28,24 @@ use crate::quota::{Quota, QuotaError};
 /// assert_eq!(Limit::try_new("login", quota)?, LOGIN);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// These do not compile, for a rate of zero, a capacity beyond what can be counted, and a name that
+/// no header field can hold:
+///
+/// ```compile_fail,E0080
+/// # use tollgate::{HOUR, Limit, Quota};
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(0, HOUR));
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use tollgate::{DAY, Limit, Quota};
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, DAY).capacity(1_000_000));
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use tollgate::{HOUR, Limit, Quota};
+/// const LOGIN: Limit = Limit::new("log\nin", Quota::token_bucket(5, HOUR));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Limit {
     name: Name,

@@ -9,6 +9,9 @@ use pin_project_lite::pin_project;
 
 pin_project! {
     /// Either the body that the inner service gave, or the problem details of a refusal.
+    ///
+    /// It is a [`Body`] where the inner one is, if that one's data can be made of [`Bytes`]: so of
+    /// all bodies whose data are `Bytes`.
     #[derive(Clone, Debug)]
     pub struct ResponseBody<B> {
         #[pin]
