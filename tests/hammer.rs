@@ -2,15 +2,16 @@
 
 mod support;
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use support::{START, at_once, limiter, store};
-use tollgate::algebra::Verdict;
+use tollgate::algebra::{Verdict, check_history};
 use tollgate::backend::{Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::{HOUR, Key, Limit, Quota};
+use tollgate::{Decision, HOUR, Key, Limit, Quota, SECOND};
 
 const THREADS: u64 = 8;
 const CAPACITY: u64 = 500;
@@ -119,4 +120,37 @@ fn a_bucket_in_use_is_never_lost_to_a_flood() {
     // A bucket is 7.2 seconds a token; the flood's are full again 6 minutes after their use, so
     // the one in use may be given up only in its first 50 requests.
     assert!((CAPACITY..=CAPACITY + 50).contains(&admitted), "{admitted}");
+}
+
+/// The clock runs on while all threads take different costs; the record of what ran is checked
+/// afterwards, window by window.
+#[test]
+fn what_ran_while_time_went_on_is_within_the_bound() {
+    static FAST: Limit = Limit::new("fast", Quota::token_bucket(200, SECOND).capacity(40));
+    static STEPS: Limit = Limit::new("steps", Quota::fixed_window(20, SECOND).capacity(40));
+    for limit in [&FAST, &STEPS] {
+        let clock = ManualClock::new(START);
+        let limiter = limiter(&clock);
+        let ran = Mutex::new(Vec::new());
+        let admitted = hammer(|thread| {
+            let mut admitted = 0;
+            for round in 0..2_000 {
+                let cost = (round * 5 + thread) % 7;
+                let decision = at_once(limiter.limit(limit).cost(cost)).unwrap();
+                if let Decision::Admitted(permit) = decision {
+                    ran.lock().unwrap().push((permit.standing().at(), cost));
+                    admitted += cost;
+                }
+                clock.advance(Duration::from_micros(700));
+            }
+            admitted
+        });
+        let ran = ran.into_inner().unwrap();
+        assert_eq!(ran.iter().map(|&(_, cost)| cost).sum::<u64>(), admitted);
+        assert_eq!(check_history(limit.quota(), &ran).unwrap(), None);
+        // 16,000 advances are 11.2 s, whose tokens were all asked for.
+        let quota = limit.quota();
+        let gained = quota.rate() * 112 / 10;
+        assert!(admitted >= gained * 95 / 100, "{admitted} of {gained} tokens ran");
+    }
 }

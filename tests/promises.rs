@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use support::{START, at_once, quotas, store};
-use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, rescale};
+use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, check_history, rescale};
 use tollgate::backend::{Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Decision, Key, Limit, Quota, RateLimiter, Timestamp};
@@ -75,12 +75,12 @@ proptest! {
 
         let (mut now, mut told, mut ran) = (START, None, Vec::new());
         // The time that has really passed, of which a clock that goes back knows nothing.
-        let mut passed = Duration::ZERO;
+        let mut passed = START;
         for (step, cost) in steps {
             let before = now;
             now = tick(step, now, bucket, told);
             clock.set(now);
-            passed += now.since(before);
+            passed = passed + now.since(before);
             match at_once(limiter.limit(&limit).cost(cost)) {
                 Ok(Decision::Admitted(_)) => ran.push((passed, cost)),
                 Ok(Decision::Refused(refusal)) => told = Some(now + refusal.retry_after()),
@@ -91,7 +91,7 @@ proptest! {
                 }
             }
         }
-        assert_bounded(bucket, &ran)?;
+        prop_assert_eq!(check_history(&quota, &ran).unwrap(), None);
     }
 
     /// P3: a refused request is refused one tick before the time it was told, and admitted at it.
@@ -314,24 +314,37 @@ proptest! {
     }
 }
 
-fn state(limiter: &RateLimiter, limit: &Limit) -> State {
-    at_once(limiter.value(limit)).unwrap().state()
+proptest! {
+    /// The checker sees what every pair of instants shows, worked out without it.
+    #[test]
+    fn the_history_checker_sees_every_violation(
+        quota in quotas(),
+        runs in prop::collection::vec((0_i64..2_000, 0_u64..40), 0..20),
+        spread in 1_u64..1_000_000,
+    ) {
+        let bucket = Bucket::new(&quota).unwrap();
+        let tick = i64::try_from(bucket.token() / bucket.gain() * bucket.step() / spread).unwrap();
+        let runs: Vec<_> = runs
+            .into_iter()
+            .map(|(nth, cost)| (Timestamp::from_micros(nth * tick.max(1)), cost))
+            .collect();
+        let units = |cost: u64| u128::from(cost) * u128::from(bucket.token());
+        let capacity = u128::try_from(bucket.capacity()).unwrap();
+        let gain = u128::from(bucket.gain());
+        let mut broken = false;
+        for &(from, _) in &runs {
+            for &(to, _) in &runs {
+                let inside = || runs.iter().filter(|&&(at, _)| (from..=to).contains(&at));
+                let Some(largest) = inside().map(|&(_, cost)| cost).max() else { continue };
+                let ran: u128 = inside().map(|&(_, cost)| units(cost)).sum();
+                let steps = to.since(from).as_micros() / u128::from(bucket.step());
+                broken |= ran > capacity.max(units(largest)) + steps * gain + gain;
+            }
+        }
+        prop_assert_eq!(check_history(&quota, &runs).unwrap().is_some(), broken);
+    }
 }
 
-/// P2, in units, for every pair of instants at which work ran.
-fn assert_bounded(bucket: &Bucket, ran: &[(Duration, u64)]) -> Result<(), TestCaseError> {
-    let units = |cost: u64| u128::from(cost) * u128::from(bucket.token());
-    let capacity = u128::try_from(bucket.capacity()).unwrap();
-    let gain = u128::from(bucket.gain());
-    for &(from, _) in ran {
-        for &(to, _) in ran {
-            let inside = || ran.iter().filter(|&&(at, _)| (from..=to).contains(&at));
-            let Some(largest) = inside().map(|&(_, cost)| cost).max() else { continue };
-            let used: u128 = inside().map(|&(_, cost)| units(cost)).sum();
-            let steps = (to - from).as_micros() / u128::from(bucket.step());
-            let bound = capacity.max(units(largest)) + steps * gain + gain;
-            prop_assert!(used <= bound, "{used} units ran from {from:?} to {to:?}, not {bound}");
-        }
-    }
-    Ok(())
+fn state(limiter: &RateLimiter, limit: &Limit) -> State {
+    at_once(limiter.value(limit)).unwrap().state()
 }

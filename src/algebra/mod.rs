@@ -23,11 +23,13 @@
 mod bucket;
 mod calculate;
 mod charge;
+mod history;
 mod rescale;
 mod tokens;
 
 pub use self::bucket::{Bucket, State, Units};
 pub use self::calculate::{Calculation, calculate};
 pub use self::charge::{Charged, Terms, Verdict, charge, refund};
+pub use self::history::{Violation, check_history};
 pub use self::rescale::rescale;
 pub use self::tokens::Tokens;

@@ -1,0 +1,122 @@
+//! Checking a record of what ran against the bound that every limit promises.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Bucket, Tokens};
+use crate::clock::Timestamp;
+use crate::quota::{Quota, QuotaError};
+
+/// Says whether a record of work that ran is within the bound of a quota.
+///
+/// The bound: in every window of time, the tokens whose work ran in it are at most the capacity (or
+/// the largest single cost, if that is more), plus what the quota gains in a time as long, plus one
+/// step's gain. `runs` are the instants at which work ran, and what it cost, in any order.
+///
+/// The time it takes grows with the square of the number of runs.
+///
+/// # Errors
+///
+/// If the quota contradicts itself or does not fit.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::check_history;
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let quota = Quota::token_bucket(10, SECOND);
+/// let at = |millis: i64| Timestamp::from_micros(millis * 1_000);
+///
+/// assert_eq!(check_history(&quota, &[(at(0), 10), (at(500), 5), (at(600), 1)])?, None);
+///
+/// let violation = check_history(&quota, &[(at(0), 10), (at(500), 5), (at(550), 1)])?.unwrap();
+/// assert_eq!(
+///     violation.to_string(),
+///     "work of 16 tokens ran within 550ms, where 15.50001 are the bound"
+/// );
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+pub fn check_history(
+    quota: &Quota,
+    runs: &[(Timestamp, u64)],
+) -> Result<Option<Violation>, QuotaError> {
+    let bucket = Bucket::new(quota)?;
+    let mut runs = runs.to_vec();
+    runs.sort_unstable();
+    let mut starts = runs.as_slice();
+    while let [(from, _), rest @ ..] = starts {
+        if let Some(violation) = first_violation(&bucket, *from, starts) {
+            return Ok(Some(violation));
+        }
+        starts = rest;
+    }
+    Ok(None)
+}
+
+/// The shortest window that begins with the first of `runs`, which are in order, and is too full.
+fn first_violation(
+    bucket: &Bucket,
+    from: Timestamp,
+    runs: &[(Timestamp, u64)],
+) -> Option<Violation> {
+    let (mut used, mut largest) = (0_u128, 0_u128);
+    let token = u128::from(bucket.token());
+    let capacity = u128::from(bucket.capacity().unsigned_abs());
+    for &(to, cost) in runs {
+        let units = u128::from(cost).saturating_mul(token);
+        used = used.saturating_add(units);
+        largest = largest.max(units);
+        let steps = u128::from(to.micros_since(from)).checked_div(u128::from(bucket.step()))?;
+        let gain = steps.saturating_add(1).saturating_mul(u128::from(bucket.gain()));
+        let bound = capacity.max(largest).saturating_add(gain);
+        if used > bound {
+            let tokens = |units| bucket.tokens(i64::try_from(units).unwrap_or(i64::MAX));
+            return Some(Violation { from, to, ran: tokens(used), bound: tokens(bound) });
+        }
+    }
+    None
+}
+
+/// A window of time in which more work ran than the quota allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    from: Timestamp,
+    to: Timestamp,
+    ran: Tokens,
+    bound: Tokens,
+}
+
+impl Violation {
+    /// The instant at which the window begins.
+    #[must_use]
+    pub const fn from(&self) -> Timestamp {
+        self.from
+    }
+
+    /// The instant at which it ends, which is part of it.
+    #[must_use]
+    pub const fn to(&self) -> Timestamp {
+        self.to
+    }
+
+    /// The tokens of the work that ran in it.
+    #[must_use]
+    pub const fn ran(&self) -> Tokens {
+        self.ran
+    }
+
+    /// The most that would have been within the bound.
+    #[must_use]
+    pub const fn bound(&self) -> Tokens {
+        self.bound
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, ran, bound } = self;
+        let within: Duration = to.since(*from);
+        write!(f, "work of {ran} tokens ran within {within:?}, where {bound} are the bound")
+    }
+}
