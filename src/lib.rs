@@ -47,6 +47,7 @@
 //! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
 //! * [`RateLimiter`]: `limit`, `check` (look, take nothing), `reset`, `value`.
 //! * [`middleware`]: the layer, for servers and clients; [`axum`]: limits on routes.
+//! * [`retry`]: the layer for clients that come back when they are told to.
 //! * [`key`]: who is asking; [`http`]: what clients are told.
 //! * [`backend`]: where buckets live, and how to write another store.
 //! * [`algebra`]: the formula, and [`calculate`](algebra::calculate) to predict what it says.
@@ -64,6 +65,7 @@
 //! | `memory` | the store in this process, [`RateLimiter::in_memory`] | yes |
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
+//! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `tracing` | events: refusals, missing keys, a store that fails | yes |
 //! | `serde` | [`Quota`] in configuration files | no |
 
@@ -83,6 +85,8 @@ pub mod limiter;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 pub mod quota;
+#[cfg(feature = "retry")]
+pub mod retry;
 
 pub use self::backend::Key;
 pub use self::clock::Timestamp;

@@ -16,16 +16,18 @@ const LAYERS: [&[&str]; 8] = [
     &["backend"],
     &["limiter"],
     &["key", "http"],
-    &["middleware"],
+    &["middleware", "retry"],
     &["axum"],
 ];
 
 /// Other people's crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 5] = [
-    ("http", &["key/", "http/", "middleware/", "axum/"]),
+const CRATES: [(&str, &[&str]); 7] = [
+    ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
     ("http_body", &["key/", "http/", "middleware/", "axum/"]),
-    ("tower_layer", &["middleware/", "axum/"]),
-    ("tower_service", &["middleware/", "axum/"]),
+    ("httpdate", &["retry/"]),
+    ("tokio", &["retry/"]),
+    ("tower_layer", &["middleware/", "retry/", "axum/"]),
+    ("tower_service", &["middleware/", "retry/", "axum/"]),
     ("axum", &["axum/", "key/client_ip.rs", "key/matched_path.rs"]),
 ];
 
@@ -83,6 +85,7 @@ fn the_arrows_that_there_are_are_found() {
         ("http", "limiter"),
         ("middleware", "key"),
         ("middleware", "http"),
+        ("retry", "key"),
         ("axum", "middleware"),
     ] {
         assert!(arrows.contains(&(from.to_owned(), to.to_owned())), "{from} to {to}: {arrows:?}");
@@ -118,6 +121,12 @@ fn arrows_that_point_up_or_sideways_are_reported() {
             "http/fields.rs",
             "fn f() { let x = g(crate::key::global()); }",
             "src/http/fields.rs:1: `crate::key::global` points sideways, from `http` to `key`",
+        ),
+        (
+            "retry/service.rs",
+            "use crate::middleware::RateLimit;",
+            "src/retry/service.rs:1: `crate::middleware::RateLimit` points sideways, from `retry` \
+             to `middleware`",
         ),
         (
             "backend/memory/mod.rs",
@@ -211,6 +220,9 @@ fn crates_are_reported_where_they_may_not_be_named() {
         ("backend/mod.rs", "use http_body::Body;", "http_body"),
         ("key/mod.rs", "use tower_layer::Layer;", "tower_layer"),
         ("http/mod.rs", "impl<S> tower_service::Service<()> for S {}", "tower_service"),
+        ("backend/memory/mod.rs", "use tokio::time::Sleep;", "tokio"),
+        ("middleware/future.rs", "fn f(_: tokio::time::Sleep) {}", "tokio"),
+        ("http/fields.rs", "fn f() { httpdate::fmt_http_date(now) }", "httpdate"),
         ("middleware/layer.rs", "use axum::Router;", "axum"),
         ("key/header.rs", "fn f(_: axum::extract::MatchedPath) {}", "axum"),
     ] {
@@ -237,6 +249,7 @@ fn arrows_that_point_down_are_not_reported() {
             "middleware/layer.rs",
             "use http_body::Body; use tower_layer::Layer; use tower_service::Service;",
         ),
+        ("retry/future.rs", "use tokio::time::Sleep; use tower_service::Service;"),
         ("axum/mod.rs", "use axum::Router; use crate::middleware::RateLimit;"),
         // Names, but of no crate.
         ("limiter/mod.rs", "fn f(http: u8) -> u8 { let axum = http; axum }"),

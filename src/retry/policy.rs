@@ -1,0 +1,64 @@
+//! A policy: which requests are sent again, how often, and after which wait.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{Response, StatusCode};
+
+use super::random::Random;
+use super::retry_after::retry_after;
+use crate::key::Head;
+
+#[derive(Clone)]
+pub(super) struct Policy {
+    pub(super) tries: u32,
+    pub(super) max_wait: Duration,
+    pub(super) jitter: Duration,
+    pub(super) only: Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>,
+    pub(super) random: Random,
+}
+
+impl Policy {
+    /// How often a request may be sent again.
+    pub(super) fn resends(&self, head: &Head<'_>) -> u32 {
+        match self.tries.saturating_sub(1) {
+            0 => 0,
+            resends if (self.only)(head) => resends,
+            _ => 0,
+        }
+    }
+
+    /// How long to wait before the request is sent again; `None` if its response is the answer.
+    pub(super) fn wait<R>(&self, response: &Response<R>, left: Duration) -> Option<Duration> {
+        match response.status() {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
+            _ => return None,
+        }
+        let told = retry_after(response.headers())?;
+        let spare = left.checked_sub(told)?;
+        Some(told.saturating_add(self.random.up_to(self.jitter.min(spare))))
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            tries: 5,
+            max_wait: Duration::from_secs(30),
+            jitter: Duration::ZERO,
+            only: Arc::new(|_| true),
+            random: Random::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("tries", &self.tries)
+            .field("max_wait", &self.max_wait)
+            .field("jitter", &self.jitter)
+            .finish_non_exhaustive()
+    }
+}

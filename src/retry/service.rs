@@ -1,0 +1,71 @@
+//! The service: sends the request, and keeps what it takes to send it again.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::{Request, Response};
+use tower_service::Service;
+
+use super::ResponseFuture;
+use super::future::Again;
+use super::policy::Policy;
+use crate::key::Head;
+
+/// Sends the requests to `S` again when they are told to come back; made by
+/// [`RetryLayer`](super::RetryLayer).
+#[derive(Clone, Debug)]
+pub struct Retry<S> {
+    inner: S,
+    policy: Arc<Policy>,
+}
+
+impl<S> Retry<S> {
+    pub(super) const fn new(inner: S, policy: Arc<Policy>) -> Self {
+        Self { inner, policy }
+    }
+
+    /// The inner service.
+    #[must_use]
+    pub const fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service, to be changed.
+    #[must_use]
+    pub const fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Gives the inner service back.
+    #[must_use]
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Retry<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    B: Clone,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        let again = match self.policy.resends(&Head::of(&request)) {
+            0 => None,
+            resends => {
+                // `poll_ready` readied this very service, so it is called; the clone is readied
+                // before its own first call, which the future may never come to.
+                let (service, request) = (self.inner.clone(), request.clone());
+                Some(Again::new(Arc::clone(&self.policy), service, request, resends))
+            }
+        };
+        ResponseFuture::new(self.inner.call(request), again)
+    }
+}
