@@ -4,6 +4,10 @@
 
 mod support;
 
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../examples/polite_client.rs"]
+mod polite_client;
+
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -746,4 +750,14 @@ async fn a_limit_of_the_clients_own_is_waited_for_as_well() {
         assert_eq!(response.status(), 200);
     }
     assert_eq!(server.sends(), 6);
+}
+
+/// Over real connections, on which only the time is not real.
+#[tokio::test(start_paused = true)]
+async fn polite_client_is_always_served_in_the_end() {
+    let them = polite_client::them(&TokioClock::limiter()).await.unwrap();
+    let answers = polite_client::call_them(them, 5).await;
+    for ((status, elapsed), seconds) in answers.into_iter().zip([0, 0, 1, 1, 2]) {
+        assert_took((status, elapsed), 200, seconds * SECOND);
+    }
 }
