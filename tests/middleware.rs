@@ -6,8 +6,8 @@ mod support;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,7 +19,8 @@ use tokio::sync::Notify;
 use tollgate::algebra::{Bucket, State, Units};
 use tollgate::backend::{Answer, Applied, Backend, BackendError, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::key::{ClientIp, Extracted, Key, KeyExtractor, extension, from_fn, header};
+use tollgate::http::Fields;
+use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, extension, from_fn, header};
 use tollgate::middleware::{MissingKey, OnFailure, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter};
 use tower::{Layer, Service, ServiceExt};
@@ -288,6 +289,13 @@ async fn keys_come_from_wherever_the_extractor_looks() {
     let requests = vec![with(1, "a"), with(1, "b"), with(1, "a"), with(2, "a"), with(12, "")];
     assert_eq!(ask(Arc::new(both), requests).await, [200, 200, 429, 200, 400]);
 
+    // One part is missing, another cannot be used: sending nonsense must not look like sending
+    // nothing, of which `missing_key` may say that it is let through.
+    let both = (header("x-tenant"), header("x-user"));
+    assert_eq!(ask(Arc::new(both), vec![from_user(b"")]).await, [400]);
+    let both = (header("x-user"), header("x-tenant"));
+    assert_eq!(ask(Arc::new(both), vec![from_user(b"")]).await, [400]);
+
     let either = by_tenant.or(header("x-user"));
     let requests = vec![with(1, "a"), with(1, "b"), from_user(b"1"), from_user(b"1"), request()];
     assert_eq!(ask(Arc::new(either), requests).await, [200, 429, 200, 429, 500]);
@@ -423,43 +431,57 @@ fn addresses_count_as_the_vectors_say() {
     assert_eq!(key_of("[2001:db8::1]:80", 0), "::/0");
 }
 
-/// The events of one test, as text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+#[test]
+fn a_pretended_address_counts_only_where_none_is_real() {
+    use axum::extract::ConnectInfo;
+    use axum::extract::connect_info::MockConnectInfo;
+    let address = |text: &str| text.parse::<std::net::SocketAddr>().unwrap();
+    let mut request = http::Request::new(());
+    let key = |request: &http::Request<()>| ClientIp::peer().extract(&Head::of(request)).unwrap();
+    let is = |text: &str| Extracted::Key(Key::from(text.parse::<std::net::IpAddr>().unwrap()));
+    request.extensions_mut().insert(address("192.0.2.1:1"));
+    assert_eq!(key(&request), is("192.0.2.1"));
+    request.extensions_mut().insert(MockConnectInfo(address("192.0.2.2:1")));
+    assert_eq!(key(&request), is("192.0.2.2"));
+    request.extensions_mut().insert(ConnectInfo(address("192.0.2.3:1")));
+    assert_eq!(key(&request), is("192.0.2.3"));
 }
 
 #[test]
-fn a_mistake_in_the_set_up_is_told_once_and_says_how_to_mend_it() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::ERROR)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, || {
-        let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(ClientIp::peer());
-        // However many routes the layer is put on.
-        for service in [layer.layer(Strict::default()), layer.layer(Strict::default())] {
-            for _ in 0..3 {
-                let response = at_once(service.clone().oneshot(request())).unwrap();
-                assert_eq!(response.status(), 500);
-            }
-        }
-    });
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(log.lines().count(), 1, "{log}");
-    assert!(log.contains("ERROR"), "{log}");
-    assert!(log.contains("into_make_service_with_connect_info::<SocketAddr>()"), "{log}");
-    assert!(log.contains("limit=\"two\""), "{log}");
+fn a_header_is_a_key_up_to_1024_bytes() {
+    let key = |len| {
+        let request = http::Request::builder().header("x-user", "u".repeat(len)).body(()).unwrap();
+        header("x-user").extract(&Head::of(&request)).is_ok()
+    };
+    assert_eq!([key(1_024), key(1_025)], [true, false]);
+}
+
+#[test]
+fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
+    let request =
+        http::Request::builder().header("x-user", "").header("x-session", "s").body(()).unwrap();
+    let either = header("x-user").or(header("x-session"));
+    assert!(!either.extract(&Head::of(&request)).unwrap_err().is_missing());
+}
+
+#[test]
+fn no_fields_are_told_of_what_can_never_fit_either() {
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).fields(Fields::None);
+    let response = at_once(layer.layer(Strict::default()).oneshot(Request::new(()))).unwrap();
+    assert_eq!(response.status(), 429);
+    assert!(!response.headers().contains_key("ratelimit-policy"));
+}
+
+#[test]
+fn a_handler_tells_the_policy_that_nothing_fits() {
+    use axum::response::IntoResponse;
+    let limiter = limiter(&ManualClock::new(START));
+    let error = at_once(limiter.limit(&TWO).cost(3)).unwrap_err();
+    for response in [error.clone().into_response(), RateLimited::from(error).into_response()] {
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()["ratelimit-policy"], "\"two\";q=2;w=60");
+        assert!(!response.headers().contains_key("retry-after"));
+    }
 }
 
 /// Types that users have to be able to name and to share.

@@ -38,7 +38,9 @@ macro_rules! tuples {
                 $(match $name.extract(head) {
                     Ok(Extracted::Key(part)) => key = key.map(|key| key.and(part)),
                     Ok(Extracted::Exempt) => return Ok(Extracted::Exempt),
-                    Err(error) => key = key.and(Err(error)),
+                    // Of two mistakes, the client's own is the one that counts.
+                    Err(error) if key.is_ok() || !error.is_missing() => key = Err(error),
+                    Err(_) => {}
                 })*
                 key.map(Extracted::Key)
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use super::RateLimit;
+use super::log::Log;
 use super::rule::{MissingKey, OnFailure, Rule};
 use crate::http::Fields;
 use crate::key::{Head, KeyExtractor};
@@ -54,6 +55,9 @@ impl RateLimitLayer {
     }
 
     /// Takes as many tokens for a request as this function says.
+    ///
+    /// More than the limit can ever grant is answered with 429 and without `Retry-After`, as no
+    /// wait would help.
     #[must_use]
     pub fn cost_with<F>(self, cost: F) -> Self
     where
@@ -81,7 +85,10 @@ impl RateLimitLayer {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Rule)) -> Self {
-        change(Arc::make_mut(&mut self.rule));
+        let rule = Arc::make_mut(&mut self.rule);
+        change(rule);
+        // Another rule than that of the layers this one was made from has mistakes of its own.
+        rule.log = Log::default();
         self
     }
 }

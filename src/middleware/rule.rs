@@ -50,7 +50,7 @@ pub(super) struct Rule {
     pub(super) on_failure: OnFailure,
     /// The limit's member of `RateLimit-Policy`, which is always the same.
     policy: Option<HeaderValue>,
-    log: Log,
+    pub(super) log: Log,
 }
 
 /// What a rule says before the store has answered.
