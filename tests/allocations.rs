@@ -5,11 +5,12 @@ mod support;
 use std::convert::Infallible;
 
 use http::{Request, Response};
-use support::{START, at_once, limiter};
+use support::{START, at_once, limiter, store};
+use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
 use tollgate::key::header;
-use tollgate::{HOUR, Limit, Quota};
+use tollgate::{HOUR, Limit, Quota, SECOND};
 use tower::{Layer, Service};
 
 static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, HOUR));
@@ -51,4 +52,52 @@ fn the_layer_adds_no_allocation_to_an_admitted_request() {
     ask(request());
     let requests: Vec<_> = (0..100).map(|_| request()).collect();
     assert_eq!(allocations(|| requests.into_iter().for_each(&mut ask)), 0);
+}
+
+/// Allocated and not freed by `work`.
+fn kept(work: impl FnOnce()) -> i64 {
+    allocation_counter::measure(work).bytes_current
+}
+
+#[test]
+fn numbers_that_no_bucket_uses_any_more_take_no_room() {
+    let (memory, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
+    let ask = |rate| {
+        let limit = Limit::try_new("plan", Quota::token_bucket(rate, HOUR)).unwrap();
+        assert!(at_once(limiter.limit(&limit).key("alice")).unwrap().is_admitted());
+        at_once(limiter.reset(&limit).key("alice")).unwrap();
+    };
+    (1..=10).for_each(ask);
+    assert_eq!(kept(|| (11..1_000).for_each(ask)), 0);
+    assert!(memory.is_empty());
+}
+
+#[test]
+fn numbers_that_a_bucket_left_behind_take_no_room() {
+    let (_, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
+    let ask = |rate| {
+        let limit =
+            Limit::try_new("plan", Quota::token_bucket(rate, SECOND).capacity(1_000_000)).unwrap();
+        assert!(at_once(limiter.limit(&limit).key("alice")).unwrap().is_admitted());
+    };
+    (1..=10).for_each(ask);
+    assert_eq!(kept(|| (11..1_000).for_each(ask)), 0);
+}
+
+#[test]
+fn what_comes_and_goes_leaves_nothing_behind() {
+    let (memory, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
+    let take = |key: u64, cost| {
+        assert!(at_once(limiter.limit(&LIMIT).key(key).cost(cost)).unwrap().is_admitted())
+    };
+    (0..=100).for_each(|key| take(key, 5)); // full: the shard was looked at
+    let come_and_go = |times: u64| {
+        (0..times).for_each(|key| {
+            take(1_000 + key, 1);
+            at_once(limiter.reset(&LIMIT).key(1_000 + key)).unwrap();
+        })
+    };
+    come_and_go(200);
+    assert!(kept(|| come_and_go(100_000)) < 64 * 1_024);
+    assert!(memory.len() <= 100);
 }

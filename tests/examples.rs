@@ -55,6 +55,7 @@ async fn quickstart_is_stricter_with_log_ins_of_one_name() {
     assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("20")));
     assert!(refused.body.contains("\"violated-policies\":[\"login\"]"), "{}", refused.body);
     assert_eq!(login("bob").await.status, 200);
+    assert_eq!(send(server, Method::POST, "/login", &[]).await.status, 401);
     assert_eq!(get(server, "/").await.status, 200);
 }
 

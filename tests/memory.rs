@@ -5,10 +5,9 @@ mod support;
 use std::time::Duration;
 
 use support::{START, at_once, store};
-use tollgate::algebra::{Terms, Verdict};
-use tollgate::backend::{Backend, BucketId, Charge, Memory};
+use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));
@@ -139,17 +138,6 @@ fn keys_of_any_length_cost_the_same() {
 }
 
 #[test]
-fn limits_with_other_names_have_other_buckets() {
-    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
-    static OTHER: Limit = Limit::new("login2", Quota::token_bucket(10, HOUR));
-    assert!(admitted(&limiter, &LOGIN, 7, 10));
-    assert_eq!(remaining(&limiter, &OTHER, 7), 10);
-    // The name ends where the key begins: "login" for "2…" is not "login2" for "…".
-    assert!(at_once(limiter.limit(&LOGIN).key("2x").cost(10)).unwrap().is_admitted());
-    assert_eq!(at_once(limiter.value(&OTHER).key("x")).unwrap().remaining(), 10);
-}
-
-#[test]
 fn a_bucket_begins_with_its_initial_tokens_and_fills_from_its_first_use() {
     static SLOW_START: Limit =
         Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
@@ -197,156 +185,14 @@ fn a_bucket_with_initial_tokens_starts_again_when_the_bound_needs_its_room() {
     assert!(!admitted(&limiter, &SLOW_START, 1, 1));
 }
 
-#[test]
-fn new_numbers_keep_what_was_used() {
-    let clock = ManualClock::new(START);
-    let (_, limiter) = store(Memory::new(), &clock);
-    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
-    let (small, large) = (limit("10 per hour"), limit("1000 per minute"));
-    assert!(admitted(&limiter, &small, 1, 7));
-    // 3 are left, whatever they are counted in, and no more than the new capacity.
-    assert_eq!(remaining(&limiter, &large, 1), 3);
-    assert!(admitted(&limiter, &large, 1, 3));
-    assert!(!admitted(&limiter, &small, 1, 1));
-    // It has filled at the rate it was last used at, and full is full under any numbers.
-    clock.advance(MINUTE);
-    assert!(admitted(&limiter, &small, 1, 10));
-    let window = limit("fixed window: 5 per day");
-    assert_eq!(remaining(&limiter, &window, 1), 0);
-    let Decision::Refused(refusal) = at_once(limiter.limit(&window).key(1_u64)).unwrap() else {
-        panic!("there is nothing left");
-    };
-    clock.advance(refusal.retry_after());
-    assert_eq!(remaining(&limiter, &window, 1), 5);
-}
-
 /// A bucket that was full under small numbers was taken for a full one under large ones: whoever
 /// could switch between two plans had no limit.
-#[test]
-fn switching_between_numbers_grants_nothing() {
-    static SMALL: Limit = Limit::new("plan", Quota::token_bucket(1, SECOND));
-    static LARGE: Limit =
-        Limit::new("plan", Quota::token_bucket(1_000, Duration::from_secs(1_000)));
-    let clock = ManualClock::new(START);
-    let (_, limiter) = store(Memory::new(), &clock);
-    let mut taken = 0;
-    for _ in 0..1_000 {
-        clock.advance(SECOND);
-        while admitted(&limiter, &LARGE, 1, 1) {
-            taken += 1;
-        }
-        taken += u64::from(admitted(&limiter, &SMALL, 1, 1));
-    }
-    assert!(taken <= 2_001, "{taken} in 1,000 s, where both numbers grant 1 a second");
-}
-
 /// A value too large for the numbers that it was rescaled to became the deepest debt, and a debt
 /// deeper than the new `max_reserved` was forgiven.
-#[test]
-fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
-    let clock = ManualClock::new(START);
-    let (memory, limiter) = store(Memory::new(), &clock);
-    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
-    let (many, one) = (limit("fixed window: 10_000_000_000 per day"), limit("1 per day"));
-    assert!(admitted(&limiter, &many, 1, 1));
-    assert!(admitted(&limiter, &one, 1, 1));
-
-    let (deep, shallow) = (limit("1 per second"), limit("1 per second, max_reserved 5"));
-    let key = tollgate::Key::from(2_u64);
-    let bucket = deep.bucket();
-    let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
-    let charge = charge.on(Terms::reserving(bucket.floor()));
-    assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
-    let standing = at_once(limiter.value(&shallow).key(key)).unwrap();
-    assert_eq!(standing.tokens().to_string(), "-100");
-}
-
 /// The distance between a start in the far past and now overflowed, so that windows began anew with
 /// every look.
-#[test]
-fn windows_stay_where_they_are_however_far_their_start() {
-    for start in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
-        let quota = format!("fixed window: 10 per hour, start @{start}");
-        let limit = Limit::try_new("far", quota.parse().unwrap()).unwrap();
-        let clock = ManualClock::new(START);
-        let (_, limiter) = store(Memory::new(), &clock);
-        let first = at_once(limiter.value(&limit)).unwrap().window_start().unwrap();
-        let from_start = i128::from(first.as_micros()) - i128::from(start);
-        assert_eq!(from_start.rem_euclid(3_600_000_000), 0);
-        clock.set(first + (HOUR - Duration::from_micros(1)));
-        assert_eq!(at_once(limiter.value(&limit)).unwrap().window_start(), Some(first));
-        clock.set(first + HOUR);
-        assert_eq!(at_once(limiter.value(&limit)).unwrap().window_start(), Some(first + HOUR));
-    }
-}
-
 /// The second charge on a bucket was judged as if the first had not been asked, so that the wait
 /// was too short for both.
-#[test]
-fn a_bucket_named_twice_waits_for_both() {
-    let clock = ManualClock::new(START);
-    let (memory, limiter) = store(Memory::new(), &clock);
-    assert!(admitted(&limiter, &BURST, 1, 10));
-    let key = tollgate::Key::from(1_u64);
-    let bucket = BURST.bucket();
-    let six = Charge::take(BucketId::new("burst", &key), bucket, bucket.units(5).unwrap());
-    let both = || at_once(memory.apply(&[six, six]).wait()).unwrap();
-    let refused = both();
-    assert_eq!((refused.verdict(), refused.wait()), (Verdict::Refused, SECOND));
-    assert!(refused.readings().iter().all(|reading| reading.state().value == 0), "{refused:?}");
-    clock.advance(SECOND);
-    let admitted = both();
-    assert_eq!(admitted.verdict(), Verdict::Admitted);
-    assert!(admitted.readings().iter().all(|reading| reading.state().value == 0), "{admitted:?}");
-}
-
-#[test]
-fn giving_back_fills_no_further_than_the_capacity() {
-    let clock = ManualClock::new(START);
-    let (memory, limiter) = store(Memory::new(), &clock);
-    assert!(admitted(&limiter, &LOGIN, 1, 10));
-    let key = tollgate::Key::from(1_u64);
-    let refund = |limit: &Limit, tokens: u64| {
-        let id = BucketId::new(limit.name(), &key);
-        let units = limit.bucket().units(tokens).unwrap();
-        let state = at_once(memory.refund(id, limit.bucket(), units).wait()).unwrap();
-        let seen = at_once(limiter.value(limit).key(1_u64)).unwrap();
-        assert_eq!(seen.state(), state, "what is reported is what is stored");
-        seen.remaining()
-    };
-    assert_eq!(refund(&LOGIN, 4), 4);
-    assert_eq!(refund(&LOGIN, 1_000), 10);
-    assert_eq!(
-        at_once(memory.refund(BucketId::new("login", &key), LOGIN.bucket(), -1).wait())
-            .unwrap()
-            .value,
-        LOGIN.bucket().capacity()
-    );
-    // A bucket that nobody has used has nothing to get back.
-    static NEW: Limit = Limit::new("new", Quota::token_bucket(10, HOUR).initial(3));
-    assert_eq!(refund(&NEW, 5), 3);
-}
-
-#[test]
-fn a_charge_of_less_than_nothing_gives_nothing() {
-    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
-    assert!(admitted(&limiter, &LOGIN, 1, 4));
-    let key = tollgate::Key::from(1_u64);
-    let charge = Charge::take(BucketId::new("login", &key), LOGIN.bucket(), i64::MIN);
-    assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Admitted);
-    assert_eq!(remaining(&limiter, &LOGIN, 1), 6);
-}
-
-#[test]
-fn a_call_asks_when_it_is_polled_and_not_before() {
-    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
-    drop(limiter.limit(&LOGIN).key(1_u64).into_future());
-    assert_eq!(remaining(&limiter, &LOGIN, 1), 10);
-    let look = at_once(limiter.check(&LOGIN).key(1_u64).cost(4)).unwrap();
-    let Decision::Admitted(permit) = look else { panic!("there are ten") };
-    assert_eq!(permit.remaining(), 10, "a look leaves all that there is");
-}
-
 #[test]
 fn purging_gives_the_memory_back() {
     let clock = ManualClock::new(START);
@@ -374,4 +220,36 @@ fn tokens_are_shown_rounded_down() {
     assert_eq!(shown, wanted);
     let quarter = LOGIN.bucket().tokens(token * 401 / 4);
     assert_eq!(format!("{quarter:.0} {quarter:.1} {quarter:.3}"), "100 100.2 100.250");
+}
+
+#[test]
+fn a_newcomer_that_is_nearest_to_full_makes_room_for_the_next() {
+    static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
+    let (_, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
+    let take = |key: u64, cost| {
+        assert!(at_once(limiter.limit(&DEEP).key(key).cost(cost)).unwrap().is_admitted())
+    };
+    let left = |key: u64| at_once(limiter.value(&DEEP).key(key)).unwrap().remaining();
+    (0..100).for_each(|key| take(key, 100 + key));
+    take(1_000, 1); // the whole shard is looked at; bucket 0 makes room
+    take(1_001, 2);
+    assert_eq!(left(1_000), 1_000, "it was nearest to full, and made room");
+    assert_eq!(left(1), 899, "it was not");
+}
+
+#[test]
+fn a_bucket_that_was_used_a_little_since_is_still_in_turn() {
+    static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
+    let (_, limiter) = store(Memory::new().max_keys(160), &ManualClock::new(START));
+    let take = |key: u64, cost| {
+        assert!(at_once(limiter.limit(&DEEP).key(key).cost(cost)).unwrap().is_admitted())
+    };
+    let left = |key: u64| at_once(limiter.value(&DEEP).key(key)).unwrap().remaining();
+    (0..160).for_each(|key| take(key, 100 + 2 * key));
+    take(1_000, 900); // 0 makes room; 1 to 9 are noted
+    take(1, 3); // now behind 2, before 3
+    take(1_001, 900);
+    assert_eq!((left(2), left(1)), (1_000, 895));
+    take(1_002, 900);
+    assert_eq!((left(1), left(3)), (1_000, 894));
 }

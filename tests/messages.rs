@@ -501,7 +501,7 @@ fn a_header_that_cannot_be_a_key_says_why() {
     for (values, message) in [
         (
             &["f\u{fc}r"][..],
-            "no key: the `x-user` header is not visible ASCII (encode it, as in percent-encoding)",
+            "no key: the `x-user` header is not printable ASCII (encode it, as in percent-encoding)",
         ),
         (
             &[&*long],

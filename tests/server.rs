@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use axum::Router;
 use axum::routing::{any, get, post};
 use http::{Method, StatusCode};
 use support::web::{self, Reply, send, serve};
-use support::{START, limiter};
+use support::{START, at_once, limiter};
 use tollgate::axum::RateLimitExt;
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
@@ -237,6 +238,37 @@ async fn a_refused_head_request_has_the_fields_and_no_body() {
     assert_eq!(reply.field("content-length"), Some("138"));
 }
 
+/// RateLimit-Policy and RateLimit of the first answer.
+fn told(quota: Quota, cost: u64) -> (String, String) {
+    let layer = limiter(&ManualClock::new(START)).layer(Limit::new("l", quota)).cost(cost);
+    let inner = tower::service_fn(async |_: http::Request<()>| {
+        Ok::<_, Infallible>(http::Response::new(()))
+    });
+    let service = tower::Layer::layer(&layer, inner);
+    let response = at_once(tower::ServiceExt::oneshot(service, http::Request::new(()))).unwrap();
+    let field = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    (field("ratelimit-policy"), field("ratelimit"))
+}
+
+#[test]
+fn fields_round_up_and_stay_within_structured_fields() {
+    let is = |policy: &str, member: &str| (policy.to_owned(), member.to_owned());
+    // 20 tokens at 7 an hour take 10,285.71 s, 19 of them 9,771.7 s of that.
+    let odd = Quota::token_bucket(7, HOUR).capacity(20);
+    assert_eq!(told(odd, 1), is("\"l\";q=20;w=10286", "\"l\";r=19;t=9772"));
+    // The next token after the last is 514.29 s away.
+    assert_eq!(told(odd, 20), is("\"l\";q=20;w=10286", "\"l\";r=0;t=515"));
+    // 150 tokens take two windows of 100.
+    let window = Quota::fixed_window(100, MINUTE).start(START).capacity(150);
+    assert_eq!(told(window, 1), is("\"l\";q=150;w=120", "\"l\";r=149;t=60"));
+    // Without a capacity, what comes in each period is the nearest truth.
+    let none = Quota::token_bucket(10, MINUTE).capacity(0);
+    assert_eq!(told(none, 0).0, "\"l\";q=10;w=60");
+    // 2^53 does not fit an integer of structured fields.
+    let huge = Quota::fixed_window(1 << 53, SECOND).start(START);
+    assert_eq!(told(huge, 0), is("\"l\";q=999999999999999;w=1", "\"l\";r=999999999999999;t=1"));
+}
+
 /// Every field that a limit can produce is what somebody else's parser reads.
 #[test]
 fn fields_are_structured_fields() {
@@ -255,13 +287,13 @@ fn fields_are_structured_fields() {
         let service = tower::Layer::layer(
             &limiter.layer(&limit).cost(cost).key(tollgate::key::from_fn(|_| Key::GLOBAL)),
             tower::service_fn(async |_: http::Request<()>| {
-                Ok::<_, std::convert::Infallible>(http::Response::new(()))
+                Ok::<_, Infallible>(http::Response::new(()))
             }),
         );
         for now in [START, START + Duration::from_micros(advanced), Timestamp::from_micros(i64::MAX)] {
             clock.set(now);
             let answer = tower::ServiceExt::oneshot(service.clone(), http::Request::new(()));
-            let response = support::at_once(answer).unwrap();
+            let response = at_once(answer).unwrap();
             for field in ["ratelimit-policy", "ratelimit"] {
                 let Some(value) = response.headers().get(field) else { continue };
                 let list = sfv::Parser::new(value.as_bytes()).parse::<sfv::List>().unwrap();

@@ -1,0 +1,303 @@
+//! The backend's contract, held by the memory store: names, numbers that change, transactions,
+//! and giving back.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{START, at_once, limiter, store};
+use tollgate::algebra::{Bucket, Terms, Verdict};
+use tollgate::backend::{Backend, BucketId, Charge, Memory};
+use tollgate::clock::ManualClock;
+use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, RateLimiter, SECOND};
+
+static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
+static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));
+
+#[track_caller]
+fn admitted(limiter: &RateLimiter, limit: &Limit, key: u64, cost: u64) -> bool {
+    at_once(limiter.limit(limit).key(key).cost(cost)).unwrap().is_admitted()
+}
+
+#[track_caller]
+fn remaining(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
+    at_once(limiter.value(limit).key(key)).unwrap().remaining()
+}
+
+#[test]
+fn limits_with_other_names_have_other_buckets() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    static OTHER: Limit = Limit::new("login2", Quota::token_bucket(10, HOUR));
+    assert!(admitted(&limiter, &LOGIN, 7, 10));
+    assert_eq!(remaining(&limiter, &OTHER, 7), 10);
+    // The name ends where the key begins: "login" for "2…" is not "login2" for "…".
+    assert!(at_once(limiter.limit(&LOGIN).key("2x").cost(10)).unwrap().is_admitted());
+    assert_eq!(at_once(limiter.value(&OTHER).key("x")).unwrap().remaining(), 10);
+}
+
+#[test]
+fn new_numbers_keep_what_was_used() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    let (small, large) = (limit("10 per hour"), limit("1000 per minute"));
+    assert!(admitted(&limiter, &small, 1, 7));
+    // 3 are left, whatever they are counted in, and no more than the new capacity.
+    assert_eq!(remaining(&limiter, &large, 1), 3);
+    assert!(admitted(&limiter, &large, 1, 3));
+    assert!(!admitted(&limiter, &small, 1, 1));
+    // It has filled at the rate it was last used at, and full is full under any numbers.
+    clock.advance(MINUTE);
+    assert!(admitted(&limiter, &small, 1, 10));
+    let window = limit("fixed window: 5 per day");
+    assert_eq!(remaining(&limiter, &window, 1), 0);
+    let Decision::Refused(refusal) = at_once(limiter.limit(&window).key(1_u64)).unwrap() else {
+        panic!("there is nothing left");
+    };
+    clock.advance(refusal.retry_after());
+    assert_eq!(remaining(&limiter, &window, 1), 5);
+}
+
+#[test]
+fn switching_between_numbers_grants_nothing() {
+    static SMALL: Limit = Limit::new("plan", Quota::token_bucket(1, SECOND));
+    static LARGE: Limit =
+        Limit::new("plan", Quota::token_bucket(1_000, Duration::from_secs(1_000)));
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let mut taken = 0;
+    for _ in 0..1_000 {
+        clock.advance(SECOND);
+        while admitted(&limiter, &LARGE, 1, 1) {
+            taken += 1;
+        }
+        taken += u64::from(admitted(&limiter, &SMALL, 1, 1));
+    }
+    assert!(taken <= 2_001, "{taken} in 1,000 s, where both numbers grant 1 a second");
+}
+
+#[test]
+fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    let (many, one) = (limit("fixed window: 10_000_000_000 per day"), limit("1 per day"));
+    assert!(admitted(&limiter, &many, 1, 1));
+    assert!(admitted(&limiter, &one, 1, 1));
+
+    let (deep, shallow) = (limit("1 per second"), limit("1 per second, max_reserved 5"));
+    let key = Key::from(2_u64);
+    let bucket = deep.bucket();
+    let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
+    let charge = charge.on(Terms::reserving(bucket.floor()));
+    assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
+    let standing = at_once(limiter.value(&shallow).key(key)).unwrap();
+    assert_eq!(standing.tokens().to_string(), "-100");
+}
+
+#[test]
+fn windows_stay_where_they_are_however_far_their_start() {
+    for start in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
+        let quota = format!("fixed window: 10 per hour, start @{start}");
+        let limit = Limit::try_new("far", quota.parse().unwrap()).unwrap();
+        let clock = ManualClock::new(START);
+        let (_, limiter) = store(Memory::new(), &clock);
+        let first = at_once(limiter.value(&limit)).unwrap().window_start().unwrap();
+        let from_start = i128::from(first.as_micros()) - i128::from(start);
+        assert_eq!(from_start.rem_euclid(3_600_000_000), 0);
+        clock.set(first + (HOUR - Duration::from_micros(1)));
+        assert_eq!(at_once(limiter.value(&limit)).unwrap().window_start(), Some(first));
+        clock.set(first + HOUR);
+        assert_eq!(at_once(limiter.value(&limit)).unwrap().window_start(), Some(first + HOUR));
+    }
+}
+
+#[test]
+fn a_bucket_named_twice_waits_for_both() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    assert!(admitted(&limiter, &BURST, 1, 10));
+    let key = Key::from(1_u64);
+    let bucket = BURST.bucket();
+    let six = Charge::take(BucketId::new("burst", &key), bucket, bucket.units(5).unwrap());
+    let both = || at_once(memory.apply(&[six, six]).wait()).unwrap();
+    let refused = both();
+    assert_eq!((refused.verdict(), refused.wait()), (Verdict::Refused, SECOND));
+    assert!(refused.readings().iter().all(|reading| reading.state().value == 0), "{refused:?}");
+    clock.advance(SECOND);
+    let admitted = both();
+    assert_eq!(admitted.verdict(), Verdict::Admitted);
+    assert!(admitted.readings().iter().all(|reading| reading.state().value == 0), "{admitted:?}");
+}
+
+#[test]
+fn giving_back_fills_no_further_than_the_capacity() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    assert!(admitted(&limiter, &LOGIN, 1, 10));
+    let key = Key::from(1_u64);
+    let refund = |limit: &Limit, tokens: u64| {
+        let id = BucketId::new(limit.name(), &key);
+        let units = limit.bucket().units(tokens).unwrap();
+        let state = at_once(memory.refund(id, limit.bucket(), units).wait()).unwrap();
+        let seen = at_once(limiter.value(limit).key(1_u64)).unwrap();
+        assert_eq!(seen.state(), state, "what is reported is what is stored");
+        seen.remaining()
+    };
+    assert_eq!(refund(&LOGIN, 4), 4);
+    assert_eq!(refund(&LOGIN, 1_000), 10);
+    assert_eq!(
+        at_once(memory.refund(BucketId::new("login", &key), LOGIN.bucket(), -1).wait())
+            .unwrap()
+            .value,
+        LOGIN.bucket().capacity()
+    );
+    // A bucket that nobody has used has nothing to get back.
+    static NEW: Limit = Limit::new("new", Quota::token_bucket(10, HOUR).initial(3));
+    assert_eq!(refund(&NEW, 5), 3);
+}
+
+#[test]
+fn a_charge_of_less_than_nothing_gives_nothing() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    assert!(admitted(&limiter, &LOGIN, 1, 4));
+    let key = Key::from(1_u64);
+    let charge = Charge::take(BucketId::new("login", &key), LOGIN.bucket(), i64::MIN);
+    assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Admitted);
+    assert_eq!(remaining(&limiter, &LOGIN, 1), 6);
+}
+
+#[test]
+fn a_call_asks_when_it_is_polled_and_not_before() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    drop(limiter.limit(&LOGIN).key(1_u64).into_future());
+    assert_eq!(remaining(&limiter, &LOGIN, 1), 10);
+    let look = at_once(limiter.check(&LOGIN).key(1_u64).cost(4)).unwrap();
+    let Decision::Admitted(permit) = look else { panic!("there are ten") };
+    assert_eq!(permit.remaining(), 10, "a look leaves all that there is");
+}
+
+#[test]
+fn numbers_that_take_the_place_of_others_are_not_misread() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    for quota in ["10 per hour", "20 per minute", "30 per second", "40 per day"] {
+        let limit = limit(quota);
+        assert!(at_once(limiter.limit(&limit).key("alice")).unwrap().is_admitted());
+    }
+    let last = limit("40 per day");
+    assert_eq!(at_once(limiter.value(&last).key("alice")).unwrap().remaining(), 6);
+}
+
+#[test]
+fn a_first_use_that_costs_nothing_begins_to_fill_too() {
+    static SLOW_START: Limit =
+        Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    assert!(at_once(limiter.limit(&SLOW_START).cost(0)).unwrap().is_admitted());
+    clock.advance(MINUTE);
+    assert_eq!(at_once(limiter.value(&SLOW_START)).unwrap().remaining(), 3);
+}
+
+#[test]
+fn a_refused_transaction_is_a_first_use_as_well() {
+    static SLOW_START: Limit =
+        Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (key, bucket) = (Key::GLOBAL, SLOW_START.bucket());
+    let five =
+        Charge::take(BucketId::new(SLOW_START.name(), &key), bucket, bucket.units(5).unwrap());
+    let login = Charge::take(
+        BucketId::new("login", &key),
+        LOGIN.bucket(),
+        LOGIN.bucket().units(1).unwrap(),
+    );
+    assert_eq!(at_once(memory.apply(&[five, login]).wait()).unwrap().verdict(), Verdict::Refused);
+    assert_eq!(memory.len(), 1, "it began to fill; the other is full, which is like none");
+    clock.advance(MINUTE);
+    assert_eq!(at_once(limiter.value(&SLOW_START)).unwrap().remaining(), 3);
+}
+
+#[test]
+fn a_bucket_named_twice_under_two_numbers_is_not_misread() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    let (hour, second) = (limit("10 per hour"), limit("10 per second"));
+    let key = Key::GLOBAL;
+    let take = |limit: &Limit, tokens| limit.bucket().units(tokens).unwrap();
+    let id = BucketId::new("plan", &key);
+    let charges = [
+        Charge::take(id, hour.bucket(), take(&hour, 7)),
+        Charge::take(id, second.bucket(), take(&second, 2)),
+    ];
+    let applied = at_once(memory.apply(&charges).wait()).unwrap();
+    assert_eq!(applied.verdict(), Verdict::Admitted);
+    let tokens = |limit: &Limit, nth: usize| {
+        limit.bucket().tokens(applied.readings()[nth].state().value).whole()
+    };
+    assert_eq!((tokens(&hour, 0), tokens(&second, 1)), (1, 1));
+    assert_eq!(at_once(limiter.value(&second)).unwrap().remaining(), 1);
+    let charges = [
+        Charge::take(id, second.bucket(), take(&second, 1)),
+        Charge::take(id, hour.bucket(), take(&hour, 1)),
+    ];
+    assert_eq!(at_once(memory.apply(&charges).wait()).unwrap().verdict(), Verdict::Refused);
+}
+
+#[test]
+fn the_phase_of_windows_is_the_documented_hash() {
+    let hour = Bucket::new(&Quota::fixed_window(1, HOUR)).unwrap();
+    let day = Bucket::new(&Quota::fixed_window(1, DAY)).unwrap();
+    let phase =
+        |limit, key: Key, bucket: &Bucket| BucketId::new(limit, &key).phase(bucket).as_micros();
+    assert_eq!(phase("exports", Key::from("alice"), &hour), 108_605_502);
+    assert_eq!(phase("exports", Key::from("bob"), &hour), 2_507_302_033);
+    assert_eq!(phase("uploads", Key::from("alice"), &hour), 1_820_359_155);
+    assert_eq!(phase("exports", Key::GLOBAL, &day), 33_599_760_166);
+    let key = Key::from("alice");
+    let id = BucketId::new("exports", &key);
+    assert_eq!(id.shard(3).phase(&hour), id.phase(&hour), "all shards of a limit have one phase");
+    // The store uses it.
+    let limit = Limit::new("exports", Quota::fixed_window(1, HOUR));
+    let start = at_once(limiter(&ManualClock::new(START)).value(&limit).key("alice"))
+        .unwrap()
+        .window_start()
+        .unwrap();
+    assert_eq!(start.as_micros() % 3_600_000_000, 108_605_502);
+}
+
+#[test]
+fn shards_are_buckets_of_their_own() {
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let (key, bucket) = (Key::from("alice"), LOGIN.bucket());
+    let all = |shard| {
+        let id = BucketId::new("login", &key).shard(shard);
+        at_once(memory.apply(&[Charge::take(id, bucket, bucket.capacity())]).wait())
+            .unwrap()
+            .verdict()
+    };
+    assert_eq!(
+        [all(0), all(1), all(0), all(1)],
+        [Verdict::Admitted, Verdict::Admitted, Verdict::Refused, Verdict::Refused]
+    );
+    assert_eq!(memory.len(), 2);
+}
+
+#[test]
+fn the_bytes_of_a_key_are_the_documented_ones() {
+    let of = |text: &str| Key::from(text).as_bytes().to_vec();
+    assert_eq!(of("ab"), b"s\x02ab");
+    assert_eq!(of(&"x".repeat(254))[..3], *b"s\xfex");
+    assert_eq!(of(&"x".repeat(255))[..11], *b"s\xff\0\0\0\0\0\0\0\xffx");
+    // Numbers are the same key whatever their type, and literals need none.
+    assert_eq!(Key::from(7), Key::from(7_u64));
+    assert_eq!(Key::from(7_i64), Key::from(7_u32));
+    assert_ne!(Key::from(-7), Key::from(7));
+    assert_eq!(Key::from((-7, i64::MIN)).to_string(), "-7|-9223372036854775808");
+    for len in [254, 255, 256] {
+        let text = "x".repeat(len);
+        assert_eq!(Key::from((text.as_str(), 7_u64)).to_string(), format!("{text}|7"));
+    }
+}
