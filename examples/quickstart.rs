@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::{get, post};
+use http::StatusCode;
 use tollgate::axum::RateLimitExt;
 use tollgate::key::{ClientIp, header};
+use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 
 /// Everything together, for each client address: a request every second, 20 saved up.
@@ -17,21 +19,23 @@ const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUT
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(3, MINUTE));
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    let login = post(async || "welcome\n");
+    // Whoever sends no name is told so with 401; without this it would be taken for a mistake here.
+    let unnamed = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let login_limit = limiter.layer(LOGIN).key(header("x-user")).missing_key(unnamed);
     Router::new()
         .route("/", get(async || "hello\n"))
-        .route("/login", login.rate_limit(limiter.layer(LOGIN).key(header("x-user"))))
+        .route("/login", post(async || "welcome\n").rate_limit(login_limit))
         .layer(limiter.layer(PER_CLIENT).key(ClientIp::peer()))
 }
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-    println!("Listening on http://127.0.0.1:3000. Try, until it says 429:");
-    println!("  for i in $(seq 25); do curl -i http://127.0.0.1:3000/; done");
-    println!(
-        "  for i in $(seq 4); do curl -i -X POST -H 'x-user: alice' http://127.0.0.1:3000/login; done"
-    );
+    // Mistakes in the set-up are told to the log.
+    tracing_subscriber::fmt().init();
+    println!("Listening on http://127.0.0.1:3000. Try these, until they say 429:");
+    println!("  for i in 1 2 3 4; do curl -iX POST -H 'x-user: alice' 127.0.0.1:3000/login; done");
+    println!("  for i in $(seq 25); do curl -i 127.0.0.1:3000/; done");
     let app = app(&RateLimiter::in_memory());
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await
 }

@@ -37,6 +37,7 @@ mod tag {
     pub(super) const TEXT: u8 = b's';
     pub(super) const BYTES: u8 = b'b';
     pub(super) const NUMBER: u8 = b'n';
+    pub(super) const BELOW_ZERO: u8 = b'm';
     pub(super) const V4: u8 = b'4';
     pub(super) const V6: u8 = b'6';
     pub(super) const FALLBACK: u8 = b'-';
@@ -77,7 +78,8 @@ impl Key {
     /// The parts, encoded without ambiguity: what stores compare.
     ///
     /// Each part is a tag and its content: `s` or `b`, a length and as many bytes of text or of
-    /// anything; `n` and a number in 8 bytes, big end first; `4` and an IPv4 address; `6`, an IPv6
+    /// anything; `n` and a number in 8 bytes, big end first; `m` and as much below zero; `4` and an
+    /// IPv4 address; `6`, an IPv6
     /// address and the length of its prefix; `-` with no content sets the rest apart. A length is
     /// one byte, or 0xff and 8 more, big end first.
     #[must_use]
@@ -163,6 +165,25 @@ impl From<u64> for Key {
     }
 }
 
+/// Numbers below zero are set apart; others are the same key whatever their type.
+impl From<i64> for Key {
+    fn from(number: i64) -> Self {
+        match u64::try_from(number) {
+            Ok(number) => Self::from(number),
+            Err(_) => {
+                let below_zero = number.unsigned_abs().to_be_bytes();
+                Self::GLOBAL.with(&[&[tag::BELOW_ZERO], &below_zero])
+            }
+        }
+    }
+}
+
+impl From<i32> for Key {
+    fn from(number: i32) -> Self {
+        Self::from(i64::from(number))
+    }
+}
+
 impl From<u32> for Key {
     fn from(number: u32) -> Self {
         Self::from(u64::from(number))
@@ -214,6 +235,7 @@ impl fmt::Display for Key {
                 Part::Text(text) => String::from_utf8_lossy(text).escape_debug().fmt(f)?,
                 Part::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?,
                 Part::Number(number) => number.fmt(f)?,
+                Part::BelowZero(number) => write!(f, "-{number}")?,
                 Part::V4(address) => address.fmt(f)?,
                 Part::V6(address, 128) => address.fmt(f)?,
                 Part::V6(address, prefix) => write!(f, "{address}/{prefix}")?,
@@ -236,6 +258,7 @@ enum Part<'a> {
     Text(&'a [u8]),
     Bytes(&'a [u8]),
     Number(u64),
+    BelowZero(u64),
     V4(Ipv4Addr),
     V6(Ipv6Addr, u8),
     Fallback,
@@ -260,6 +283,10 @@ fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
         tag::NUMBER => {
             let (number, rest) = rest.split_first_chunk::<8>()?;
             Some((Part::Number(u64::from_be_bytes(*number)), rest))
+        }
+        tag::BELOW_ZERO => {
+            let (number, rest) = rest.split_first_chunk::<8>()?;
+            Some((Part::BelowZero(u64::from_be_bytes(*number)), rest))
         }
         tag::V4 => {
             let (octets, rest) = rest.split_first_chunk::<4>()?;

@@ -15,8 +15,11 @@ use crate::quota::Kind;
 pub enum Fields {
     /// `RateLimit-Policy` and `RateLimit` of the IETF draft, version 11.
     ///
-    /// A token bucket of capacity C and R tokens a second is told as `q=C;w=ceil(C/R)`, and `t`
-    /// as the time in which its remaining tokens would come in; a fixed window as what it is.
+    /// A limit of capacity C is told as `q=C` tokens in the `w` seconds in which that many come in;
+    /// for a fixed window that saves nothing up, these are its rate and period. `r` are the tokens
+    /// that remain. `t` is, for a token bucket, the time in which as many would come in, or the
+    /// next one if none remains; for a fixed window, the time until its end; for a refusal, the
+    /// same as `Retry-After`.
     #[default]
     Draft11,
     /// None. Refusals still have `Retry-After`.

@@ -12,7 +12,8 @@ pub struct FromFn<F>(F);
 /// Takes the key by calling a closure with the head of the request.
 ///
 /// The closure returns a key, or an `Option` of one, or an [`Extracted`] to say that the request
-/// is exempt, or a `Result` of these: see [`IntoExtracted`].
+/// is exempt, or a `Result` of these: see [`IntoExtracted`]. What it borrows from the head it has
+/// to make its own, as a [`Key`] or a `String`.
 ///
 /// # Examples
 ///
@@ -56,6 +57,11 @@ impl<F> fmt::Debug for FromFn<F> {
 }
 
 /// What a closure for [`from_fn`] may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key that a closure may return",
+    note = "return a `Key`, a `String`, a number or an address, an `Option` or a `Result` of it, or \
+            an `Extracted`"
+)]
 pub trait IntoExtracted {
     /// The key, that none is needed, or why there is none.
     ///
@@ -100,4 +106,4 @@ macro_rules! keys {
     )*};
 }
 
-keys!(Key, String, &'static str, u32, u64, IpAddr);
+keys!(Key, String, &'static str, i32, u32, i64, u64, IpAddr);

@@ -14,7 +14,7 @@ pub struct Header {
 /// Takes the key from the header field of this name.
 ///
 /// The value is the key as it stands, so upper and lower case differ. It has to be there once, in
-/// visible ASCII and at most 1,024 bytes long. Whoever sends the request chooses it: rely on it
+/// printable ASCII and at most 1,024 bytes long. Whoever sends the request chooses it: rely on it
 /// behind an authentication that sets it, not on what a client says of itself.
 ///
 /// # Panics
@@ -85,7 +85,7 @@ impl KeyExtractor for Header {
             ))),
             Ok(text) => Ok(Extracted::Key(Key::from(text))),
             Err(_) => Err(KeyError::invalid(format!(
-                "no key: the `{name}` header is not visible ASCII (encode it, as in \
+                "no key: the `{name}` header is not printable ASCII (encode it, as in \
                  percent-encoding)"
             ))),
         }

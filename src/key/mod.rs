@@ -70,6 +70,11 @@ pub use crate::backend::Key;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say how to take a key from a request",
+    note = "use `tollgate::key::header(..)`, `ClientIp::peer()` and the like, or \
+            `tollgate::key::from_fn(..)` around a closure"
+)]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of the request, or that it needs none.
     ///

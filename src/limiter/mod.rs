@@ -32,16 +32,18 @@ use crate::backend::Memory;
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() -> Result<(), tollgate::RateLimited> {
 /// let limiter = RateLimiter::in_memory();
-/// match limiter.limit(&LOGIN).key("alice").await? {
-///     Decision::Admitted(permit) => assert_eq!(permit.remaining(), 4),
-///     Decision::Refused(refusal) => println!("come back in {:?}", refusal.retry_after()),
-///     _ => {}
+/// let decision = limiter.limit(&LOGIN).key("alice").await?;
+/// if let Decision::Refused(refusal) = &decision {
+///     println!("come back in {:?}", refusal.retry_after());
 /// }
+/// assert!(decision.is_admitted());
 ///
-/// // A limit for everybody, given where it is needed.
-/// limiter.limit(&Limit::new("sign-ups", Quota::fixed_window(1_000, HOUR))).await?;
+/// // A limit for everybody, given where it is needed, and left by `?` where it refuses.
+/// let sign_ups = Limit::new("sign-ups", Quota::fixed_window(1_000, HOUR));
+/// let permit = limiter.limit(&sign_ups).await?.into_result()?;
+/// assert_eq!(permit.remaining(), 999);
 /// # Ok(())
 /// # }
 /// ```

@@ -303,7 +303,7 @@ impl Quota {
 
     /// Where a window begins, if that was set.
     #[must_use]
-    pub const fn window_start(&self) -> Option<Timestamp> {
+    pub const fn starts_at(&self) -> Option<Timestamp> {
         self.start
     }
 
