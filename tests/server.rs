@@ -215,7 +215,7 @@ async fn an_annotated_method_does_not_pay_for_the_others() {
     let login = post(async || "welcome").rate_limit(limiter.layer(&LOGIN).key(header("x-user")));
     let server = serve(Router::new().route("/login", login.get(async || "the form"))).await;
     let send = async |method, user| send(server, method, "/login", &[("x-user", user)]).await;
-    assert_eq!(send(Method::DELETE, "carol").await.status, 405);
+    assert_eq!(send(Method::DELETE, "alice").await.status, 405);
     for _ in 0..3 {
         let form = send(Method::GET, "alice").await;
         assert_eq!((form.status.as_u16(), form.field("ratelimit")), (200, None));
@@ -226,10 +226,26 @@ async fn an_annotated_method_does_not_pay_for_the_others() {
 }
 
 #[tokio::test]
+async fn a_route_of_any_method_takes_the_layer_itself() {
+    let limiter = limiter(&ManualClock::new(START));
+    let route = any(async || "hello").layer(limiter.layer(&TB).cost(20));
+    let server = serve(Router::new().route("/", route)).await;
+    assert_eq!(send(server, Method::PUT, "/", &[]).await.status, 200);
+    assert_eq!(send(server, Method::DELETE, "/", &[]).await.status, 429);
+}
+
+#[test]
+#[should_panic(expected = "before any routes")]
+fn a_limit_that_would_do_nothing_is_a_panic() {
+    let limiter = limiter(&ManualClock::new(START));
+    let _: Router = Router::new().rate_limit(limiter.layer(&TB));
+}
+
+#[tokio::test]
 async fn a_refused_head_request_has_the_fields_and_no_body() {
     let limiter = limiter(&ManualClock::new(START));
     let app =
-        Router::new().route("/", any(async || "hello").rate_limit(limiter.layer(&TB).cost(20)));
+        Router::new().route("/", get(async || "hello").rate_limit(limiter.layer(&TB).cost(20)));
     let server = serve(app).await;
     assert_eq!(web::get(server, "/").await.status, 200);
     let reply = send(server, Method::HEAD, "/", &[]).await;

@@ -12,14 +12,14 @@ use crate::middleware::RateLimitLayer;
 pub trait RateLimitExt: Sized {
     /// Holds the requests to these routes to a limit.
     ///
-    /// On a [`Router`], all requests pay that find one of the routes declared so far: what ends in
-    /// 404 does not. For that too, use the layer with [`Router::layer`]. On a [`MethodRouter`], the
-    /// methods declared so far pay, and those that the route does not have; methods that are added
-    /// later do not.
+    /// Only requests that find one of the routes, or of the methods, declared so far pay: what ends
+    /// in 404 or 405 does not. For that too, use the layer with [`Router::layer`] or
+    /// [`MethodRouter::layer`].
     ///
     /// # Panics
     ///
-    /// If a [`Router`] has no route yet: the limit would do nothing.
+    /// If there is none yet, as the limit would do nothing. A route of
+    /// [`any`](axum::routing::any) has no method of its own: use [`MethodRouter::layer`] there.
     #[must_use]
     #[track_caller]
     fn rate_limit(self, layer: RateLimitLayer) -> Self;
@@ -33,8 +33,8 @@ impl<S: Clone + Send + Sync + 'static> RateLimitExt for Router<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for MethodRouter<S, Infallible> {
+    #[track_caller]
     fn rate_limit(self, layer: RateLimitLayer) -> Self {
-        // Not `route_layer`, to which a route of `any` looks like one without methods.
-        self.layer(layer)
+        self.route_layer(layer)
     }
 }
