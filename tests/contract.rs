@@ -5,24 +5,14 @@ mod support;
 
 use std::time::Duration;
 
-use support::{START, at_once, limiter, store};
+use support::{START, admitted, at_once, limiter, remaining, store};
 use tollgate::algebra::{Bucket, Terms, Verdict};
 use tollgate::backend::{Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, SECOND};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));
-
-#[track_caller]
-fn admitted(limiter: &RateLimiter, limit: &Limit, key: u64, cost: u64) -> bool {
-    at_once(limiter.limit(limit).key(key).cost(cost)).unwrap().is_admitted()
-}
-
-#[track_caller]
-fn remaining(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
-    at_once(limiter.value(limit).key(key)).unwrap().remaining()
-}
 
 #[test]
 fn limits_with_other_names_have_other_buckets() {

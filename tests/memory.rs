@@ -4,23 +4,13 @@ mod support;
 
 use std::time::Duration;
 
-use support::{START, at_once, store};
+use support::{START, admitted, at_once, remaining, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));
-
-#[track_caller]
-fn admitted(limiter: &RateLimiter, limit: &Limit, key: u64, cost: u64) -> bool {
-    at_once(limiter.limit(limit).key(key).cost(cost)).unwrap().is_admitted()
-}
-
-#[track_caller]
-fn remaining(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
-    at_once(limiter.value(limit).key(key)).unwrap().remaining()
-}
 
 #[test]
 fn made_up_keys_cannot_grow_it_past_the_bound() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::{Quota, RateLimiter, Timestamp};
+use tollgate::{Limit, Quota, RateLimiter, Timestamp};
 
 /// The answer of a call that must not wait: the memory store decides at once.
 #[track_caller]
@@ -35,6 +35,18 @@ pub(crate) fn limiter(clock: &ManualClock) -> RateLimiter {
 pub(crate) fn store(memory: Memory, clock: &ManualClock) -> (Arc<Memory>, RateLimiter) {
     let memory = Arc::new(memory.clock(clock.clone()));
     (Arc::clone(&memory), RateLimiter::new(memory))
+}
+
+/// Whether this key gets these tokens.
+#[track_caller]
+pub(crate) fn admitted(limiter: &RateLimiter, limit: &Limit, key: u64, cost: u64) -> bool {
+    at_once(limiter.limit(limit).key(key).cost(cost)).unwrap().is_admitted()
+}
+
+/// The whole tokens that this key has left.
+#[track_caller]
+pub(crate) fn remaining(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
+    at_once(limiter.value(limit).key(key)).unwrap().remaining()
 }
 
 /// Rates and periods from 1 in 30 days to 1,000,000 a second, in many odd ratios.
