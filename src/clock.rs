@@ -145,6 +145,59 @@ impl Clock for SystemClock {
     }
 }
 
+/// The time of this machine when the clock was made, advanced by tokio's clock.
+///
+/// That is the time of [`SystemClock`], unless the clock of the runtime is paused: then buckets,
+/// reservations and timers all stand still until the test moves on.
+///
+/// # Examples
+///
+/// ```
+/// use tokio::time::Instant;
+/// use tollgate::backend::Memory;
+/// use tollgate::clock::TokioClock;
+/// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+///
+/// static SCANS: Limit = Limit::new("scans", Quota::token_bucket(1, HOUR));
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), RateLimited> {
+/// let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
+/// let start = Instant::now();
+/// for _ in 0..3 {
+///     limiter.limit(&SCANS).reserve().await?.ready().await?;
+/// }
+/// assert_eq!(start.elapsed(), 2 * HOUR);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TokioClock {
+    origin: tokio::time::Instant,
+    anchor: Timestamp,
+}
+
+impl TokioClock {
+    /// Anchors a clock at the machine's time.
+    #[must_use]
+    pub fn new() -> Self {
+        let SystemClock { anchor, .. } = SystemClock::new();
+        Self { origin: tokio::time::Instant::now(), anchor }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        self.anchor + self.origin.elapsed()
+    }
+}
+
 /// A clock that stands still until it is told otherwise; its clones share one time.
 ///
 /// # Examples

@@ -25,7 +25,10 @@ const CRATES: [(&str, &[&str]); 7] = [
     ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
     ("http_body", &["key/", "http/", "middleware/", "axum/"]),
     ("httpdate", &["retry/"]),
-    ("tokio", &["retry/"]),
+    (
+        "tokio",
+        &["clock.rs", "limiter/queue/", "limiter/unstoppable.rs", "middleware/queued.rs", "retry/"],
+    ),
     ("tower_layer", &["middleware/", "retry/", "axum/"]),
     ("tower_service", &["middleware/", "retry/", "axum/"]),
     ("axum", &["axum/", "key/client_ip.rs", "key/matched_path.rs"]),

@@ -11,8 +11,9 @@ use std::sync::{Arc, Once};
 use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
 use support::{START, at_once, limiter};
-use tollgate::algebra::{Bucket, State, Units};
-use tollgate::backend::{Answer, Applied, Backend, BackendError, BucketId, Charge, Memory};
+use tollgate::backend::{
+    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::MissingKey;
@@ -167,8 +168,8 @@ impl Backend for Flaky {
             false => self.memory.apply(charges),
         }
     }
-    fn refund(&self, id: BucketId<'_>, b: &Bucket, u: Units) -> Answer<State> {
-        self.memory.refund(id, b, u)
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        self.memory.refund(refunds)
     }
     fn reset(&self, id: BucketId<'_>) -> Answer<()> {
         self.memory.reset(id)

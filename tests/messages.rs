@@ -8,8 +8,9 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use http::{HeaderValue, Request};
-use tollgate::algebra::{Bucket, State, Units};
-use tollgate::backend::{Answer, Applied, Backend, BackendError, BucketId, Charge, Memory};
+use tollgate::backend::{
+    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+};
 use tollgate::clock::ManualClock;
 use tollgate::key::{
     ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, extension, from_fn, header,
@@ -850,7 +851,7 @@ impl Backend for Failing {
         self.answer()
     }
 
-    fn refund(&self, _: BucketId<'_>, _: &Bucket, _: Units) -> Answer<State> {
+    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
         self.answer()
     }
 
@@ -868,9 +869,8 @@ impl Backend for Forgetful {
         Answer::Now(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
-    fn refund(&self, _: BucketId<'_>, bucket: &Bucket, _: Units) -> Answer<State> {
-        let ts = tollgate::Timestamp::UNIX_EPOCH;
-        Answer::Now(Ok(State { value: bucket.capacity(), ts }))
+    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+        Answer::Now(Ok(Refunded::many(tollgate::Timestamp::UNIX_EPOCH, true, Vec::new())))
     }
 
     fn reset(&self, _: BucketId<'_>) -> Answer<()> {

@@ -16,8 +16,9 @@ use http_body_util::Full;
 use support::web::Reply;
 use support::{START, at_once, limiter};
 use tokio::sync::Notify;
-use tollgate::algebra::{Bucket, State, Units};
-use tollgate::backend::{Answer, Applied, Backend, BackendError, BucketId, Charge, Memory};
+use tollgate::backend::{
+    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+};
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, extension, from_fn, header};
@@ -373,7 +374,7 @@ async fn a_store_that_answers_nothing_lets_nothing_through() {
         fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
             Answer::Now(Ok(Applied::many(START, Vec::new())))
         }
-        fn refund(&self, _: BucketId<'_>, _: &Bucket, _: Units) -> Answer<State> {
+        fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
             Broken::fail()
         }
         fn reset(&self, _: BucketId<'_>) -> Answer<()> {
@@ -510,7 +511,7 @@ fn layer_service_and_future_are_what_tower_expects() {
     assert_eq!(
         format!("{:?}", named._layer),
         "RateLimitLayer(Rule { limit: \"two\", quota: 2 per minute, fields: Draft11, missing_key: \
-         Reject(500), on_failure: Close, .. })"
+         Reject(500), on_failure: Close, queue: None, .. })"
     );
     assert!(!named._service.into_inner().ready);
 }
@@ -539,8 +540,8 @@ impl Backend for Slow {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         self.later(self.memory.apply(charges))
     }
-    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
-        self.later(self.memory.refund(id, bucket, units))
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        self.later(self.memory.refund(refunds))
     }
     fn reset(&self, id: BucketId<'_>) -> Answer<()> {
         self.later(self.memory.reset(id))
@@ -562,7 +563,7 @@ impl Backend for Broken {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
         Self::fail()
     }
-    fn refund(&self, _: BucketId<'_>, _: &Bucket, _: Units) -> Answer<State> {
+    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
         Self::fail()
     }
     fn reset(&self, _: BucketId<'_>) -> Answer<()> {

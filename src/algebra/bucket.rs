@@ -164,10 +164,16 @@ impl Bucket {
     /// Whether a cost is more than a full bucket could ever grant on these terms.
     #[must_use]
     pub fn too_large(&self, cost: u64, terms: Terms) -> bool {
-        match self.units(cost) {
-            Some(units) => self.capacity.saturating_sub(units) < terms.floor().min(0),
-            None => true,
+        let Some(units) = self.units(cost) else { return true };
+        let left = self.capacity.saturating_sub(units);
+        if left >= 0 {
+            return false;
         }
+        // The shortest wait is that of a request which comes just before the next gain.
+        let full = State { value: self.capacity, ts: Timestamp::UNIX_EPOCH };
+        let wait = self.gained_at(State { value: left, ..full }, left.unsigned_abs());
+        let shortest = wait.micros_since(full.ts).saturating_sub(self.step.get().saturating_sub(1));
+        left < terms.floor().min(0) || shortest > terms.max_wait()
     }
 
     /// Units as the tokens they are worth.
@@ -208,6 +214,12 @@ impl Bucket {
         let value =
             if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) };
         State { value, ts: ts.plus_micros(steps.saturating_mul(self.step.get())) }
+    }
+
+    /// What a bucket would hold at `now` if nothing that it gains were lost for want of room.
+    pub(crate) fn uncapped(&self, state: State, now: Timestamp) -> Units {
+        let steps = self.steps(now.micros_since(state.ts));
+        state.value.saturating_add_unsigned(steps.saturating_mul(self.gain.get()))
     }
 
     /// The whole steps in a time.

@@ -168,6 +168,9 @@ pub fn charge(
 
 /// Gives `units` back to a bucket at `now`, as far as they fit in, and says what to store.
 ///
+/// Less than no units are taken, into debt if need be, and never refused: the work that they pay
+/// for has been done. Only what is deeper than can be counted is let off.
+///
 /// # Examples
 ///
 /// ```
@@ -178,10 +181,40 @@ pub fn charge(
 /// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
 /// let refunded = refund(&bucket, empty, i64::MAX, empty.ts);
 /// assert_eq!(refunded.value, bucket.capacity());
+///
+/// let owed = refund(&bucket, empty, -500_000, empty.ts);
+/// assert_eq!(bucket.tokens(owed.value).to_string(), "-1");
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 #[must_use]
 pub fn refund(bucket: &Bucket, state: State, units: Units, now: Timestamp) -> State {
     let State { value, ts } = bucket.refresh(state, now);
-    State { value: value.saturating_add(units.max(0)).min(bucket.capacity()), ts }
+    State { value: value.saturating_add(units).clamp(bucket.deepest(), bucket.capacity()), ts }
+}
+
+/// Whether nothing has been taken from a bucket, nor given back to it, since a charge `left` it.
+///
+/// Such a charge can be undone exactly: with its units given back, the bucket is as if it had
+/// never been made.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::{Bucket, State, Terms, charge, untouched};
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let bucket = Bucket::new(&Quota::token_bucket(1, SECOND))?;
+/// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+/// let reserve = |state| charge(&bucket, state, 1_000_000, Terms::reserving(bucket.floor()), empty.ts);
+///
+/// let first = reserve(empty).after();
+/// let second = reserve(first).after();
+/// let later = empty.ts + SECOND / 2;
+/// assert!(untouched(&bucket, second, second, later));
+/// assert!(!untouched(&bucket, second, first, later));
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[must_use]
+pub fn untouched(bucket: &Bucket, state: State, left: State, now: Timestamp) -> bool {
+    bucket.refresh(state, now) == bucket.refresh(left, now)
 }

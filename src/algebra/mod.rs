@@ -29,7 +29,7 @@ mod tokens;
 
 pub use self::bucket::{Bucket, State, Units};
 pub use self::calculate::{Calculation, calculate};
-pub use self::charge::{Charged, Terms, Verdict, charge, refund};
+pub use self::charge::{Charged, Terms, Verdict, charge, refund, untouched};
 pub use self::history::{Violation, check_history};
 pub use self::rescale::rescale;
 pub use self::tokens::Tokens;

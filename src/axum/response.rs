@@ -27,7 +27,7 @@ impl IntoResponse for Error {
 
 fn refused(refusal: &Refusal) -> Response {
     let names = refusal.limits().iter().map(|standing| standing.limit().name());
-    let mut response = http::refusal(names, refusal.retry_after());
+    let mut response = http::refusal(StatusCode::TOO_MANY_REQUESTS, names, refusal.retry_after());
     for standing in refusal.limits().iter().rev() {
         let policy = http::policy(standing.limit());
         let member = http::member(standing.limit(), standing.reading(), standing.at());

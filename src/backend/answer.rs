@@ -26,6 +26,18 @@ impl<T> Answer<T> {
         Self::Later(Box::pin(future))
     }
 
+    /// The answer, read by this function when it is there.
+    #[must_use]
+    pub fn map<U>(self, read: impl FnOnce(T) -> U + Send + 'static) -> Answer<U>
+    where
+        T: 'static,
+    {
+        match self {
+            Self::Now(answer) => Answer::Now(answer.map(read)),
+            Self::Later(future) => Answer::later(async move { future.await.map(read) }),
+        }
+    }
+
     /// Waits for the answer.
     ///
     /// # Errors
@@ -56,27 +68,36 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     now: Timestamp,
-    readings: Readings,
+    readings: List<Reading>,
 }
 
-/// One reading needs no allocation.
+/// What each bucket said; one alone needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Readings {
-    One([Reading; 1]),
-    Many(Vec<Reading>),
+pub(super) enum List<T> {
+    One([T; 1]),
+    Many(Vec<T>),
+}
+
+impl<T> List<T> {
+    pub(super) fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
 }
 
 impl Applied {
     /// The outcome of one charge.
     #[must_use]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
-        Self { now, readings: Readings::One([reading]) }
+        Self { now, readings: List::One([reading]) }
     }
 
     /// The outcome of several charges, in their order.
     #[must_use]
     pub const fn many(now: Timestamp, readings: Vec<Reading>) -> Self {
-        Self { now, readings: Readings::Many(readings) }
+        Self { now, readings: List::Many(readings) }
     }
 
     /// The time at which all of them were decided.
@@ -88,10 +109,7 @@ impl Applied {
     /// What each bucket answered, in the order of the charges.
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
-        match &self.readings {
-            Readings::One(reading) => reading,
-            Readings::Many(readings) => readings,
-        }
+        self.readings.as_slice()
     }
 
     /// What they came to together: refused if one was, else reserved if one was.

@@ -18,6 +18,7 @@ mod error;
 mod key;
 #[cfg(feature = "memory")]
 mod memory;
+mod refund;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub use self::error::BackendError;
 pub use self::key::Key;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
-use crate::algebra::{Bucket, State, Units};
+pub use self::refund::{Refund, Refunded};
 
 /// A store of buckets.
 ///
@@ -57,8 +58,8 @@ use crate::algebra::{Bucket, State, Units};
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use tollgate::algebra::{Bucket, State, Units, Verdict};
-/// use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory};
+/// use tollgate::algebra::Verdict;
+/// use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 ///
 /// #[derive(Debug)]
@@ -81,8 +82,8 @@ use crate::algebra::{Bucket, State, Units};
 ///         }
 ///     }
 ///
-///     fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
-///         self.inner.refund(id, bucket, units)
+///     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+///         self.inner.refund(refunds)
 ///     }
 ///
 ///     fn reset(&self, id: BucketId<'_>) -> Answer<()> {
@@ -111,8 +112,12 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [forget](Bucket::forgets) is stored on its first use, as it begins to fill then.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 
-    /// Gives units back, as far as they fit in, and reports what the bucket then holds.
-    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State>;
+    /// Gives back all refunds, or none of them if one asks for a bucket that is
+    /// [untouched](crate::algebra::untouched) and is not.
+    ///
+    /// Each is what [`refund`](crate::algebra::refund) says. Nothing is stored for a bucket that is
+    /// not stored and gets something back: it is full, or has never been used.
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded>;
 
     /// Forgets a bucket, so that its next use is its first.
     fn reset(&self, id: BucketId<'_>) -> Answer<()>;
@@ -123,8 +128,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).apply(charges)
     }
 
-    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
-        (**self).refund(id, bucket, units)
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        (**self).refund(refunds)
     }
 
     fn reset(&self, id: BucketId<'_>) -> Answer<()> {

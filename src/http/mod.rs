@@ -10,4 +10,4 @@ mod response;
 
 pub use self::fields::Fields;
 pub(crate) use self::fields::{Told, member, policy};
-pub(crate) use self::response::{failure, refusal, too_large};
+pub(crate) use self::response::{SERVER_TIMING, failure, refusal, too_large, waited};

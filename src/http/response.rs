@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use ::http::{HeaderValue, Response, StatusCode};
+use ::http::{HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 
 use super::problem;
-use crate::limiter::Error;
+use crate::limiter::{Error, Limit};
 
 /// Whole seconds, up and never zero: a client that comes back then is not refused again.
 pub(crate) const fn seconds_up(wait: Duration) -> u64 {
@@ -18,12 +18,12 @@ pub(crate) const fn seconds_up(wait: Duration) -> u64 {
     }
 }
 
-/// 429 with the time to come back.
+/// 429, or another status, with the time to come back.
 pub(crate) fn refusal<'a>(
+    status: StatusCode,
     violated: impl Iterator<Item = &'a str>,
     retry_after: Duration,
 ) -> Response<Bytes> {
-    let status = StatusCode::TOO_MANY_REQUESTS;
     let body = problem::quota_exceeded(status.as_u16(), violated, None);
     let mut response = respond(status, body);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds_up(retry_after)));
@@ -47,6 +47,16 @@ pub(crate) fn failure(status: StatusCode) -> Response<Bytes> {
     }
     response
 }
+
+/// The metric of `Server-Timing` (W3C) for a request that waited for its turn, in milliseconds.
+pub(crate) fn waited(limit: &Limit, waited: Duration) -> Option<HeaderValue> {
+    let micros = waited.as_micros();
+    let (whole, part) = (micros / 1_000, micros % 1_000);
+    let name = limit.name().replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::try_from(format!("queue;dur={whole}.{part:03};desc=\"{name}\"")).ok()
+}
+
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 fn respond(status: StatusCode, body: String) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(body));

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Limit, RateLimited};
-use crate::algebra::{State, Tokens, Verdict};
-use crate::backend::{Applied, Reading};
-use crate::clock::Timestamp;
-use crate::quota::Kind;
+use super::{Permit, RateLimited, Reservation, Standing};
 
 /// Whether the work may run.
 ///
@@ -15,43 +11,39 @@ use crate::quota::Kind;
 #[derive(Debug)]
 #[non_exhaustive]
 #[must_use = "work that was refused must not run"]
-pub enum Decision {
+pub enum Decision<'a> {
     /// The tokens were there: the work may run now.
-    Admitted(Permit),
+    Admitted(Permit<'a>),
+    /// The tokens will be there: the work may run at a known instant. Only requests that
+    /// [reserve](super::LimitCall::reserve) are told so.
+    Reserved(Reservation),
     /// The tokens are not there, and nothing was taken.
     Refused(Refusal),
 }
 
-impl Decision {
-    pub(super) fn new(limit: &Limit, applied: Applied) -> Option<Self> {
-        let verdict = applied.verdict();
-        let standing = Standing::first(limit, applied)?;
-        Some(match verdict {
-            Verdict::Admitted | Verdict::Reserved => Self::Admitted(Permit { standing }),
-            Verdict::Refused => Self::Refused(Refusal { standing }),
-        })
-    }
-
+impl<'a> Decision<'a> {
     /// Whether the work may run now.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         matches!(self, Self::Admitted(_))
     }
 
-    /// When a refused request may come back; `None` if it was admitted.
+    /// When a refused request may come back; `None` if it was not refused.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Admitted(_) => None,
+            Self::Admitted(_) | Self::Reserved(_) => None,
             Self::Refused(refusal) => Some(refusal.retry_after()),
         }
     }
 
     /// The permit, or the refusal as an error to leave a handler with.
     ///
+    /// A reservation is given up, as its work may not run now: [`ready`](Self::ready) waits for it.
+    ///
     /// # Errors
     ///
-    /// If the request was refused.
+    /// If the request was refused, or its turn is still to come.
     ///
     /// # Examples
     ///
@@ -69,33 +61,55 @@ impl Decision {
     /// # assert!(send(&RateLimiter::in_memory(), "alice").await.is_ok());
     /// # }
     /// ```
-    pub fn into_result(self) -> Result<Permit, RateLimited> {
+    pub fn into_result(self) -> Result<Permit<'a>, RateLimited> {
         match self {
             Self::Admitted(permit) => Ok(permit),
+            Self::Reserved(reservation) => Err(Refusal::of(reservation.standing().clone()).into()),
             Self::Refused(refusal) => Err(refusal.into()),
         }
     }
-}
 
-/// Leave to run the work now.
-///
-/// Its tokens are taken, unless it comes from [`check`](super::RateLimiter::check).
-#[derive(Debug)]
-pub struct Permit {
-    standing: Standing,
-}
-
-impl Permit {
-    /// The whole tokens that are left.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.standing.remaining()
-    }
-
-    /// How the limit stands after this.
-    #[must_use]
-    pub const fn standing(&self) -> &Standing {
-        &self.standing
+    /// Waits for the turn if it is reserved, and gives the permit, or the refusal as an error.
+    ///
+    /// # Errors
+    ///
+    /// If the request was refused.
+    ///
+    /// # Panics
+    ///
+    /// As [`Reservation::ready`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives a reservation up. What was taken at once stays taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
+    ///
+    /// static CALLS: Limit = Limit::new("calls", Quota::token_bucket(100, SECOND).capacity(1));
+    ///
+    /// async fn call(limiter: &RateLimiter) -> Result<&'static str, RateLimited> {
+    ///     let most = Duration::from_secs(1);
+    ///     let _permit = limiter.limit(&CALLS).reserve_within(most).await?.ready().await?;
+    ///     Ok("called")
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let limiter = RateLimiter::in_memory();
+    /// # for _ in 0..3 {
+    /// #     assert!(call(&limiter).await.is_ok());
+    /// # }
+    /// # }
+    /// ```
+    pub async fn ready(self) -> Result<Permit<'a>, RateLimited> {
+        match self {
+            Self::Admitted(permit) => Ok(permit),
+            Self::Reserved(reservation) => Ok(reservation.ready().await),
+            Self::Refused(refusal) => Err(refusal.into()),
+        }
     }
 }
 
@@ -121,113 +135,31 @@ impl Permit {
 #[derive(Clone, Debug)]
 pub struct Refusal {
     standing: Standing,
+    jitter: Duration,
 }
 
 impl Refusal {
-    /// The smallest wait after which the same request is admitted, if nobody else comes first.
+    pub(super) const fn of(standing: Standing) -> Self {
+        Self { standing, jitter: Duration::ZERO }
+    }
+
+    pub(super) const fn with_jitter(mut self, jitter: Duration) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// The smallest wait after which the same request is admitted, if nobody else comes first; and
+    /// the [jitter](super::LimitCall::jitter), where there is any.
+    ///
+    /// A request that [reserves](super::LimitCall::reserve) may get its turn earlier than that.
     #[must_use]
     pub const fn retry_after(&self) -> Duration {
-        self.standing.wait()
+        self.standing.wait().saturating_add(self.jitter)
     }
 
     /// How each limit stands that refused.
     #[must_use]
     pub const fn limits(&self) -> &[Standing] {
         std::slice::from_ref(&self.standing)
-    }
-}
-
-/// How a limit stands for a key: what its bucket held when it was asked.
-///
-/// # Examples
-///
-/// Predicting on another machine what the limiter would say, from what it last said:
-///
-/// ```
-/// use tollgate::algebra::{Verdict, calculate};
-/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
-/// let limiter = RateLimiter::in_memory();
-/// let _ = limiter.limit(&limit).key("alice").cost(9).await?;
-///
-/// let standing = limiter.value(&limit).key("alice").await?;
-/// let soon = standing.at() + HOUR / 10;
-/// let next = calculate(limit.quota(), Some(standing.state()), soon, 2)?;
-/// assert_eq!(next.verdict(), Verdict::Admitted);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Standing {
-    limit: Limit,
-    reading: Reading,
-    now: Timestamp,
-}
-
-impl Standing {
-    /// The first reading of an answer; `None` if it has none.
-    pub(super) fn first(limit: &Limit, applied: Applied) -> Option<Self> {
-        let reading = *applied.readings().first()?;
-        Some(Self { limit: limit.clone(), reading, now: applied.now() })
-    }
-
-    /// The limit.
-    #[must_use]
-    pub const fn limit(&self) -> &Limit {
-        &self.limit
-    }
-
-    /// The whole tokens that could be taken at once; zero in debt.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.tokens().whole()
-    }
-
-    /// The exact tokens, fraction and debt included.
-    #[must_use]
-    pub const fn tokens(&self) -> Tokens {
-        self.limit.bucket().tokens(self.reading.state().value)
-    }
-
-    /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it.
-    #[must_use]
-    pub const fn state(&self) -> State {
-        self.reading.state()
-    }
-
-    /// The time at which this was so.
-    #[must_use]
-    pub const fn at(&self) -> Timestamp {
-        self.now
-    }
-
-    /// How long until the bucket has what was asked of it; zero if it had.
-    #[must_use]
-    pub const fn wait(&self) -> Duration {
-        self.reading.wait()
-    }
-
-    /// How long until the bucket is full, if nothing is taken until then.
-    #[must_use]
-    pub fn full_after(&self) -> Duration {
-        self.limit.bucket().full_at(self.reading.state()).since(self.now)
-    }
-
-    /// The start of the window; `None` for a token bucket.
-    #[must_use]
-    pub const fn window_start(&self) -> Option<Timestamp> {
-        match self.limit.bucket().kind() {
-            Kind::FixedWindow => Some(self.reading.state().ts),
-            Kind::TokenBucket => None,
-        }
-    }
-
-    /// What the bucket answered.
-    #[must_use]
-    pub const fn reading(&self) -> &Reading {
-        &self.reading
     }
 }

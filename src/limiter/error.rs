@@ -2,8 +2,10 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use super::Limit;
+use crate::algebra::Terms;
 use crate::backend::BackendError;
 
 /// Nobody could decide, or the request can never fit.
@@ -39,7 +41,7 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 enum Problem {
-    TooLarge { cost: u64 },
+    TooLarge { cost: u64, terms: Terms },
     Backend(BackendError),
 }
 
@@ -48,8 +50,8 @@ impl Error {
         Self(Box::new(Inner { limit: limit.clone(), problem }))
     }
 
-    pub(crate) fn too_large(limit: &Limit, cost: u64) -> Self {
-        Self::new(limit, Problem::TooLarge { cost })
+    pub(crate) fn too_large(limit: &Limit, cost: u64, terms: Terms) -> Self {
+        Self::new(limit, Problem::TooLarge { cost, terms })
     }
 
     pub(crate) fn backend(limit: &Limit, error: BackendError) -> Self {
@@ -85,12 +87,19 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.limit.name();
         match &self.0.problem {
-            Problem::TooLarge { cost } => write!(
-                f,
-                "cost of {cost} can never fit limit `{name}` (it holds at most {}: ask for \
-                 less, or raise its capacity)",
-                self.0.limit.quota().tokens_at_most()
-            ),
+            Problem::TooLarge { cost, terms } => {
+                let holds = self.0.limit.quota().tokens_at_most();
+                write!(f, "cost of {cost} can never fit limit `{name}` (it holds at most {holds}")?;
+                if terms.floor() >= 0 {
+                    return f.write_str(": ask for less, or raise its capacity)");
+                }
+                let debt = self.0.limit.bucket().tokens(terms.floor().saturating_neg());
+                write!(f, " and reserves at most {debt}")?;
+                if terms.max_wait() < u64::MAX {
+                    write!(f, ", for at most {:?}", Duration::from_micros(terms.max_wait()))?;
+                }
+                f.write_str(": ask for less, wait for longer, or raise these)")
+            }
             Problem::Backend(_) => write!(f, "limit `{name}` could not be decided"),
         }
     }

@@ -4,17 +4,36 @@ mod call;
 mod decision;
 mod error;
 mod limit;
+mod permit;
+mod question;
+mod queue;
+mod random;
 mod rate_limited;
+mod reservation;
+mod standing;
+mod unstoppable;
 
 use std::sync::Arc;
 
-#[cfg(feature = "middleware")]
-pub(crate) use self::call::charged_units;
-pub use self::call::{Call, LimitCall, ResetCall, ValueCall};
-pub use self::decision::{Decision, Permit, Refusal, Standing};
+pub use self::call::{CheckCall, LimitCall, ResetCall, ValueCall};
+pub use self::decision::{Decision, Refusal};
 pub use self::error::Error;
 pub use self::limit::{Limit, LimitError};
+#[cfg(feature = "middleware")]
+pub(crate) use self::permit::Bill;
+pub use self::permit::{Permit, Settling};
+pub use self::question::Call;
+#[cfg(feature = "middleware")]
+pub(crate) use self::question::charged_units;
+use self::queue::Lines;
+#[cfg(feature = "middleware")]
+pub(crate) use self::queue::{Booking, Spot, Waiting, Whose};
+pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
+pub use self::reservation::{Ready, Reservation};
+pub use self::standing::Standing;
+#[cfg(feature = "middleware")]
+pub(crate) use self::unstoppable::Unstoppable;
 use crate::backend::Backend;
 #[cfg(feature = "memory")]
 use crate::backend::Memory;
@@ -49,14 +68,23 @@ use crate::backend::Memory;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
-    backend: Arc<dyn Backend>,
+    shared: Arc<Shared<dyn Backend>>,
+}
+
+/// What the clones of a limiter share, in one allocation.
+#[derive(Debug)]
+struct Shared<B: ?Sized> {
+    lines: Lines,
+    random: Random,
+    backend: B,
 }
 
 impl RateLimiter {
     /// A limiter that keeps its buckets in `backend`.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
-        Self { backend: Arc::new(backend) }
+        let (lines, random) = Default::default();
+        Self { shared: Arc::new(Shared { lines, random, backend }) }
     }
 
     /// A limiter that keeps its buckets in this process, at most
@@ -80,7 +108,7 @@ impl RateLimiter {
     /// The memory store answers the first poll, so there is nothing to cancel. With another store
     /// the tokens may be taken although nobody waits for the answer.
     pub fn limit<'a>(&'a self, limit: &'a Limit) -> LimitCall<'a> {
-        LimitCall::taking(self, limit)
+        LimitCall::new(self, limit)
     }
 
     /// Looks what [`limit`](Self::limit) would answer, and takes nothing.
@@ -92,8 +120,8 @@ impl RateLimiter {
     /// # Cancel safety
     ///
     /// Nothing is changed, so nothing can be half done.
-    pub fn check<'a>(&'a self, limit: &'a Limit) -> LimitCall<'a> {
-        LimitCall::looking(self, limit)
+    pub fn check<'a>(&'a self, limit: &'a Limit) -> CheckCall<'a> {
+        CheckCall::new(self, limit)
     }
 
     /// Makes a bucket as if it had never been used.
@@ -137,7 +165,24 @@ impl RateLimiter {
         ValueCall::new(self, limit)
     }
 
+    /// Draws all jitter from this seed from here on, so that a test gets the same in each run.
+    ///
+    /// The clones of a limiter draw from one sequence.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.shared.random.reseed(seed);
+        self
+    }
+
     pub(crate) fn backend(&self) -> &dyn Backend {
-        &*self.backend
+        &self.shared.backend
+    }
+
+    pub(crate) fn random(&self) -> &Random {
+        &self.shared.random
+    }
+
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.shared.lines
     }
 }

@@ -1,4 +1,4 @@
-//! The future of a response: asking, running, or answered already.
+//! The future of a response: asking, queued, running, or answered already.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,19 +11,20 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::ResponseBody;
-use super::rule::{Rule, Ruling};
-use crate::backend::{Applied, BackendError};
-use crate::http::Told;
+use super::queued::{Ended, Queued};
+use super::rule::{After, Booked, Heard, Rule, Ruling};
+use crate::backend::BackendError;
 
-type Asking = Pin<Box<dyn Future<Output = Result<Applied, BackendError>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = Result<Heard, BackendError>> + Send>>;
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit).
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the request, or the future of the inner service. Tokens that were taken
-    /// stay taken.
+    /// Dropping it drops the request, or the future of the inner service. A request that waits in the
+    /// [queue](super::RateLimitLayer::queue) gives up its place, and so does one whose store has
+    /// yet to answer. Other tokens that were taken stay taken.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -42,7 +43,9 @@ pin_project! {
         Stopped { response: Option<Response<Bytes>> },
         // Boxed, so that stores which answer at once do not pay for the room.
         Asking { asking: Asking, held: Option<Box<Held<S, B>>> },
-        Running { #[pin] future: S::Future, told: Option<Told> },
+        // Boxed as well: only those who wait have it.
+        Queued { queued: Pin<Box<Queued<S, B>>> },
+        Running { #[pin] future: S::Future, after: Option<After> },
     }
 }
 
@@ -61,8 +64,18 @@ where
         Self { state: State::Stopped { response: Some(response) } }
     }
 
-    pub(super) const fn running(future: S::Future, told: Option<Told>) -> Self {
-        Self { state: State::Running { future, told } }
+    pub(super) const fn running(future: S::Future, after: Option<After>) -> Self {
+        Self { state: State::Running { future, after } }
+    }
+
+    pub(super) fn queued(
+        rule: Arc<Rule>,
+        service: S,
+        request: Request<B>,
+        after: After,
+        booked: Booked,
+    ) -> Self {
+        Self { state: State::queued(rule, service, request, after, booked) }
     }
 
     pub(super) fn asking(asking: Asking, rule: Arc<Rule>, service: S, request: Request<B>) -> Self {
@@ -71,9 +84,25 @@ where
     }
 }
 
+impl<S, B> State<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn queued(
+        rule: Arc<Rule>,
+        service: S,
+        request: Request<B>,
+        after: After,
+        booked: Booked,
+    ) -> Self {
+        let queued = Queued::new(rule, service, request, after, booked);
+        Self::Queued { queued: Box::pin(queued) }
+    }
+}
+
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<B>, Response = Response<R>> + Clone,
 {
     type Output = Result<Response<ResponseBody<R>>, S::Error>;
 
@@ -91,14 +120,26 @@ where
                     let Some(held) = held.take() else { return Poll::Pending };
                     let Held { rule, mut service, request } = *held;
                     match rule.rule(answer) {
-                        Ruling::Run(told) => State::Running { future: service.call(request), told },
+                        Ruling::Run(after) => {
+                            let future = service.call(request);
+                            State::Running { future, after: Some(after) }
+                        }
+                        Ruling::Wait(booked, after) => {
+                            // Not the one that was made ready: see `RateLimit::call`.
+                            let service = service.clone();
+                            State::queued(rule, service, request, after, *booked)
+                        }
                         Ruling::Stop(response) => State::Stopped { response: Some(response) },
                     }
                 }
-                StateProjection::Running { future, told } => {
+                StateProjection::Queued { queued } => match ready!(queued.as_mut().poll(cx))? {
+                    Ended::Called(future, after) => State::Running { future, after: Some(after) },
+                    Ended::Stopped(response) => State::Stopped { response: Some(response) },
+                },
+                StateProjection::Running { future, after } => {
                     let mut response = ready!(future.poll(cx))?;
-                    if let Some(told) = told.take() {
-                        told.tell(response.headers_mut());
+                    if let Some(after) = after.take() {
+                        after.finish(&mut response);
                     }
                     return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }
@@ -116,6 +157,7 @@ where
         f.write_str(match self.state {
             State::Stopped { .. } => "ResponseFuture(stopped)",
             State::Asking { .. } => "ResponseFuture(asking)",
+            State::Queued { .. } => "ResponseFuture(queued)",
             State::Running { .. } => "ResponseFuture(running)",
         })
     }

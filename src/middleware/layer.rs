@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower_layer::Layer;
 
 use super::RateLimit;
 use super::log::Log;
+use super::queue::{Queue, Seats};
 use super::rule::{MissingKey, OnFailure, Rule};
 use crate::http::Fields;
 use crate::key::{Head, KeyExtractor};
@@ -84,11 +86,53 @@ impl RateLimitLayer {
         self.with(|rule| rule.on_failure = on_failure)
     }
 
+    /// Lets requests wait for their turn that are short of tokens, in the order in which they came.
+    ///
+    /// A request waits in its own future, without a task, a thread or polling; then the inner
+    /// service is made ready and called. The response says in `Server-Timing` for how long it
+    /// waited. What would have to wait longer than the queue allows is refused at once, and so is
+    /// what finds the queue full. If the client goes away, its place goes to the next that waits.
+    ///
+    /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the debt, and so the queue.
+    /// Call [`drain`](RateLimiter::drain) when the server shuts down.
+    ///
+    /// # Panics
+    ///
+    /// The response's future, if it has to wait outside of a tokio runtime, or in one whose time is
+    /// not enabled.
+    #[must_use]
+    pub fn queue(self, queue: impl Into<Queue>) -> Self {
+        let queue = queue.into();
+        self.with(|rule| rule.queue = Some(queue))
+    }
+
+    /// Makes waits longer at random, by at most this much and never shorter: those in the queue, and
+    /// those that refused clients are told.
+    ///
+    /// See [`LimitCall::jitter`](crate::limiter::LimitCall::jitter) for what that changes.
+    #[must_use]
+    pub fn jitter(self, spread: Duration) -> Self {
+        self.with(|rule| rule.jitter = spread)
+    }
+
+    /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
+    /// is left of the tokens is given back, what is short is taken, into debt if need be.
+    ///
+    /// A response without it leaves the tokens taken, and so does a client that goes away before the
+    /// response is there. From then on the client does not matter: a store that answers later is
+    /// heard to the end.
+    #[must_use]
+    pub fn settle(self) -> Self {
+        self.with(|rule| rule.settles = true)
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Rule)) -> Self {
         let rule = Arc::make_mut(&mut self.rule);
         change(rule);
-        // Another rule than that of the layers this one was made from has mistakes of its own.
+        // Another rule than that of the layers this one was made from has mistakes and waiters of
+        // its own.
         rule.log = Log::default();
+        rule.seats = Seats::default();
         self
     }
 }

@@ -39,6 +39,11 @@ impl Log {
         tracing::debug!(limit = limit.name(), ?retry_after, "refused");
     }
 
+    pub(super) fn sent_away(&self, limit: &Limit) {
+        #[cfg(feature = "tracing")]
+        tracing::debug!(limit = limit.name(), "not waited for, as the limiter is drained");
+    }
+
     pub(super) fn too_large(&self, error: &Error) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = error.limit().name(), %error, "refused for ever");

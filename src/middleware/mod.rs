@@ -57,15 +57,20 @@
 //! inner service is called within `call`, and nothing is boxed or cloned. The inner service has to
 //! be `Clone` for those that answer later; tower's `Buffer` makes any service so.
 
+mod actual_cost;
 mod body;
 mod future;
 mod layer;
 mod log;
+mod queue;
+mod queued;
 mod rule;
 mod service;
 
+pub use self::actual_cost::ActualCost;
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::RateLimitLayer;
+pub use self::queue::{Crowded, Queue};
 pub use self::rule::{MissingKey, OnFailure};
 pub use self::service::RateLimit;

@@ -3,16 +3,19 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 
+use super::ActualCost;
 use super::log::Log;
-use crate::algebra::Verdict;
+use super::queue::{Queue, Seat, Seats};
+use crate::algebra::{Terms, Units, Verdict};
 use crate::backend::{Answer, Applied, BackendError, BucketId, Charge};
 use crate::http::{self, Fields, Told};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, global};
-use crate::limiter::{Error, Limit, RateLimiter, charged_units};
+use crate::limiter::{Bill, Booking, Error, Limit, RateLimiter, Unstoppable, Whose, charged_units};
 
 /// What becomes of a request whose key [is missing](crate::key::KeyError::missing).
 ///
@@ -48,6 +51,10 @@ pub(super) struct Rule {
     pub(super) fields: Fields,
     pub(super) missing_key: MissingKey,
     pub(super) on_failure: OnFailure,
+    pub(super) queue: Option<Queue>,
+    pub(super) seats: Seats,
+    pub(super) jitter: Duration,
+    pub(super) settles: bool,
     /// The limit's member of `RateLimit-Policy`, which is always the same.
     policy: Option<HeaderValue>,
     pub(super) log: Log,
@@ -58,15 +65,62 @@ pub(super) enum Asked {
     /// The request is not held to the limit.
     Exempt,
     /// The store was asked.
-    Answer(Answer<Applied>),
+    Answer(Answer<Heard>),
     /// The request cannot be held to the limit, and is answered.
     Stop(Response<Bytes>),
 }
 
+/// What the store has answered.
+pub(super) struct Heard {
+    applied: Applied,
+    /// What was reserved.
+    booked: Option<Box<Booked>>,
+    /// Whether it would have been reserved, had there been room in the queue.
+    crowded: bool,
+    /// What makes a refused client's wait longer.
+    jitter: Duration,
+    bill: Option<Box<Bill>>,
+}
+
+/// A turn that was reserved for a request.
+pub(super) struct Booked {
+    pub(super) booking: Booking,
+    pub(super) seat: Seat,
+    pub(super) jitter: Duration,
+}
+
+/// What is to be done when the response is there.
+#[derive(Default)]
+pub(super) struct After {
+    pub(super) told: Option<Told>,
+    /// How long the request was in the queue, told in `Server-Timing`.
+    pub(super) waited: Option<HeaderValue>,
+    bill: Option<Box<Bill>>,
+}
+
+impl After {
+    /// Tells the client, and settles the bill.
+    pub(super) fn finish<R>(self, response: &mut Response<R>) {
+        if let Some(told) = self.told {
+            told.tell(response.headers_mut());
+        }
+        if let Some(waited) = self.waited {
+            response.headers_mut().append(http::SERVER_TIMING, waited);
+        }
+        if let Some(bill) = self.bill
+            && let Some(actual) = response.extensions().get::<ActualCost>()
+        {
+            bill.settle(actual.tokens());
+        }
+    }
+}
+
 /// What becomes of a request.
 pub(super) enum Ruling {
-    /// It goes on, and its response gets these fields.
-    Run(Option<Told>),
+    /// It goes on.
+    Run(After),
+    /// It waits for its turn, and goes on then.
+    Wait(Box<Booked>, After),
     /// It is answered.
     Stop(Response<Bytes>),
 }
@@ -82,6 +136,10 @@ impl Rule {
             fields: Fields::default(),
             missing_key: MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR),
             on_failure: OnFailure::default(),
+            queue: None,
+            seats: Seats::default(),
+            jitter: Duration::ZERO,
+            settles: false,
             log: Log::default(),
         }
     }
@@ -96,14 +154,70 @@ impl Rule {
                 ControlFlow::Break(asked) => return asked,
             },
         };
-        match charged_units(&self.limit, (self.cost)(head)) {
-            Ok(units) => {
-                let id = BucketId::new(self.limit.name(), &key);
-                let charge = Charge::take(id, self.limit.bucket(), units);
-                Asked::Answer(self.limiter.backend().apply(&[charge]))
-            }
-            Err(error) => Asked::Stop(self.too_large(&error)),
-        }
+        let cost = (self.cost)(head);
+        let Some(queue) = &self.queue else { return self.take(key, cost) };
+        self.reserve(queue, key, cost)
+    }
+
+    fn take(&self, key: Key, cost: u64) -> Asked {
+        let units = match charged_units(&self.limit, cost, Terms::AT_ONCE) {
+            Ok(units) => units,
+            Err(error) => return Asked::Stop(self.too_large(&error)),
+        };
+        let jitter = self.limiter.random().up_to(self.jitter);
+        let id = BucketId::new(self.limit.name(), &key);
+        let charge = Charge::take(id, self.limit.bucket(), units);
+        let answer = self.limiter.backend().apply(&[charge]);
+        let bill = self.settles.then(|| self.bill(key, units));
+        Asked::Answer(answer.map(move |applied| Heard {
+            applied,
+            booked: None,
+            crowded: false,
+            jitter,
+            bill,
+        }))
+    }
+
+    fn reserve(&self, queue: &Queue, key: Key, cost: u64) -> Asked {
+        let bucket = self.limit.bucket();
+        let longest = Terms::reserving(bucket.floor()).within(queue.max_wait);
+        let units = match charged_units(&self.limit, cost, longest) {
+            Ok(units) => units,
+            Err(error) => return Asked::Stop(self.too_large(&error)),
+        };
+        // The seat comes first: without one, nothing is reserved that would have to be given up.
+        let seat = self.seats.take(queue);
+        let max_wait =
+            self.limiter.patience().map_or(queue.max_wait, |end| end.min(queue.max_wait));
+        let spread = self.limiter.random().up_to(self.jitter);
+        let jitter = spread.min(max_wait);
+        let terms = match seat {
+            Some(_) => longest.within(max_wait.saturating_sub(jitter)),
+            None => Terms::AT_ONCE,
+        };
+        let charge = Charge::take(BucketId::new(self.limit.name(), &key), bucket, units).on(terms);
+        let answer = self.limiter.backend().apply(&[charge]);
+        let bill = self.settles.then(|| self.bill(key.clone(), units));
+        let whose = Whose { limit: self.limit.clone(), key };
+        let limiter = self.limiter.clone();
+        let heard = answer.map(move |applied| {
+            let crowded = seat.is_none();
+            let booked = match (applied.verdict(), seat) {
+                (Verdict::Reserved, Some(seat)) => Booking::new(limiter, whose, units, &applied)
+                    .map(|booking| Box::new(Booked { booking, seat, jitter })),
+                _ => None,
+            };
+            Heard { applied, booked, crowded, jitter: spread, bill }
+        });
+        Asked::Answer(match heard {
+            // Heard also if the client goes meanwhile, as a reservation has to be given up then.
+            later @ Answer::Later(_) => Answer::later(Unstoppable::new(later)),
+            now => now,
+        })
+    }
+
+    fn bill(&self, key: Key, units: Units) -> Box<Bill> {
+        Box::new(Bill::new(self.limiter.clone(), self.limit.clone(), key, units))
     }
 
     fn without_key(&self, error: &KeyError) -> ControlFlow<Asked, Key> {
@@ -127,17 +241,23 @@ impl Rule {
     }
 
     /// Reads the store's answer.
-    pub(super) fn rule(&self, answer: Result<Applied, BackendError>) -> Ruling {
-        let complete = answer.and_then(|applied| match applied.readings() {
+    pub(super) fn rule(&self, answer: Result<Heard, BackendError>) -> Ruling {
+        let complete = answer.and_then(|heard| match heard.applied.readings() {
             [] => Err(BackendError::incomplete()),
-            _ => Ok(applied),
+            _ => Ok(heard),
         });
         match complete {
-            Ok(applied) => {
+            Ok(heard) => {
                 self.log.sees(&self.limit);
-                match applied.verdict() {
-                    Verdict::Admitted | Verdict::Reserved => Ruling::Run(self.told(&applied)),
-                    Verdict::Refused => Ruling::Stop(self.refusal(&applied)),
+                let verdict = heard.applied.verdict();
+                if verdict == Verdict::Refused {
+                    return Ruling::Stop(self.refusal(&heard));
+                }
+                let told = self.told(&heard.applied);
+                let after = After { told, waited: None, bill: heard.bill };
+                match heard.booked {
+                    Some(booked) => Ruling::Wait(booked, after),
+                    None => Ruling::Run(after),
                 }
             }
             Err(error) => {
@@ -146,15 +266,32 @@ impl Rule {
                     OnFailure::Close => {
                         Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE))
                     }
-                    OnFailure::Open => Ruling::Run(None),
+                    OnFailure::Open => Ruling::Run(After::default()),
                 }
             }
         }
     }
 
-    fn refusal(&self, applied: &Applied) -> Response<Bytes> {
-        self.log.refused(&self.limit, applied.wait());
-        let mut response = http::refusal([self.limit.name()].into_iter(), applied.wait());
+    /// What a request is told that has waited.
+    pub(super) fn waited(&self, waited: Duration) -> Option<HeaderValue> {
+        http::waited(&self.limit, waited)
+    }
+
+    /// The answer to a request that was not to wait any longer.
+    pub(super) fn sent_away(&self) -> Response<Bytes> {
+        self.log.sent_away(&self.limit);
+        http::failure(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    fn refusal(&self, heard: &Heard) -> Response<Bytes> {
+        let applied = &heard.applied;
+        let retry_after = applied.wait().saturating_add(heard.jitter);
+        self.log.refused(&self.limit, retry_after);
+        let status = match &self.queue {
+            Some(queue) if heard.crowded => queue.crowded.status(),
+            _ => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let mut response = http::refusal(status, [self.limit.name()].into_iter(), retry_after);
         if let Some(told) = self.told(applied) {
             told.tell(response.headers_mut());
         }
@@ -181,6 +318,7 @@ impl fmt::Debug for Rule {
             .field("fields", &self.fields)
             .field("missing_key", &self.missing_key)
             .field("on_failure", &self.on_failure)
+            .field("queue", &self.queue)
             .finish_non_exhaustive()
     }
 }

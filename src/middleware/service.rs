@@ -56,11 +56,21 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        match self.rule.ask(&Head::of(&request)) {
+        let rule = &self.rule;
+        match rule.ask(&Head::of(&request)) {
             Asked::Exempt => ResponseFuture::running(self.inner.call(request), None),
             Asked::Stop(response) => ResponseFuture::stopped(response),
-            Asked::Answer(Answer::Now(answer)) => match self.rule.rule(answer) {
-                Ruling::Run(told) => ResponseFuture::running(self.inner.call(request), told),
+            Asked::Answer(Answer::Now(answer)) => match rule.rule(answer) {
+                Ruling::Run(after) => {
+                    ResponseFuture::running(self.inner.call(request), Some(after))
+                }
+                Ruling::Wait(booked, after) => {
+                    // What `poll_ready` readied is let go: it may hold something that others need
+                    // while this request waits.
+                    self.inner = self.inner.clone();
+                    let service = self.inner.clone();
+                    ResponseFuture::queued(Arc::clone(rule), service, request, after, *booked)
+                }
                 Ruling::Stop(response) => ResponseFuture::stopped(response),
             },
             Asked::Answer(Answer::Later(answer)) => {
@@ -68,7 +78,7 @@ where
                 // left behind will be readied before its own first call.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::asking(answer, Arc::clone(&self.rule), ready, request)
+                ResponseFuture::asking(answer, Arc::clone(rule), ready, request)
             }
         }
     }

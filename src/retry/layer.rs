@@ -8,8 +8,8 @@ use tower_layer::Layer;
 
 use super::Retry;
 use super::policy::Policy;
-use super::random::Random;
 use crate::key::Head;
+use crate::limiter::Random;
 
 /// Sends requests again that are answered with 429 or 503, when `Retry-After` says so.
 ///

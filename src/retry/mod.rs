@@ -80,7 +80,6 @@
 mod future;
 mod layer;
 mod policy;
-mod random;
 mod retry_after;
 mod service;
 

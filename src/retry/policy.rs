@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ::http::{Response, StatusCode};
 
-use super::random::Random;
 use super::retry_after::retry_after;
 use crate::key::Head;
+use crate::limiter::Random;
 
 #[derive(Clone)]
 pub(super) struct Policy {

@@ -28,8 +28,7 @@ use std::sync::Arc;
 
 use self::fingerprint::Hasher;
 use self::shards::Shards;
-use super::{Answer, Applied, Backend, BucketId, Charge, Reading};
-use crate::algebra::{Bucket, State, Units};
+use super::{Answer, Applied, Backend, BucketId, Charge, Reading, Refund, Refunded};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
@@ -152,11 +151,17 @@ impl Backend for Memory {
         Answer::Now(Ok(Applied::one(now, Reading::of(charge, &charged))))
     }
 
-    fn refund(&self, id: BucketId<'_>, bucket: &Bucket, units: Units) -> Answer<State> {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
         let now = self.now();
-        let print = self.hasher.fingerprint(id);
-        let state = self.shards.of(print).lock().refund(print, id, bucket, units, now);
-        Answer::Now(Ok(state))
+        let [refund] = refunds else {
+            return Answer::Now(Ok(transaction::refund(&self.shards, &self.hasher, refunds, now)));
+        };
+        let print = self.hasher.fingerprint(refund.id());
+        let mut shard = self.shards.of(print).lock();
+        let given = shard.is_as_asked(print, refund, now);
+        let state =
+            if given { shard.refund(print, refund, now) } else { shard.stands(print, refund, now) };
+        Answer::Now(Ok(Refunded::one(now, given, state)))
     }
 
     fn reset(&self, id: BucketId<'_>) -> Answer<()> {

@@ -6,8 +6,8 @@ use super::fingerprint::Fingerprint;
 use super::room::Room;
 use super::shapes::Shapes;
 use super::table::{Slot, Table};
-use super::{BucketId, Charge};
-use crate::algebra::{Bucket, Charged, State, Units, Verdict, charge, refund, rescale};
+use super::{BucketId, Charge, Refund};
+use crate::algebra::{Bucket, Charged, State, Verdict, charge, refund, rescale, untouched};
 use crate::clock::Timestamp;
 
 /// Buckets, at most `share` of them.
@@ -76,20 +76,38 @@ impl Shard {
         self.store(self.table.find(print.tag()), print, bucket, kept, now);
     }
 
+    /// Whether a bucket holds what a refund asks for, if it asks for anything.
+    pub(super) fn is_as_asked(
+        &self,
+        print: Fingerprint,
+        asked: &Refund<'_>,
+        now: Timestamp,
+    ) -> bool {
+        let state = self.state(self.table.find(print.tag()), asked.id(), asked.bucket(), now);
+        asked.left().is_none_or(|left| untouched(asked.bucket(), state, left, now))
+    }
+
+    /// What a bucket holds, if nothing is given back to it.
+    pub(super) fn stands(&self, print: Fingerprint, asked: &Refund<'_>, now: Timestamp) -> State {
+        let state = self.state(self.table.find(print.tag()), asked.id(), asked.bucket(), now);
+        asked.bucket().refresh(state, now)
+    }
+
     pub(super) fn refund(
         &mut self,
         print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        units: Units,
+        asked: &Refund<'_>,
         now: Timestamp,
     ) -> State {
+        let (bucket, units) = (asked.bucket(), asked.units());
         let found = self.table.find(print.tag());
-        let state = self.state(found, id, bucket, now);
-        // Of a bucket that nobody has used there is nothing to give back.
-        let Some(index) = found else { return state };
+        let state = self.state(found, asked.id(), bucket, now);
+        // To a bucket that nobody has used there is nothing to give back.
+        if found.is_none() && units >= 0 {
+            return state;
+        }
         let state = refund(bucket, state, units, now);
-        self.update(index, bucket, state);
+        self.store(found, print, bucket, Kept::Taken(state), now);
         state
     }
 

@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 use super::fingerprint::{Fingerprint, Hasher};
 use super::shard::{Kept, Shard, changes, decide};
 use super::shards::Shards;
-use super::{Applied, Charge, Reading};
+use super::{Applied, Charge, Reading, Refund, Refunded};
 use crate::algebra::{Charged, State, Verdict, rescale};
 use crate::clock::Timestamp;
 
@@ -52,6 +52,31 @@ pub(super) fn apply(
         Reading::new(one.charged.verdict(), state, one.charged.wait())
     };
     Applied::many(now, decided.iter().map(reading).collect())
+}
+
+/// Gives back all refunds, or none of them.
+pub(super) fn refund(
+    shards: &Shards,
+    hasher: &Hasher,
+    refunds: &[Refund<'_>],
+    now: Timestamp,
+) -> Refunded {
+    let named: Vec<_> =
+        refunds.iter().map(|refund| (hasher.fingerprint(refund.id()), refund)).collect();
+    let mut locked = Locked::lock(shards, named.iter().map(|&(print, _)| print));
+    // Every refund's shard was locked above, so none is passed over here or below.
+    let given = named.iter().all(|&(print, refund)| {
+        locked.shard(print).is_some_and(|shard| shard.is_as_asked(print, refund, now))
+    });
+    if given {
+        for &(print, refund) in &named {
+            if let Some(shard) = locked.shard(print) {
+                shard.refund(print, refund, now);
+            }
+        }
+    }
+    let stands = |&(print, refund)| Some(locked.shard(print)?.stands(print, refund, now));
+    Refunded::many(now, given, named.iter().filter_map(stands).collect())
 }
 
 /// A charge that was decided, but not yet stored.

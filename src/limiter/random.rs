@@ -1,4 +1,4 @@
-//! Random numbers for the jitter: good enough to spread clients, and no dependency.
+//! Random numbers for jitter: good enough to spread clients, and no dependency.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -9,17 +9,22 @@ use std::time::Duration;
 ///
 /// The state is a counter, so that threads share it by one atomic addition.
 #[derive(Clone, Debug)]
-pub(super) struct Random {
+pub(crate) struct Random {
     state: Arc<AtomicU64>,
 }
 
 impl Random {
-    pub(super) fn seeded(seed: u64) -> Self {
+    pub(crate) fn seeded(seed: u64) -> Self {
         Self { state: Arc::new(AtomicU64::new(seed)) }
     }
 
+    /// Goes on from this seed, for all clones.
+    pub(super) fn reseed(&self, seed: u64) {
+        self.state.store(seed, Ordering::Relaxed);
+    }
+
     /// A duration from zero to `most`, both included.
-    pub(super) fn up_to(&self, most: Duration) -> Duration {
+    pub(crate) fn up_to(&self, most: Duration) -> Duration {
         if most.is_zero() {
             return most;
         }

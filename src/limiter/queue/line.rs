@@ -1,0 +1,353 @@
+//! The waiters on one bucket, and the places they wait for.
+//!
+//! # Design
+//!
+//! A waiter is not tied to a place. Among waiters of one cost, the first has the first of their
+//! places, the second the second, and so on: when one leaves, all behind it have moved up by
+//! one without being touched, and the last place is free. Handing a place down the line, waiter by
+//! waiter, comes to the same.
+//!
+//! With several costs, a place that is free goes to the next waiter that it is large enough for.
+//! It stays among the places of its cost until the next waiter of a smaller cost, which takes the
+//! place before its own, and leaves its own to be handed on. So only changes of cost take a step.
+//!
+//! There is no clock, no lock and no future here; those who call bring the time, wake whom they
+//! are told to, and try to undo the place that is left over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::place::{Order, Place};
+use crate::algebra::Units;
+
+/// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
+/// polls it. A busy runtime comes round much sooner.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How many free places that nobody fits into are kept for those who come later.
+const KEPT: usize = 64;
+
+/// Waiters and places; there are as many of one as of the other.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    costs: BTreeMap<Units, Equals>,
+    places: BTreeMap<Order, Place>,
+    /// Whose instant has come, in the order of their reservations; the first is to go.
+    called: BTreeMap<Order, Called>,
+    /// Since when the first of them has been the first.
+    first_since: Option<Instant>,
+    /// Who did not go when it was first. It may go at any time.
+    passed_by: BTreeMap<Order, Called>,
+    /// Who is not to wait any longer.
+    sent_away: BTreeSet<Order>,
+    /// Places that nobody fits into, and that could not be undone.
+    free: BTreeMap<Order, Place>,
+}
+
+/// The waiters of one cost, and the places that they have.
+#[derive(Debug, Default)]
+struct Equals {
+    waiters: BTreeMap<Order, Waiter>,
+    places: BTreeSet<Order>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    waker: Option<Waker>,
+    /// When its timer wakes it.
+    alarm: Option<Instant>,
+    /// Whether it can be sent away.
+    patient: bool,
+}
+
+#[derive(Debug)]
+struct Called {
+    place: Place,
+    waker: Option<Waker>,
+}
+
+/// What a waiter is told that asks for its turn.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// It is its turn, at this place.
+    Go(Place),
+    /// It is not, and will not be before then, unless it is woken.
+    Wait(Instant),
+    /// It is not to wait any longer.
+    SentAway,
+}
+
+impl Line {
+    pub(super) fn is_empty(&self) -> bool {
+        self.costs.is_empty() && self.called.is_empty() && self.passed_by.is_empty()
+    }
+
+    /// Lets a waiter in, with the place that it has reserved. Returns the place that nobody needs
+    /// then, if there was a better one.
+    pub(super) fn enter(&mut self, own: Place, patient: bool, now: Instant) -> Option<Place> {
+        let equals = self.costs.entry(own.units).or_default();
+        equals.waiters.insert(own.order, Waiter { patient, ..Waiter::default() });
+        self.add(own);
+        self.free.retain(|_, place| place.due > now);
+        let fits = |place: &&Place| place.order < own.order && place.units >= own.units;
+        let better = self.free.values().find(fits).copied()?;
+        self.free.remove(&better.order);
+        self.add(Place { units: own.units, ..better });
+        self.hand_on(own.order, own.units)
+    }
+
+    /// Offers a place to those behind it. Returns the place that nobody needs then.
+    pub(super) fn offer(&mut self, place: Place, woken: &mut Vec<Waker>) -> Option<Place> {
+        self.add(place);
+        let free = self.hand_on(place.order, place.units);
+        self.wake_first(None, woken);
+        free
+    }
+
+    /// Keeps a place that nobody needs and that could not be undone, as long as there are waiters.
+    pub(super) fn keep(&mut self, place: Place) {
+        if !self.is_empty() && self.free.len() < KEPT {
+            self.free.insert(place.order, place);
+        }
+    }
+
+    /// Says what a waiter has to do that reserved `own`.
+    pub(super) fn poll(
+        &mut self,
+        own: &Place,
+        waker: &Waker,
+        now: Instant,
+        woken: &mut Vec<Waker>,
+    ) -> Told {
+        self.call_due(now);
+        let told = self.told(own, waker, now);
+        // It is on its way already, or it has to wait for whoever is first.
+        self.wake_first(Some(own.order), woken);
+        told
+    }
+
+    fn told(&mut self, own: &Place, waker: &Waker, now: Instant) -> Told {
+        if let Some(called) = self.passed_by.get(&own.order) {
+            return Told::Go(called.place);
+        }
+        if self.called.contains_key(&own.order) {
+            return self.told_when_called(own, waker, now);
+        }
+        let first = self.places.first_key_value().map(|(_, place)| (place.units, place.due));
+        let waiting = self.costs.get_mut(&own.units);
+        let Some(equals) = waiting.filter(|equals| equals.waiters.contains_key(&own.order)) else {
+            self.sent_away.remove(&own.order);
+            return Told::SentAway;
+        };
+        let is_next =
+            equals.waiters.first_key_value().is_some_and(|(order, _)| *order == own.order);
+        let until = match first {
+            Some((units, due)) if units == own.units && is_next => due,
+            // Its own instant has come, but not that of the place before it.
+            Some((_, due)) if own.due <= now => due,
+            _ => own.due,
+        };
+        if let Some(waiter) = equals.waiters.get_mut(&own.order) {
+            waiter.alarm = Some(until);
+            remember(&mut waiter.waker, waker);
+        }
+        Told::Wait(until)
+    }
+
+    fn told_when_called(&mut self, own: &Place, waker: &Waker, now: Instant) -> Told {
+        loop {
+            let since = *self.first_since.get_or_insert(now);
+            let late = since.checked_add(PATIENCE).unwrap_or(now);
+            let Some(mut first) = self.called.first_entry() else { return Told::SentAway };
+            if *first.key() == own.order {
+                remember(&mut first.get_mut().waker, waker);
+                return Told::Go(first.get().place);
+            }
+            if now < late {
+                if let Some(called) = self.called.get_mut(&own.order) {
+                    remember(&mut called.waker, waker);
+                }
+                return Told::Wait(late);
+            }
+            let (order, mut idle) = first.remove_entry();
+            idle.waker = None;
+            self.passed_by.insert(order, idle);
+            self.first_since = Some(now);
+        }
+    }
+
+    /// Lets those behind go: a waiter whose turn it was is on its way.
+    pub(super) fn gone(&mut self, order: Order, now: Instant, woken: &mut Vec<Waker>) {
+        self.uncall(order, now);
+        self.wake_first(Some(order), woken);
+    }
+
+    /// Lets a waiter out that gives up. Returns the place that nobody needs then.
+    pub(super) fn leave(
+        &mut self,
+        own: &Place,
+        now: Instant,
+        woken: &mut Vec<Waker>,
+    ) -> Option<Place> {
+        self.call_due(now);
+        self.sent_away.remove(&own.order);
+        // A place whose instant has come is of no use to anybody else: with it, work of that
+        // instant would run at another.
+        let left = self.uncall(own.order, now).or_else(|| {
+            let equals = self.costs.get_mut(&own.units)?;
+            equals.waiters.remove(&own.order)?;
+            // Nobody has moved up past a waiter of a smaller cost, so whichever of these places
+            // was its own, the next one of a smaller cost is the same.
+            let place = equals.places.range(..=own.order).next_back().or(equals.places.first());
+            let place = *place?;
+            self.hand_on(place, own.units)
+        });
+        self.wake_first(Some(own.order), woken);
+        left
+    }
+
+    /// Sends those away whose turn would come after `end`. Returns the places that nobody needs
+    /// then, the last one first.
+    pub(super) fn close(
+        &mut self,
+        end: Instant,
+        now: Instant,
+        woken: &mut Vec<Waker>,
+    ) -> Vec<Place> {
+        self.call_due(now);
+        let mut late = Vec::new();
+        for (&units, equals) in &self.costs {
+            let turns = equals.waiters.iter().zip(&equals.places);
+            let is_late = |order| self.places.get(order).is_some_and(|place| place.due > end);
+            late.extend(
+                turns
+                    .filter(|((_, waiter), place)| waiter.patient && is_late(place))
+                    .map(|((order, _), _)| (*order, units)),
+            );
+        }
+        late.sort_unstable_by_key(|&(order, _)| std::cmp::Reverse(order));
+        let mut left = Vec::new();
+        for (order, units) in late {
+            let Some(equals) = self.costs.get_mut(&units) else { continue };
+            woken.extend(equals.waiters.remove(&order).and_then(|waiter| waiter.waker));
+            let place = equals.places.range(..=order).next_back().or(equals.places.first());
+            let Some(&place) = place else { continue };
+            left.extend(self.hand_on(place, units));
+            self.sent_away.insert(order);
+        }
+        self.wake_first(None, woken);
+        left
+    }
+
+    fn add(&mut self, place: Place) {
+        self.places.insert(place.order, place);
+        self.costs.entry(place.units).or_default().places.insert(place.order);
+    }
+
+    /// Hands a place down the line that has lost its waiter. Returns the one that is left over.
+    fn hand_on(&mut self, mut from: Order, mut units: Units) -> Option<Place> {
+        while let Some((next, smaller)) = self.next_below(from, units) {
+            // Those of this cost have moved up as far as here; the smaller one takes what is free.
+            let equals = self.costs.get_mut(&units)?;
+            let free = equals.places.range(from..next).next_back().copied()?;
+            equals.places.remove(&free);
+            self.forget_if_unused(units);
+            self.places.get_mut(&free)?.units = smaller;
+            self.costs.entry(smaller).or_default().places.insert(free);
+            (from, units) = (next, smaller);
+        }
+        let last = self.costs.get_mut(&units)?.places.pop_last();
+        self.forget_if_unused(units);
+        self.places.remove(&last?)
+    }
+
+    /// The first place behind `from` whose waiter has a smaller cost than this, and that cost.
+    fn next_below(&self, from: Order, units: Units) -> Option<(Order, Units)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+
+        let behind = (Excluded(from), Unbounded);
+        let mut line = self.places.range(behind);
+        let mut costs = self.costs.range(..units);
+        let mut best = None;
+        // Either the line is short up to there, or the smaller costs are few: whichever search is
+        // over first has the answer.
+        loop {
+            match costs.next_back() {
+                None => return best,
+                Some((&cost, equals)) => {
+                    let first = equals.places.range(behind).next().map(|&order| (order, cost));
+                    best = match (best, first) {
+                        (Some(best), Some(first)) => Some(std::cmp::min(best, first)),
+                        (best, first) => best.or(first),
+                    };
+                }
+            }
+            match line.next() {
+                None => return None,
+                Some((&order, place)) if place.units < units => return Some((order, place.units)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn forget_if_unused(&mut self, units: Units) {
+        let unused = |equals: &Equals| equals.waiters.is_empty() && equals.places.is_empty();
+        if self.costs.get(&units).is_some_and(unused) {
+            self.costs.remove(&units);
+        }
+    }
+
+    /// Calls every waiter whose instant has come.
+    fn call_due(&mut self, now: Instant) {
+        while let Some(place) = self.places.first_entry().filter(|first| first.get().due <= now) {
+            let (order, place) = place.remove_entry();
+            let Some(equals) = self.costs.get_mut(&place.units) else { continue };
+            equals.places.remove(&order);
+            if let Some((order, waiter)) = equals.waiters.pop_first() {
+                if self.called.first_key_value().is_none_or(|(first, _)| order < *first) {
+                    self.first_since = Some(now);
+                }
+                self.called.insert(order, Called { place, waker: waiter.waker });
+            }
+            self.forget_if_unused(place.units);
+        }
+    }
+
+    fn uncall(&mut self, order: Order, now: Instant) -> Option<Place> {
+        if let Some(idle) = self.passed_by.remove(&order) {
+            return Some(idle.place);
+        }
+        if self.called.first_key_value().is_some_and(|(first, _)| *first == order) {
+            self.first_since = Some(now);
+        }
+        self.called.remove(&order).map(|called| called.place)
+    }
+
+    /// Wakes whoever is to go, and whoever waits for the first place without knowing it.
+    fn wake_first(&mut self, except: Option<Order>, woken: &mut Vec<Waker>) {
+        if let Some(mut first) = self.called.first_entry()
+            && Some(*first.key()) != except
+        {
+            woken.extend(first.get_mut().waker.take());
+        }
+        if let Some(place) = self.places.first_key_value().map(|(_, place)| *place)
+            && let Some(equals) = self.costs.get_mut(&place.units)
+            && let Some(mut next) = equals.waiters.first_entry()
+            && Some(*next.key()) != except
+            && next.get().alarm.is_none_or(|alarm| alarm > place.due)
+        {
+            next.get_mut().alarm = Some(place.due);
+            woken.extend(next.get_mut().waker.take());
+        }
+    }
+}
+
+fn remember(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
+        Some(known) if known.will_wake(waker) => {}
+        slot => *slot = Some(waker.clone()),
+    }
+}
