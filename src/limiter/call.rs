@@ -9,10 +9,10 @@ use crate::backend::Key;
 /// A request for tokens, made by [`RateLimiter::limit`]; await it.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until it is awaited"]
-pub struct LimitCall<'a>(Question<'a>);
+pub struct LimitCall<'a, 'l>(Question<'a, 'l>);
 
-impl<'a> LimitCall<'a> {
-    pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
+impl<'a: 'l, 'l> LimitCall<'a, 'l> {
+    pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit) -> Self {
         Self(Question::new(limiter, limit, 1, Wish::Take))
     }
 
@@ -60,11 +60,11 @@ impl<'a> LimitCall<'a> {
     }
 }
 
-impl<'a> IntoFuture for LimitCall<'a> {
+impl<'a: 'l, 'l> IntoFuture for LimitCall<'a, 'l> {
     type Output = Result<Decision<'a>, Error>;
-    type IntoFuture = Call<'a, Decision<'a>>;
+    type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
-    fn into_future(self) -> Call<'a, Decision<'a>> {
+    fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
         Call::new(self.0, Question::decide)
     }
 }
@@ -72,10 +72,10 @@ impl<'a> IntoFuture for LimitCall<'a> {
 /// A look at what a request would be told, made by [`RateLimiter::check`]; await it.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until it is awaited"]
-pub struct CheckCall<'a>(Question<'a>);
+pub struct CheckCall<'a, 'l>(Question<'a, 'l>);
 
-impl<'a> CheckCall<'a> {
-    pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
+impl<'a: 'l, 'l> CheckCall<'a, 'l> {
+    pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit) -> Self {
         Self(Question::new(limiter, limit, 1, Wish::Look))
     }
 
@@ -94,11 +94,11 @@ impl<'a> CheckCall<'a> {
     }
 }
 
-impl<'a> IntoFuture for CheckCall<'a> {
+impl<'a: 'l, 'l> IntoFuture for CheckCall<'a, 'l> {
     type Output = Result<Decision<'a>, Error>;
-    type IntoFuture = Call<'a, Decision<'a>>;
+    type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
-    fn into_future(self) -> Call<'a, Decision<'a>> {
+    fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
         Call::new(self.0, Question::decide)
     }
 }
@@ -106,7 +106,7 @@ impl<'a> IntoFuture for CheckCall<'a> {
 /// A look at a bucket, made by [`RateLimiter::value`]; await it.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until it is awaited"]
-pub struct ValueCall<'a>(Question<'a>);
+pub struct ValueCall<'a>(Question<'a, 'a>);
 
 impl<'a> ValueCall<'a> {
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
@@ -122,9 +122,9 @@ impl<'a> ValueCall<'a> {
 
 impl<'a> IntoFuture for ValueCall<'a> {
     type Output = Result<Standing, Error>;
-    type IntoFuture = Call<'a, Standing>;
+    type IntoFuture = Call<'a, 'a, Standing>;
 
-    fn into_future(self) -> Call<'a, Standing> {
+    fn into_future(self) -> Call<'a, 'a, Standing> {
         Call::new(self.0, Question::value)
     }
 }
@@ -132,7 +132,7 @@ impl<'a> IntoFuture for ValueCall<'a> {
 /// A wish to forget a bucket, made by [`RateLimiter::reset`]; await it.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until it is awaited"]
-pub struct ResetCall<'a>(Question<'a>);
+pub struct ResetCall<'a>(Question<'a, 'a>);
 
 impl<'a> ResetCall<'a> {
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
@@ -148,9 +148,9 @@ impl<'a> ResetCall<'a> {
 
 impl<'a> IntoFuture for ResetCall<'a> {
     type Output = Result<(), Error>;
-    type IntoFuture = Call<'a, ()>;
+    type IntoFuture = Call<'a, 'a, ()>;
 
-    fn into_future(self) -> Call<'a, ()> {
+    fn into_future(self) -> Call<'a, 'a, ()> {
         Call::new(self.0, Question::reset)
     }
 }

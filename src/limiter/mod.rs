@@ -107,7 +107,7 @@ impl RateLimiter {
     ///
     /// The memory store answers the first poll, so there is nothing to cancel. With another store
     /// the tokens may be taken although nobody waits for the answer.
-    pub fn limit<'a>(&'a self, limit: &'a Limit) -> LimitCall<'a> {
+    pub fn limit<'a: 'l, 'l>(&'a self, limit: &'l Limit) -> LimitCall<'a, 'l> {
         LimitCall::new(self, limit)
     }
 
@@ -120,7 +120,7 @@ impl RateLimiter {
     /// # Cancel safety
     ///
     /// Nothing is changed, so nothing can be half done.
-    pub fn check<'a>(&'a self, limit: &'a Limit) -> CheckCall<'a> {
+    pub fn check<'a: 'l, 'l>(&'a self, limit: &'l Limit) -> CheckCall<'a, 'l> {
         CheckCall::new(self, limit)
     }
 

@@ -14,9 +14,9 @@ use crate::backend::{Answer, Applied, BackendError, BucketId, Charge, Key};
 
 /// What is asked, and of which bucket.
 #[derive(Clone, Debug)]
-pub(super) struct Question<'a> {
+pub(super) struct Question<'a, 'l> {
     limiter: &'a RateLimiter,
-    limit: &'a Limit,
+    limit: &'l Limit,
     pub(super) key: Key,
     pub(super) cost: u64,
     pub(super) wish: Wish,
@@ -32,10 +32,12 @@ pub(super) enum Wish {
     Reserve(Duration),
 }
 
-impl<'a> Question<'a> {
+// Decisions borrow the limiter, and not the limit: that may be a constant, which lives for one
+// statement.
+impl<'a: 'l, 'l> Question<'a, 'l> {
     pub(super) const fn new(
         limiter: &'a RateLimiter,
-        limit: &'a Limit,
+        limit: &'l Limit,
         cost: u64,
         wish: Wish,
     ) -> Self {
@@ -46,7 +48,7 @@ impl<'a> Question<'a> {
         BucketId::new(self.limit.name(), &self.key)
     }
 
-    pub(super) fn decide(mut self) -> Given<'a, Decision<'a>> {
+    pub(super) fn decide(mut self) -> Given<'l, Decision<'a>> {
         self.jitter = self.limiter.random().up_to(self.jitter);
         let bucket = self.limit.bucket();
         let terms = match self.wish {
@@ -132,7 +134,7 @@ impl<'a> Question<'a> {
         decision.map_err(|error| Error::backend(limit, error))
     }
 
-    pub(super) fn value(self) -> Given<'a, Standing> {
+    pub(super) fn value(self) -> Given<'l, Standing> {
         let look = Charge::look(self.id(), self.limit.bucket(), 0);
         let limit = self.limit;
         Given::of(self.limiter.backend().apply(&[look]), move |answer| {
@@ -143,7 +145,7 @@ impl<'a> Question<'a> {
         })
     }
 
-    pub(super) fn reset(self) -> Given<'a, ()> {
+    pub(super) fn reset(self) -> Given<'l, ()> {
         let limit = self.limit;
         Given::of(self.limiter.backend().reset(self.id()), move |answer| {
             answer.map_err(|error| Error::backend(limit, error))
@@ -168,22 +170,25 @@ pub(crate) fn charged_units(limit: &Limit, cost: u64, terms: Terms) -> Result<Un
 /// effect is unknown, but for a reservation, which is given up; the memory store answers the first
 /// poll, so there is no later with it.
 #[must_use = "futures do nothing unless polled"]
-pub struct Call<'a, T> {
+pub struct Call<'a, 'l, T> {
     /// Taken by the first poll.
-    question: Option<Question<'a>>,
-    ask: fn(Question<'a>) -> Given<'a, T>,
-    later: Option<Later<'a, T>>,
+    question: Option<Question<'a, 'l>>,
+    ask: fn(Question<'a, 'l>) -> Given<'l, T>,
+    later: Option<Later<'l, T>>,
 }
 
-type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+type Later<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
 
-impl<'a, T> Call<'a, T> {
-    pub(super) const fn new(question: Question<'a>, ask: fn(Question<'a>) -> Given<'a, T>) -> Self {
+impl<'a, 'l, T> Call<'a, 'l, T> {
+    pub(super) const fn new(
+        question: Question<'a, 'l>,
+        ask: fn(Question<'a, 'l>) -> Given<'l, T>,
+    ) -> Self {
         Self { question: Some(question), ask, later: None }
     }
 }
 
-impl<T> Future for Call<'_, T> {
+impl<T> Future for Call<'_, '_, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -201,25 +206,25 @@ impl<T> Future for Call<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for Call<'_, T> {
+impl<T> fmt::Debug for Call<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").field("asked", &self.question.is_none()).finish_non_exhaustive()
     }
 }
 
 /// A backend's answer, in the limiter's terms.
-pub(super) enum Given<'a, T> {
+pub(super) enum Given<'l, T> {
     Now(Result<T, Error>),
-    Later(Later<'a, T>),
+    Later(Later<'l, T>),
 }
 
-impl<'a, T> Given<'a, T> {
+impl<'l, T> Given<'l, T> {
     fn of<A>(
         answer: Answer<A>,
-        read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'a,
+        read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'l,
     ) -> Self
     where
-        A: 'a,
+        A: 'l,
     {
         match answer {
             Answer::Now(answer) => Self::Now(read(answer)),
@@ -227,7 +232,7 @@ impl<'a, T> Given<'a, T> {
         }
     }
 
-    fn later(future: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
+    fn later(future: impl Future<Output = Result<T, Error>> + Send + 'l) -> Self {
         Self::Later(Box::pin(future))
     }
 }

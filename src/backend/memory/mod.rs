@@ -142,22 +142,27 @@ impl fmt::Debug for Memory {
 
 impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        let now = self.now();
         let [charge] = charges else {
+            let now = || self.now();
             return Answer::Now(Ok(transaction::apply(&self.shards, &self.hasher, charges, now)));
         };
         let print = self.hasher.fingerprint(charge.id());
-        let charged = self.shards.of(print).lock().apply(print, charge, now);
+        let mut shard = self.shards.of(print).lock();
+        // Read under the lock: whoever decides later has not an earlier time.
+        let now = self.now();
+        let charged = shard.apply(print, charge, now);
+        drop(shard);
         Answer::Now(Ok(Applied::one(now, Reading::of(charge, &charged))))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        let now = self.now();
         let [refund] = refunds else {
+            let now = || self.now();
             return Answer::Now(Ok(transaction::refund(&self.shards, &self.hasher, refunds, now)));
         };
         let print = self.hasher.fingerprint(refund.id());
         let mut shard = self.shards.of(print).lock();
+        let now = self.now();
         let given = shard.is_as_asked(print, refund, now);
         let state =
             if given { shard.refund(print, refund, now) } else { shard.stands(print, refund, now) };

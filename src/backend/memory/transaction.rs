@@ -19,11 +19,12 @@ pub(super) fn apply(
     shards: &Shards,
     hasher: &Hasher,
     charges: &[Charge<'_>],
-    now: Timestamp,
+    now: impl FnOnce() -> Timestamp,
 ) -> Applied {
     let named: Vec<_> =
         charges.iter().map(|charge| (hasher.fingerprint(charge.id()), charge)).collect();
     let mut locked = Locked::lock(shards, named.iter().map(|&(print, _)| print));
+    let now = now();
 
     let mut decided: Vec<Decided<'_>> = Vec::with_capacity(charges.len());
     for (print, charge) in named {
@@ -59,11 +60,12 @@ pub(super) fn refund(
     shards: &Shards,
     hasher: &Hasher,
     refunds: &[Refund<'_>],
-    now: Timestamp,
+    now: impl FnOnce() -> Timestamp,
 ) -> Refunded {
     let named: Vec<_> =
         refunds.iter().map(|refund| (hasher.fingerprint(refund.id()), refund)).collect();
     let mut locked = Locked::lock(shards, named.iter().map(|&(print, _)| print));
+    let now = now();
     // Every refund's shard was locked above, so none is passed over here or below.
     let given = named.iter().all(|&(print, refund)| {
         locked.shard(print).is_some_and(|shard| shard.is_as_asked(print, refund, now))
