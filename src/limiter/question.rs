@@ -32,6 +32,15 @@ pub(super) enum Wish {
     Reserve(Duration),
 }
 
+impl Wish {
+    const fn max_wait(self) -> Duration {
+        match self {
+            Self::Look | Self::Take => Duration::ZERO,
+            Self::Reserve(max_wait) => max_wait,
+        }
+    }
+}
+
 // Decisions borrow the limiter, and not the limit: that may be a constant, which lives for one
 // statement.
 impl<'a: 'l, 'l> Question<'a, 'l> {
@@ -53,12 +62,7 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         let bucket = self.limit.bucket();
         let terms = match self.wish {
             Wish::Look | Wish::Take => Terms::AT_ONCE,
-            Wish::Reserve(max_wait) => {
-                // Chance never decides whether there is a reservation.
-                self.jitter = self.jitter.min(max_wait);
-                let max_wait = max_wait.saturating_sub(self.jitter);
-                Terms::reserving(bucket.floor()).within(max_wait)
-            }
+            Wish::Reserve(max_wait) => Terms::reserving(bucket.floor()).within(max_wait),
         };
         let units = match charged_units(self.limit, self.cost, terms) {
             Ok(units) => units,
@@ -120,6 +124,9 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
             let standing = Standing::first(limit, &applied).ok_or_else(BackendError::incomplete)?;
             Ok(match (verdict, booking) {
                 (Verdict::Reserved, Some(booking)) => {
+                    // Chance never decides whether there is a reservation.
+                    let spare = wish.max_wait().saturating_sub(standing.wait());
+                    let jitter = jitter.min(spare);
                     Decision::Reserved(Reservation::new(booking, units, standing, jitter))
                 }
                 (Verdict::Admitted | Verdict::Reserved, _) => {

@@ -190,9 +190,8 @@ impl Rule {
         let max_wait =
             self.limiter.patience().map_or(queue.max_wait, |end| end.min(queue.max_wait));
         let spread = self.limiter.random().up_to(self.jitter);
-        let jitter = spread.min(max_wait);
         let terms = match seat {
-            Some(_) => longest.within(max_wait.saturating_sub(jitter)),
+            Some(_) => longest.within(max_wait),
             None => Terms::AT_ONCE,
         };
         let charge = Charge::take(BucketId::new(self.limit.name(), &key), bucket, units).on(terms);
@@ -203,8 +202,12 @@ impl Rule {
         let heard = answer.map(move |applied| {
             let crowded = seat.is_none();
             let booked = match (applied.verdict(), seat) {
-                (Verdict::Reserved, Some(seat)) => Booking::new(limiter, whose, units, &applied)
-                    .map(|booking| Box::new(Booked { booking, seat, jitter })),
+                (Verdict::Reserved, Some(seat)) => {
+                    // Chance never decides whether there is a turn.
+                    let jitter = spread.min(max_wait.saturating_sub(applied.wait()));
+                    Booking::new(limiter, whose, units, &applied)
+                        .map(|booking| Box::new(Booked { booking, seat, jitter }))
+                }
                 _ => None,
             };
             Heard { applied, booked, crowded, jitter: spread, bill }

@@ -1,0 +1,427 @@
+//! Reservations: when they are ready, what becomes of those that are given up, and the bound.
+//!
+//! Time is tokio's paused clock; futures are polled by hand where the order matters.
+
+mod support;
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+use tollgate::algebra::{Bucket, check_history};
+use tollgate::backend::Memory;
+use tollgate::clock::{Clock, TokioClock};
+use tollgate::limiter::{Permit, Ready, Reservation};
+use tollgate::{Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+
+use crate::support::at_once;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// One a second, and nothing saved up.
+static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
+
+fn limiter() -> RateLimiter {
+    RateLimiter::new(Memory::new().clock(TokioClock::new()))
+}
+
+#[track_caller]
+fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
+    match at_once(limiter.limit(limit).cost(cost).reserve()).unwrap() {
+        Decision::Reserved(reservation) => reservation,
+        other => panic!("to be reserved, and not {other:?}"),
+    }
+}
+
+/// A reservation in line.
+#[track_caller]
+fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Pin<Box<Ready>> {
+    let mut waiter = Box::pin(reserve(limiter, limit, cost).ready());
+    assert!(poll(&mut waiter).is_none(), "its instant has not come");
+    waiter
+}
+
+fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
+    match waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(permit) => Some(permit),
+        Poll::Pending => None,
+    }
+}
+
+/// The tokens in the bucket, fraction and debt included.
+fn held(limiter: &RateLimiter, limit: &Limit) -> String {
+    at_once(limiter.value(limit)).unwrap().tokens().to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserved_work_is_ready_at_its_instant_and_not_before() {
+    let limiter = limiter();
+    let start = Instant::now();
+    let mut waiters: Vec<_> = (0..5).map(|_| waiter(&limiter, &SPACED, 1)).collect();
+    for (nth, waiter) in (1..).zip(&mut waiters) {
+        let due = start + nth * SECOND;
+        advance(due - MILLI - Instant::now()).await;
+        assert!(poll(waiter).is_none());
+        advance(MILLI).await;
+        let permit = poll(waiter).expect("its instant has come");
+        assert_eq!(permit.at().since(permit.standing().at()), nth * SECOND);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_capacity_of_zero_spaces_work_evenly() {
+    static CALLS: Limit = Limit::new("calls", Quota::token_bucket(8, SECOND).capacity(0));
+    let limiter = limiter();
+    let start = Instant::now();
+    for nth in 1..=40 {
+        let _permit = limiter.limit(&CALLS).reserve().await.unwrap().ready().await.unwrap();
+        assert_eq!(start.elapsed(), nth * SECOND / 8);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_wait_too_long_is_refused_at_once_and_takes_nothing() {
+    let limiter = limiter();
+    let within = |wait| at_once(limiter.limit(&SPACED).reserve_within(wait)).unwrap();
+    let first = within(SECOND);
+    assert!(matches!(first, Decision::Reserved(_)), "{first:?}");
+    let second = within(2 * SECOND - MILLI);
+    assert_eq!(second.retry_after(), Some(2 * SECOND), "{second:?}");
+    assert_eq!(held(&limiter, &SPACED), "-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_reserved_bounds_the_debt() {
+    static FEW: Limit =
+        Limit::new("few", Quota::token_bucket(1, SECOND).capacity(1).max_reserved(2));
+    let limiter = limiter();
+    let mut kept = Vec::new();
+    assert!(at_once(limiter.limit(&FEW).reserve()).unwrap().is_admitted());
+    kept.extend([1, 1].map(|cost| reserve(&limiter, &FEW, cost)));
+    let third = at_once(limiter.limit(&FEW).reserve()).unwrap();
+    assert!(matches!(third, Decision::Refused(_)), "{third:?}");
+    let error = at_once(limiter.limit(&FEW).cost(4).reserve()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cost of 4 can never fit limit `few` (it holds at most 1 and reserves at most 2: ask for \
+         less, wait for longer, or raise these)"
+    );
+    // A full bucket would need three seconds for the fourth token.
+    static MORE: Limit = Limit::new("more", Quota::token_bucket(1, SECOND).capacity(1));
+    let call = limiter.limit(&MORE).cost(4);
+    assert!(at_once(call.clone().reserve_within(3 * SECOND - MILLI)).unwrap_err().is_too_large());
+    assert!(matches!(at_once(call.reserve_within(3 * SECOND)), Ok(Decision::Reserved(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_one_is_undone_exactly() {
+    let limiter = limiter();
+    let _first = reserve(&limiter, &SPACED, 1);
+    for given_up in [true, false] {
+        let last = reserve(&limiter, &SPACED, 3);
+        assert_eq!(held(&limiter, &SPACED), "-4");
+        if given_up {
+            drop(last);
+        } else {
+            drop(last.ready());
+        }
+        assert_eq!(held(&limiter, &SPACED), "-1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_given_up_moves_all_behind_it_up() {
+    let limiter = limiter();
+    let start = Instant::now();
+    let mut line: Vec<_> = (0..4).map(|_| waiter(&limiter, &SPACED, 1)).collect();
+    drop(line.remove(1));
+    // The last place was undone, so a newcomer gets it.
+    assert_eq!(held(&limiter, &SPACED), "-3");
+    line.push(waiter(&limiter, &SPACED, 1));
+    for (nth, waiter) in (1..).zip(line) {
+        waiter.await;
+        assert_eq!(start.elapsed(), nth * SECOND);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_is_not_waited_for_keeps_its_instant() {
+    let limiter = limiter();
+    let start = Instant::now();
+    let first = waiter(&limiter, &SPACED, 1);
+    let planned = reserve(&limiter, &SPACED, 1);
+    let last = waiter(&limiter, &SPACED, 1);
+    let at = planned.at();
+    drop(first);
+    assert_eq!(planned.at(), at);
+    // The one in line is served at the place that was given up.
+    last.await;
+    assert_eq!(start.elapsed(), SECOND);
+    planned.ready().await;
+    assert_eq!(start.elapsed(), 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_is_not_given_up() {
+    let limiter = limiter();
+    let permit = reserve(&limiter, &SPACED, 2).keep();
+    assert_eq!(permit.at().since(permit.standing().at()), 2 * SECOND);
+    drop(permit);
+    assert_eq!(held(&limiter, &SPACED), "-2");
+    // But it can be settled as any other.
+    at_once(reserve(&limiter, &SPACED, 2).keep().refund()).unwrap();
+    assert_eq!(held(&limiter, &SPACED), "-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_handed_to_the_next_that_it_is_large_enough_for() {
+    let limiter = limiter();
+    let start = Instant::now();
+    let large = waiter(&limiter, &SPACED, 3);
+    let larger = waiter(&limiter, &SPACED, 5);
+    let small = waiter(&limiter, &SPACED, 2);
+    let smaller = waiter(&limiter, &SPACED, 1);
+    drop(large);
+    // 3 s: the small one, whose place at 10 s goes to the smaller one, whose own is undone.
+    assert_eq!(held(&limiter, &SPACED), "-10");
+    small.await;
+    assert_eq!(start.elapsed(), 3 * SECOND);
+    larger.await;
+    assert_eq!(start.elapsed(), 8 * SECOND);
+    smaller.await;
+    assert_eq!(start.elapsed(), 10 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_move_is_passed_by_and_may_go_later() {
+    let limiter = limiter();
+    let mut idle = waiter(&limiter, &SPACED, 1);
+    let next = waiter(&limiter, &SPACED, 1);
+    let start = Instant::now();
+    next.await;
+    assert!(start.elapsed() <= 2 * SECOND + 200 * MILLI, "{:?}", start.elapsed());
+    assert!(poll(&mut idle).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_gives_back_and_takes_more_into_debt() {
+    static LLM: Limit = Limit::new("llm", Quota::token_bucket(100, HOUR));
+    let limiter = limiter();
+    let take = |cost| at_once(limiter.limit(&LLM).cost(cost)).unwrap().into_result().unwrap();
+    let standing = at_once(take(60).settle(10)).unwrap();
+    assert_eq!((standing.remaining(), standing.limit().name()), (90, "llm"));
+    assert_eq!(at_once(take(90).settle(130)).unwrap().tokens().to_string(), "-40");
+    assert!(!at_once(limiter.limit(&LLM)).unwrap().is_admitted());
+    limiter.reset(&LLM).await.unwrap();
+    // It has happened although nobody waits for it.
+    drop(take(70).into_owned().settle(0));
+    assert_eq!(held(&limiter, &LLM), "100");
+    assert!(at_once(take(1).settle(u64::MAX)).unwrap().tokens().to_string().starts_with('-'));
+    // A look has taken nothing, so there is nothing to give back.
+    limiter.reset(&LLM).await.unwrap();
+    drop(take(5));
+    let look = at_once(limiter.check(&LLM).cost(50)).unwrap().into_result().unwrap();
+    assert_eq!(at_once(look.refund()).unwrap().remaining(), 95);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_only_makes_waits_longer_and_is_the_same_for_the_same_seed() {
+    let spread = 100 * MILLI;
+    let run = || {
+        let limiter = limiter().seed(7);
+        let call = |limit| limiter.limit(limit).jitter(spread);
+        let mut waits = Vec::new();
+        for nth in 1..=50 {
+            let Decision::Reserved(reservation) = at_once(call(&SPACED).reserve()).unwrap() else {
+                panic!("nothing is saved up")
+            };
+            let late = reservation.wait().checked_sub(nth * SECOND).expect("never earlier");
+            assert!(late <= spread);
+            waits.push(late);
+            drop(reservation.keep());
+            let refused = at_once(call(&SPACED)).unwrap_err();
+            assert!(refused.is_too_large());
+        }
+        static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
+        let _ = at_once(limiter.limit(&ONE)).unwrap();
+        for _ in 0..50 {
+            let told = at_once(call(&ONE)).unwrap().retry_after().unwrap();
+            let late = told.checked_sub(SECOND).expect("never earlier");
+            assert!(late <= spread);
+            waits.push(late);
+        }
+        // Chance does not decide whether there is a reservation.
+        let exact = at_once(call(&ONE).reserve_within(SECOND)).unwrap();
+        assert!(matches!(exact, Decision::Reserved(ref own) if own.wait() == SECOND), "{exact:?}");
+        waits
+    };
+    let waits = run();
+    assert_eq!(waits, run());
+    assert!(waits.iter().any(|late| *late > spread / 2), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_delays_the_work_by_as_much_as_was_told() {
+    let limiter = limiter().seed(1);
+    let start = Instant::now();
+    let call = limiter.limit(&SPACED).jitter(500 * MILLI).reserve();
+    let Decision::Reserved(reservation) = call.await.unwrap() else {
+        panic!("nothing is saved up")
+    };
+    let told = reservation.wait();
+    reservation.ready().await;
+    assert!(start.elapsed() >= told && start.elapsed() <= told + MILLI, "{told:?}");
+}
+
+/// A small generator, so that a failure names the seed that shows it again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+}
+
+/// What was promised to work that ran, and what was given back, and when.
+#[derive(Debug, Default)]
+struct Record {
+    ran: Vec<(Timestamp, u64)>,
+    given: Vec<(Timestamp, u64)>,
+}
+
+/// Sixty steps of reserving, waiting, giving up and plain requests on one key, and of settling if
+/// that is wanted.
+async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
+    let mut dice = Dice(seed);
+    let limit = Limit::try_new("history", *quota).unwrap();
+    let clock = TokioClock::new();
+    let limiter = RateLimiter::new(Memory::new().clock(clock));
+    let mut ran = Vec::new();
+    let mut waiting: Vec<(u64, Pin<Box<Ready>>)> = Vec::new();
+    let mut planned: Vec<(u64, Reservation)> = Vec::new();
+    let mut permits: Vec<(u64, Permit<'static>)> = Vec::new();
+    let mut given = Vec::new();
+
+    let serve = |waiting: &mut Vec<(u64, Pin<Box<Ready>>)>,
+                 ran: &mut Vec<(Timestamp, u64)>,
+                 permits: &mut Vec<(u64, Permit<'static>)>| {
+        waiting.retain_mut(|(cost, waiter)| {
+            let Some(permit) = poll(waiter) else { return true };
+            assert!(permit.at() <= clock.now(), "early, seed {seed}");
+            ran.push((permit.at(), *cost));
+            permits.push((*cost, permit));
+            false
+        });
+    };
+
+    for _ in 0..60 {
+        advance([0, 0, 1, 2, 5, 30][dice.below(6) as usize] * MILLI).await;
+        // Some are given up when their instant has come but nobody has polled them.
+        if dice.below(4) > 0 {
+            serve(&mut waiting, &mut ran, &mut permits);
+        }
+        let cost = 1 + dice.below(6);
+        match dice.below(10) {
+            0..4 => match at_once(limiter.limit(&limit).cost(cost).reserve()) {
+                Ok(Decision::Reserved(reservation)) if dice.below(4) == 0 => {
+                    planned.push((cost, reservation));
+                }
+                Ok(Decision::Reserved(reservation)) => {
+                    waiting.push((cost, Box::pin(reservation.ready())));
+                    serve(&mut waiting, &mut ran, &mut permits);
+                }
+                Ok(Decision::Admitted(permit)) => {
+                    ran.push((permit.at(), cost));
+                    permits.push((cost, permit.into_owned()));
+                }
+                Ok(_) => {}
+                Err(error) => assert!(error.is_too_large(), "{error}"),
+            },
+            4..7 if !waiting.is_empty() => {
+                let nth = dice.below(waiting.len() as u64) as usize;
+                drop(waiting.remove(nth));
+            }
+            7 if !planned.is_empty() => {
+                let nth = dice.below(planned.len() as u64) as usize;
+                let (cost, reservation) = planned.remove(nth);
+                match dice.below(3) {
+                    0 => drop(reservation),
+                    1 => waiting.push((cost, Box::pin(reservation.ready()))),
+                    _ => ran.push((reservation.keep().at(), cost)),
+                }
+            }
+            8 if settles && !permits.is_empty() => {
+                let nth = dice.below(permits.len() as u64) as usize;
+                let (cost, permit) = permits.swap_remove(nth);
+                let actual = dice.below(cost + 1);
+                at_once(permit.settle(actual)).unwrap();
+                given.push((clock.now(), cost - actual));
+            }
+            _ => {
+                if let Ok(Decision::Admitted(permit)) = at_once(limiter.limit(&limit).cost(cost)) {
+                    ran.push((permit.at(), cost));
+                }
+            }
+        }
+    }
+    for (cost, reservation) in planned {
+        ran.push((reservation.keep().at(), cost));
+    }
+    let mut rounds = 0;
+    while !waiting.is_empty() {
+        advance(60 * SECOND).await;
+        serve(&mut waiting, &mut ran, &mut permits);
+        rounds += 1;
+        assert!(rounds < 1_000, "somebody waits for ever, seed {seed}");
+    }
+    Record { ran, given }
+}
+
+/// The shortest excess over the bound, where what was given back up to the end of a window may be
+/// used again in it.
+fn net_violation(quota: &Quota, record: &Record) -> Option<(Timestamp, Timestamp)> {
+    let bucket = Bucket::new(quota).unwrap();
+    let tokens = |units: u64| units.div_ceil(bucket.token());
+    let mut ran = record.ran.clone();
+    ran.sort_unstable();
+    ran.iter().enumerate().find_map(|(first, &(from, _))| {
+        let (mut used, mut largest) = (0, quota.tokens_at_most());
+        ran[first..].iter().find_map(|&(to, cost)| {
+            used += cost;
+            largest = largest.max(cost);
+            let steps = u64::try_from(to.since(from).as_micros()).unwrap() / bucket.step() + 1;
+            let spared = record.given.iter().filter(|(at, _)| *at <= to);
+            let spared: u64 = spared.map(|(_, tokens)| tokens).sum();
+            (used > largest + tokens(steps * bucket.gain()) + spared).then_some((from, to))
+        })
+    })
+}
+
+async fn histories(seeds: std::ops::Range<u64>, quota: impl Fn(u64, Duration) -> Quota) {
+    for seed in seeds {
+        let mut dice = Dice(seed ^ 0xabcd);
+        let (rate, period) = (1 + dice.below(7), (1 + dice.below(20)) as u32 * MILLI);
+        let quota = quota(rate, period).capacity(dice.below(11));
+        let Record { ran, .. } = history(seed, &quota, false).await;
+        let violation = check_history(&quota, &ran).unwrap();
+        assert_eq!(violation, None, "seed {seed}, {quota}: {ran:?}");
+        if seed % 4 == 0 {
+            let record = history(seed, &quota, true).await;
+            assert_eq!(net_violation(&quota, &record), None, "seed {seed}, {quota}: {record:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_histories_of_token_buckets_are_within_the_bound() {
+    histories(0..10_000, Quota::token_bucket).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_histories_of_fixed_windows_are_within_the_bound() {
+    histories(0..10_000, Quota::fixed_window).await;
+}
