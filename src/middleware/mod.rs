@@ -49,6 +49,28 @@
 //! # drop(layer);
 //! ```
 //!
+//! Requests that are short of tokens wait for their turn, where the rule says so:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//!
+//! use http::{Request, Response};
+//! use tollgate::{Limit, Quota, RateLimiter, SECOND};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Infallible> {
+//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
+//! let layer = RateLimiter::in_memory().layer(SPACED).queue(Duration::from_secs(1));
+//! let response = layer.layer(hello).oneshot(Request::new(())).await?;
+//! assert_eq!(response.headers()["server-timing"], "queue;dur=100.000;desc=\"spaced\"");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Design
 //!
 //! The layer never changes the error of the inner service: a refusal is a response. The service
@@ -56,6 +78,11 @@
 //! `poll_ready` work as they should. Where the store answers at once, as the memory store does, the
 //! inner service is called within `call`, and nothing is boxed or cloned. The inner service has to
 //! be `Clone` for those that answer later; tower's `Buffer` makes any service so.
+//!
+//! A request that has to wait lets go of the service that was made ready for it, as that may hold
+//! something which others need meanwhile, and makes another one ready when its turn has come. Those
+//! behind it are let go once it has called that one, or was told to wait by it: so the inner service
+//! is called in the order of admission.
 
 mod actual_cost;
 mod body;
