@@ -38,7 +38,7 @@ pub use self::refund::{Refund, Refunded};
 /// * A bucket is named by its [`BucketId`] alone. One that is not stored is
 ///   [absent](Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
-/// * A bucket that has been [full](Bucket::full_at) for a second and [forgets](Bucket::forgets) may
+/// * A bucket that has been [full](crate::algebra::Bucket::full_at) for a second and [forgets](crate::algebra::Bucket::forgets) may
 ///   be dropped. As long as its numbers stay the same and the clock goes back by less than that, no
 ///   answer depends on whether it was.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
@@ -109,7 +109,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Charges are taken in the order given, so a bucket named twice is charged twice. A charge
     /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
     /// for a refusal or a charge of zero units either, with one exception: a bucket that does not
-    /// [forget](Bucket::forgets) is stored on its first use, as it begins to fill then.
+    /// [forget](crate::algebra::Bucket::forgets) is stored on its first use, as it begins to fill then.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 
     /// Gives back all refunds, or none of them if one asks for a bucket that is

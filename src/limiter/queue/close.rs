@@ -45,6 +45,7 @@ impl RateLimiter {
     }
 
     /// How long anybody may wait, if not for as long as they like.
+    #[cfg(feature = "middleware")]
     pub(crate) fn patience(&self) -> Option<Duration> {
         Some(self.lines().end()?.saturating_duration_since(Instant::now()))
     }
