@@ -12,20 +12,31 @@ mod failed_logins;
 #[path = "../examples/global_signups.rs"]
 mod global_signups;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../examples/llm_queue.rs"]
+mod llm_queue;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../examples/outbound_client.rs"]
 mod outbound_client;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../examples/quickstart.rs"]
 mod quickstart;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../examples/spaced_jobs.rs"]
+mod spaced_jobs;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http::Method;
-use support::web::{get, send, serve};
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request};
+use support::web::{Reply, get, send, serve};
 use support::{START, limiter};
-use tollgate::clock::ManualClock;
-use tollgate::{HOUR, RateLimiter};
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::backend::Memory;
+use tollgate::clock::{ManualClock, TokioClock};
+use tollgate::{HOUR, RateLimiter, SECOND};
+use tower::ServiceExt;
 
 #[tokio::test]
 async fn quickstart_counts_down_refuses_and_admits_again_in_time() {
@@ -110,4 +121,105 @@ async fn outbound_client_keeps_their_quota() {
     // Another host has a quota of its own.
     let (others, _) = outbound_client::them().await.unwrap();
     assert_eq!(outbound_client::call_them(&limiter, others, 1).await, [200]);
+}
+
+/// A limiter whose time is that of the paused runtime.
+fn paused() -> RateLimiter {
+    RateLimiter::new(Memory::new().clock(TokioClock::new()))
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Asks the model, at a cost of so many tokens, two of which are the prompt's.
+async fn ask_model(app: &Router, cost: u64) -> Reply {
+    let request = Request::post("/").header("x-max-tokens", cost - 2).header("content-length", 8);
+    let request = request.body(Body::from("6 x 9 ?!")).unwrap();
+    let Ok(response) = app.clone().oneshot(request).await;
+    Reply::read(response).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_lets_requests_wait_exactly_until_the_tokens_are_there() {
+    let (app, start) = (llm_queue::app(&paused()), Instant::now());
+    let ask = async |cost| {
+        let reply = ask_model(&app, cost).await;
+        let waited = reply.field("server-timing").map(str::to_owned);
+        (reply.status.as_u16(), waited, start.elapsed())
+    };
+    let waited = |millis| Some(format!("queue;dur={millis}.000;desc=\"llm-tokens\""));
+    // 40,000 a minute are 2 every 3 ms. The model takes 500 ms.
+    let (first, second, third) = tokio::join!(ask(40_000), ask(100), ask(100));
+    assert_eq!(first, (200, None, millis(500)));
+    assert_eq!(second, (200, waited(150), millis(650)));
+    assert_eq!(third, (200, waited(300), millis(800)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_settles_what_the_model_really_took() {
+    let limiter = paused();
+    let app = llm_queue::app(&limiter);
+    let left = async || limiter.value(&llm_queue::TOKENS).await.unwrap().remaining();
+    let look = async {
+        sleep(millis(300)).await;
+        left().await
+    };
+    let (reply, meanwhile) = tokio::join!(ask_model(&app, 30_000), look);
+    assert_eq!((reply.status.as_u16(), reply.body.as_str()), (200, "42"));
+    // 200 have come in after 300 ms, and 333 after 500 ms.
+    assert_eq!(meanwhile, 10_000 + 200);
+    assert_eq!(left().await, 10_000 + 333 + 28_500);
+    // What was estimated too low is taken afterwards; 666 have come in by then.
+    assert_eq!(ask_model(&app, 100).await.status, 200);
+    assert_eq!(left().await, 40_000 - 1_500 - 1_500 + 666);
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_refuses_at_once_what_would_wait_for_more_than_30_seconds() {
+    let (app, start) = (llm_queue::app(&paused()), Instant::now());
+    let others = async {
+        // 30 s to the microsecond: it waits, until it is given up and has left no trace.
+        assert!(timeout(millis(30), ask_model(&app, 20_000)).await.is_err());
+        assert_eq!(start.elapsed(), millis(30));
+        // 20 have come in.
+        let refused = ask_model(&app, 20_021).await;
+        assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("31")));
+        assert!(timeout(millis(30), ask_model(&app, 20_020)).await.is_err());
+        assert_eq!(start.elapsed(), millis(60));
+    };
+    let (first, ()) = tokio::join!(ask_model(&app, 40_000), others);
+    assert_eq!(first.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_serves_at_the_end_only_those_whose_turn_comes_soon() {
+    let limiter = paused();
+    let (app, start) = (llm_queue::app(&limiter), Instant::now());
+    let ask = async |cost| (ask_model(&app, cost).await.status.as_u16(), start.elapsed());
+    let stop = async {
+        llm_queue::stopped(limiter.clone(), sleep(millis(30))).await;
+        ask(2_000).await
+    };
+    let all = tokio::join!(ask(40_000), ask(100), ask(2_000), stop);
+    let served = ((200, millis(500)), (200, millis(650)));
+    assert_eq!((all.0, all.1), served);
+    // They would have waited for 3 s and more.
+    assert_eq!((all.2, all.3), ((503, millis(30)), (429, millis(30))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn spaced_jobs_run_at_exactly_even_distances() {
+    for a_second in [1_u32, 8, 20] {
+        let limiter = paused();
+        let limit = spaced_jobs::limit(a_second.into());
+        let ran = spaced_jobs::run(&limiter, &limit, 10).await.unwrap();
+        assert_eq!(ran.len(), 10);
+        let first = ran[0].planned;
+        for (number, job) in (0..).zip(ran) {
+            assert_eq!(job.number, number);
+            assert_eq!(job.planned.since(first), number * SECOND / a_second);
+            assert_eq!(job.ran, (number + 1) * SECOND / a_second);
+        }
+    }
 }
