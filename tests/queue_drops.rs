@@ -1,0 +1,512 @@
+//! Clients that go away: the queue gives their places to those behind, and the bucket gets back
+//! exactly what nobody needs.
+//!
+//! Time is the runtime's and stands still, so instants are exact whatever the machine does.
+
+mod support;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use support::queue::{Late, Recorder, Running, ms, paused, send, settled, tokens};
+use tokio::time::Instant;
+use tollgate::algebra::check_history;
+use tollgate::clock::{Clock, TokioClock};
+use tollgate::key::Head;
+use tollgate::middleware::{ActualCost, Queue, RateLimit, ResponseFuture};
+use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+/// One token a second. It saves one up, so that it shows whether one is given back; it has none yet.
+static SLOW: Limit = Limit::new("slow", Quota::token_bucket(1, SECOND).capacity(1).initial(0));
+
+#[derive(Clone, Copy)]
+struct Cost(u64);
+
+fn cost(head: &Head<'_>) -> u64 {
+    head.extensions().get::<Cost>().map_or(1, |cost| cost.0)
+}
+
+fn costing(number: u64, tokens: u64) -> Request<u64> {
+    let mut request = Request::new(number);
+    request.extensions_mut().insert(Cost(tokens));
+    request
+}
+
+type Call<S> = Pin<Box<ResponseFuture<S, u64>>>;
+
+/// Asks for a request, without polling its answer.
+fn call<S>(service: &RateLimit<S>, request: Request<u64>) -> Call<S>
+where
+    S: Service<Request<u64>, Response = Response<()>> + Clone,
+{
+    let mut service = service.clone();
+    let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(ready, Poll::Ready(Ok(()))));
+    Box::pin(service.call(request))
+}
+
+/// Polls an answer that is not there yet. Nobody is woken for it.
+#[track_caller]
+fn pend<S>(call: &mut Call<S>)
+where
+    S: Service<Request<u64>, Response = Response<()>> + Clone,
+{
+    let poll = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending());
+}
+
+/// Requests on `SLOW`, which wait as long as it takes.
+fn service(limiter: &RateLimiter) -> (Recorder, RateLimit<Recorder>) {
+    let inner = Recorder::new();
+    (inner.clone(), limiter.layer(&SLOW).cost_with(cost).queue(HOUR).layer(inner))
+}
+
+fn request(number: u64) -> Request<u64> {
+    Request::new(number)
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_before_the_first_poll_a_place_is_given_up() {
+    let limiter = paused();
+    let (inner, service) = service(&limiter);
+    // Not even asked.
+    drop(service.clone().oneshot(request(0)));
+    assert_eq!(tokens(&limiter, &SLOW), 0.0);
+    drop(call(&service, request(1)));
+    assert_eq!(tokens(&limiter, &SLOW), 0.0, "undone");
+    let gone = call(&service, request(2));
+    let next = send(&service, request(3)).await;
+    let last = send(&service, request(4)).await;
+    assert_eq!(tokens(&limiter, &SLOW), -3.0);
+    drop(gone);
+    assert_eq!(tokens(&limiter, &SLOW), -2.0, "those behind moved up, the last place is undone");
+    for answer in [next, last] {
+        assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(inner.ran(), [(3, SECOND), (4, SECOND * 2)]);
+    // A request that need not wait is called at once, and spent.
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(tokens(&limiter, &SLOW), 1.0);
+    drop(call(&service, request(5)));
+    assert_eq!(tokens(&limiter, &SLOW), 0.0);
+    assert_eq!(inner.ran().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_while_the_store_is_asked_a_place_is_given_up() {
+    let (store, limiter, memory) = Late::new();
+    let (inner, service) = service(&limiter);
+    let held = store.close();
+    let mut gone = call(&service, request(1));
+    pend(&mut gone);
+    drop(gone);
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), -1.0, "nobody knows yet what was reserved");
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), 0.0, "undone");
+
+    // Never polled, it is heard all the same.
+    let held = store.close();
+    drop(call(&service, request(2)));
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), 0.0);
+
+    // Somebody waits behind it: that one gets its place, and gives up its own.
+    let held = store.close();
+    let mut gone = call(&service, request(3));
+    pend(&mut gone);
+    store.open();
+    let next = send(&service, request(4)).await;
+    settled().await;
+    drop(gone);
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), -2.0);
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), -1.0);
+    assert_eq!(next.await.unwrap().status(), StatusCode::OK);
+    assert_eq!(inner.ran(), [(4, SECOND)]);
+
+    // A token that was there stays taken, and the request does not run.
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(tokens(&memory, &SLOW), 1.0);
+    let held = store.close();
+    let mut gone = call(&service, request(5));
+    pend(&mut gone);
+    drop(gone);
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), 0.0);
+    assert_eq!(inner.ran(), [(4, SECOND)]);
+}
+
+/// A seat is taken while the store is asked, and must not be lost with the request.
+#[tokio::test(start_paused = true)]
+async fn dropped_while_the_store_is_asked_a_seat_is_free_again() {
+    let (store, limiter, _) = Late::new();
+    let queue = Queue::up_to(HOUR).max_waiters(1);
+    let service = limiter.layer(&SLOW).queue(queue).layer(Recorder::new());
+    let held = store.close();
+    let mut gone = call(&service, request(1));
+    pend(&mut gone);
+    drop(gone);
+    store.open();
+    held.let_go();
+    settled().await;
+    let next = service.clone().oneshot(request(2)).await.unwrap();
+    assert_eq!(next.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_in_line_a_place_goes_to_those_behind() {
+    for gone in 0..4 {
+        let limiter = paused();
+        let (inner, service) = service(&limiter);
+        let mut answers = Vec::new();
+        for number in 0..4 {
+            answers.push(send(&service, request(number)).await);
+        }
+        tokio::time::sleep(ms(500)).await;
+        answers.remove(gone).abort();
+        settled().await;
+        assert_eq!(tokens(&limiter, &SLOW), -2.5, "{gone}");
+        for answer in answers {
+            assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+        }
+        let stayed = (0..4).filter(|&number| usize::try_from(number) != Ok(gone));
+        let turns = (1..).map(|turn| SECOND * turn);
+        assert_eq!(inner.ran(), stayed.zip(turns).collect::<Vec<_>>());
+        assert_eq!(tokens(&limiter, &SLOW), 0.0);
+    }
+}
+
+/// Polled by nobody who is woken, as under a `select` that is elsewhere.
+#[tokio::test(start_paused = true)]
+async fn dropped_in_line_after_a_poll_or_none_it_is_the_same() {
+    for polled in [false, true] {
+        let limiter = paused();
+        let (_, service) = service(&limiter);
+        let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
+        if polled {
+            calls.iter_mut().for_each(pend);
+        }
+        for left in [-2.0, -1.0, 0.0] {
+            drop(calls.remove(0));
+            assert_eq!(tokens(&limiter, &SLOW), left);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_before_other_reservations_is_kept_for_who_comes_next() {
+    let limiter = paused();
+    let (inner, service) = service(&limiter);
+    let waits = send(&service, request(1)).await;
+    let gone = send(&service, request(2)).await;
+    let Decision::Reserved(held) = limiter.limit(&SLOW).reserve().await.unwrap() else { panic!() };
+    assert_eq!(tokens(&limiter, &SLOW), -3.0);
+    gone.abort();
+    settled().await;
+    assert_eq!(tokens(&limiter, &SLOW), -3.0, "the reservation counts on it");
+    let next = send(&service, request(3)).await;
+    assert_eq!(tokens(&limiter, &SLOW), -3.0, "it takes that place, and undoes its own");
+    for answer in [waits, next] {
+        assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(inner.ran(), [(1, SECOND), (3, SECOND * 2)]);
+    drop(held);
+    assert_eq!(tokens(&limiter, &SLOW), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_fits_whoever_needs_no_more() {
+    let limiter = paused();
+    let (inner, service) = service(&limiter);
+    let mut answers = Vec::new();
+    for (number, tokens) in [(1, 2), (2, 3), (3, 1), (4, 2)] {
+        answers.push(send(&service, costing(number, tokens)).await);
+    }
+    assert_eq!(tokens(&limiter, &SLOW), -8.0);
+    answers.remove(0).abort();
+    settled().await;
+    // The first place is too small for 3, but not for 1; that one's is too small for 2.
+    assert_eq!(tokens(&limiter, &SLOW), -8.0);
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(inner.ran(), [(3, SECOND * 2), (2, SECOND * 5), (4, SECOND * 8)]);
+}
+
+/// An inner service that is ready when it is told so, for those first who asked first.
+#[derive(Clone)]
+struct Moody {
+    mood: Arc<Mutex<Mood>>,
+    inner: Recorder,
+}
+
+#[derive(Default)]
+struct Mood {
+    busy: bool,
+    asked: Vec<Waker>,
+}
+
+impl Moody {
+    fn new() -> Self {
+        Self { mood: Arc::default(), inner: Recorder::new() }
+    }
+
+    fn busy(&self, busy: bool) {
+        let mut mood = self.mood.lock().unwrap();
+        mood.busy = busy;
+        mood.asked.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Service<Request<u64>> for Moody {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Running<()>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let mut mood = self.mood.lock().unwrap();
+        if !mood.busy {
+            return Poll::Ready(Ok(()));
+        }
+        mood.asked.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn call(&mut self, request: Request<u64>) -> Self::Future {
+        self.inner.call(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_before_the_inner_service_is_ready_only_an_untouched_place_is_undone() {
+    for others in 0..3 {
+        let limiter = paused();
+        let inner = Moody::new();
+        let service = limiter.layer(&SLOW).queue(HOUR).layer(inner.clone());
+        let gone = send(&service, request(0)).await;
+        let mut answers = Vec::new();
+        for number in 1..=others {
+            answers.push(send(&service, request(number)).await);
+        }
+        inner.busy(true);
+        tokio::time::sleep(ms(1_500)).await;
+        let owed = -f64::from(u32::try_from(others).unwrap());
+        assert_eq!(tokens(&limiter, &SLOW), owed + 0.5);
+        gone.abort();
+        settled().await;
+        // Its instant has passed, so nobody else can have it: it is undone or spent.
+        let left = if others == 0 { 1.0 } else { owed + 0.5 };
+        assert_eq!(tokens(&limiter, &SLOW), left);
+        inner.busy(false);
+        for answer in answers {
+            assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+        }
+        let turns = (1..=others).map(|turn| (turn, ms(1_000 * (turn + 1))));
+        assert_eq!(inner.inner.ran(), turns.collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_not_ready_holds_up_only_those_who_need_the_same() {
+    let limiter = paused();
+    let inner = Moody::new();
+    let service = limiter.layer(&SLOW).queue(HOUR).layer(inner.clone());
+    let mut answers = Vec::new();
+    for number in 0..4 {
+        answers.push(send(&service, request(number)).await);
+    }
+    inner.busy(true);
+    tokio::time::sleep(ms(2_500)).await;
+    assert_eq!(inner.inner.ran(), []);
+    inner.busy(false);
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+    }
+    let ran = [(0, ms(2_500)), (1, ms(2_500)), (2, ms(3_000)), (3, ms(4_000))];
+    assert_eq!(inner.inner.ran(), ran);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_while_the_inner_service_runs_it_stays_spent() {
+    let limiter = paused();
+    let inner = Recorder::new().takes(MINUTE);
+    let service = limiter.layer(&SLOW).queue(HOUR).settle().layer(inner.clone());
+    let gone = send(&service, request(1)).await;
+    let next = send(&service, request(2)).await;
+    tokio::time::sleep(ms(1_500)).await;
+    assert_eq!(inner.ran(), [(1, SECOND)]);
+    assert_eq!(tokens(&limiter, &SLOW), -0.5);
+    gone.abort();
+    settled().await;
+    assert_eq!(tokens(&limiter, &SLOW), -0.5);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(inner.ran(), [(1, SECOND), (2, SECOND * 2)]);
+    assert_eq!(tokens(&limiter, &SLOW), 0.5);
+    next.abort();
+    settled().await;
+    assert_eq!(tokens(&limiter, &SLOW), 0.5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_settled_is_settled_although_nobody_waits_for_the_store() {
+    static LLM: Limit = Limit::new("llm", Quota::token_bucket(10, MINUTE));
+    for (actual, left) in [(2, 8.0), (30, -20.0)] {
+        let (store, limiter, memory) = Late::new();
+        let at_work = Arc::new(tokio::sync::Notify::new());
+        let done = Arc::clone(&at_work);
+        let inner = service_fn(move |_: Request<u64>| {
+            let done = Arc::clone(&done);
+            async move {
+                done.notified().await;
+                let mut response = Response::new(());
+                response.extensions_mut().insert(ActualCost::of(actual));
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let service = limiter.layer(&LLM).cost(5).settle().layer(inner);
+        let answer = tokio::spawn(service.oneshot(request(0)));
+        settled().await;
+        let held = store.close();
+        at_work.notify_one();
+        // The answer does not wait for the store, and its future is gone before that is done.
+        assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
+        settled().await;
+        assert_eq!(tokens(&memory, &LLM), 5.0);
+        held.let_go();
+        settled().await;
+        assert_eq!(tokens(&memory, &LLM), left);
+    }
+}
+
+/// Numbers that look random, and are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        // Xorshift (Marsaglia 2003).
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % sides
+    }
+}
+
+/// What became of one request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    came: Duration,
+    ran: Option<Duration>,
+    left: Option<Duration>,
+}
+
+const REQUESTS: u64 = 300;
+
+/// Requests that come and go at random. Returns what became of each, and what ran when.
+async fn storm(limit: Limit, seed: u64, costs: u64) -> (Vec<Fate>, Vec<(Timestamp, u64)>) {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let clock = TokioClock::new();
+    let start = Instant::now();
+    let fates = Arc::new(Mutex::new(vec![Fate::default(); usize::try_from(REQUESTS).unwrap()]));
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let (fate, log) = (Arc::clone(&fates), Arc::clone(&ran));
+    let inner = service_fn(move |request: Request<u64>| {
+        let tokens = request.extensions().get::<Cost>().unwrap().0;
+        log.lock().unwrap().push((clock.now(), tokens));
+        let ran = &mut fate.lock().unwrap()[usize::try_from(request.into_body()).unwrap()].ran;
+        assert!(ran.replace(start.elapsed()).is_none(), "it ran before");
+        async {
+            tokio::time::sleep(ms(5)).await;
+            Ok::<_, Infallible>(Response::new(()))
+        }
+    });
+    let service = paused().layer(limit).cost_with(cost).queue(HOUR).layer(inner);
+    let mut clients = Vec::new();
+    for number in 0..REQUESTS {
+        let came = ms(dice.below(1_500));
+        let stays = (dice.below(10) < 3).then(|| ms(dice.below(1_000)));
+        let request = costing(number, 1 + dice.below(costs));
+        let (service, fates) = (service.clone(), Arc::clone(&fates));
+        clients.push(tokio::spawn(async move {
+            let index = usize::try_from(number).unwrap();
+            tokio::time::sleep(came).await;
+            fates.lock().unwrap()[index].came = start.elapsed();
+            let answer = tokio::spawn(service.oneshot(request));
+            if let Some(stays) = stays {
+                tokio::time::sleep(stays).await;
+                answer.abort();
+                let _ = answer.await;
+                let fate = &mut fates.lock().unwrap()[index];
+                fate.left = fate.ran.is_none().then(|| start.elapsed());
+            } else {
+                assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    let fates = fates.lock().unwrap().clone();
+    assert!(fates.iter().all(|fate| fate.ran.is_some() != fate.left.is_some()));
+    let ran = ran.lock().unwrap().clone();
+    (fates, ran)
+}
+
+fn kinds() -> [Limit; 3] {
+    let bucket = Quota::token_bucket(100, SECOND);
+    let window = Quota::fixed_window(20, ms(200)).start(TokioClock::new().now());
+    [
+        Limit::new("bucket", bucket.capacity(0)),
+        Limit::new("saving", bucket.capacity(7)),
+        Limit::new("window", window.capacity(0)),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_is_aborted_no_more_runs_than_may() {
+    for seed in 1..=20 {
+        for costs in [1, 4] {
+            for limit in kinds() {
+                let (_, ran) = storm(limit.clone(), seed, costs).await;
+                let violation = check_history(limit.quota(), &ran).unwrap();
+                assert_eq!(violation, None, "seed {seed}, costs {costs}, {limit:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_is_aborted_nearly_all_runs_that_may() {
+    for seed in 1..=20 {
+        for limit in kinds() {
+            let (fates, _) = storm(limit.clone(), seed, 1).await;
+            let gone = |fate: &Fate| fate.ran.or(fate.left).unwrap();
+            let waiting = |at: Duration| {
+                fates.iter().filter(|fate| fate.came < at && at <= gone(fate)).count()
+            };
+            let end = fates.iter().map(gone).max().unwrap();
+            let instants = (0..).map(ms).take_while(|&at| at <= end);
+            let allowed = if limit.name() == "window" {
+                instants.step_by(200).map(|at| waiting(at).min(20)).sum()
+            } else {
+                // One every 10 ms.
+                instants.filter(|&at| waiting(at) > 0).count() / 10
+            };
+            let served = fates.iter().filter(|fate| fate.ran.is_some_and(|ran| ran > fate.came));
+            let served = served.count();
+            assert!(allowed > 150, "seed {seed}: {allowed} in {limit:?}");
+            let enough = served * 100 >= allowed * 95;
+            assert!(enough, "seed {seed}: {served} of {allowed} ran in {limit:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Requests that wait for their turn, on a clock that moves only when all of them do.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tollgate::algebra::{Bucket, State, Units};
+use tollgate::backend::{
+    Answer, Applied, Backend, BucketId, Charge, Key, Memory, Refund, Refunded,
+};
+use tollgate::clock::TokioClock;
+use tollgate::{Limit, RateLimiter};
+use tower::{Service, ServiceExt};
+
+use super::at_once;
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A limiter in memory, on the clock of the runtime.
+pub(crate) fn paused() -> RateLimiter {
+    RateLimiter::new(Memory::new().clock(TokioClock::new()))
+}
+
+/// The exact tokens in the bucket that everybody shares.
+#[track_caller]
+pub(crate) fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
+    at_once(limiter.value(limit)).unwrap().tokens().to_f64()
+}
+
+/// Lets everything run that can without the clock moving on.
+pub(crate) async fn settled() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// An inner service that records which request it was called with, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    start: Instant,
+    takes: Duration,
+    ran: Arc<Mutex<Vec<(u64, Duration)>>>,
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), takes: Duration::ZERO, ran: Arc::default() }
+    }
+
+    /// Takes this long for each request.
+    pub(crate) fn takes(mut self, time: Duration) -> Self {
+        self.takes = time;
+        self
+    }
+
+    pub(crate) fn ran(&self) -> Vec<(u64, Duration)> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    pub(crate) fn record(&self, request: u64) {
+        self.ran.lock().unwrap().push((request, self.start.elapsed()));
+    }
+}
+
+pub(crate) type Running<T, E = Infallible> =
+    Pin<Box<dyn Future<Output = Result<Response<T>, E>> + Send>>;
+
+impl Service<Request<u64>> for Recorder {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Running<()>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<u64>) -> Self::Future {
+        self.record(request.into_body());
+        let takes = self.takes;
+        Box::pin(async move {
+            if !takes.is_zero() {
+                tokio::time::sleep(takes).await;
+            }
+            Ok(Response::new(()))
+        })
+    }
+}
+
+/// Sends a request now; its answer comes in a task of its own.
+pub(crate) async fn send<S>(service: &S, request: Request<u64>) -> JoinHandle<S::Response>
+where
+    S: Service<Request<u64>, Error: std::fmt::Debug> + Clone,
+    S::Future: Send + 'static,
+    S::Response: Send + 'static,
+    S::Error: Send,
+{
+    let mut service = service.clone();
+    let call = service.ready().await.unwrap().call(request);
+    let answer = tokio::spawn(async move { call.await.unwrap() });
+    // So that it is waiting when this returns.
+    tokio::task::yield_now().await;
+    answer
+}
+
+/// A memory store whose answers stay away while its gate is closed. What it is asked to take is
+/// taken before that, what it is given back comes in after it.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    memory: Arc<Memory>,
+    gate: Arc<Mutex<watch::Receiver<bool>>>,
+}
+
+/// Holds back what the store was asked since the gate was closed and before it was opened.
+#[derive(Debug)]
+pub(crate) struct Held(watch::Sender<bool>);
+
+impl Held {
+    pub(crate) fn let_go(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Late {
+    /// The store, with its gate open; a limiter on it, and one that looks past the gate.
+    pub(crate) fn new() -> (Self, RateLimiter, RateLimiter) {
+        let memory = Arc::new(Memory::new().clock(TokioClock::new()));
+        let gate = Arc::new(Mutex::new(watch::channel(true).1));
+        let late = Self { memory: Arc::clone(&memory), gate };
+        (late.clone(), RateLimiter::new(late), RateLimiter::new(memory))
+    }
+
+    /// Holds back the answers to what is asked from here on.
+    pub(crate) fn close(&self) -> Held {
+        let (held, gate) = watch::channel(false);
+        *self.gate.lock().unwrap() = gate;
+        Held(held)
+    }
+
+    /// Answers what is asked from here on, but not what is held.
+    pub(crate) fn open(&self) {
+        *self.gate.lock().unwrap() = watch::channel(true).1;
+    }
+
+    fn gate(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut gate = self.gate.lock().unwrap().clone();
+        async move {
+            gate.wait_for(|open| *open).await.expect("the gate stays closed for ever");
+        }
+    }
+}
+
+impl Backend for Late {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        let (gate, answer) = (self.gate(), self.memory.apply(charges));
+        Answer::later(async move {
+            gate.await;
+            answer.wait().await
+        })
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        type Owned = (String, Key, Bucket, Units, Option<State>);
+        let own = |refund: &Refund<'_>| -> Owned {
+            let id = refund.id();
+            let (limit, key) = (id.limit().to_owned(), id.key().clone());
+            (limit, key, *refund.bucket(), refund.units(), refund.left())
+        };
+        let owned: Vec<Owned> = refunds.iter().map(own).collect();
+        let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
+        Answer::later(async move {
+            gate.await;
+            let refund = |(limit, key, bucket, units, left): &'_ Owned| {
+                let refund = Refund::new(BucketId::new(limit, key), bucket, *units);
+                match left {
+                    Some(left) => memory.refund(&[refund.if_untouched(*left)]),
+                    None => memory.refund(&[refund]),
+                }
+            };
+            assert_eq!(owned.len(), 1);
+            refund(&owned[0]).wait().await
+        })
+    }
+
+    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
+        self.memory.reset(id)
+    }
+}
