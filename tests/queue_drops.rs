@@ -147,6 +147,31 @@ async fn dropped_while_the_store_is_asked_a_place_is_given_up() {
     assert_eq!(inner.ran(), [(4, SECOND)]);
 }
 
+/// Nobody may have its place then: it is known too late who came after it.
+#[tokio::test(start_paused = true)]
+async fn dropped_while_the_store_is_asked_it_makes_nobody_late() {
+    for gone_is_heard_first in [false, true] {
+        let (store, limiter, memory) = Late::new();
+        let (inner, service) = service(&limiter);
+        let held = store.close();
+        let mut gone = call(&service, request(1));
+        pend(&mut gone);
+        let later = store.close();
+        let next = send(&service, request(2)).await;
+        store.open();
+        drop(gone);
+        let order = if gone_is_heard_first { [&held, &later] } else { [&later, &held] };
+        for held in order {
+            held.let_go();
+            settled().await;
+        }
+        assert_eq!(next.await.unwrap().status(), StatusCode::OK);
+        let ran = inner.ran();
+        assert!(matches!(ran[..], [(2, at)] if (SECOND..=SECOND * 2).contains(&at)), "{ran:?}");
+        assert!((-1.0..=0.0).contains(&tokens(&memory, &SLOW)));
+    }
+}
+
 /// A seat is taken while the store is asked, and must not be lost with the request.
 #[tokio::test(start_paused = true)]
 async fn dropped_while_the_store_is_asked_a_seat_is_free_again() {
@@ -337,6 +362,31 @@ async fn whoever_is_not_ready_holds_up_only_those_who_need_the_same() {
     assert_eq!(inner.inner.ran(), ran);
 }
 
+/// Its turn has come, but whoever holds its future does not poll it.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_not_polled_holds_up_those_behind_for_a_moment_only() {
+    let limiter = paused();
+    let (inner, service) = service(&limiter);
+    let mut idle = call(&service, request(1));
+    pend(&mut idle);
+    let mut answers = Vec::new();
+    for number in 2..=4 {
+        answers.push(send(&service, request(number)).await);
+    }
+    for answer in answers.drain(..2) {
+        assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+    }
+    let left = tokens(&limiter, &SLOW);
+    drop(idle);
+    assert_eq!(tokens(&limiter, &SLOW), left, "its instant has passed, and others came after it");
+    assert_eq!(answers.remove(0).await.unwrap().status(), StatusCode::OK);
+    let ran = inner.ran();
+    assert_eq!(ran.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 4]);
+    assert!(ran[0].1 >= SECOND * 2 && ran[0].1 < ms(2_500), "{ran:?}");
+    assert_eq!(ran[1..], [(3, SECOND * 3), (4, SECOND * 4)]);
+    assert_eq!(tokens(&limiter, &SLOW), 0.0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropped_while_the_inner_service_runs_it_stays_spent() {
     let limiter = paused();
@@ -491,16 +541,15 @@ async fn whatever_is_aborted_nearly_all_runs_that_may() {
         for limit in kinds() {
             let (fates, _) = storm(limit.clone(), seed, 1).await;
             let gone = |fate: &Fate| fate.ran.or(fate.left).unwrap();
-            let waiting = |at: Duration| {
-                fates.iter().filter(|fate| fate.came < at && at <= gone(fate)).count()
-            };
+            let waits = |fate: &Fate, at| fate.came < at && at <= gone(fate);
+            let waiting = |at| fates.iter().filter(|fate| waits(fate, at)).count();
             let end = fates.iter().map(gone).max().unwrap();
             let instants = (0..).map(ms).take_while(|&at| at <= end);
             let allowed = if limit.name() == "window" {
                 instants.step_by(200).map(|at| waiting(at).min(20)).sum()
             } else {
                 // One every 10 ms.
-                instants.filter(|&at| waiting(at) > 0).count() / 10
+                instants.filter(|&at| fates.iter().any(|fate| waits(fate, at))).count() / 10
             };
             let served = fates.iter().filter(|fate| fate.ran.is_some_and(|ran| ran > fate.came));
             let served = served.count();
