@@ -508,7 +508,7 @@ async fn a_server_that_shuts_down_serves_those_whose_turn_comes_in_time() {
     assert_eq!(tokens(&limiter, &TENTHS), -3.0, "their places are given up");
     let body = axum::body::Body::empty();
     let refused = app.oneshot(Request::get("/").body(body).unwrap()).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(field(&refused, "retry-after"), Some("1"));
     assert!(!server.is_finished());
 
@@ -540,6 +540,6 @@ async fn whoever_comes_while_it_shuts_down_may_wait_for_the_time_that_is_left() 
         statuses.push(answer.await.unwrap().status().as_u16());
     }
     statuses.push(service.clone().oneshot(request(4)).await.unwrap().status().as_u16());
-    assert_eq!(statuses, [429, 200, 200, 429]);
+    assert_eq!(statuses, [503, 200, 200, 503]);
     assert_eq!(inner.ran(), [(1, ms(100)), (2, ms(200))]);
 }

@@ -36,7 +36,7 @@ pub use self::refund::{Refund, Refunded};
 /// # The contract
 ///
 /// * A bucket is named by its [`BucketId`] alone. One that is not stored is
-///   [absent](Bucket::absent), with [`BucketId::phase`] for its windows.
+///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
 /// * A bucket that has been [full](crate::algebra::Bucket::full_at) for a second and [forgets](crate::algebra::Bucket::forgets) may
 ///   be dropped. As long as its numbers stay the same and the clock goes back by less than that, no

@@ -91,7 +91,8 @@ impl RateLimitLayer {
     /// A request waits in its own future, without a task, a thread or polling; then the inner
     /// service is made ready and called. The response says in `Server-Timing` for how long it
     /// waited. What would have to wait longer than the queue allows is refused at once, and so is
-    /// what finds the queue full. If the client goes away, its place goes to the next that waits.
+    /// what finds the queue full; `Retry-After` says when it would not have to wait at all. If the
+    /// client goes away, its place goes to the next that waits.
     ///
     /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the debt, and so the queue.
     /// Call [`drain`](RateLimiter::drain) when the server shuts down.
@@ -117,6 +118,10 @@ impl RateLimitLayer {
 
     /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
     /// is left of the tokens is given back, what is short is taken, into debt if need be.
+    ///
+    /// What is given back is there for those who ask next, who may then come before those who wait
+    /// already and were promised their instants. The fields that tell clients about the limit show
+    /// how it stood when the request was let in.
     ///
     /// A response without it leaves the tokens taken, and so does a client that goes away before the
     /// response is there. From then on the client does not matter: a store that answers later is

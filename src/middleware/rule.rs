@@ -75,8 +75,8 @@ pub(super) struct Heard {
     applied: Applied,
     /// What was reserved.
     booked: Option<Box<Booked>>,
-    /// Whether it would have been reserved, had there been room in the queue.
-    crowded: bool,
+    /// What a refusal is answered with: 429, or what the queue says.
+    status: StatusCode,
     /// What makes a refused client's wait longer.
     jitter: Duration,
     bill: Option<Box<Bill>>,
@@ -172,7 +172,7 @@ impl Rule {
         Asked::Answer(answer.map(move |applied| Heard {
             applied,
             booked: None,
-            crowded: false,
+            status: StatusCode::TOO_MANY_REQUESTS,
             jitter,
             bill,
         }))
@@ -187,8 +187,14 @@ impl Rule {
         };
         // The seat comes first: without one, nothing is reserved that would have to be given up.
         let seat = self.seats.take(queue);
-        let max_wait =
-            self.limiter.patience().map_or(queue.max_wait, |end| end.min(queue.max_wait));
+        let patience = self.limiter.patience();
+        let max_wait = patience.map_or(queue.max_wait, |end| end.min(queue.max_wait));
+        let status = match (&seat, patience) {
+            (None, _) => queue.crowded.status(),
+            // The client has not asked for too much: the server is going away.
+            (Some(_), Some(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            (Some(_), None) => StatusCode::TOO_MANY_REQUESTS,
+        };
         let spread = self.limiter.random().up_to(self.jitter);
         let terms = match seat {
             Some(_) => longest.within(max_wait),
@@ -200,7 +206,6 @@ impl Rule {
         let whose = Whose { limit: self.limit.clone(), key };
         let limiter = self.limiter.clone();
         let heard = answer.map(move |applied| {
-            let crowded = seat.is_none();
             let booked = match (applied.verdict(), seat) {
                 (Verdict::Reserved, Some(seat)) => {
                     // Chance never decides whether there is a turn.
@@ -210,7 +215,7 @@ impl Rule {
                 }
                 _ => None,
             };
-            Heard { applied, booked, crowded, jitter: spread, bill }
+            Heard { applied, booked, status, jitter: spread, bill }
         });
         Asked::Answer(match heard {
             // Heard also if the client goes meanwhile, as a reservation has to be given up then.
@@ -290,11 +295,8 @@ impl Rule {
         let applied = &heard.applied;
         let retry_after = applied.wait().saturating_add(heard.jitter);
         self.log.refused(&self.limit, retry_after);
-        let status = match &self.queue {
-            Some(queue) if heard.crowded => queue.crowded.status(),
-            _ => StatusCode::TOO_MANY_REQUESTS,
-        };
-        let mut response = http::refusal(status, [self.limit.name()].into_iter(), retry_after);
+        let mut response =
+            http::refusal(heard.status, [self.limit.name()].into_iter(), retry_after);
         if let Some(told) = self.told(applied) {
             told.tell(response.headers_mut());
         }

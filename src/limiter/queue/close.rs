@@ -11,8 +11,8 @@ impl RateLimiter {
     /// Lets nobody wait in a layer's queue for longer than this from now on, for a shutdown.
     ///
     /// Requests whose turn comes within that time are served at their turn. The others are answered
-    /// at once, with 503 and the time to come back, and give up their places. Requests that arrive
-    /// after this may wait for what is left of the time, and are refused if that is not enough.
+    /// at once, with 503, and give up their places. Requests that arrive after this may wait for what
+    /// is left of the time, and are answered with 503 if that is not enough.
     /// Reservations that are not a layer's are the business of those who hold them.
     ///
     /// It concerns all clones of the limiter. Of several calls, the one that ends first counts.
