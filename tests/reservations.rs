@@ -5,7 +5,8 @@
 mod support;
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
@@ -202,6 +203,93 @@ async fn who_does_not_move_is_passed_by_and_may_go_later() {
     next.await;
     assert!(start.elapsed() <= 2 * SECOND + 200 * MILLI, "{:?}", start.elapsed());
     assert!(poll(&mut idle).is_some());
+}
+
+/// A newcomer whose place had been undone before came in front of all who had moved up, as they were
+/// sorted by the instants that they were first promised.
+#[tokio::test(start_paused = true)]
+async fn newcomers_stand_behind_those_who_have_moved_up() {
+    let limiter = limiter();
+    let mut line: Vec<_> = (0..4).map(|_| waiter(&limiter, &SPACED, 1)).collect();
+    // They run at 1 s and 2 s now, and a newcomer at 3 s.
+    line.drain(..2);
+    line.push(waiter(&limiter, &SPACED, 1));
+    for _ in 0..3 {
+        advance(SECOND).await;
+        for later in line[1..].iter_mut().rev() {
+            assert!(poll(later).is_none());
+        }
+        assert!(poll(&mut line.remove(0)).is_some());
+    }
+}
+
+/// What is given back opens places before those of others: the promise counts then.
+#[tokio::test(start_paused = true)]
+async fn whoever_was_promised_an_earlier_instant_gets_it() {
+    let limiter = limiter();
+    let start = Instant::now();
+    let first = reserve(&limiter, &SPACED, 4).keep();
+    let old = waiter(&limiter, &SPACED, 1);
+    at_once(first.settle(1)).unwrap();
+    let new = waiter(&limiter, &SPACED, 1);
+    new.await;
+    assert_eq!(start.elapsed(), 3 * SECOND);
+    old.await;
+    assert_eq!(start.elapsed(), 5 * SECOND);
+}
+
+/// A waiter for the same instant took the place, gained nothing, and made it smaller.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_not_handed_to_whoever_has_the_same_instant() {
+    let clock = TokioClock::new();
+    let quota = Quota::fixed_window(4, SECOND).capacity(0).start(clock.now());
+    let limit = Limit::new("windows", quota);
+    let limiter = RateLimiter::new(Memory::new().clock(clock));
+    let [large, small] = [3, 1].map(|cost| waiter(&limiter, &limit, cost));
+    let mut next = waiter(&limiter, &limit, 3);
+    drop(large);
+    advance(SECOND).await;
+    small.await;
+    assert!(poll(&mut next).is_some());
+}
+
+/// Each of those that nobody polled held the others up for a tenth of a second of its own.
+#[tokio::test(start_paused = true)]
+async fn many_who_do_not_move_hold_up_no_longer_than_one() {
+    let limiter = limiter();
+    static FAST: Limit = Limit::new("fast", Quota::token_bucket(1_000, SECOND).capacity(0));
+    let idle: Vec<_> = (0..50).map(|_| waiter(&limiter, &FAST, 1)).collect();
+    let last = waiter(&limiter, &FAST, 1);
+    let start = Instant::now();
+    last.await;
+    assert!(start.elapsed() <= 251 * MILLI, "{:?}", start.elapsed());
+    drop(idle);
+}
+
+/// A waker was dropped while its line was locked, and what it owned wanted to leave the same line.
+#[tokio::test(start_paused = true)]
+async fn a_waker_may_own_another_waiter_of_its_line() {
+    struct Owner(#[expect(dead_code, reason = "dropped with the waker")] Mutex<Pin<Box<Ready>>>);
+
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    for leaves in [false, true] {
+        let limiter = limiter();
+        let owned = waiter(&limiter, &SPACED, 1);
+        let mut own = Box::pin(reserve(&limiter, &SPACED, 1).ready());
+        let owner = Waker::from(Arc::new(Owner(Mutex::new(owned))));
+        assert!(own.as_mut().poll(&mut Context::from_waker(&owner)).is_pending());
+        drop(owner);
+        // The timer gives its clone of the waker up.
+        advance(3 * SECOND).await;
+        tokio::task::yield_now().await;
+        if !leaves {
+            let _permit = poll(&mut own);
+        }
+        drop(own);
+    }
 }
 
 #[tokio::test(start_paused = true)]

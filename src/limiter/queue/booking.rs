@@ -62,11 +62,11 @@ impl Booking {
     pub(crate) fn wait(mut self, jitter: Duration, patient: bool) -> Waiting {
         self.held = false;
         let (limiter, place) = (self.limiter.clone(), self.place);
-        let (entrance, free) = limiter.lines().enter(self.whose.clone(), place, patient);
+        let (entrance, ticket, free) = limiter.lines().enter(self.whose.clone(), place, patient);
         give_up(&limiter, &entrance.whose, Some(&entrance), free);
         // Whoever enters while the line is being closed may have been overlooked there.
         let late = patient && limiter.lines().end().is_some_and(|end| place.due > end);
-        Waiting::new(limiter, entrance, place, jitter, late)
+        Waiting::new(limiter, entrance, ticket, place, jitter, patient, late)
     }
 }
 
@@ -79,7 +79,7 @@ impl Drop for Booking {
         let entrance = self.limiter.lines().find(&self.whose);
         let free = match &entrance {
             Some(entrance) if place.due > Instant::now() => {
-                entrance.with(|line, woken| line.offer(place, woken))
+                entrance.with(|line, wakers| line.offer(place, wakers))
             }
             _ => Some(place),
         };
@@ -98,14 +98,15 @@ pub(super) fn give_up(
     let Some(place) = free else { return };
     let refund = Refund::new(whose.id(), whose.bucket(), place.units).if_untouched(place.left);
     let answer = limiter.backend().refund(&[refund]);
-    let entrance = entrance.cloned();
+    let (limiter, entrance) = (limiter.clone(), entrance.cloned());
     let keep = move |refunded: Result<Refunded, _>| {
         // Whether a store has done what it gives no answer to is unknown: the place is spent then.
         if let (Ok(refunded), Some(entrance)) = (refunded, entrance)
             && !refunded.given()
             && place.due > Instant::now()
         {
-            entrance.with(|line, _| line.keep(place));
+            let other = entrance.with(|line, wakers| line.take_back(place, wakers));
+            give_up(&limiter, &entrance.whose, Some(&entrance), other);
         }
     };
     // Nobody waits for this, so a store that answers later is heard by a task of its own.

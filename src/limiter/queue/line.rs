@@ -30,27 +30,51 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How many free places that nobody fits into are kept for those who come later.
 const KEPT: usize = 64;
 
+/// Where a waiter stands: before all whose tickets are larger.
+///
+/// Whoever comes last stands last, though places behind it may have been undone, so that its own is
+/// no later than one that was given up before. Only if tokens were given back is a place before
+/// those of others; its waiter stands before them then, by a number between theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ticket {
+    label: i128,
+    number: u64,
+}
+
+/// How far apart tickets are, so that others fit between them.
+const GAP: i128 = 1 << 64;
+
+/// Wakers to be woken and wakers to be dropped, both only when the line is not locked any more: they
+/// run other people's code, which may come back here.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    pub(super) wake: Vec<Waker>,
+    pub(super) dead: Vec<Waker>,
+}
+
 /// Waiters and places; there are as many of one as of the other.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     costs: BTreeMap<Units, Equals>,
     places: BTreeMap<Order, Place>,
     /// Whose instant has come, in the order of their reservations; the first is to go.
-    called: BTreeMap<Order, Called>,
+    called: BTreeMap<Ticket, Called>,
     /// Since when the first of them has been the first.
     first_since: Option<Instant>,
     /// Who did not go when it was first. It may go at any time.
-    passed_by: BTreeMap<Order, Called>,
+    passed_by: BTreeMap<Ticket, Called>,
     /// Who is not to wait any longer.
-    sent_away: BTreeSet<Order>,
+    sent_away: BTreeSet<Ticket>,
     /// Places that nobody fits into, and that could not be undone.
     free: BTreeMap<Order, Place>,
+    /// The label of the last ticket.
+    last: i128,
 }
 
 /// The waiters of one cost, and the places that they have.
 #[derive(Debug, Default)]
 struct Equals {
-    waiters: BTreeMap<Order, Waiter>,
+    waiters: BTreeMap<Ticket, Waiter>,
     places: BTreeSet<Order>,
 }
 
@@ -74,7 +98,7 @@ struct Called {
 pub(super) enum Told {
     /// It is its turn, at this place.
     Go(Place),
-    /// It is not, and will not be before then, unless it is woken.
+    /// It is not, and will not be before then, unless it is wakers.
     Wait(Instant),
     /// It is not to wait any longer.
     SentAway,
@@ -87,10 +111,40 @@ impl Line {
 
     /// Lets a waiter in, with the place that it has reserved. Returns the place that nobody needs
     /// then, if there was a better one.
-    pub(super) fn enter(&mut self, own: Place, patient: bool, now: Instant) -> Option<Place> {
+    pub(super) fn enter(
+        &mut self,
+        own: Place,
+        patient: bool,
+        now: Instant,
+    ) -> (Ticket, Option<Place>) {
+        let ticket = self.ticket(&own);
         let equals = self.costs.entry(own.units).or_default();
-        equals.waiters.insert(own.order, Waiter { patient, ..Waiter::default() });
+        equals.waiters.insert(ticket, Waiter { patient, ..Waiter::default() });
         self.add(own);
+        (ticket, self.better(own, now))
+    }
+
+    /// A ticket that stands where the place does among those of its cost.
+    fn ticket(&mut self, own: &Place) -> Ticket {
+        let number = own.order.number();
+        if let Some(equals) = self.costs.get(&own.units) {
+            let behind = equals.places.range(own.order..).count();
+            if behind > 0 {
+                let mut from_last = equals.waiters.keys().rev().skip(behind.saturating_sub(1));
+                let next = from_last.next().map_or(self.last, |next| next.label);
+                let label = match from_last.next() {
+                    Some(before) => before.label.midpoint(next),
+                    None => next.saturating_sub(GAP),
+                };
+                return Ticket { label, number };
+            }
+        }
+        self.last = self.last.saturating_add(GAP);
+        Ticket { label: self.last, number }
+    }
+
+    /// Takes a free place for one that has just come, if there is a better one than its own.
+    fn better(&mut self, own: Place, now: Instant) -> Option<Place> {
         self.free.retain(|_, place| place.due > now);
         let fits = |place: &&Place| place.order < own.order && place.units >= own.units;
         let better = self.free.values().find(fits).copied()?;
@@ -100,123 +154,143 @@ impl Line {
     }
 
     /// Offers a place to those behind it. Returns the place that nobody needs then.
-    pub(super) fn offer(&mut self, place: Place, woken: &mut Vec<Waker>) -> Option<Place> {
+    pub(super) fn offer(&mut self, place: Place, wakers: &mut Wakers) -> Option<Place> {
         self.add(place);
         let free = self.hand_on(place.order, place.units);
-        self.wake_first(None, woken);
+        self.wake_first(None, wakers);
         free
     }
 
-    /// Keeps a place that nobody needs and that could not be undone, as long as there are waiters.
-    pub(super) fn keep(&mut self, place: Place) {
-        if !self.is_empty() && self.free.len() < KEPT {
-            self.free.insert(place.order, place);
+    /// Takes a place back that could not be undone: for whoever has come meanwhile, or else for those
+    /// who come later, as long as there are waiters. Returns the place that nobody needs then, if
+    /// it is another one.
+    pub(super) fn take_back(&mut self, place: Place, wakers: &mut Wakers) -> Option<Place> {
+        if self.is_empty() {
+            return None;
         }
+        let left = self.offer(place, wakers)?;
+        if left.order != place.order {
+            return Some(left);
+        }
+        if self.free.len() < KEPT {
+            self.free.insert(left.order, left);
+        }
+        None
     }
 
     /// Says what a waiter has to do that reserved `own`.
     pub(super) fn poll(
         &mut self,
+        ticket: Ticket,
         own: &Place,
         waker: &Waker,
         now: Instant,
-        woken: &mut Vec<Waker>,
+        wakers: &mut Wakers,
     ) -> Told {
         self.call_due(now);
-        let told = self.told(own, waker, now);
+        let told = self.told(ticket, own, waker, now, wakers);
         // It is on its way already, or it has to wait for whoever is first.
-        self.wake_first(Some(own.order), woken);
+        self.wake_first(Some(ticket), wakers);
         told
     }
 
-    fn told(&mut self, own: &Place, waker: &Waker, now: Instant) -> Told {
-        if let Some(called) = self.passed_by.get(&own.order) {
+    fn told(
+        &mut self,
+        ticket: Ticket,
+        own: &Place,
+        waker: &Waker,
+        now: Instant,
+        wakers: &mut Wakers,
+    ) -> Told {
+        if let Some(called) = self.passed_by.get(&ticket) {
             return Told::Go(called.place);
         }
-        if self.called.contains_key(&own.order) {
-            return self.told_when_called(own, waker, now);
+        if self.called.contains_key(&ticket) {
+            return self.told_when_called(ticket, waker, now, wakers);
         }
         let first = self.places.first_key_value().map(|(_, place)| (place.units, place.due));
         let waiting = self.costs.get_mut(&own.units);
-        let Some(equals) = waiting.filter(|equals| equals.waiters.contains_key(&own.order)) else {
-            self.sent_away.remove(&own.order);
+        let Some(equals) = waiting.filter(|equals| equals.waiters.contains_key(&ticket)) else {
+            self.sent_away.remove(&ticket);
             return Told::SentAway;
         };
-        let is_next =
-            equals.waiters.first_key_value().is_some_and(|(order, _)| *order == own.order);
+        let is_next = equals.waiters.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let until = match first {
             Some((units, due)) if units == own.units && is_next => due,
             // Its own instant has come, but not that of the place before it.
             Some((_, due)) if own.due <= now => due,
             _ => own.due,
         };
-        if let Some(waiter) = equals.waiters.get_mut(&own.order) {
+        if let Some(waiter) = equals.waiters.get_mut(&ticket) {
             waiter.alarm = Some(until);
-            remember(&mut waiter.waker, waker);
+            wakers.dead.extend(remember(&mut waiter.waker, waker));
         }
         Told::Wait(until)
     }
 
-    fn told_when_called(&mut self, own: &Place, waker: &Waker, now: Instant) -> Told {
+    fn told_when_called(
+        &mut self,
+        ticket: Ticket,
+        waker: &Waker,
+        now: Instant,
+        wakers: &mut Wakers,
+    ) -> Told {
+        let since = *self.first_since.get_or_insert(now);
+        let late = since.checked_add(PATIENCE).unwrap_or(now);
         loop {
-            let since = *self.first_since.get_or_insert(now);
-            let late = since.checked_add(PATIENCE).unwrap_or(now);
             let Some(mut first) = self.called.first_entry() else { return Told::SentAway };
-            if *first.key() == own.order {
-                remember(&mut first.get_mut().waker, waker);
+            if *first.key() == ticket {
+                wakers.dead.extend(remember(&mut first.get_mut().waker, waker));
                 return Told::Go(first.get().place);
             }
             if now < late {
-                if let Some(called) = self.called.get_mut(&own.order) {
-                    remember(&mut called.waker, waker);
+                if let Some(called) = self.called.get_mut(&ticket) {
+                    wakers.dead.extend(remember(&mut called.waker, waker));
                 }
                 return Told::Wait(late);
             }
-            let (order, mut idle) = first.remove_entry();
-            idle.waker = None;
-            self.passed_by.insert(order, idle);
+            // Those between the first and this one have had no chance to go: they are woken.
+            let (idle, mut called) = first.remove_entry();
+            wakers.wake.extend(called.waker.take());
+            self.passed_by.insert(idle, called);
             self.first_since = Some(now);
         }
     }
 
     /// Lets those behind go: a waiter whose turn it was is on its way.
-    pub(super) fn gone(&mut self, order: Order, now: Instant, woken: &mut Vec<Waker>) {
-        self.uncall(order, now);
-        self.wake_first(Some(order), woken);
+    pub(super) fn gone(&mut self, ticket: Ticket, now: Instant, wakers: &mut Wakers) {
+        self.uncall(ticket, now, wakers);
+        self.wake_first(Some(ticket), wakers);
     }
 
     /// Lets a waiter out that gives up. Returns the place that nobody needs then.
     pub(super) fn leave(
         &mut self,
+        ticket: Ticket,
         own: &Place,
         now: Instant,
-        woken: &mut Vec<Waker>,
+        wakers: &mut Wakers,
     ) -> Option<Place> {
         self.call_due(now);
-        self.sent_away.remove(&own.order);
+        self.sent_away.remove(&ticket);
         // A place whose instant has come is of no use to anybody else: with it, work of that
         // instant would run at another.
-        let left = self.uncall(own.order, now).or_else(|| {
+        let left = self.uncall(ticket, now, wakers).or_else(|| {
             let equals = self.costs.get_mut(&own.units)?;
-            equals.waiters.remove(&own.order)?;
-            // Nobody has moved up past a waiter of a smaller cost, so whichever of these places
-            // was its own, the next one of a smaller cost is the same.
+            wakers.dead.extend(equals.waiters.remove(&ticket)?.waker);
+            // Its place is this one or, once it has moved up, one before. Any will do: they are
+            // all of one cost, and those behind whichever is handed on move up.
             let place = equals.places.range(..=own.order).next_back().or(equals.places.first());
             let place = *place?;
             self.hand_on(place, own.units)
         });
-        self.wake_first(Some(own.order), woken);
+        self.wake_first(Some(ticket), wakers);
         left
     }
 
     /// Sends those away whose turn would come after `end`. Returns the places that nobody needs
     /// then, the last one first.
-    pub(super) fn close(
-        &mut self,
-        end: Instant,
-        now: Instant,
-        woken: &mut Vec<Waker>,
-    ) -> Vec<Place> {
+    pub(super) fn close(&mut self, end: Instant, now: Instant, wakers: &mut Wakers) -> Vec<Place> {
         self.call_due(now);
         let mut late = Vec::new();
         for (&units, equals) in &self.costs {
@@ -225,20 +299,20 @@ impl Line {
             late.extend(
                 turns
                     .filter(|((_, waiter), place)| waiter.patient && is_late(place))
-                    .map(|((order, _), _)| (*order, units)),
+                    .map(|((ticket, _), place)| (*ticket, *place, units)),
             );
         }
-        late.sort_unstable_by_key(|&(order, _)| std::cmp::Reverse(order));
+        late.sort_unstable_by_key(|&(_, place, _)| std::cmp::Reverse(place));
         let mut left = Vec::new();
-        for (order, units) in late {
+        for (ticket, place, units) in late {
             let Some(equals) = self.costs.get_mut(&units) else { continue };
-            woken.extend(equals.waiters.remove(&order).and_then(|waiter| waiter.waker));
-            let place = equals.places.range(..=order).next_back().or(equals.places.first());
+            wakers.wake.extend(equals.waiters.remove(&ticket).and_then(|waiter| waiter.waker));
+            let place = equals.places.range(..=place).next_back().or(equals.places.first());
             let Some(&place) = place else { continue };
             left.extend(self.hand_on(place, units));
-            self.sent_away.insert(order);
+            self.sent_away.insert(ticket);
         }
-        self.wake_first(None, woken);
+        self.wake_first(None, wakers);
         left
     }
 
@@ -268,9 +342,10 @@ impl Line {
     fn next_below(&self, from: Order, units: Units) -> Option<(Order, Units)> {
         use std::ops::Bound::{Excluded, Unbounded};
 
-        let behind = (Excluded(from), Unbounded);
+        // Of the same instant nobody has anything to gain, nor has who needs nothing.
+        let behind = (Excluded(from.last_of_its_instant()), Unbounded);
         let mut line = self.places.range(behind);
-        let mut costs = self.costs.range(..units);
+        let mut costs = self.costs.range(1.min(units)..units);
         let mut best = None;
         // Either the line is short up to there, or the smaller costs are few: whichever search is
         // over first has the answer.
@@ -287,7 +362,9 @@ impl Line {
             }
             match line.next() {
                 None => return None,
-                Some((&order, place)) if place.units < units => return Some((order, place.units)),
+                Some((&order, place)) if (1..units).contains(&place.units) => {
+                    return Some((order, place.units));
+                }
                 Some(_) => {}
             }
         }
@@ -316,22 +393,25 @@ impl Line {
         }
     }
 
-    fn uncall(&mut self, order: Order, now: Instant) -> Option<Place> {
-        if let Some(idle) = self.passed_by.remove(&order) {
+    fn uncall(&mut self, ticket: Ticket, now: Instant, wakers: &mut Wakers) -> Option<Place> {
+        if let Some(idle) = self.passed_by.remove(&ticket) {
+            wakers.dead.extend(idle.waker);
             return Some(idle.place);
         }
-        if self.called.first_key_value().is_some_and(|(first, _)| *first == order) {
+        if self.called.first_key_value().is_some_and(|(first, _)| *first == ticket) {
             self.first_since = Some(now);
         }
-        self.called.remove(&order).map(|called| called.place)
+        let called = self.called.remove(&ticket)?;
+        wakers.dead.extend(called.waker);
+        Some(called.place)
     }
 
     /// Wakes whoever is to go, and whoever waits for the first place without knowing it.
-    fn wake_first(&mut self, except: Option<Order>, woken: &mut Vec<Waker>) {
+    fn wake_first(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
         if let Some(mut first) = self.called.first_entry()
             && Some(*first.key()) != except
         {
-            woken.extend(first.get_mut().waker.take());
+            wakers.wake.extend(first.get_mut().waker.take());
         }
         if let Some(place) = self.places.first_key_value().map(|(_, place)| *place)
             && let Some(equals) = self.costs.get_mut(&place.units)
@@ -340,14 +420,15 @@ impl Line {
             && next.get().alarm.is_none_or(|alarm| alarm > place.due)
         {
             next.get_mut().alarm = Some(place.due);
-            woken.extend(next.get_mut().waker.take());
+            wakers.wake.extend(next.get_mut().waker.take());
         }
     }
 }
 
-fn remember(slot: &mut Option<Waker>, waker: &Waker) {
+/// Returns the waker that is not needed any more.
+fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
-        Some(known) if known.will_wake(waker) => {}
-        slot => *slot = Some(waker.clone()),
+        Some(known) if known.will_wake(waker) => None,
+        slot => slot.replace(waker.clone()),
     }
 }

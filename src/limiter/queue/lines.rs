@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
-use super::line::Line;
+use super::line::{Line, Ticket, Wakers};
 use super::place::{Order, Place};
 use crate::algebra::{Bucket, State};
 use crate::backend::{BucketId, Key};
@@ -57,10 +57,10 @@ pub(super) struct Entrance {
 
 impl Entrance {
     /// Works on the line, and wakes whoever that concerns when its lock is free again.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Line, &mut Vec<Waker>) -> T) -> T {
-        let mut woken = Vec::new();
-        let done = work(&mut lock(&self.line), &mut woken);
-        woken.into_iter().for_each(Waker::wake);
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Line, &mut Wakers) -> T) -> T {
+        let mut wakers = Wakers::default();
+        let done = work(&mut lock(&self.line), &mut wakers);
+        wakers.wake.into_iter().for_each(Waker::wake);
         done
     }
 }
@@ -85,7 +85,7 @@ impl Lines {
         whose: Whose,
         own: Place,
         patient: bool,
-    ) -> (Arc<Entrance>, Option<Place>) {
+    ) -> (Arc<Entrance>, Ticket, Option<Place>) {
         let mut open = lock(&self.open);
         let entrance = match open.get(&whose) {
             Some(entrance) => Arc::clone(entrance),
@@ -97,8 +97,8 @@ impl Lines {
             }
         };
         // While the lines are locked, so that nobody takes this one for empty.
-        let free = entrance.with(|line, _| line.enter(own, patient, Instant::now()));
-        (entrance, free)
+        let (ticket, free) = entrance.with(|line, _| line.enter(own, patient, Instant::now()));
+        (entrance, ticket, free)
     }
 
     /// The line of a bucket, if anybody waits for it.
@@ -137,7 +137,7 @@ impl Lines {
         let entrances: Vec<_> = lock(&self.open).values().cloned().collect();
         let now = Instant::now();
         let close = |entrance: Arc<Entrance>| {
-            let free = entrance.with(|line, woken| line.close(end, now, woken));
+            let free = entrance.with(|line, wakers| line.close(end, now, wakers));
             (entrance, free)
         };
         entrances.into_iter().map(close).collect()

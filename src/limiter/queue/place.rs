@@ -25,6 +25,16 @@ impl Order {
         Self { at, slack: Reverse(bucket.uncapped(left, at)), number }
     }
 
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// No reservation for the same instant comes after this.
+    pub(super) const fn last_of_its_instant(mut self) -> Self {
+        (self.slack, self.number) = (Reverse(Units::MIN), u64::MAX);
+        self
+    }
+
     /// The instant, as the store counts time.
     pub(crate) const fn at(&self) -> Timestamp {
         self.at

@@ -9,9 +9,9 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::booking::{give_up, later};
-use super::line::Told;
+use super::line::{Ticket, Told};
 use super::lines::{Entrance, Whose};
-use super::place::{Order, Place};
+use super::place::Place;
 use crate::clock::Timestamp;
 use crate::limiter::RateLimiter;
 
@@ -23,6 +23,8 @@ pin_project! {
     pub(crate) struct Waiting {
         spot: Option<Spot>,
         jitter: Duration,
+        // Whether it can be sent away.
+        patient: bool,
         // Whether the turn comes too late in any case.
         late: bool,
         // None until it is polled, as timers can be made in a runtime only.
@@ -39,12 +41,14 @@ impl Waiting {
     pub(super) fn new(
         limiter: RateLimiter,
         entrance: Arc<Entrance>,
+        ticket: Ticket,
         own: Place,
         jitter: Duration,
+        patient: bool,
         late: bool,
     ) -> Self {
-        let spot = Spot { limiter, entrance, order: own.order, place: own, went: Went::No };
-        Self { spot: Some(spot), jitter, late, sleep: None }
+        let spot = Spot { limiter, entrance, ticket, place: own, went: Went::No };
+        Self { spot: Some(spot), jitter, patient, late, sleep: None }
     }
 }
 
@@ -73,6 +77,9 @@ impl Future for Waiting {
                         // The jitter is nobody else's wait.
                         spot.pass();
                         let until = later(Instant::now(), *this.jitter);
+                        // Nor is it for after the end of all waiting.
+                        let end = spot.limiter.lines().end().filter(|_| *this.patient);
+                        let until = end.map_or(until, |end| end.min(until));
                         this.sleep.set(Some(sleep_until(until)));
                         continue;
                     }
@@ -103,7 +110,7 @@ pub(crate) struct Spot {
     limiter: RateLimiter,
     entrance: Arc<Entrance>,
     /// Where it stands in line.
-    order: Order,
+    ticket: Ticket,
     /// The place that it has reserved; once its turn has come, the place that it got.
     place: Place,
     went: Went,
@@ -124,7 +131,9 @@ impl Spot {
     fn poll(&mut self, cx: &Context<'_>) -> Told {
         let now = Instant::now();
         let own = self.place;
-        let told = self.entrance.with(|line, woken| line.poll(&own, cx.waker(), now, woken));
+        let told = self
+            .entrance
+            .with(|line, wakers| line.poll(self.ticket, &own, cx.waker(), now, wakers));
         if let Told::Go(place) = told {
             self.place = place;
             self.went = Went::First;
@@ -137,7 +146,7 @@ impl Spot {
         if self.went == Went::First {
             self.went = Went::Passed;
             let now = Instant::now();
-            self.entrance.with(|line, woken| line.gone(self.order, now, woken));
+            self.entrance.with(|line, wakers| line.gone(self.ticket, now, wakers));
             self.limiter.lines().tidy(&self.entrance);
         }
     }
@@ -169,7 +178,8 @@ impl Drop for Spot {
             Went::Used => {}
             Went::No => {
                 let (own, now) = (self.place, Instant::now());
-                let free = self.entrance.with(|line, woken| line.leave(&own, now, woken));
+                let free =
+                    self.entrance.with(|line, wakers| line.leave(self.ticket, &own, now, wakers));
                 give_up(&self.limiter, whose, Some(&self.entrance), free);
                 self.limiter.lines().tidy(&self.entrance);
             }
