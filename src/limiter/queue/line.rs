@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::place::{Order, Place};
+use super::wakers::{Wakers, remember};
 use crate::algebra::Units;
 
 /// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
@@ -44,19 +45,11 @@ pub(super) struct Ticket {
 /// How far apart tickets are, so that others fit between them.
 const GAP: i128 = 1 << 64;
 
-/// Wakers to be woken and wakers to be dropped, both only when the line is not locked any more: they
-/// run other people's code, which may come back here.
-#[derive(Debug, Default)]
-pub(super) struct Wakers {
-    pub(super) wake: Vec<Waker>,
-    pub(super) dead: Vec<Waker>,
-}
-
 /// Waiters and places; there are as many of one as of the other.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    costs: BTreeMap<Units, Equals>,
-    places: BTreeMap<Order, Place>,
+    pub(super) costs: BTreeMap<Units, Equals>,
+    pub(super) places: BTreeMap<Order, Place>,
     /// Whose instant has come, in the order of their reservations; the first is to go.
     called: BTreeMap<Ticket, Called>,
     /// Since when the first of them has been the first.
@@ -73,9 +66,15 @@ pub(super) struct Line {
 
 /// The waiters of one cost, and the places that they have.
 #[derive(Debug, Default)]
-struct Equals {
+pub(super) struct Equals {
     waiters: BTreeMap<Ticket, Waiter>,
-    places: BTreeSet<Order>,
+    pub(super) places: BTreeSet<Order>,
+}
+
+impl Equals {
+    pub(super) fn is_unused(&self) -> bool {
+        self.waiters.is_empty() && self.places.is_empty()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -321,62 +320,6 @@ impl Line {
         self.costs.entry(place.units).or_default().places.insert(place.order);
     }
 
-    /// Hands a place down the line that has lost its waiter. Returns the one that is left over.
-    fn hand_on(&mut self, mut from: Order, mut units: Units) -> Option<Place> {
-        while let Some((next, smaller)) = self.next_below(from, units) {
-            // Those of this cost have moved up as far as here; the smaller one takes what is free.
-            let equals = self.costs.get_mut(&units)?;
-            let free = equals.places.range(from..next).next_back().copied()?;
-            equals.places.remove(&free);
-            self.forget_if_unused(units);
-            self.places.get_mut(&free)?.units = smaller;
-            self.costs.entry(smaller).or_default().places.insert(free);
-            (from, units) = (next, smaller);
-        }
-        let last = self.costs.get_mut(&units)?.places.pop_last();
-        self.forget_if_unused(units);
-        self.places.remove(&last?)
-    }
-
-    /// The first place behind `from` whose waiter has a smaller cost than this, and that cost.
-    fn next_below(&self, from: Order, units: Units) -> Option<(Order, Units)> {
-        use std::ops::Bound::{Excluded, Unbounded};
-
-        // Of the same instant nobody has anything to gain, nor has who needs nothing.
-        let behind = (Excluded(from.last_of_its_instant()), Unbounded);
-        let mut line = self.places.range(behind);
-        let mut costs = self.costs.range(1.min(units)..units);
-        let mut best = None;
-        // Either the line is short up to there, or the smaller costs are few: whichever search is
-        // over first has the answer.
-        loop {
-            match costs.next_back() {
-                None => return best,
-                Some((&cost, equals)) => {
-                    let first = equals.places.range(behind).next().map(|&order| (order, cost));
-                    best = match (best, first) {
-                        (Some(best), Some(first)) => Some(std::cmp::min(best, first)),
-                        (best, first) => best.or(first),
-                    };
-                }
-            }
-            match line.next() {
-                None => return None,
-                Some((&order, place)) if (1..units).contains(&place.units) => {
-                    return Some((order, place.units));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-
-    fn forget_if_unused(&mut self, units: Units) {
-        let unused = |equals: &Equals| equals.waiters.is_empty() && equals.places.is_empty();
-        if self.costs.get(&units).is_some_and(unused) {
-            self.costs.remove(&units);
-        }
-    }
-
     /// Calls every waiter whose instant has come.
     fn call_due(&mut self, now: Instant) {
         while let Some(place) = self.places.first_entry().filter(|first| first.get().due <= now) {
@@ -422,13 +365,5 @@ impl Line {
             next.get_mut().alarm = Some(place.due);
             wakers.wake.extend(next.get_mut().waker.take());
         }
-    }
-}
-
-/// Returns the waker that is not needed any more.
-fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match slot {
-        Some(known) if known.will_wake(waker) => None,
-        slot => slot.replace(waker.clone()),
     }
 }

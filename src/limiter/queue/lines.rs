@@ -7,8 +7,9 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
-use super::line::{Line, Ticket, Wakers};
+use super::line::{Line, Ticket};
 use super::place::{Order, Place};
+use super::wakers::Wakers;
 use crate::algebra::{Bucket, State};
 use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;

@@ -16,10 +16,12 @@
 
 mod booking;
 mod close;
+mod hand_on;
 mod line;
 mod lines;
 mod place;
 mod waiting;
+mod wakers;
 
 pub(crate) use self::booking::Booking;
 pub(crate) use self::lines::{Lines, Whose};
