@@ -97,7 +97,7 @@ struct Called {
 pub(super) enum Told {
     /// It is its turn, at this place.
     Go(Place),
-    /// It is not, and will not be before then, unless it is wakers.
+    /// It is not, and will not be before then, unless it is woken.
     Wait(Instant),
     /// It is not to wait any longer.
     SentAway,
