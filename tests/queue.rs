@@ -194,6 +194,22 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
     }
 }
 
+/// It would have been refused by an empty queue as well.
+#[tokio::test(start_paused = true)]
+async fn what_is_too_late_for_any_queue_is_not_blamed_on_the_crowd() {
+    static FEW: Limit = Limit::new("few", Quota::token_bucket(1, SECOND).max_reserved(3));
+    for (max_wait, in_time) in [(SECOND * 2, 2), (HOUR, 3)] {
+        let limiter = paused();
+        let layer = limiter.layer(&FEW).cost_with(cost);
+        let roomy = layer.clone().queue(max_wait).layer(Recorder::new());
+        let full = layer.queue(Queue::up_to(max_wait).max_waiters(0)).layer(Recorder::new());
+        let ask = async |tokens| full.clone().oneshot(costing(0, tokens)).await.unwrap().status();
+        assert_eq!(roomy.oneshot(costing(0, 1)).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(ask(in_time).await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ask(in_time + 1).await, StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queue_without_seats_lets_nobody_wait() {
     let queue = Queue::up_to(HOUR).max_waiters(0);
@@ -432,6 +448,41 @@ async fn what_was_charged_is_settled_by_what_it_cost() {
     assert_eq!(tokens(&limiter, &LLM), -2.0);
 }
 
+/// The response of a stream is there before it is known what it cost; its meter may be faster, too.
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_settled_by_its_meter() {
+    static LLM: Limit = Limit::new("llm", Quota::token_bucket(100, HOUR));
+    for first in [true, false] {
+        let limiter = paused();
+        let meters = Arc::new(Mutex::new(Vec::new()));
+        let inner = service_fn(|_: Request<u64>| {
+            let (cost, meter) = ActualCost::metered();
+            let mut response = Response::new(());
+            response.extensions_mut().insert(cost);
+            if first {
+                meter.settle(15);
+            } else {
+                meters.lock().unwrap().push(meter);
+            }
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        let service = limiter.layer(&LLM).cost(10).settle().layer(inner);
+        for _ in 0..3 {
+            let _response = service.clone().oneshot(request(0)).await.unwrap();
+        }
+        let left: Vec<_> = meters.lock().unwrap().drain(..).collect();
+        assert_eq!(tokens(&limiter, &LLM), if first { 55.0 } else { 70.0 });
+        let mut left = left.into_iter();
+        if let (Some(less), Some(more)) = (left.next(), left.next()) {
+            less.settle(2);
+            more.settle(60);
+            assert_eq!(tokens(&limiter, &LLM), 28.0);
+            drop(left);
+            assert_eq!(tokens(&limiter, &LLM), 28.0, "a meter that is not read leaves them taken");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn jitter_is_never_early_and_the_same_for_the_same_seed() {
     async fn run(seed: u64) -> Vec<(u64, Duration)> {
@@ -523,6 +574,20 @@ async fn a_server_that_shuts_down_serves_those_whose_turn_comes_in_time() {
     server.await.unwrap().unwrap();
     assert_eq!(start.elapsed(), ms(300), "it returns when the last is served");
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+/// Its turn has come, and it waits only by chance.
+#[tokio::test(start_paused = true)]
+async fn whoever_is_in_its_jitter_is_served_before_the_end() {
+    let limiter = paused().seed(1);
+    let inner = Recorder::new();
+    let layer = limiter.layer(&TENTHS).queue(24 * HOUR).jitter(HOUR);
+    let answer = send(&layer.layer(inner.clone()), request(1)).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(inner.ran(), []);
+    limiter.drain(SECOND);
+    assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
+    assert_eq!(inner.ran(), [(1, SECOND * 2)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,6 +172,49 @@ async fn dropped_while_the_store_is_asked_it_makes_nobody_late() {
     }
 }
 
+/// Asked all at once, a store may hear of them in any order, and only the last can be undone.
+#[tokio::test(start_paused = true)]
+async fn dropped_while_the_store_is_slow_all_places_are_given_back() {
+    let (store, limiter, memory) = Late::new();
+    let (_, service) = service(&limiter);
+    let mut answers = Vec::new();
+    for number in 0..5 {
+        answers.push(send(&service, request(number)).await);
+    }
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), -5.0);
+    let held = store.close();
+    for answer in answers {
+        answer.abort();
+        settled().await;
+    }
+    assert_eq!(tokens(&memory, &SLOW), -5.0);
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), 0.0);
+}
+
+/// The undo fails, as somebody came meanwhile, and who waits by then gets the place.
+#[tokio::test(start_paused = true)]
+async fn a_place_that_could_not_be_undone_is_offered_again() {
+    let (store, limiter, memory) = Late::new();
+    let (inner, service) = service(&limiter);
+    let first = send(&service, request(1)).await;
+    settled().await;
+    let held = store.close();
+    first.abort();
+    settled().await;
+    store.open();
+    let second = send(&service, request(2)).await;
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), -2.0);
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &SLOW), -1.0, "its own was undone then");
+    second.await.unwrap();
+    assert_eq!(inner.ran(), [(2, SECOND)]);
+}
+
 /// A seat is taken while the store is asked, and must not be lost with the request.
 #[tokio::test(start_paused = true)]
 async fn dropped_while_the_store_is_asked_a_seat_is_free_again() {
@@ -214,19 +257,29 @@ async fn dropped_in_line_a_place_goes_to_those_behind() {
 
 /// Polled by nobody who is woken, as under a `select` that is elsewhere.
 #[tokio::test(start_paused = true)]
-async fn dropped_in_line_after_a_poll_or_none_it_is_the_same() {
-    for polled in [false, true] {
-        let limiter = paused();
-        let (_, service) = service(&limiter);
-        let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
-        if polled {
-            calls.iter_mut().for_each(pend);
-        }
-        for left in [-2.0, -1.0, 0.0] {
-            drop(calls.remove(0));
-            assert_eq!(tokens(&limiter, &SLOW), left);
-        }
+async fn dropped_after_a_poll_each_place_is_given_back() {
+    let limiter = paused();
+    let (_, service) = service(&limiter);
+    let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
+    calls.iter_mut().for_each(pend);
+    for left in [-2.0, -1.0, 0.0] {
+        drop(calls.remove(0));
+        assert_eq!(tokens(&limiter, &SLOW), left);
     }
+}
+
+/// Who has not been polled keeps the instant that it has: the places before it are free for others,
+/// and can be given back once it has gone.
+#[tokio::test(start_paused = true)]
+async fn dropped_before_the_first_poll_places_are_given_back_from_the_last_one_on() {
+    let limiter = paused();
+    let (_, service) = service(&limiter);
+    let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
+    for left in [-3.0, -3.0, 0.0] {
+        drop(calls.remove(0));
+        assert_eq!(tokens(&limiter, &SLOW), left);
+    }
+    assert_eq!(format!("{limiter:?}").matches("Entrance").count(), 0, "no line is left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -266,6 +266,34 @@ async fn many_who_do_not_move_hold_up_no_longer_than_one() {
     drop(idle);
 }
 
+/// Only its own alarm would have woken it, which was set before it moved up.
+#[tokio::test(start_paused = true)]
+async fn who_has_moved_up_is_on_time_though_nobody_polls_the_one_before() {
+    let limiter = limiter();
+    let start = Instant::now();
+    let mut line: Vec<_> = (0..52).map(|_| waiter(&limiter, &SPACED, 1)).collect();
+    let last = tokio::spawn(line.remove(51));
+    tokio::task::yield_now().await;
+    line.drain(..50);
+    last.await.unwrap();
+    assert!(start.elapsed() <= 2 * SECOND + 200 * MILLI, "{:?}", start.elapsed());
+}
+
+/// A place that was handed on to a smaller one is undone as a whole, once those behind it are.
+#[tokio::test(start_paused = true)]
+async fn given_up_from_the_front_on_nothing_is_left_of_a_line() {
+    for order in [[0, 0, 0, 0, 0], [4, 3, 2, 1, 0], [2, 3, 0, 1, 0], [1, 0, 2, 0, 0]] {
+        let limiter = limiter();
+        let costs = [5, 4, 3, 2, 1];
+        let mut line: Vec<_> = costs.map(|cost| waiter(&limiter, &SPACED, cost)).into();
+        assert_eq!(held(&limiter, &SPACED), "-15");
+        for leaves in order {
+            drop(line.remove(leaves));
+        }
+        assert_eq!(held(&limiter, &SPACED), "0", "{order:?}");
+    }
+}
+
 /// A waker was dropped while its line was locked, and what it owned wanted to leave the same line.
 #[tokio::test(start_paused = true)]
 async fn a_waker_may_own_another_waiter_of_its_line() {

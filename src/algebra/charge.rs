@@ -73,6 +73,12 @@ impl Terms {
     pub const fn max_wait(&self) -> u64 {
         self.max_wait
     }
+
+    /// Whether they let a charge leave this much after this wait.
+    #[must_use]
+    pub(crate) fn allow(&self, left: Units, wait: Duration) -> bool {
+        left >= self.floor && wait.as_micros() <= u128::from(self.max_wait)
+    }
 }
 
 /// What a charge came to.
@@ -161,7 +167,7 @@ pub fn charge(
         return Charged { verdict: Verdict::Admitted, before, after, wait: 0 };
     }
     let wait = bucket.gained_at(before, left.unsigned_abs()).micros_since(now);
-    let reserved = left >= terms.floor && wait <= terms.max_wait;
+    let reserved = terms.allow(left, Duration::from_micros(wait));
     let verdict = if reserved { Verdict::Reserved } else { Verdict::Refused };
     Charged { verdict, before, after, wait }
 }

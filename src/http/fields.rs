@@ -3,7 +3,7 @@
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::response::seconds_up;
-use crate::algebra::Verdict;
+use crate::algebra::State;
 use crate::backend::Reading;
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
@@ -79,11 +79,21 @@ pub(crate) fn policy(limit: &Limit) -> Option<HeaderValue> {
 }
 
 /// The member of `RateLimit` for a limit: `"name";r=19;t=114`.
-pub(crate) fn member(limit: &Limit, reading: &Reading, now: Timestamp) -> Option<HeaderValue> {
+pub(crate) fn member(limit: &Limit, state: State, now: Timestamp) -> Option<HeaderValue> {
+    let remaining = u128::from(limit.bucket().tokens(state.value).whole());
+    member_of(limit, remaining, reset(limit, state, now, remaining))
+}
+
+/// The same where the limit has refused: whoever waits for `t` seconds is not refused again.
+pub(crate) fn refused_member(limit: &Limit, reading: &Reading) -> Option<HeaderValue> {
     let remaining = u128::from(limit.bucket().tokens(reading.state().value).whole());
+    member_of(limit, remaining, u128::from(seconds_up(reading.wait())))
+}
+
+fn member_of(limit: &Limit, remaining: u128, reset: u128) -> Option<HeaderValue> {
     let mut text = quoted(limit.name());
     parameter(&mut text, b";r=", remaining);
-    parameter(&mut text, b";t=", reset(limit, reading, now, remaining));
+    parameter(&mut text, b";t=", reset);
     HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
 }
 
@@ -102,12 +112,8 @@ fn quota_and_window(limit: &Limit) -> (u128, u128) {
 }
 
 /// The parameter `t`: seconds until there is more.
-fn reset(limit: &Limit, reading: &Reading, now: Timestamp, remaining: u128) -> u128 {
+fn reset(limit: &Limit, state: State, now: Timestamp, remaining: u128) -> u128 {
     let bucket = limit.bucket();
-    if reading.verdict() == Verdict::Refused {
-        return u128::from(seconds_up(reading.wait()));
-    }
-    let state = reading.state();
     if bucket.kind() == Kind::FixedWindow {
         let end = state.ts.plus_micros(bucket.step());
         return u128::from(seconds_up(end.since(now)));

@@ -27,7 +27,7 @@ pub use self::question::Call;
 pub(crate) use self::question::charged_units;
 use self::queue::Lines;
 #[cfg(feature = "middleware")]
-pub(crate) use self::queue::{Booking, Spot, Waiting, Whose};
+pub(crate) use self::queue::{Booking, Spot, Used, Waiting, Whose};
 pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
@@ -83,7 +83,7 @@ impl RateLimiter {
     /// A limiter that keeps its buckets in `backend`.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
-        let (lines, random) = Default::default();
+        let (lines, random) = (Lines::new(), Random::default());
         Self { shared: Arc::new(Shared { lines, random, backend }) }
     }
 

@@ -110,8 +110,8 @@ impl<'a> Permit<'a> {
     ///
     /// # Cancel safety
     ///
-    /// It is under way when this returns, and goes on if the future is dropped. A store that answers
-    /// later needs a tokio runtime for that, the one in which the future is dropped.
+    /// The store is asked when this returns, and heard to the end if the future is dropped. One that
+    /// answers later needs a tokio runtime for that, the one in which the future is dropped.
     pub fn settle(self, actual: u64) -> Settling {
         let Self { limiter, key, units, standing, .. } = self;
         let limit = standing.into_limit();

@@ -79,7 +79,7 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
                 let heard = answer.map(move |applied| {
                     let booked = applied.verdict() == Verdict::Reserved;
                     let booking =
-                        booked.then(|| Booking::new(limiter, whose, units, &applied)).flatten();
+                        booked.then(|| Booking::new(&limiter, whose, units, &applied)).flatten();
                     (applied, booking)
                 });
                 let heard = Unstoppable::new(heard);
@@ -104,7 +104,7 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
             let booking = match applied.verdict() {
                 Verdict::Reserved => {
                     let whose = Whose { limit: self.limit.clone(), key: self.key.clone() };
-                    Booking::new(self.limiter.clone(), whose, units, &applied)
+                    Booking::new(self.limiter, whose, units, &applied)
                 }
                 Verdict::Admitted | Verdict::Refused => None,
             };
@@ -129,7 +129,9 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
                     let jitter = jitter.min(spare);
                     Decision::Reserved(Reservation::new(booking, units, standing, jitter))
                 }
-                (Verdict::Admitted | Verdict::Reserved, _) => {
+                // Not asked for, or not said where: not for now in any case.
+                (Verdict::Reserved, None) => return Err(BackendError::incomplete()),
+                (Verdict::Admitted, _) => {
                     let taken = if matches!(wish, Wish::Look) { 0 } else { units };
                     Decision::Admitted(Permit::borrowed(limiter, key, taken, standing))
                 }

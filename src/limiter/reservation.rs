@@ -141,8 +141,8 @@ impl Future for Ready {
             return Poll::Pending;
         };
         let (limiter, key) = (spot.limiter().clone(), spot.whose().key.clone());
-        let permit = Permit::owned(limiter, key, units, standing, spot.at());
-        spot.used();
-        Poll::Ready(permit)
+        // Every turn has a place.
+        let at = spot.used().map_or_else(|| standing.at() + standing.wait(), |used| used.at);
+        Poll::Ready(Permit::owned(limiter, key, units, standing, at))
     }
 }

@@ -1,5 +1,9 @@
 //! What a request really cost, told by its handler.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::limiter::Bill;
+
 /// What a request really cost: put it into the extensions of the response, under a layer that
 /// [settles](super::RateLimitLayer::settle).
 ///
@@ -29,21 +33,99 @@
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ActualCost {
-    tokens: u64,
+#[derive(Clone, Debug)]
+pub struct ActualCost(Actual);
+
+#[derive(Clone, Debug)]
+enum Actual {
+    Known(u64),
+    Metered(Arc<Mutex<Metered>>),
+}
+
+/// Whichever comes first waits here for the other.
+#[derive(Debug, Default)]
+struct Metered {
+    bill: Option<Box<Bill>>,
+    tokens: Option<u64>,
 }
 
 impl ActualCost {
     /// The request cost this many tokens.
     #[must_use]
     pub const fn of(tokens: u64) -> Self {
-        Self { tokens }
+        Self(Actual::Known(tokens))
     }
 
-    /// The tokens.
+    /// What the request cost is known later, as where its response is a stream: put the cost into the
+    /// response, and keep the meter where the stream ends.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::middleware::{ActualCost, Meter};
+    ///
+    /// /// Counts what is sent, also if the client goes away before the end.
+    /// struct Counted {
+    ///     sent: u64,
+    ///     meter: Option<Meter>,
+    /// }
+    ///
+    /// impl Drop for Counted {
+    ///     fn drop(&mut self) {
+    ///         if let Some(meter) = self.meter.take() {
+    ///             meter.settle(self.sent);
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let (cost, meter) = ActualCost::metered();
+    /// let mut response = http::Response::new(Counted { sent: 0, meter: Some(meter) });
+    /// response.extensions_mut().insert(cost);
+    /// ```
     #[must_use]
-    pub const fn tokens(self) -> u64 {
-        self.tokens
+    pub fn metered() -> (Self, Meter) {
+        let metered = Arc::default();
+        (Self(Actual::Metered(Arc::clone(&metered))), Meter(metered))
+    }
+
+    /// Settles the bill, now or once the meter is read.
+    pub(super) fn settle(&self, bill: Box<Bill>) {
+        match &self.0 {
+            Actual::Known(tokens) => bill.settle(*tokens),
+            Actual::Metered(metered) => complete(metered, |metered| metered.bill = Some(bill)),
+        }
+    }
+}
+
+/// Tells what a request really cost, after its response; made by [`ActualCost::metered`].
+///
+/// Dropping it leaves the tokens taken.
+#[derive(Debug)]
+#[must_use = "nothing is settled if it is dropped"]
+pub struct Meter(Arc<Mutex<Metered>>);
+
+impl Meter {
+    /// The request cost this many tokens: what is left of those that it took is given back, what is
+    /// short is taken, into debt if need be.
+    ///
+    /// Nobody waits for it: a store that answers later is heard by a task of its own, on the tokio
+    /// runtime in which this is called.
+    pub fn settle(self, actual: u64) {
+        complete(&self.0, |metered| metered.tokens = Some(actual));
+    }
+}
+
+/// Settles when both the bill and the tokens are there.
+fn complete(metered: &Mutex<Metered>, add: impl FnOnce(&mut Metered)) {
+    let both = {
+        let mut metered = metered.lock().unwrap_or_else(PoisonError::into_inner);
+        add(&mut metered);
+        match metered.tokens {
+            Some(tokens) => metered.bill.take().map(|bill| (bill, tokens)),
+            None => None,
+        }
+    };
+    if let Some((bill, tokens)) = both {
+        bill.settle(tokens);
     }
 }

@@ -11,8 +11,9 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::ResponseBody;
+use super::after::After;
 use super::queued::{Ended, Queued};
-use super::rule::{After, Booked, Heard, Rule, Ruling};
+use super::rule::{Booked, Heard, Rule, Ruling};
 use crate::backend::BackendError;
 
 type Asking = Pin<Box<dyn Future<Output = Result<Heard, BackendError>> + Send>>;
@@ -43,9 +44,8 @@ pin_project! {
         Stopped { response: Option<Response<Bytes>> },
         // Boxed, so that stores which answer at once do not pay for the room.
         Asking { asking: Asking, held: Option<Box<Held<S, B>>> },
-        // Boxed as well: only those who wait have it.
-        Queued { queued: Pin<Box<Queued<S, B>>> },
-        Running { #[pin] future: S::Future, after: Option<After> },
+        Queued { #[pin] queued: Queued<S, B> },
+        Running { #[pin] future: S::Future, after: After },
     }
 }
 
@@ -64,39 +64,17 @@ where
         Self { state: State::Stopped { response: Some(response) } }
     }
 
-    pub(super) const fn running(future: S::Future, after: Option<After>) -> Self {
+    pub(super) const fn running(future: S::Future, after: After) -> Self {
         Self { state: State::Running { future, after } }
     }
 
-    pub(super) fn queued(
-        rule: Arc<Rule>,
-        service: S,
-        request: Request<B>,
-        after: After,
-        booked: Booked,
-    ) -> Self {
-        Self { state: State::queued(rule, service, request, after, booked) }
+    pub(super) fn queued(service: S, request: Request<B>, booked: Booked) -> Self {
+        Self { state: State::Queued { queued: Queued::new(service, request, booked) } }
     }
 
     pub(super) fn asking(asking: Asking, rule: Arc<Rule>, service: S, request: Request<B>) -> Self {
         let held = Some(Box::new(Held { rule, service, request }));
         Self { state: State::Asking { asking, held } }
-    }
-}
-
-impl<S, B> State<S, B>
-where
-    S: Service<Request<B>>,
-{
-    fn queued(
-        rule: Arc<Rule>,
-        service: S,
-        request: Request<B>,
-        after: After,
-        booked: Booked,
-    ) -> Self {
-        let queued = Queued::new(rule, service, request, after, booked);
-        Self::Queued { queued: Box::pin(queued) }
     }
 }
 
@@ -122,25 +100,23 @@ where
                     match rule.rule(answer) {
                         Ruling::Run(after) => {
                             let future = service.call(request);
-                            State::Running { future, after: Some(after) }
+                            State::Running { future, after }
                         }
-                        Ruling::Wait(booked, after) => {
+                        Ruling::Wait(booked) => {
                             // Not the one that was made ready: see `RateLimit::call`.
-                            let service = service.clone();
-                            State::queued(rule, service, request, after, *booked)
+                            let queued = Queued::new(service.clone(), request, *booked);
+                            State::Queued { queued }
                         }
                         Ruling::Stop(response) => State::Stopped { response: Some(response) },
                     }
                 }
-                StateProjection::Queued { queued } => match ready!(queued.as_mut().poll(cx))? {
-                    Ended::Called(future, after) => State::Running { future, after: Some(after) },
+                StateProjection::Queued { queued } => match ready!(queued.poll(cx))? {
+                    Ended::Called(future, after) => State::Running { future, after },
                     Ended::Stopped(response) => State::Stopped { response: Some(response) },
                 },
                 StateProjection::Running { future, after } => {
                     let mut response = ready!(future.poll(cx))?;
-                    if let Some(after) = after.take() {
-                        after.finish(&mut response);
-                    }
+                    std::mem::take(after).finish(&mut response);
                     return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }
             };

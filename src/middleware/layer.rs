@@ -117,7 +117,8 @@ impl RateLimitLayer {
     }
 
     /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
-    /// is left of the tokens is given back, what is short is taken, into debt if need be.
+    /// is left of the tokens is given back, what is short is taken, into debt if need be. Where a
+    /// response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
     ///
     /// What is given back is there for those who ask next, who may then come before those who wait
     /// already and were promised their instants. The fields that tell clients about the limit show

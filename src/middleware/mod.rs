@@ -85,6 +85,7 @@
 //! is called in the order of admission.
 
 mod actual_cost;
+mod after;
 mod body;
 mod future;
 mod layer;
@@ -94,7 +95,7 @@ mod queued;
 mod rule;
 mod service;
 
-pub use self::actual_cost::ActualCost;
+pub use self::actual_cost::{ActualCost, Meter};
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::RateLimitLayer;

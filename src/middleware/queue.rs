@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ::http::StatusCode;
 
+use super::rule::Rule;
+
 /// How long requests may wait for their turn, and how many of them at once.
 ///
 /// A [`Duration`] is a queue in which requests wait for at most that long.
@@ -85,27 +87,37 @@ impl From<Duration> for Queue {
     }
 }
 
-/// How many wait.
-#[derive(Clone, Debug, Default)]
+/// How many wait. A clone counts from zero.
+#[derive(Debug, Default)]
 pub(super) struct Seats {
-    taken: Arc<AtomicUsize>,
+    taken: AtomicUsize,
 }
 
-impl Seats {
-    /// A seat in a queue, unless all are taken.
-    pub(super) fn take(&self, queue: &Queue) -> Option<Seat> {
-        let one_more = |taken: usize| taken.checked_add(1).filter(|&all| all <= queue.max_waiters);
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| Seat(self.clone()))
+impl Clone for Seats {
+    fn clone(&self) -> Self {
+        Self::default()
     }
 }
 
-/// Room for one request to wait; free again when it is dropped.
+/// Room for one request to wait, and by which rule; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat(Seats);
+pub(super) struct Seat(Arc<Rule>);
+
+impl Seat {
+    /// A seat in the queue of a rule, unless all are taken.
+    pub(super) fn take(rule: &Arc<Rule>, queue: &Queue) -> Option<Self> {
+        let one_more = |taken: usize| taken.checked_add(1).filter(|&all| all <= queue.max_waiters);
+        let taken = rule.seats.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.ok().map(|_| Self(Arc::clone(rule)))
+    }
+
+    pub(super) const fn rule(&self) -> &Arc<Rule> {
+        &self.0
+    }
+}
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.seats.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }

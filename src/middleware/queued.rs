@@ -10,28 +10,36 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use super::after::{After, News};
 use super::queue::Seat;
-use super::rule::{After, Booked, Rule};
-use crate::limiter::{Spot, Waiting};
+use super::rule::Booked;
+use crate::limiter::{Bill, Spot, Waiting};
 
 pin_project! {
+    // The wait is kept in the room of the response's future, where the inner service's future will be.
     pub(super) struct Queued<S, B> {
         #[pin]
-        waiting: Waiting,
-        // From its turn until the inner service is called.
-        turn: Option<Spot>,
+        stage: Stage,
         // None once it is answered.
-        held: Option<Held<S, B>>,
+        held: Option<Box<Held<S, B>>>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    enum Stage {
+        Waiting { #[pin] waiting: Waiting },
+        // From its turn until the inner service is called.
+        Turn { spot: Option<Spot> },
     }
 }
 
 struct Held<S, B> {
-    rule: Arc<Rule>,
     service: S,
     request: Request<B>,
-    after: After,
     since: Instant,
     seat: Seat,
+    bill: Option<Box<Bill>>,
 }
 
 /// How the wait ended.
@@ -42,17 +50,11 @@ pub(super) enum Ended<F> {
 
 impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
-    pub(super) fn new(
-        rule: Arc<Rule>,
-        service: S,
-        request: Request<B>,
-        after: After,
-        booked: Booked,
-    ) -> Self {
-        let Booked { booking, seat, jitter } = booked;
+    pub(super) fn new(service: S, request: Request<B>, booked: Booked) -> Self {
+        let Booked { booking, seat, jitter, bill } = booked;
         let waiting = booking.wait(jitter, true);
-        let held = Held { rule, service, request, after, since: Instant::now(), seat };
-        Self { waiting, turn: None, held: Some(held) }
+        let held = Held { service, request, since: Instant::now(), seat, bill };
+        Self { stage: Stage::Waiting { waiting }, held: Some(Box::new(held)) }
     }
 }
 
@@ -64,39 +66,44 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Ended<S::Future>, S::Error>> {
-        let this = self.project();
-        if this.turn.is_none() {
-            match ready!(this.waiting.poll(cx)) {
-                Ok(spot) => *this.turn = Some(spot),
-                Err(_sent_away) => {
-                    let response = this.held.take().map(|held| held.rule.sent_away());
-                    return response.map_or(Poll::Pending, |response| {
-                        Poll::Ready(Ok(Ended::Stopped(response)))
-                    });
-                }
-            }
-        }
-        let (Some(held), Some(turn)) = (this.held.as_mut(), this.turn.as_mut()) else {
-            return Poll::Pending;
-        };
-        match held.service.poll_ready(cx) {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Pending => {
+        let mut this = self.project();
+        loop {
+            let turn = match this.stage.as_mut().project() {
+                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
+                    Ok(spot) => {
+                        this.stage.set(Stage::Turn { spot: Some(spot) });
+                        continue;
+                    }
+                    Err(_sent_away) => {
+                        let Some(held) = this.held.take() else { return Poll::Pending };
+                        let response = held.seat.rule().sent_away();
+                        return Poll::Ready(Ok(Ended::Stopped(response)));
+                    }
+                },
+                StageProjection::Turn { spot } => spot,
+            };
+            let (Some(held), Some(spot)) = (this.held.as_mut(), turn.as_mut()) else {
+                return Poll::Pending;
+            };
+            if held.service.poll_ready(cx)?.is_pending() {
                 // Those behind ask the inner service after this one has.
-                turn.pass();
+                spot.pass();
                 return Poll::Pending;
             }
+            let (Some(held), Some(spot)) = (this.held.take(), turn.take()) else {
+                return Poll::Pending;
+            };
+            let Held { mut service, request, since, seat, bill } = *held;
+            let waited = since.elapsed();
+            let future = service.call(request);
+            // Only now, so that those behind come after it.
+            let used = spot.used();
+            let news = |(at, state)| {
+                let rule = Arc::clone(seat.rule());
+                News { rule, state, now: at, waited: Some(waited) }
+            };
+            let stands = used.map(|used| (used.at, seat.rule().stands_after(&used)));
+            return Poll::Ready(Ok(Ended::Called(future, After::new(stands.map(news), bill))));
         }
-        let (Some(held), Some(turn)) = (this.held.take(), this.turn.take()) else {
-            return Poll::Pending;
-        };
-        let Held { rule, mut service, request, mut after, since, seat } = held;
-        after.waited = rule.waited(since.elapsed());
-        let future = service.call(request);
-        // Only now, so that those behind come after it.
-        turn.used();
-        drop(seat);
-        Poll::Ready(Ok(Ended::Called(future, after)))
     }
 }

@@ -8,14 +8,17 @@ use std::time::Duration;
 use ::http::{HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 
-use super::ActualCost;
+use super::after::{After, News};
 use super::log::Log;
 use super::queue::{Queue, Seat, Seats};
-use crate::algebra::{Terms, Units, Verdict};
-use crate::backend::{Answer, Applied, BackendError, BucketId, Charge};
+use crate::algebra::{State, Terms, Units, Verdict};
+use crate::backend::{Answer, Applied, BackendError, BucketId, Charge, Reading};
+use crate::clock::Timestamp;
 use crate::http::{self, Fields, Told};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, global};
-use crate::limiter::{Bill, Booking, Error, Limit, RateLimiter, Unstoppable, Whose, charged_units};
+use crate::limiter::{
+    Bill, Booking, Error, Limit, RateLimiter, Unstoppable, Used, Whose, charged_units,
+};
 
 /// What becomes of a request whose key [is missing](crate::key::KeyError::missing).
 ///
@@ -87,32 +90,7 @@ pub(super) struct Booked {
     pub(super) booking: Booking,
     pub(super) seat: Seat,
     pub(super) jitter: Duration,
-}
-
-/// What is to be done when the response is there.
-#[derive(Default)]
-pub(super) struct After {
-    pub(super) told: Option<Told>,
-    /// How long the request was in the queue, told in `Server-Timing`.
-    pub(super) waited: Option<HeaderValue>,
-    bill: Option<Box<Bill>>,
-}
-
-impl After {
-    /// Tells the client, and settles the bill.
-    pub(super) fn finish<R>(self, response: &mut Response<R>) {
-        if let Some(told) = self.told {
-            told.tell(response.headers_mut());
-        }
-        if let Some(waited) = self.waited {
-            response.headers_mut().append(http::SERVER_TIMING, waited);
-        }
-        if let Some(bill) = self.bill
-            && let Some(actual) = response.extensions().get::<ActualCost>()
-        {
-            bill.settle(actual.tokens());
-        }
-    }
+    pub(super) bill: Option<Box<Bill>>,
 }
 
 /// What becomes of a request.
@@ -120,7 +98,7 @@ pub(super) enum Ruling {
     /// It goes on.
     Run(After),
     /// It waits for its turn, and goes on then.
-    Wait(Box<Booked>, After),
+    Wait(Box<Booked>),
     /// It is answered.
     Stop(Response<Bytes>),
 }
@@ -145,7 +123,7 @@ impl Rule {
     }
 
     /// Asks the store about a request.
-    pub(super) fn ask(&self, head: &Head<'_>) -> Asked {
+    pub(super) fn ask(self: &Arc<Self>, head: &Head<'_>) -> Asked {
         let key = match self.key.extract(head) {
             Ok(Extracted::Key(key)) => key,
             Ok(Extracted::Exempt) => return Asked::Exempt,
@@ -178,7 +156,7 @@ impl Rule {
         }))
     }
 
-    fn reserve(&self, queue: &Queue, key: Key, cost: u64) -> Asked {
+    fn reserve(self: &Arc<Self>, queue: &Queue, key: Key, cost: u64) -> Asked {
         let bucket = self.limit.bucket();
         let longest = Terms::reserving(bucket.floor()).within(queue.max_wait);
         let units = match charged_units(&self.limit, cost, longest) {
@@ -186,7 +164,7 @@ impl Rule {
             Err(error) => return Asked::Stop(self.too_large(&error)),
         };
         // The seat comes first: without one, nothing is reserved that would have to be given up.
-        let seat = self.seats.take(queue);
+        let seat = Seat::take(self, queue);
         let patience = self.limiter.patience();
         let max_wait = patience.map_or(queue.max_wait, |end| end.min(queue.max_wait));
         let status = match (&seat, patience) {
@@ -202,7 +180,7 @@ impl Rule {
         };
         let charge = Charge::take(BucketId::new(self.limit.name(), &key), bucket, units).on(terms);
         let answer = self.limiter.backend().apply(&[charge]);
-        let bill = self.settles.then(|| self.bill(key.clone(), units));
+        let mut bill = self.settles.then(|| self.bill(key.clone(), units));
         let whose = Whose { limit: self.limit.clone(), key };
         let limiter = self.limiter.clone();
         let heard = answer.map(move |applied| {
@@ -210,11 +188,17 @@ impl Rule {
                 (Verdict::Reserved, Some(seat)) => {
                     // Chance never decides whether there is a turn.
                     let jitter = spread.min(max_wait.saturating_sub(applied.wait()));
-                    Booking::new(limiter, whose, units, &applied)
-                        .map(|booking| Box::new(Booked { booking, seat, jitter }))
+                    let booking = Booking::new(&limiter, whose, units, &applied);
+                    let bill = bill.take();
+                    booking.map(|booking| Box::new(Booked { booking, seat, jitter, bill }))
                 }
                 _ => None,
             };
+            // What could not wait in an empty queue either is not to blame on others.
+            let could_wait = applied.readings().iter().all(|reading| {
+                longest.allow(reading.state().value.saturating_sub(units), reading.wait())
+            });
+            let status = if could_wait { status } else { StatusCode::TOO_MANY_REQUESTS };
             Heard { applied, booked, status, jitter: spread, bill }
         });
         Asked::Answer(match heard {
@@ -249,7 +233,7 @@ impl Rule {
     }
 
     /// Reads the store's answer.
-    pub(super) fn rule(&self, answer: Result<Heard, BackendError>) -> Ruling {
+    pub(super) fn rule(self: &Arc<Self>, answer: Result<Heard, BackendError>) -> Ruling {
         let complete = answer.and_then(|heard| match heard.applied.readings() {
             [] => Err(BackendError::incomplete()),
             _ => Ok(heard),
@@ -261,22 +245,31 @@ impl Rule {
                 if verdict == Verdict::Refused {
                     return Ruling::Stop(self.refusal(&heard));
                 }
-                let told = self.told(&heard.applied);
-                let after = After { told, waited: None, bill: heard.bill };
-                match heard.booked {
-                    Some(booked) => Ruling::Wait(booked, after),
-                    None => Ruling::Run(after),
+                if let Some(booked) = heard.booked {
+                    return Ruling::Wait(booked);
                 }
-            }
-            Err(error) => {
-                self.log.blind(&self.limit, &error, self.on_failure);
-                match self.on_failure {
-                    OnFailure::Close => {
-                        Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE))
-                    }
-                    OnFailure::Open => Ruling::Run(After::default()),
+                if verdict == Verdict::Reserved {
+                    // Not asked for, or not said where: not for now in any case.
+                    return self.blind(&BackendError::incomplete());
                 }
+                let state = heard.applied.readings().first().map(Reading::state);
+                let news = state.filter(|_| self.fields != Fields::None).map(|state| News {
+                    rule: Arc::clone(self),
+                    state,
+                    now: heard.applied.now(),
+                    waited: None,
+                });
+                Ruling::Run(After::new(news, heard.bill))
             }
+            Err(error) => self.blind(&error),
+        }
+    }
+
+    fn blind(&self, error: &BackendError) -> Ruling {
+        self.log.blind(&self.limit, error, self.on_failure);
+        match self.on_failure {
+            OnFailure::Close => Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE)),
+            OnFailure::Open => Ruling::Run(After::default()),
         }
     }
 
@@ -297,21 +290,30 @@ impl Rule {
         self.log.refused(&self.limit, retry_after);
         let mut response =
             http::refusal(heard.status, [self.limit.name()].into_iter(), retry_after);
-        if let Some(told) = self.told(applied) {
-            told.tell(response.headers_mut());
+        if self.fields != Fields::None
+            && let Some(reading) = applied.readings().first()
+        {
+            let member = http::refused_member(&self.limit, reading);
+            Told::new(self.policy.clone(), member).tell(response.headers_mut());
         }
         response
     }
 
-    fn told(&self, applied: &Applied) -> Option<Told> {
+    /// What is told of the limit when it stood like this.
+    pub(super) fn told(&self, state: State, now: Timestamp) -> Option<Told> {
         match self.fields {
             Fields::None => None,
             Fields::Draft11 => {
-                let reading = applied.readings().first()?;
-                let member = http::member(&self.limit, reading, applied.now());
-                Some(Told::new(self.policy.clone(), member))
+                Some(Told::new(self.policy.clone(), http::member(&self.limit, state, now)))
             }
         }
+    }
+
+    /// What is told of the limit to a request that has waited and was let in at `at`: those behind
+    /// it count on whatever there is.
+    pub(super) fn stands_after(&self, used: &Used) -> State {
+        let State { value, ts } = self.limit.bucket().refresh(used.left, used.at);
+        State { value: value.min(0), ts }
     }
 }
 

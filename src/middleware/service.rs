@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use ::http::{Request, Response};
 use tower_service::Service;
 
+use super::after::After;
 use super::rule::{Asked, Rule, Ruling};
 use super::{ResponseBody, ResponseFuture};
 use crate::backend::Answer;
@@ -58,18 +59,16 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let rule = &self.rule;
         match rule.ask(&Head::of(&request)) {
-            Asked::Exempt => ResponseFuture::running(self.inner.call(request), None),
+            Asked::Exempt => ResponseFuture::running(self.inner.call(request), After::default()),
             Asked::Stop(response) => ResponseFuture::stopped(response),
             Asked::Answer(Answer::Now(answer)) => match rule.rule(answer) {
-                Ruling::Run(after) => {
-                    ResponseFuture::running(self.inner.call(request), Some(after))
-                }
-                Ruling::Wait(booked, after) => {
+                Ruling::Run(after) => ResponseFuture::running(self.inner.call(request), after),
+                Ruling::Wait(booked) => {
                     // What `poll_ready` readied is let go: it may hold something that others need
                     // while this request waits.
                     self.inner = self.inner.clone();
                     let service = self.inner.clone();
-                    ResponseFuture::queued(Arc::clone(rule), service, request, after, *booked)
+                    ResponseFuture::queued(service, request, *booked)
                 }
                 Ruling::Stop(response) => ResponseFuture::stopped(response),
             },

@@ -23,16 +23,10 @@ static LIMIT: Limit =
 /// A request whose body is its number.
 pub type Numbered = Request<u32>;
 
-/// What waits in line; it does not care where it lies, so that a vector can hold it.
-pub trait Wait:
-    Future<Output = Result<Response<ResponseBody<()>>, Infallible>> + Send + Unpin
-{
-}
+/// What waits in line.
+pub trait Wait: Future<Output = Result<Response<ResponseBody<()>>, Infallible>> + Send {}
 
-impl<F> Wait for F where
-    F: Future<Output = Result<Response<ResponseBody<()>>, Infallible>> + Send + Unpin
-{
-}
+impl<F> Wait for F where F: Future<Output = Result<Response<ResponseBody<()>>, Infallible>> + Send {}
 
 /// When each request was let go, in nanoseconds after the start.
 #[derive(Clone)]
@@ -104,10 +98,10 @@ where
         self.services[cost].call(Request::new(number))
     }
 
-    /// The response to such a request, which waits.
-    pub fn enter(&mut self, number: u32, random: &mut Random) -> S::Future {
-        let mut response = self.call(number, random);
-        let asked = Pin::new(&mut response).poll(&mut Context::from_waker(Waker::noop()));
+    /// The response to such a request, which waits; boxed, so that a vector can hold it.
+    pub fn enter(&mut self, number: u32, random: &mut Random) -> Pin<Box<S::Future>> {
+        let mut response = Box::pin(self.call(number, random));
+        let asked = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(asked.is_pending(), "nobody's turn has come");
         response
     }

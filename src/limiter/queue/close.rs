@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "middleware")]
 use tokio::time::Instant;
 
-use super::booking::{give_up, later};
 use crate::limiter::RateLimiter;
 
 impl RateLimiter {
@@ -34,19 +34,19 @@ impl RateLimiter {
     /// # }
     /// ```
     pub fn drain(&self, within: Duration) {
-        let end = later(Instant::now(), within);
-        for (entrance, free) in self.lines().close(end) {
-            // The last first, so that each is untouched when it is its turn to be undone.
-            for place in free {
-                give_up(self, &entrance.whose, Some(&entrance), Some(place));
-            }
-            self.lines().tidy(&entrance);
+        let lines = self.lines();
+        let now = lines.epoch().now();
+        let (end, entrances) = lines.close(now.plus(within));
+        for entrance in entrances {
+            entrance.with(|line, wakers| line.close(end, now, wakers));
+            entrance.tidy();
         }
     }
 
     /// How long anybody may wait, if not for as long as they like.
     #[cfg(feature = "middleware")]
     pub(crate) fn patience(&self) -> Option<Duration> {
-        Some(self.lines().end()?.saturating_duration_since(Instant::now()))
+        let (epoch, end) = (self.lines().epoch(), self.lines().end()?);
+        Some(epoch.instant(end).saturating_duration_since(Instant::now()))
     }
 }

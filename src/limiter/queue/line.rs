@@ -12,358 +12,308 @@
 //! place before its own, and leaves its own to be handed on. So only changes of cost take a step.
 //!
 //! There is no clock, no lock and no future here; those who call bring the time, wake whom they
-//! are told to, and try to undo the place that is left over.
+//! are told to, and try to undo the places that are left over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::task::Waker;
-use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::place::{Order, Place};
+use super::free::Free;
+use super::moment::Moment;
+use super::place::{Grant, Order, Place};
+use super::sorted::Sorted;
+use super::ticket::Ticket;
+use super::turns::Turns;
 use super::wakers::{Wakers, remember};
 use crate::algebra::Units;
 
-/// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
-/// polls it. A busy runtime comes round much sooner.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// How many free places that nobody fits into are kept for those who come later.
-const KEPT: usize = 64;
-
-/// Where a waiter stands: before all whose tickets are larger.
-///
-/// Whoever comes last stands last, though places behind it may have been undone, so that its own is
-/// no later than one that was given up before. Only if tokens were given back is a place before
-/// those of others; its waiter stands before them then, by a number between theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ticket {
-    label: i128,
-    number: u64,
-}
-
-/// How far apart tickets are, so that others fit between them.
-const GAP: i128 = 1 << 64;
-
-/// Waiters and places; there are as many of one as of the other.
+/// Waiters and places.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    pub(super) costs: BTreeMap<Units, Equals>,
-    pub(super) places: BTreeMap<Order, Place>,
-    /// Whose instant has come, in the order of their reservations; the first is to go.
-    called: BTreeMap<Ticket, Called>,
-    /// Since when the first of them has been the first.
-    first_since: Option<Instant>,
-    /// Who did not go when it was first. It may go at any time.
-    passed_by: BTreeMap<Ticket, Called>,
+    /// By their costs, and then in the order in which they stand.
+    waiters: Sorted<(Units, Ticket), Waiter>,
+    /// The places of the waiters: those of each cost are as many as its waiters.
+    pub(super) places: Sorted<Order, Grant>,
+    /// The same by the costs that they are used for.
+    pub(super) by_cost: Sorted<(Units, Order)>,
+    pub(super) turns: Turns,
+    pub(super) free: Free,
     /// Who is not to wait any longer.
     sent_away: BTreeSet<Ticket>,
-    /// Places that nobody fits into, and that could not be undone.
-    free: BTreeMap<Order, Place>,
+    /// The reservations that do not stand in line, or not yet.
+    pub(super) outside: usize,
     /// The label of the last ticket.
-    last: i128,
-}
-
-/// The waiters of one cost, and the places that they have.
-#[derive(Debug, Default)]
-pub(super) struct Equals {
-    waiters: BTreeMap<Ticket, Waiter>,
-    pub(super) places: BTreeSet<Order>,
-}
-
-impl Equals {
-    pub(super) fn is_unused(&self) -> bool {
-        self.waiters.is_empty() && self.places.is_empty()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Waiter {
-    waker: Option<Waker>,
-    /// When its timer wakes it.
-    alarm: Option<Instant>,
-    /// Whether it can be sent away.
-    patient: bool,
+    last: i64,
 }
 
 #[derive(Debug)]
-struct Called {
-    place: Place,
+struct Waiter {
     waker: Option<Waker>,
+    /// When its timer wakes it.
+    alarm: Moment,
+    /// Whether it can be sent away.
+    patient: bool,
 }
 
 /// What a waiter is told that asks for its turn.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// It is its turn, at this place.
-    Go(Place),
+    /// It is its turn.
+    Go,
     /// It is not, and will not be before then, unless it is woken.
-    Wait(Instant),
+    Wait(Moment),
     /// It is not to wait any longer.
     SentAway,
 }
 
+/// What a waiter knows of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who {
+    ticket: Ticket,
+    cost: Units,
+    /// The place that it has reserved, and its instant.
+    own: Order,
+    due: Moment,
+}
+
 impl Line {
+    /// Whether nothing is left to be done.
     pub(super) fn is_empty(&self) -> bool {
-        self.costs.is_empty() && self.called.is_empty() && self.passed_by.is_empty()
+        let waits = !self.waiters.is_empty() || !self.turns.is_empty();
+        !waits && self.outside == 0 && !self.free.is_undoing()
     }
 
-    /// Lets a waiter in, with the place that it has reserved. Returns the place that nobody needs
-    /// then, if there was a better one.
-    pub(super) fn enter(
-        &mut self,
-        own: Place,
-        patient: bool,
-        now: Instant,
-    ) -> (Ticket, Option<Place>) {
-        let ticket = self.ticket(&own);
-        let equals = self.costs.entry(own.units).or_default();
-        equals.waiters.insert(ticket, Waiter { patient, ..Waiter::default() });
+    /// Lets a waiter in, with the place that it has reserved.
+    pub(super) fn enter(&mut self, own: Place, patient: bool, now: Moment) -> Who {
+        let Place { order, grant: Grant { used: cost, due, .. } } = own;
+        let ticket = self.ticket(order, cost);
+        self.waiters.insert((cost, ticket), Waiter { waker: None, alarm: due, patient });
         self.add(own);
-        (ticket, self.better(own, now))
+        if let Some(better) = self.free.better(order, cost, now) {
+            self.add(Place { grant: Grant { used: cost, ..better.grant }, ..better });
+            self.give_up(order, cost);
+        }
+        Who { ticket, cost, own: order, due }
     }
 
     /// A ticket that stands where the place does among those of its cost.
-    fn ticket(&mut self, own: &Place) -> Ticket {
-        let number = own.order.number();
-        if let Some(equals) = self.costs.get(&own.units) {
-            let behind = equals.places.range(own.order..).count();
-            if behind > 0 {
-                let mut from_last = equals.waiters.keys().rev().skip(behind.saturating_sub(1));
-                let next = from_last.next().map_or(self.last, |next| next.label);
-                let label = match from_last.next() {
-                    Some(before) => before.label.midpoint(next),
-                    None => next.saturating_sub(GAP),
-                };
-                return Ticket { label, number };
+    fn ticket(&mut self, own: Order, cost: Units) -> Ticket {
+        let behind = self.by_cost.iter_from(&(cost, own)).take_while(|((of, _), ())| *of == cost);
+        let label = match behind.count() {
+            0 => {
+                self.last = Ticket::after(self.last);
+                self.last
             }
-        }
-        self.last = self.last.saturating_add(GAP);
-        Ticket { label: self.last, number }
+            behind => {
+                let end = (cost.saturating_add(1), Ticket::FIRST);
+                let back = self.waiters.iter_back_from(&end).map(|(key, _)| key);
+                let mut back = back.take_while(|(of, _)| *of == cost).map(|(_, ticket)| *ticket);
+                match back.nth(behind.saturating_sub(1)) {
+                    Some(next) => Ticket::between(back.next(), next),
+                    // There are as many waiters as places.
+                    None => self.last,
+                }
+            }
+        };
+        Ticket::new(label, own.number())
     }
 
-    /// Takes a free place for one that has just come, if there is a better one than its own.
-    fn better(&mut self, own: Place, now: Instant) -> Option<Place> {
-        self.free.retain(|_, place| place.due > now);
-        let fits = |place: &&Place| place.order < own.order && place.units >= own.units;
-        let better = self.free.values().find(fits).copied()?;
-        self.free.remove(&better.order);
-        self.add(Place { units: own.units, ..better });
-        self.hand_on(own.order, own.units)
+    /// Offers a place to those behind it.
+    pub(super) fn offer(&mut self, place: Place, now: Moment, wakers: &mut Wakers) {
+        self.call_due(now);
+        match place.grant.due > now {
+            true => {
+                let cost = place.grant.used;
+                self.add(place);
+                self.give_up(place.order, cost);
+                self.wake_next(None, wakers);
+            }
+            false => self.free.add(place),
+        }
     }
 
-    /// Offers a place to those behind it. Returns the place that nobody needs then.
-    pub(super) fn offer(&mut self, place: Place, wakers: &mut Wakers) -> Option<Place> {
-        self.add(place);
-        let free = self.hand_on(place.order, place.units);
-        self.wake_first(None, wakers);
-        free
+    /// Hears what became of a place that was to be undone.
+    pub(super) fn undone(&mut self, place: Place, given: bool, now: Moment, wakers: &mut Wakers) {
+        self.free.undone();
+        if given {
+            return;
+        }
+        // Somebody may have come meanwhile that fits in.
+        self.call_due(now);
+        let cost = place.grant.used;
+        let left = match place.grant.due > now {
+            true => {
+                self.add(place);
+                self.hand_on(place.order, cost)
+            }
+            false => None,
+        };
+        match left {
+            Some(other) if other.order != place.order => self.free.add(other),
+            _ => self.free.keep(place, now),
+        }
+        self.wake_next(None, wakers);
     }
 
-    /// Takes a place back that could not be undone: for whoever has come meanwhile, or else for those
-    /// who come later, as long as there are waiters. Returns the place that nobody needs then, if
-    /// it is another one.
-    pub(super) fn take_back(&mut self, place: Place, wakers: &mut Wakers) -> Option<Place> {
-        if self.is_empty() {
-            return None;
-        }
-        let left = self.offer(place, wakers)?;
-        if left.order != place.order {
-            return Some(left);
-        }
-        if self.free.len() < KEPT {
-            self.free.insert(left.order, left);
-        }
-        None
-    }
-
-    /// Says what a waiter has to do that reserved `own`.
+    /// Says what a waiter has to do.
     pub(super) fn poll(
         &mut self,
-        ticket: Ticket,
-        own: &Place,
+        who: &Who,
         waker: &Waker,
-        now: Instant,
+        now: Moment,
         wakers: &mut Wakers,
     ) -> Told {
         self.call_due(now);
-        let told = self.told(ticket, own, waker, now, wakers);
+        let told = self.told(who, waker, now, wakers);
         // It is on its way already, or it has to wait for whoever is first.
-        self.wake_first(Some(ticket), wakers);
+        self.wake_next(Some(who.ticket), wakers);
         told
     }
 
-    fn told(
-        &mut self,
-        ticket: Ticket,
-        own: &Place,
-        waker: &Waker,
-        now: Instant,
-        wakers: &mut Wakers,
-    ) -> Told {
-        if let Some(called) = self.passed_by.get(&ticket) {
-            return Told::Go(called.place);
+    fn told(&mut self, who: &Who, waker: &Waker, now: Moment, wakers: &mut Wakers) -> Told {
+        if let Some(told) = self.turns.told(who.ticket, waker, now, wakers) {
+            return told;
         }
-        if self.called.contains_key(&ticket) {
-            return self.told_when_called(ticket, waker, now, wakers);
-        }
-        let first = self.places.first_key_value().map(|(_, place)| (place.units, place.due));
-        let waiting = self.costs.get_mut(&own.units);
-        let Some(equals) = waiting.filter(|equals| equals.waiters.contains_key(&ticket)) else {
-            self.sent_away.remove(&ticket);
+        let next = self.next_two().into_iter().flatten().find(|(key, _)| key.1 == who.ticket);
+        let until = match (next, self.places.first()) {
+            (Some((_, due)), _) => due,
+            // Its own instant has come, but not that of the place before it.
+            (None, Some((_, grant))) if who.due <= now => grant.due,
+            _ => who.due,
+        };
+        let Some(waiter) = self.waiters.get_mut(&(who.cost, who.ticket)) else {
+            self.sent_away.remove(&who.ticket);
             return Told::SentAway;
         };
-        let is_next = equals.waiters.first_key_value().is_some_and(|(first, _)| *first == ticket);
-        let until = match first {
-            Some((units, due)) if units == own.units && is_next => due,
-            // Its own instant has come, but not that of the place before it.
-            Some((_, due)) if own.due <= now => due,
-            _ => own.due,
-        };
-        if let Some(waiter) = equals.waiters.get_mut(&ticket) {
-            waiter.alarm = Some(until);
-            wakers.dead.extend(remember(&mut waiter.waker, waker));
-        }
+        waiter.alarm = until;
+        wakers.dead.extend(remember(&mut waiter.waker, waker));
         Told::Wait(until)
     }
 
-    fn told_when_called(
-        &mut self,
-        ticket: Ticket,
-        waker: &Waker,
-        now: Instant,
-        wakers: &mut Wakers,
-    ) -> Told {
-        let since = *self.first_since.get_or_insert(now);
-        let late = since.checked_add(PATIENCE).unwrap_or(now);
-        loop {
-            let Some(mut first) = self.called.first_entry() else { return Told::SentAway };
-            if *first.key() == ticket {
-                wakers.dead.extend(remember(&mut first.get_mut().waker, waker));
-                return Told::Go(first.get().place);
-            }
-            if now < late {
-                if let Some(called) = self.called.get_mut(&ticket) {
-                    wakers.dead.extend(remember(&mut called.waker, waker));
-                }
-                return Told::Wait(late);
-            }
-            // Those between the first and this one have had no chance to go: they are woken.
-            let (idle, mut called) = first.remove_entry();
-            wakers.wake.extend(called.waker.take());
-            self.passed_by.insert(idle, called);
-            self.first_since = Some(now);
-        }
+    /// Lets those behind a waiter go whose turn has come.
+    pub(super) fn pass(&mut self, who: &Who, now: Moment, wakers: &mut Wakers) {
+        self.turns.let_go(who.ticket, now);
+        self.wake_next(Some(who.ticket), wakers);
     }
 
-    /// Lets those behind go: a waiter whose turn it was is on its way.
-    pub(super) fn gone(&mut self, ticket: Ticket, now: Instant, wakers: &mut Wakers) {
-        self.uncall(ticket, now, wakers);
-        self.wake_first(Some(ticket), wakers);
+    /// Lets a waiter out that is on its way. Returns the place that it has used.
+    pub(super) fn used(&mut self, who: &Who, now: Moment, wakers: &mut Wakers) -> Option<Place> {
+        let place = self.turns.remove(who.ticket, now, wakers);
+        self.wake_next(Some(who.ticket), wakers);
+        place
     }
 
-    /// Lets a waiter out that gives up. Returns the place that nobody needs then.
-    pub(super) fn leave(
-        &mut self,
-        ticket: Ticket,
-        own: &Place,
-        now: Instant,
-        wakers: &mut Wakers,
-    ) -> Option<Place> {
+    /// Remembers whom to wake that has let others go, should all waiting come to an end.
+    pub(super) fn linger(&mut self, who: &Who, waker: &Waker, wakers: &mut Wakers) {
+        self.turns.linger(who.ticket, waker, wakers);
+    }
+
+    /// Lets a waiter out that gives up.
+    pub(super) fn leave(&mut self, who: &Who, now: Moment, wakers: &mut Wakers) {
         self.call_due(now);
-        self.sent_away.remove(&ticket);
-        // A place whose instant has come is of no use to anybody else: with it, work of that
-        // instant would run at another.
-        let left = self.uncall(ticket, now, wakers).or_else(|| {
-            let equals = self.costs.get_mut(&own.units)?;
-            wakers.dead.extend(equals.waiters.remove(&ticket)?.waker);
-            // Its place is this one or, once it has moved up, one before. Any will do: they are
-            // all of one cost, and those behind whichever is handed on move up.
-            let place = equals.places.range(..=own.order).next_back().or(equals.places.first());
-            let place = *place?;
-            self.hand_on(place, own.units)
-        });
-        self.wake_first(Some(ticket), wakers);
-        left
+        self.sent_away.remove(&who.ticket);
+        if let Some(place) = self.turns.remove(who.ticket, now, wakers) {
+            // A place whose instant has come is of no use to anybody else: with it, work of that
+            // instant would run at another.
+            self.free.add(place);
+        } else if let Some(waiter) = self.waiters.remove(&(who.cost, who.ticket)) {
+            wakers.dead.extend(waiter.waker);
+            self.give_up_of(who.cost, who.own);
+        }
+        self.wake_next(Some(who.ticket), wakers);
     }
 
-    /// Sends those away whose turn would come after `end`. Returns the places that nobody needs
-    /// then, the last one first.
-    pub(super) fn close(&mut self, end: Instant, now: Instant, wakers: &mut Wakers) -> Vec<Place> {
+    /// Sends those away whose turn would come after `end`, and wakes those who wait though their
+    /// turn has come.
+    pub(super) fn close(&mut self, end: Moment, now: Moment, wakers: &mut Wakers) {
         self.call_due(now);
-        let mut late = Vec::new();
-        for (&units, equals) in &self.costs {
-            let turns = equals.waiters.iter().zip(&equals.places);
-            let is_late = |order| self.places.get(order).is_some_and(|place| place.due > end);
-            late.extend(
-                turns
-                    .filter(|((_, waiter), place)| waiter.patient && is_late(place))
-                    .map(|((ticket, _), place)| (*ticket, *place, units)),
-            );
-        }
-        late.sort_unstable_by_key(|&(_, place, _)| std::cmp::Reverse(place));
-        let mut left = Vec::new();
-        for (ticket, place, units) in late {
-            let Some(equals) = self.costs.get_mut(&units) else { continue };
-            wakers.wake.extend(equals.waiters.remove(&ticket).and_then(|waiter| waiter.waker));
-            let place = equals.places.range(..=place).next_back().or(equals.places.first());
-            let Some(&place) = place else { continue };
-            left.extend(self.hand_on(place, units));
+        let is_late = |order: &Order| self.places.get(order).is_some_and(|grant| grant.due > end);
+        // Both are sorted by cost, and there are as many of one as of the other.
+        let turns = self.waiters.iter().zip(self.by_cost.iter());
+        let mut late: Vec<_> = turns
+            .filter(|((_, waiter), ((_, place), ()))| waiter.patient && is_late(place))
+            .map(|(((cost, ticket), _), ((_, place), ()))| (*place, *cost, *ticket))
+            .collect();
+        late.sort_unstable_by_key(|&(place, ..)| std::cmp::Reverse(place));
+        for (place, cost, ticket) in late {
+            let gone = self.waiters.remove(&(cost, ticket));
+            wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
+            self.give_up_of(cost, place);
             self.sent_away.insert(ticket);
         }
-        self.wake_first(None, wakers);
-        left
+        self.turns.wake_lingering(wakers);
+        self.wake_next(None, wakers);
+    }
+
+    /// Gives up a place of this cost which is no later than this one.
+    ///
+    /// That of the waiter is this one or, once it has moved up, one before. Any will do: they are all
+    /// of one cost, and those behind whichever is given up move up.
+    fn give_up_of(&mut self, cost: Units, own: Order) {
+        let end = (cost, own.next());
+        let before = self.by_cost.last_before(&end).filter(|((of, _), ())| *of == cost);
+        let place = before.or_else(|| self.by_cost.first_from(&(cost, Order::FIRST)));
+        if let Some(&((of, place), ())) = place
+            && of == cost
+        {
+            self.give_up(place, cost);
+        }
+    }
+
+    /// Hands a place down the line, and keeps what is left over.
+    fn give_up(&mut self, place: Order, cost: Units) {
+        if let Some(left) = self.hand_on(place, cost) {
+            self.free.add(left);
+        }
     }
 
     fn add(&mut self, place: Place) {
-        self.places.insert(place.order, place);
-        self.costs.entry(place.units).or_default().places.insert(place.order);
+        self.places.insert(place.order, place.grant);
+        self.by_cost.insert((place.grant.used, place.order), ());
     }
 
     /// Calls every waiter whose instant has come.
-    fn call_due(&mut self, now: Instant) {
-        while let Some(place) = self.places.first_entry().filter(|first| first.get().due <= now) {
-            let (order, place) = place.remove_entry();
-            let Some(equals) = self.costs.get_mut(&place.units) else { continue };
-            equals.places.remove(&order);
-            if let Some((order, waiter)) = equals.waiters.pop_first() {
-                if self.called.first_key_value().is_none_or(|(first, _)| order < *first) {
-                    self.first_since = Some(now);
-                }
-                self.called.insert(order, Called { place, waker: waiter.waker });
+    fn call_due(&mut self, now: Moment) {
+        while self.places.first().is_some_and(|(_, grant)| grant.due <= now) {
+            let Some((order, grant)) = self.places.pop_first() else { return };
+            self.by_cost.remove(&(grant.used, order));
+            let first = self.waiters.first_from(&(grant.used, Ticket::FIRST));
+            let Some(key) = first.map(|(key, _)| *key).filter(|(of, _)| *of == grant.used) else {
+                continue;
+            };
+            if let Some(waiter) = self.waiters.remove(&key) {
+                self.turns.call(key.1, Place { order, grant }, waiter.waker, now);
             }
-            self.forget_if_unused(place.units);
         }
     }
 
-    fn uncall(&mut self, ticket: Ticket, now: Instant, wakers: &mut Wakers) -> Option<Place> {
-        if let Some(idle) = self.passed_by.remove(&ticket) {
-            wakers.dead.extend(idle.waker);
-            return Some(idle.place);
-        }
-        if self.called.first_key_value().is_some_and(|(first, _)| *first == ticket) {
-            self.first_since = Some(now);
-        }
-        let called = self.called.remove(&ticket)?;
-        wakers.dead.extend(called.waker);
-        Some(called.place)
+    /// The waiters of the first two places, and when these are due.
+    fn next_two(&self) -> [Option<((Units, Ticket), Moment)>; 2] {
+        let mut places = self.places.iter().map(|(_, grant)| grant);
+        let (first, second) = (places.next(), places.next());
+        let nth = |grant: &Grant, nth| {
+            let mut equals = self.waiters.iter_from(&(grant.used, Ticket::FIRST));
+            let key = equals.nth(nth).map(|(key, _)| *key).filter(|(of, _)| *of == grant.used);
+            key.map(|key| (key, grant.due))
+        };
+        let of_second = |second: &Grant| {
+            let is_equal = first.is_some_and(|first| first.used == second.used);
+            nth(second, usize::from(is_equal))
+        };
+        [first.and_then(|first| nth(first, 0)), second.and_then(of_second)]
     }
 
-    /// Wakes whoever is to go, and whoever waits for the first place without knowing it.
-    fn wake_first(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
-        if let Some(mut first) = self.called.first_entry()
-            && Some(*first.key()) != except
-        {
-            wakers.wake.extend(first.get_mut().waker.take());
-        }
-        if let Some(place) = self.places.first_key_value().map(|(_, place)| *place)
-            && let Some(equals) = self.costs.get_mut(&place.units)
-            && let Some(mut next) = equals.waiters.first_entry()
-            && Some(*next.key()) != except
-            && next.get().alarm.is_none_or(|alarm| alarm > place.due)
-        {
-            next.get_mut().alarm = Some(place.due);
-            wakers.wake.extend(next.get_mut().waker.take());
+    /// Wakes whoever is to go, and whoever waits for one of the first places without knowing it: two
+    /// of them, as there may be one that nobody polls.
+    fn wake_next(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
+        self.turns.wake_first(except, wakers);
+        for (key, due) in self.next_two().into_iter().flatten() {
+            if Some(key.1) != except
+                && let Some(waiter) = self.waiters.get_mut(&key)
+                && waiter.alarm > due
+            {
+                waiter.alarm = due;
+                wakers.wake.extend(waiter.waker.take());
+            }
         }
     }
 }

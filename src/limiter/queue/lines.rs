@@ -1,19 +1,18 @@
 //! All lines of a limiter, found by the bucket that they wait for.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 
-use tokio::time::Instant;
-
-use super::line::{Line, Ticket};
-use super::place::{Order, Place};
-use super::wakers::Wakers;
-use crate::algebra::{Bucket, State};
-use crate::backend::{BucketId, Key};
+use super::entrance::Entrance;
+use super::moment::{Epoch, Moment};
+use super::place::{Grant, Order, Place};
+use crate::algebra::{Bucket, Units};
+use crate::backend::{BucketId, Key, Reading};
 use crate::clock::Timestamp;
-use crate::limiter::Limit;
+use crate::limiter::{Limit, RateLimiter};
 
 /// Whose bucket it is. Numbers are part of it: a place is worth nothing under other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,121 +31,131 @@ impl Whose {
     }
 }
 
-impl std::hash::Hash for Whose {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+impl Hash for Whose {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         self.limit.name().hash(state);
         self.key.hash(state);
         self.bucket().hash(state);
     }
 }
 
-/// The lines in which somebody waits.
-#[derive(Debug, Default)]
+/// The lines in which somebody waits or for which there is a reservation.
+#[derive(Debug)]
 pub(crate) struct Lines {
-    open: Mutex<HashMap<Whose, Arc<Entrance>>>,
+    open: Mutex<HashSet<Open>>,
     /// After which nobody is to wait.
-    end: Mutex<Option<Instant>>,
+    end: Mutex<Option<Moment>>,
+    epoch: Epoch,
     numbers: AtomicU64,
 }
 
-/// A line and its name, shared by those who stand in it.
+/// A line, found by whose it is.
 #[derive(Debug)]
-pub(super) struct Entrance {
-    pub(super) whose: Whose,
-    line: Mutex<Line>,
-}
+struct Open(Arc<Entrance>);
 
-impl Entrance {
-    /// Works on the line, and wakes whoever that concerns when its lock is free again.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Line, &mut Wakers) -> T) -> T {
-        let mut wakers = Wakers::default();
-        let done = work(&mut lock(&self.line), &mut wakers);
-        wakers.wake.into_iter().for_each(Waker::wake);
-        done
+impl Borrow<Whose> for Open {
+    fn borrow(&self) -> &Whose {
+        self.0.whose()
     }
 }
 
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.whose() == other.0.whose()
+    }
+}
+
+impl Eq for Open {}
+
+impl Hash for Open {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.whose().hash(state);
+    }
+}
+
+/// Above this, room for lines is given back when most of it is not used.
+const ROOM: usize = 1_024;
+
 impl Lines {
-    /// The place of a reservation that `left` this in its bucket and waits from now on.
+    pub(crate) fn new() -> Self {
+        let (open, end, numbers) = Default::default();
+        Self { open, end, epoch: Epoch::new(), numbers }
+    }
+
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The place of a reservation that was heard of at `heard`, and waits from then on.
     pub(super) fn place(
         &self,
         bucket: &Bucket,
-        units: i64,
-        left: State,
-        at: Timestamp,
-        due: Instant,
+        taken: Units,
+        reading: &Reading,
+        now: Timestamp,
+        heard: Moment,
     ) -> Place {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        Place { order: Order::new(bucket, left, at, number), due, units, left }
+        let (left, wait) = (reading.state(), reading.wait());
+        let order = Order::new(bucket, left, now + wait, number);
+        Place { order, grant: Grant { due: heard.plus(wait), taken, used: taken, left } }
     }
 
-    /// Lets a waiter into the line of its bucket. Returns the place that nobody needs then.
-    pub(super) fn enter(
-        &self,
-        whose: Whose,
-        own: Place,
-        patient: bool,
-    ) -> (Arc<Entrance>, Ticket, Option<Place>) {
+    /// The line of a bucket, with one reservation more.
+    pub(super) fn reserve(&self, limiter: &RateLimiter, whose: Whose) -> Arc<Entrance> {
         let mut open = lock(&self.open);
         let entrance = match open.get(&whose) {
-            Some(entrance) => Arc::clone(entrance),
+            Some(Open(entrance)) => Arc::clone(entrance),
             None => {
-                let line = Mutex::default();
-                let entrance = Arc::new(Entrance { whose: whose.clone(), line });
-                open.insert(whose, Arc::clone(&entrance));
+                let entrance = Arc::new(Entrance::new(limiter.clone(), whose));
+                open.insert(Open(Arc::clone(&entrance)));
                 entrance
             }
         };
         // While the lines are locked, so that nobody takes this one for empty.
-        let (ticket, free) = entrance.with(|line, _| line.enter(own, patient, Instant::now()));
-        (entrance, ticket, free)
+        entrance.with(|line, _| line.outside = line.outside.saturating_add(1));
+        entrance
     }
 
-    /// The line of a bucket, if anybody waits for it.
-    pub(super) fn find(&self, whose: &Whose) -> Option<Arc<Entrance>> {
-        lock(&self.open).get(whose).cloned()
-    }
-
-    /// Forgets a line in which nobody stands.
-    pub(super) fn tidy(&self, entrance: &Entrance) {
-        if entrance.with(|line, _| line.is_empty()) {
-            let mut open = lock(&self.open);
-            let is_this = |found: &Arc<Entrance>| std::ptr::eq(&raw const **found, entrance);
-            if open.get(&entrance.whose).is_some_and(is_this)
-                && entrance.with(|line, _| line.is_empty())
-            {
-                open.remove(&entrance.whose);
+    /// Forgets a line with which nobody has anything to do.
+    pub(super) fn forget(&self, entrance: &Entrance) {
+        let mut open = lock(&self.open);
+        let found = open.get(entrance.whose());
+        let is_this = found.is_some_and(|Open(found)| std::ptr::eq(&raw const **found, entrance));
+        let forgotten = if is_this && entrance.with(|line, _| line.is_empty()) {
+            let forgotten = open.take(entrance.whose());
+            if open.capacity() > ROOM && open.len() < open.capacity() / 8 {
+                open.shrink_to(ROOM);
             }
-        }
+            forgotten
+        } else {
+            None
+        };
+        // Its limiter may be the last handle, and run other people's code when it goes.
+        drop(open);
+        drop(forgotten);
     }
 
     /// After which instant nobody is to wait, if there is one.
-    pub(crate) fn end(&self) -> Option<Instant> {
+    pub(super) fn end(&self) -> Option<Moment> {
         *lock(&self.end)
     }
 
-    /// Sends those away whose turn would come after `end`, now and from now on. Returns the places
-    /// that nobody needs then, those of each bucket with the last one first.
-    pub(super) fn close(&self, end: Instant) -> Vec<(Arc<Entrance>, Vec<Place>)> {
-        // Whoever enters after this sees the end; whoever has entered before is found below.
+    /// Lets nobody wait for longer than until `end`. Returns the lines in which somebody may.
+    pub(super) fn close(&self, end: Moment) -> (Moment, Vec<Arc<Entrance>>) {
+        // Whoever enters after this sees the end; whoever has entered before is in the lines.
         let end = {
             let mut known = lock(&self.end);
             let end = known.map_or(end, |known| known.min(end));
             *known = Some(end);
             end
         };
-        let entrances: Vec<_> = lock(&self.open).values().cloned().collect();
-        let now = Instant::now();
-        let close = |entrance: Arc<Entrance>| {
-            let free = entrance.with(|line, wakers| line.close(end, now, wakers));
-            (entrance, free)
-        };
-        entrances.into_iter().map(close).collect()
+        (end, lock(&self.open).iter().map(|Open(entrance)| Arc::clone(entrance)).collect())
     }
 }
 
 /// What a lock guards is never left half changed by anything that can panic, so that a panic
 /// elsewhere in the holder's thread does no harm here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,15 +16,22 @@
 
 mod booking;
 mod close;
+mod entrance;
+mod free;
 mod hand_on;
 mod line;
 mod lines;
+mod moment;
 mod place;
+mod sorted;
+mod spot;
+mod ticket;
+mod turns;
 mod waiting;
 mod wakers;
 
 pub(crate) use self::booking::Booking;
 pub(crate) use self::lines::{Lines, Whose};
 #[cfg(feature = "middleware")]
-pub(crate) use self::waiting::Spot;
+pub(crate) use self::spot::{Spot, Used};
 pub(crate) use self::waiting::Waiting;

@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tokio::time::Instant;
-
+use super::moment::Moment;
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
@@ -20,6 +19,13 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Before all others.
+    pub(super) const FIRST: Self =
+        Self { at: Timestamp::from_micros(i64::MIN), slack: Reverse(Units::MAX), number: 0 };
+    /// After all others.
+    pub(super) const LAST: Self =
+        Self { at: Timestamp::from_micros(i64::MAX), slack: Reverse(Units::MIN), number: u64::MAX };
+
     /// The order of the reservation which `left` this in its bucket and waits until `at`.
     pub(super) fn new(bucket: &Bucket, left: State, at: Timestamp, number: u64) -> Self {
         Self { at, slack: Reverse(bucket.uncapped(left, at)), number }
@@ -29,10 +35,14 @@ impl Order {
         self.number
     }
 
+    /// What comes next after this.
+    pub(super) const fn next(self) -> Self {
+        Self { number: self.number.saturating_add(1), ..self }
+    }
+
     /// No reservation for the same instant comes after this.
-    pub(super) const fn last_of_its_instant(mut self) -> Self {
-        (self.slack, self.number) = (Reverse(Units::MIN), u64::MAX);
-        self
+    pub(super) const fn last_of_its_instant(self) -> Self {
+        Self { at: self.at, ..Self::LAST }
     }
 
     /// The instant, as the store counts time.
@@ -41,14 +51,22 @@ impl Order {
     }
 }
 
-/// What was granted, and can be used by one waiter.
+/// A place, and where it stands among the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(super) order: Order,
+    pub(super) grant: Grant,
+}
+
+/// What was granted, and can be used by one waiter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
     /// The instant, as this process counts time.
-    pub(super) due: Instant,
-    /// What the reservation took; whoever it is handed to may need less.
-    pub(super) units: Units,
+    pub(super) due: Moment,
+    /// What the reservation took.
+    pub(super) taken: Units,
+    /// What its waiter needs: the same, or less once it was handed on.
+    pub(super) used: Units,
     /// What the reservation left in its bucket.
     pub(super) left: State,
 }

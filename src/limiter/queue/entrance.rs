@@ -1,0 +1,86 @@
+//! A line behind its lock, and what is done about its free places.
+
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use super::line::Line;
+use super::lines::{Whose, lock};
+use super::moment::{Epoch, Moment};
+use super::wakers::Wakers;
+use crate::backend::{BackendError, Refund, Refunded};
+use crate::limiter::RateLimiter;
+use crate::limiter::unstoppable::Unstoppable;
+
+/// A line and its name, shared by those who have to do with it.
+///
+/// It holds the limiter, and the limiter its lines, until nobody has to do with this one any more.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    limiter: RateLimiter,
+    whose: Whose,
+    line: Mutex<Line>,
+}
+
+impl Entrance {
+    pub(super) fn new(limiter: RateLimiter, whose: Whose) -> Self {
+        Self { limiter, whose, line: Mutex::default() }
+    }
+
+    pub(crate) const fn limiter(&self) -> &RateLimiter {
+        &self.limiter
+    }
+
+    pub(crate) const fn whose(&self) -> &Whose {
+        &self.whose
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.limiter.lines().epoch()
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.epoch().now()
+    }
+
+    /// Works on the line, and wakes whoever that concerns when its lock is free again.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Line, &mut Wakers) -> T) -> T {
+        let mut wakers = Wakers::default();
+        let done = work(&mut lock(&self.line), &mut wakers);
+        wakers.wake.into_iter().for_each(Waker::wake);
+        done
+    }
+
+    /// Undoes the free places that can be: those from which nothing has been taken since. One after
+    /// another, as the one before can be undone only when the one behind it was.
+    ///
+    /// Then forgets the line if nobody has to do with it.
+    pub(super) fn tidy(self: &Arc<Self>) {
+        while let Some(place) = self.with(|line, _| line.free.next_to_undo()) {
+            let (whose, grant) = (&self.whose, place.grant);
+            let refund = Refund::new(whose.id(), whose.bucket(), grant.taken);
+            let answer = self.limiter.backend().refund(&[refund.if_untouched(grant.left)]);
+            let entrance = Arc::clone(self);
+            let hear = move |refunded: Result<Refunded, BackendError>| {
+                // What became of it in a store that gives no answer is unknown: it is spent then.
+                let given = refunded.map_or(true, |refunded| refunded.given());
+                let now = entrance.now();
+                entrance.with(|line, wakers| line.undone(place, given, now, wakers));
+            };
+            match Unstoppable::new(answer) {
+                now @ Unstoppable::Now(_) => now.finish_with(hear),
+                // Nobody waits for this, so a store that answers later is heard by a task of its own.
+                later @ Unstoppable::Later(_) => {
+                    let entrance = Arc::clone(self);
+                    later.finish_with(move |refunded| {
+                        hear(refunded);
+                        entrance.tidy();
+                    });
+                    return;
+                }
+            }
+        }
+        if self.with(|line, _| line.is_empty()) {
+            self.limiter.lines().forget(self);
+        }
+    }
+}

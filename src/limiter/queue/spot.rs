@@ -1,0 +1,123 @@
+//! Somebody who stands in line, and then has its turn.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use super::booking::Booking;
+use super::entrance::Entrance;
+use super::line::{Told, Who};
+use super::lines::Whose;
+use super::moment::Moment;
+use crate::algebra::State;
+use crate::clock::Timestamp;
+use crate::limiter::RateLimiter;
+
+/// A waiter in line, and then its turn.
+///
+/// Dropped in line, it leaves; dropped after its turn has come but before it was used, it gives its
+/// place up.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    entrance: Arc<Entrance>,
+    who: Who,
+    went: Went,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Went {
+    No,
+    /// It is its turn, and those behind wait until it is on its way.
+    First,
+    /// Those behind were let go.
+    Passed,
+    /// Its work runs.
+    Used,
+}
+
+/// The turn that was used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// The instant of its place.
+    pub(crate) at: Timestamp,
+    /// What its reservation had left in the bucket.
+    #[cfg_attr(not(feature = "middleware"), expect(dead_code, reason = "told in header fields"))]
+    pub(crate) left: State,
+}
+
+impl Spot {
+    /// Stands in line with what was booked. None if it is `patient`, and its turn comes after the
+    /// end of all waiting.
+    pub(super) fn enter(booking: Booking, patient: bool) -> Option<Self> {
+        let (entrance, place) = booking.hand_over();
+        let now = entrance.now();
+        let who = entrance.with(|line, _| {
+            line.outside = line.outside.saturating_sub(1);
+            line.enter(place, patient, now)
+        });
+        entrance.tidy();
+        let spot = Self { entrance, who, went: Went::No };
+        // Only now, as whoever enters while the line is being closed may be overlooked there.
+        let end = spot.end().filter(|_| patient);
+        end.is_none_or(|end| place.grant.due <= end).then_some(spot)
+    }
+
+    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Told {
+        let (who, now) = (&self.who, self.entrance.now());
+        let told = self.entrance.with(|line, wakers| line.poll(who, cx.waker(), now, wakers));
+        if matches!(told, Told::Go) {
+            self.went = Went::First;
+        }
+        told
+    }
+
+    /// Lets those behind go.
+    pub(crate) fn pass(&mut self) {
+        if self.went == Went::First {
+            self.went = Went::Passed;
+            let (who, now) = (&self.who, self.entrance.now());
+            self.entrance.with(|line, wakers| line.pass(who, now, wakers));
+        }
+    }
+
+    /// Is woken when all waiting comes to an end.
+    pub(super) fn linger(&self, cx: &Context<'_>) {
+        let who = &self.who;
+        self.entrance.with(|line, wakers| line.linger(who, cx.waker(), wakers));
+    }
+
+    /// After which nobody is to wait.
+    pub(super) fn end(&self) -> Option<Moment> {
+        self.limiter().lines().end()
+    }
+
+    /// The work runs now: nothing is given back when this is dropped.
+    pub(crate) fn used(mut self) -> Option<Used> {
+        self.went = Went::Used;
+        let (who, now) = (&self.who, self.entrance.now());
+        let place = self.entrance.with(|line, wakers| line.used(who, now, wakers))?;
+        self.entrance.tidy();
+        Some(Used { at: place.order.at(), left: place.grant.left })
+    }
+
+    pub(crate) fn whose(&self) -> &Whose {
+        self.entrance.whose()
+    }
+
+    pub(crate) fn limiter(&self) -> &RateLimiter {
+        self.entrance.limiter()
+    }
+
+    pub(super) fn entrance(&self) -> &Entrance {
+        &self.entrance
+    }
+}
+
+impl Drop for Spot {
+    fn drop(&mut self) {
+        if self.went != Went::Used {
+            let (who, now) = (&self.who, self.entrance.now());
+            self.entrance.with(|line, wakers| line.leave(who, now, wakers));
+            self.entrance.tidy();
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Where a waiter stands in line.
+
+/// A waiter stands before all whose tickets are larger.
+///
+/// Whoever comes last stands last, though places behind it may have been undone, so that its own is
+/// no later than one that was given up before. Only if tokens were given back is a place before
+/// those of others; its waiter stands before them then, by a label between theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ticket {
+    label: i64,
+    /// That of its reservation. Where no label is left between two others, who came first does.
+    number: u64,
+}
+
+/// How far apart tickets are, so that others fit between them: two dozen times in one place, and
+/// half a million million in a line that never empties.
+const GAP: i64 = 1 << 24;
+
+impl Ticket {
+    /// Before all others.
+    pub(super) const FIRST: Self = Self { label: i64::MIN, number: 0 };
+
+    pub(super) const fn new(label: i64, number: u64) -> Self {
+        Self { label, number }
+    }
+
+    /// The label after this one.
+    pub(super) const fn after(label: i64) -> i64 {
+        label.saturating_add(GAP)
+    }
+
+    /// A label between those of two neighbours; `before` is none if there is nobody before.
+    pub(super) fn between(before: Option<Self>, next: Self) -> i64 {
+        match before {
+            Some(before) => before.label.midpoint(next.label),
+            None => next.label.saturating_sub(GAP),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The waiters whose instant has come.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::line::Told;
+use super::moment::Moment;
+use super::place::Place;
+use super::ticket::Ticket;
+use super::wakers::{Wakers, remember};
+
+/// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
+/// polls it. A busy runtime comes round much sooner.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// In the order of their tickets; the first is to go.
+    called: BTreeMap<Ticket, Turn>,
+    /// Since when the first of them has been the first.
+    first_since: Option<Moment>,
+    /// Those that may go at any time: they were first.
+    let_go: BTreeMap<Ticket, Turn>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    place: Place,
+    waker: Option<Waker>,
+}
+
+impl Turns {
+    pub(super) fn is_empty(&self) -> bool {
+        self.called.is_empty() && self.let_go.is_empty()
+    }
+
+    /// Calls a waiter: its instant has come.
+    pub(super) fn call(&mut self, ticket: Ticket, place: Place, waker: Option<Waker>, now: Moment) {
+        if self.called.first_key_value().is_none_or(|(first, _)| ticket < *first) {
+            self.first_since = Some(now);
+        }
+        self.called.insert(ticket, Turn { place, waker });
+    }
+
+    /// What a waiter is told; `None` if it has not been called.
+    pub(super) fn told(
+        &mut self,
+        ticket: Ticket,
+        waker: &Waker,
+        now: Moment,
+        wakers: &mut Wakers,
+    ) -> Option<Told> {
+        if self.let_go.contains_key(&ticket) {
+            return Some(Told::Go);
+        }
+        if !self.called.contains_key(&ticket) {
+            return None;
+        }
+        let late = self.first_since.get_or_insert(now).plus(PATIENCE);
+        loop {
+            let mut first = self.called.first_entry()?;
+            if *first.key() == ticket {
+                wakers.dead.extend(remember(&mut first.get_mut().waker, waker));
+                return Some(Told::Go);
+            }
+            if now < late {
+                if let Some(turn) = self.called.get_mut(&ticket) {
+                    wakers.dead.extend(remember(&mut turn.waker, waker));
+                }
+                return Some(Told::Wait(late));
+            }
+            // Those between the first and this one have had no chance to go: they are woken.
+            let (idle, mut turn) = first.remove_entry();
+            wakers.wake.extend(turn.waker.take());
+            self.let_go.insert(idle, turn);
+            self.first_since = Some(now);
+        }
+    }
+
+    /// Lets those behind a waiter go, which is not on its way yet.
+    pub(super) fn let_go(&mut self, ticket: Ticket, now: Moment) {
+        if let Some(turn) = self.uncall(ticket, now) {
+            self.let_go.insert(ticket, turn);
+        }
+    }
+
+    /// Remembers whom to wake that has let others go, should all waiting come to an end.
+    pub(super) fn linger(&mut self, ticket: Ticket, waker: &Waker, wakers: &mut Wakers) {
+        if let Some(turn) = self.let_go.get_mut(&ticket) {
+            wakers.dead.extend(remember(&mut turn.waker, waker));
+        }
+    }
+
+    pub(super) fn wake_lingering(&mut self, wakers: &mut Wakers) {
+        wakers.wake.extend(self.let_go.values_mut().filter_map(|turn| turn.waker.take()));
+    }
+
+    /// Lets a waiter out, which is on its way or gives up. Returns its place.
+    pub(super) fn remove(
+        &mut self,
+        ticket: Ticket,
+        now: Moment,
+        wakers: &mut Wakers,
+    ) -> Option<Place> {
+        let turn = self.let_go.remove(&ticket).or_else(|| self.uncall(ticket, now))?;
+        wakers.dead.extend(turn.waker);
+        Some(turn.place)
+    }
+
+    fn uncall(&mut self, ticket: Ticket, now: Moment) -> Option<Turn> {
+        if self.called.first_key_value().is_some_and(|(first, _)| *first == ticket) {
+            self.first_since = Some(now);
+        }
+        self.called.remove(&ticket)
+    }
+
+    /// Wakes whoever is to go.
+    pub(super) fn wake_first(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
+        if let Some(mut first) = self.called.first_entry()
+            && Some(*first.key()) != except
+        {
+            wakers.wake.extend(first.get_mut().waker.take());
+        }
+    }
+}
