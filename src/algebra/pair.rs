@@ -64,6 +64,11 @@ impl ChargedPair {
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)
     }
+
+    /// The wait in microseconds.
+    pub(crate) const fn wait_micros(&self) -> u64 {
+        self.wait
+    }
 }
 
 /// Takes `units` from two shards of a limit at `now`: from the fuller one, or from both if it is

@@ -15,7 +15,9 @@
 //! slots of its shard. When a shard has its share of the bound nevertheless, the bucket that is
 //! nearest to full makes room, as the least is forgotten with it.
 
+mod few;
 mod fingerprint;
+mod pair;
 mod room;
 mod shapes;
 mod shard;
@@ -146,6 +148,10 @@ impl Backend for Memory {
             let now = || self.now();
             return Answer::Now(Ok(transaction::apply(&self.shards, &self.hasher, charges, now)));
         };
+        if let Some(other) = charge.other() {
+            let now = || self.now();
+            return Answer::Now(Ok(pair::apply(&self.shards, &self.hasher, charge, other, now)));
+        }
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
         // Read under the lock: whoever decides later has not an earlier time.
