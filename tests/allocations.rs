@@ -71,7 +71,7 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
     }
     let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.or_shard(1)).collect();
     let take = || drop(at_once(memory.apply(&with_pairs).wait()).unwrap());
-    let _ = take();
+    take();
     assert_eq!(allocations(take), 1, "four times two shards");
 }
 

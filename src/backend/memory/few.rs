@@ -31,11 +31,12 @@ impl<T> Few<T> {
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + Clone {
-        self.first.iter().take(self.taken).flatten().chain(&self.more)
+        let first = self.first.get(..self.taken).unwrap_or(&self.first);
+        first.iter().filter_map(Option::as_ref).chain(&self.more)
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.first.iter_mut().take(self.taken).flatten().chain(&mut self.more)
+        self.first.iter_mut().take(self.taken).filter_map(Option::as_mut).chain(&mut self.more)
     }
 }
 

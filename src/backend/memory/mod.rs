@@ -7,7 +7,8 @@
 //! can choose names that meet.
 //!
 //! A shard is an open-addressing table behind a lock. Looking a bucket up, deciding and writing
-//! happen under one lock, so that no bucket can be dropped between reading and writing it. There
+//! happen under one lock, so that no bucket can be dropped between reading and writing it; over
+//! several buckets, under all their locks, which are always taken in the same order. There
 //! are as many shards as it takes for each to stay small: every pause (growing, making room) is
 //! then as short with ten million keys as with ten thousand.
 //!

@@ -30,26 +30,28 @@ pub(super) fn apply(
     let mut named = Few::new();
     for charge in charges {
         let id = charge.id();
-        let other = charge.other().map(|shard| hasher.fingerprint(id.shard(shard)));
-        named.push((charge, hasher.fingerprint(id), other));
+        named.push((hasher.fingerprint(id), charge));
+        if let Some(other) = charge.other() {
+            named.push((hasher.fingerprint(id.shard(other)), charge));
+        }
     }
-    let prints = named.iter().flat_map(|&(_, print, other)| [Some(print), other]).flatten();
-    let mut locked = Locked::lock(shards, prints);
+    let mut locked = Locked::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
 
     let mut decided = Few::new();
-    for &(charge, print, other) in named.iter() {
-        // Every charge's shards were locked above.
+    let mut buckets = named.iter().copied();
+    while let Some((print, charge)) = buckets.next() {
+        // Every bucket's shard was locked above.
         let Some(seen) = Seen::by(charge, print, &decided, &mut locked, now) else { continue };
-        match other {
-            None => decided.push(seen.charged(charge, now)),
-            Some(other) => {
-                let Some(other) = Seen::by(charge, other, &decided, &mut locked, now) else {
-                    continue;
-                };
-                seen.charged_or(other, charge, now).into_iter().for_each(|one| decided.push(one));
-            }
+        if charge.other().is_none() {
+            decided.push(seen.charged(charge, now));
+            continue;
         }
+        let Some((print, _)) = buckets.next() else { continue };
+        let Some(other) = Seen::by(charge, print, &decided, &mut locked, now) else { continue };
+        let [first, second] = seen.charged_or(other, charge, now);
+        decided.push(first);
+        decided.push(second);
     }
 
     let refused = decided.iter().any(|one| one.verdict == Verdict::Refused);
