@@ -6,11 +6,12 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use support::{START, at_once, limiter, store};
-use tollgate::backend::Memory;
+use tollgate::algebra::{Bucket, Verdict};
+use tollgate::backend::{Backend, BucketId, Charge, Memory, Refund};
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
 use tollgate::key::header;
-use tollgate::{HOUR, Limit, Quota, SECOND};
+use tollgate::{HOUR, Key, Limit, Quota, SECOND};
 use tower::{Layer, Service};
 
 static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, HOUR));
@@ -34,6 +35,44 @@ fn a_known_key_is_decided_without_an_allocation() {
     assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "refused");
     let look = || assert!(at_once(limiter.check(&LIMIT).key(KEY).cost(0)).unwrap().is_admitted());
     assert_eq!(allocations(look), 0, "looked at");
+}
+
+#[test]
+fn two_shards_are_decided_without_an_allocation() {
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let shard = Bucket::of_shard(&Quota::token_bucket(10_000, HOUR).shards(10)).unwrap();
+    let key = Key::from(KEY);
+    let id = |shard| BucketId::new("hot", &key).shard(shard);
+    let ask = |tokens: u64, verdict| {
+        let charge = Charge::take(id(2), &shard, shard.units(tokens).unwrap()).or_shard(7);
+        let applied = at_once(memory.apply(&[charge]).wait()).unwrap();
+        assert_eq!(applied.verdict(), verdict);
+    };
+    ask(1_001, Verdict::Admitted);
+    assert_eq!(allocations(|| (0..333).for_each(|_| ask(3, Verdict::Admitted))), 0, "admitted");
+    assert_eq!(allocations(|| (0..999).for_each(|_| ask(3, Verdict::Refused))), 0, "refused");
+}
+
+#[test]
+fn a_short_transaction_allocates_no_more_than_its_answer() {
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let keys: Vec<_> = (0..9).map(Key::from).collect();
+    let bucket = LIMIT.bucket();
+    let charge =
+        |key| Charge::take(BucketId::new(LIMIT.name(), key), bucket, bucket.units(1).unwrap());
+    let charges: Vec<_> = keys.iter().map(charge).collect();
+    let refunds: Vec<_> = charges.iter().map(|one| Refund::new(one.id(), bucket, 1)).collect();
+    let _ = at_once(memory.apply(&charges).wait()).unwrap();
+    for (buckets, most) in [(2, 0), (3, 1), (8, 1)] {
+        let take = || drop(at_once(memory.apply(&charges[..buckets]).wait()).unwrap());
+        assert_eq!(allocations(take), most, "{buckets} buckets");
+        let give_back = || drop(at_once(memory.refund(&refunds[..buckets]).wait()).unwrap());
+        assert_eq!(allocations(give_back), most, "{buckets} refunds");
+    }
+    let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.or_shard(1)).collect();
+    let take = || drop(at_once(memory.apply(&with_pairs).wait()).unwrap());
+    take();
+    assert_eq!(allocations(take), 1, "four times two shards");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use support::{START, at_once, limiter, store};
-use tollgate::algebra::{Verdict, check_history};
-use tollgate::backend::{Backend, BucketId, Charge, Memory};
+use tollgate::algebra::{Bucket, Verdict, check_history};
+use tollgate::backend::{Backend, BucketId, Charge, Memory, Reading};
 use tollgate::clock::ManualClock;
 use tollgate::{Decision, HOUR, Key, Limit, Quota, SECOND};
 
@@ -93,6 +93,91 @@ fn transactions_in_opposite_orders_neither_hang_nor_tear() {
         .sum();
     assert_eq!(admitted + left, 16 * CAPACITY);
     assert!(admitted > 15 * CAPACITY, "nearly everything is used up: {admitted}");
+}
+
+/// Two-choices charges, on pairs of shards in either order, alone and in transactions with another
+/// limit: no token is granted twice, and none is left behind when every pair was asked to the end.
+#[test]
+fn shards_are_admitted_exactly_what_they_hold_together() {
+    let quota = Quota::token_bucket(100, HOUR).shards(10);
+    let shard = Bucket::of_shard(&quota).unwrap();
+    let one = shard.units(1).unwrap();
+    assert_eq!(shard.capacity(), 10 * one);
+    let key = Key::from("everybody");
+    let id = |shard| BucketId::new("hot", &key).shard(shard);
+    // All shards of the limit under one lock of the store, then under many.
+    for (max_keys, seed) in [10, 1_000_000].into_iter().flat_map(|keys| [(keys, 0), (keys, 1)]) {
+        let clock = ManualClock::new(START);
+        let (memory, _) = store(Memory::new().max_keys(max_keys), &clock);
+        let ask = |first, second, alone| {
+            let charge = Charge::take(id(first), &shard, one).or_shard(second);
+            // A limit that is never short, but is locked as well.
+            let open = Charge::take(BucketId::new("open", &key), &shard, 0);
+            let charges = [open, charge];
+            let asked = if alone { &charges[1..] } else { &charges[..] };
+            let applied = at_once(memory.apply(asked).wait()).unwrap();
+            u64::from(applied.verdict() == Verdict::Admitted)
+        };
+        let admitted = hammer(|thread| {
+            let mut random = thread * 2 + seed;
+            let mut draw = || {
+                // Knuth's multiplier; the upper bits are random enough.
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                u32::try_from(random >> 33).unwrap()
+            };
+            let (mut admitted, mut refused) = (0, 0);
+            while refused < 500 {
+                let first = draw() % 10;
+                let second = (first + 1 + draw() % 9) % 10;
+                let granted = ask(first, second, draw() % 2 == 0);
+                admitted += granted;
+                refused = if granted == 0 { refused + 1 } else { 0 };
+            }
+            admitted
+        });
+        // Every pair once more, as those drawn may have missed a token.
+        let pairs = (0..10).flat_map(|a| (0..10).map(move |b| (a, b))).filter(|(a, b)| a != b);
+        let rest: u64 = pairs.map(|(a, b)| (0..20).map(|_| ask(a, b, true)).sum::<u64>()).sum();
+        assert_eq!(admitted + rest, 100);
+        assert!(admitted > 90, "most go to pairs at random: {admitted}");
+    }
+}
+
+/// Pairs of shards, larger costs, and ordinary charges on the same shards, all at once: what was
+/// taken is what is gone.
+#[test]
+fn what_pairs_and_others_take_is_what_is_gone() {
+    let shard =
+        Bucket::of_shard(&Quota::fixed_window(40_000, HOUR).start(START).shards(8)).unwrap();
+    let key = Key::from("everybody");
+    let id = |shard| BucketId::new("hot", &key).shard(shard);
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let taken = hammer(|thread| {
+        let mut taken = 0;
+        for round in 0..6_000_u32 {
+            let thread = u32::try_from(thread).unwrap();
+            let (a, b, c) = ((round + thread) % 8, (round * 5 + 1) % 8, (round * 3 + thread) % 8);
+            let units = i64::from(round % 40);
+            let pair = Charge::take(id(a), &shard, units).or_shard(b);
+            let charges = [pair, Charge::take(id(c), &shard, 3), pair.or_shard(c)];
+            let asked = &charges[..1 + usize::try_from(round % 3).unwrap()];
+            let applied = at_once(memory.apply(asked).wait()).unwrap();
+            let paid: i64 = applied.readings().iter().map(Reading::units).sum();
+            let asked: i64 = asked.iter().map(Charge::units).sum();
+            let refused = applied.verdict() == Verdict::Refused;
+            assert_eq!(paid, if refused { 0 } else { asked });
+            taken += u64::try_from(paid).unwrap();
+        }
+        taken
+    });
+    let left: i64 = (0..8)
+        .map(|nth| {
+            let look = at_once(memory.apply(&[Charge::look(id(nth), &shard, 0)]).wait()).unwrap();
+            look.readings()[0].state().value
+        })
+        .sum();
+    assert_eq!(i64::try_from(taken).unwrap() + left, 8 * shard.capacity());
+    assert!(left < shard.capacity(), "nearly everything is used up: {left} are left");
 }
 
 /// Threads that come and go over far more keys than there is room for, with the clock running on:

@@ -165,7 +165,38 @@ impl Bucket {
     #[must_use]
     pub fn too_large(&self, cost: u64, terms: Terms) -> bool {
         let Some(units) = self.units(cost) else { return true };
-        let left = self.capacity.saturating_sub(units);
+        self.out_of_reach(self.capacity.saturating_sub(units), terms)
+    }
+
+    /// Whether a cost is more than two full shards with these numbers could ever grant together
+    /// on these terms.
+    ///
+    /// What is too large for two is too large for one; see [`charge_pair`](super::charge_pair).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::{Bucket, Terms};
+    /// use tollgate::{Quota, SECOND};
+    ///
+    /// let shard = Bucket::of_shard(&Quota::token_bucket(40, SECOND).max_reserved(20).shards(4))?;
+    /// assert!(shard.too_large(11, Terms::AT_ONCE));
+    /// assert!(!shard.too_large_for_pair(20, Terms::AT_ONCE));
+    /// assert!(shard.too_large_for_pair(21, Terms::AT_ONCE));
+    /// assert!(!shard.too_large_for_pair(30, Terms::reserving(shard.floor())));
+    /// assert!(shard.too_large_for_pair(31, Terms::reserving(shard.floor())));
+    /// # Ok::<(), tollgate::quota::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn too_large_for_pair(&self, cost: u64, terms: Terms) -> bool {
+        let Some(units) = self.units(cost) else { return true };
+        let left = self.capacity.saturating_mul(2).saturating_sub(units);
+        // Of two equal debts that differ by a unit, the deeper one is what the terms allow or not.
+        self.out_of_reach(left.div_euclid(2), terms)
+    }
+
+    /// Whether even a bucket that is full, but for a charge that leaves this much, would refuse it.
+    fn out_of_reach(&self, left: Units, terms: Terms) -> bool {
         if left >= 0 {
             return false;
         }
@@ -223,25 +254,28 @@ impl Bucket {
     }
 
     /// The whole steps in a time.
-    fn steps(&self, micros: u64) -> u64 {
+    pub(super) fn steps(&self, micros: u64) -> u64 {
         // Token buckets gain every microsecond: the commonest case needs no division.
         if self.step == NonZeroU64::MIN { micros } else { micros / self.step }
     }
 
     /// The units that `value` is short of the capacity.
-    fn missing(&self, value: Units) -> u64 {
+    pub(super) fn missing(&self, value: Units) -> u64 {
         if value >= self.capacity { 0 } else { self.capacity.abs_diff(value) }
     }
 
     /// The instant from which a bucket in `state` has gained `units` more.
     pub(super) fn gained_at(&self, state: State, units: u64) -> Timestamp {
-        let steps = if self.gain == NonZeroU64::MIN {
-            units
-        } else {
-            let (whole, rest) = (units / self.gain, units % self.gain);
-            whole.saturating_add(u64::from(rest > 0))
-        };
-        state.ts.plus_micros(steps.saturating_mul(self.step.get()))
+        state.ts.plus_micros(self.steps_to_gain(units).saturating_mul(self.step.get()))
+    }
+
+    /// The steps that it takes to gain `units`.
+    pub(super) fn steps_to_gain(&self, units: u64) -> u64 {
+        if self.gain == NonZeroU64::MIN {
+            return units;
+        }
+        let (whole, rest) = (units / self.gain, units % self.gain);
+        whole.saturating_add(u64::from(rest > 0))
     }
 
     /// The instant from which a bucket in `state` is full, if nothing is taken until then.

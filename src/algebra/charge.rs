@@ -123,6 +123,11 @@ impl Charged {
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)
     }
+
+    /// The wait in microseconds.
+    pub(crate) const fn wait_micros(&self) -> u64 {
+        self.wait
+    }
 }
 
 /// Takes `units` from a bucket at `now`, and says what to store.

@@ -15,6 +15,8 @@
 //! it. All numbers are integers, and all stay within 2^53 so that a script which counts in doubles
 //! gives the same answers.
 //!
+//! A limit in shards takes from one of two of them or from both: [`charge_pair`].
+//!
 //! There is no clock here, no lock, no I/O and no async: [`Backend`](crate::backend::Backend)s
 //! apply these functions atomically.
 
@@ -24,6 +26,7 @@ mod bucket;
 mod calculate;
 mod charge;
 mod history;
+mod pair;
 mod rescale;
 mod tokens;
 
@@ -31,5 +34,6 @@ pub use self::bucket::{Bucket, State, Units};
 pub use self::calculate::{Calculation, calculate};
 pub use self::charge::{Charged, Terms, Verdict, charge, refund, untouched};
 pub use self::history::{Violation, check_history};
+pub use self::pair::{ChargedPair, charge_pair};
 pub use self::rescale::rescale;
 pub use self::tokens::Tokens;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::{BackendError, Charge};
-use crate::algebra::{Charged, State, Verdict};
+use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
 use crate::clock::Timestamp;
 
 /// An answer that is there now, or will be later.
@@ -71,10 +71,11 @@ pub struct Applied {
     readings: List<Reading>,
 }
 
-/// What each bucket said; one alone needs no allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What each bucket said; one or two need no allocation.
+#[derive(Clone, Debug)]
 pub(super) enum List<T> {
     One([T; 1]),
+    Two([T; 2]),
     Many(Vec<T>),
 }
 
@@ -82,22 +83,63 @@ impl<T> List<T> {
     pub(super) fn as_slice(&self) -> &[T] {
         match self {
             Self::One(one) => one,
+            Self::Two(two) => two,
             Self::Many(many) => many,
+        }
+    }
+
+    /// A list of `count` items.
+    #[cfg(feature = "memory")]
+    pub(super) fn gathered(count: usize, items: impl IntoIterator<Item = T>) -> Self {
+        let mut items = items.into_iter();
+        match (items.next(), items.next(), items.next()) {
+            (Some(one), None, _) => Self::One([one]),
+            (Some(one), Some(two), None) => Self::Two([one, two]),
+            (one, two, three) => {
+                let mut many = Vec::with_capacity(count);
+                many.extend([one, two, three].into_iter().flatten().chain(items));
+                Self::Many(many)
+            }
         }
     }
 }
 
+/// However they are held, lists are equal if the items are.
+impl<T: PartialEq> PartialEq for List<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: Eq> Eq for List<T> {}
+
 impl Applied {
-    /// The outcome of one charge.
+    /// The outcome of a charge on one bucket.
     #[must_use]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
         Self { now, readings: List::One([reading]) }
     }
 
-    /// The outcome of several charges, in their order.
+    /// The outcome of charges on two buckets, as of one two-choices charge.
+    #[must_use]
+    pub const fn two(now: Timestamp, readings: [Reading; 2]) -> Self {
+        Self { now, readings: List::Two(readings) }
+    }
+
+    /// The outcome of charges on several buckets, one reading for each that is named, in order.
     #[must_use]
     pub const fn many(now: Timestamp, readings: Vec<Reading>) -> Self {
         Self { now, readings: List::Many(readings) }
+    }
+
+    /// As [`many`](Self::many), without an allocation for one or two.
+    #[cfg(feature = "memory")]
+    pub(super) fn gathered(
+        now: Timestamp,
+        count: usize,
+        readings: impl IntoIterator<Item = Reading>,
+    ) -> Self {
+        Self { now, readings: List::gathered(count, readings) }
     }
 
     /// The time at which all of them were decided.
@@ -107,6 +149,9 @@ impl Applied {
     }
 
     /// What each bucket answered, in the order of the charges.
+    ///
+    /// A two-choices charge has two, next to each other: first that of its own shard, then that of
+    /// the [other](Charge::other).
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
         self.readings.as_slice()
@@ -138,24 +183,59 @@ impl Applied {
 pub struct Reading {
     verdict: Verdict,
     state: State,
-    wait: Duration,
+    units: Units,
+    /// In microseconds: a `Duration` takes twice the room.
+    wait: u64,
 }
 
 impl Reading {
-    /// A reading of `state`, with the bucket's own verdict and wait.
+    /// A reading of `state`, with the bucket's own verdict and wait, and nothing taken.
+    ///
+    /// The wait is rounded up to the microsecond.
     #[must_use]
-    pub const fn new(verdict: Verdict, state: State, wait: Duration) -> Self {
-        Self { verdict, state, wait }
+    pub fn new(verdict: Verdict, state: State, wait: Duration) -> Self {
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let begun = u64::from(!wait.subsec_nanos().is_multiple_of(1_000));
+        Self::in_micros(verdict, state, 0, micros.saturating_add(begun))
+    }
+
+    /// Says how many units were taken from this bucket.
+    #[must_use]
+    pub const fn taking(mut self, units: Units) -> Self {
+        self.units = units;
+        self
     }
 
     /// What a charge came to that is alone: whoever only looks sees the bucket as it stays.
     #[must_use]
     pub const fn of(charge: &Charge<'_>, charged: &Charged) -> Self {
-        let state = if charge.takes() { charged.state() } else { charged.before() };
-        Self::new(charged.verdict(), state, charged.wait())
+        let (verdict, wait) = (charged.verdict(), charged.wait_micros());
+        if charge.takes() && !matches!(verdict, Verdict::Refused) {
+            let units = if charge.units() < 0 { 0 } else { charge.units() };
+            return Self::in_micros(verdict, charged.after(), units, wait);
+        }
+        Self::in_micros(verdict, charged.before(), 0, wait)
     }
 
-    /// What this bucket said for itself, whatever the others did.
+    /// What a two-choices charge came to that is alone, in the order of its shards.
+    #[must_use]
+    pub fn of_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
+        let ([first, second], [first_pays, second_pays]) = if charge.takes() {
+            (charged.state(), charged.paid())
+        } else {
+            (charged.before(), [0; 2])
+        };
+        let (verdict, wait) = (charged.verdict(), charged.wait_micros());
+        [(first, first_pays), (second, second_pays)]
+            .map(|(state, units)| Self::in_micros(verdict, state, units, wait))
+    }
+
+    pub(super) const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
+        Self { verdict, state, units, wait }
+    }
+
+    /// What this bucket said for itself, whatever the others did; of a two-choices charge, what
+    /// both said together.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
@@ -167,9 +247,19 @@ impl Reading {
         self.state
     }
 
-    /// How long until this bucket has what was asked of it; zero if it had.
+    /// The units that this charge has taken from this bucket.
+    ///
+    /// Nothing is taken by a look, by any charge if one is refused, nor from the shard of a
+    /// two-choices charge that does not pay.
+    #[must_use]
+    pub const fn units(&self) -> Units {
+        self.units
+    }
+
+    /// How long until this bucket has what was asked of it, or both have that a two-choices charge
+    /// names; zero if they had.
     #[must_use]
     pub const fn wait(&self) -> Duration {
-        self.wait
+        Duration::from_micros(self.wait)
     }
 }

@@ -102,19 +102,20 @@ pub struct Charge<'a> {
     units: Units,
     terms: Terms,
     takes: bool,
+    other: Option<u32>,
 }
 
 impl<'a> Charge<'a> {
     /// Takes the units, if they are there.
     #[must_use]
     pub const fn take(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true }
+        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true, other: None }
     }
 
     /// Looks whether the units could be taken, and leaves them.
     #[must_use]
     pub const fn look(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false }
+        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false, other: None }
     }
 
     /// Says how far the charge may go when the bucket is short.
@@ -124,13 +125,49 @@ impl<'a> Charge<'a> {
         self
     }
 
-    /// The name of the bucket.
+    /// Names a second shard of the limit that may pay as well: a two-choices charge.
+    ///
+    /// [`charge_pair`](crate::algebra::charge_pair) says which of the two pays, or how both do.
+    /// Naming the shard that the charge is for already leaves it an ordinary charge.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::Bucket;
+    /// use tollgate::backend::{Answer, Backend, BucketId, Charge, Key, Memory};
+    /// use tollgate::{HOUR, Quota};
+    ///
+    /// // Ten shards, each of which holds 5 tokens.
+    /// let shard = Bucket::of_shard(&Quota::token_bucket(50, HOUR).shards(10))?;
+    /// let (key, seven) = (Key::from("everybody"), shard.units(7).unwrap());
+    /// let id = BucketId::new("searches", &key).shard(3);
+    /// let charge = Charge::take(id, &shard, seven).or_shard(8);
+    ///
+    /// let memory = Memory::new();
+    /// let Answer::Now(Ok(applied)) = memory.apply(&[charge]) else { panic!("it knows at once") };
+    /// let paid: i64 = applied.readings().iter().map(|reading| reading.units()).sum();
+    /// assert_eq!((applied.readings().len(), paid), (2, seven));
+    /// # Ok::<(), tollgate::quota::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub const fn or_shard(mut self, shard: u32) -> Self {
+        self.other = if shard == self.id.shard { None } else { Some(shard) };
+        self
+    }
+
+    /// The name of the bucket; of a two-choices charge, that of the first.
     #[must_use]
     pub const fn id(&self) -> BucketId<'a> {
         self.id
     }
 
-    /// The numbers of the bucket.
+    /// The second shard of a two-choices charge.
+    #[must_use]
+    pub const fn other(&self) -> Option<u32> {
+        self.other
+    }
+
+    /// The numbers of the bucket, which are the same for both shards.
     #[must_use]
     pub const fn bucket(&self) -> &'a Bucket {
         self.bucket

@@ -8,6 +8,11 @@
 //! functions of [`algebra`](crate::algebra) to what it has stored, atomically, at the time that
 //! its own clock shows.
 //!
+//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::or_shard)
+//! is paid by the fuller one, or by both, as [`charge_pair`](crate::algebra::charge_pair) says. It
+//! is still one charge, so that it can be part of any list, and its two buckets are read, decided
+//! and written as one.
+//!
 //! The trait is free of type parameters and lifetimes in its answers, so that a
 //! [`RateLimiter`](crate::RateLimiter) is one type whatever it stands on. An engine that knows at
 //! once, like [`Memory`], says so with [`Answer::Now`], which costs no allocation and no `await`.
@@ -45,6 +50,8 @@ pub use self::refund::{Refund, Refunded};
 ///   read, never misread.
 /// * A bucket that is named twice is charged twice, in the order of the charges; each reading of it
 ///   shows what it holds in the end.
+/// * The shards of a limit are buckets like any others, and may be stored apart; those that one
+///   call names are still charged as one.
 ///
 /// # Cancel safety
 ///
@@ -110,6 +117,25 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
     /// for a refusal or a charge of zero units either, with one exception: a bucket that does not
     /// [forget](crate::algebra::Bucket::forgets) is stored on its first use, as it begins to fill then.
+    ///
+    /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
+    /// [two shards](Charge::or_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
+    ///
+    /// 1. The fuller shard has the units: admitted, and it pays for all.
+    /// 2. Both together have them: admitted. Both pay, and are left with as much as each other.
+    /// 3. The fuller shard alone can reserve them on the terms of the charge: reserved.
+    /// 4. Both together can, each within the terms: reserved, and both pay as in 2.
+    /// 5. Refused, with the smallest wait after which the two shards have the units.
+    ///
+    /// Of two shards that hold the same, the charge's own counts as the fuller. The one that does
+    /// not pay is not stored for this charge, unless this is its first use and it does not forget.
+    /// A shard may be named by other charges as well: whoever comes later in the list finds what
+    /// those before have left, as when an ordinary bucket is named twice. (What a refused charge
+    /// would have left counts for this, so that each wait covers the charges before.)
+    ///
+    /// There is one [`Reading`] for each bucket that is named: in the order of the charges, and the
+    /// two of a two-choices charge next to each other, its own shard first. Both have the verdict
+    /// and the wait of the charge, and each the [units](Reading::units) that its bucket has paid.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 
     /// Gives back all refunds, or none of them if one asks for a bucket that is

@@ -106,6 +106,17 @@ impl Refunded {
         Self { now, given, states: List::Many(states) }
     }
 
+    /// As [`many`](Self::many), without an allocation for one or two.
+    #[cfg(feature = "memory")]
+    pub(super) fn gathered(
+        now: Timestamp,
+        given: bool,
+        count: usize,
+        states: impl IntoIterator<Item = State>,
+    ) -> Self {
+        Self { now, given, states: List::gathered(count, states) }
+    }
+
     /// The time at which all of them were decided.
     #[must_use]
     pub const fn now(&self) -> Timestamp {

@@ -7,7 +7,8 @@
 //! can choose names that meet.
 //!
 //! A shard is an open-addressing table behind a lock. Looking a bucket up, deciding and writing
-//! happen under one lock, so that no bucket can be dropped between reading and writing it. There
+//! happen under one lock, so that no bucket can be dropped between reading and writing it; over
+//! several buckets, under all their locks, which are always taken in the same order. There
 //! are as many shards as it takes for each to stay small: every pause (growing, making room) is
 //! then as short with ten million keys as with ten thousand.
 //!
@@ -15,7 +16,9 @@
 //! slots of its shard. When a shard has its share of the bound nevertheless, the bucket that is
 //! nearest to full makes room, as the least is forgotten with it.
 
+mod few;
 mod fingerprint;
+mod pair;
 mod room;
 mod shapes;
 mod shard;
@@ -146,6 +149,10 @@ impl Backend for Memory {
             let now = || self.now();
             return Answer::Now(Ok(transaction::apply(&self.shards, &self.hasher, charges, now)));
         };
+        if let Some(other) = charge.other() {
+            let now = || self.now();
+            return Answer::Now(Ok(pair::apply(&self.shards, &self.hasher, charge, other, now)));
+        }
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
         // Read under the lock: whoever decides later has not an earlier time.

@@ -52,7 +52,7 @@ impl Shard {
         let charged = decide(charge, state, now);
         if changes(charge) {
             let kept = match charged.verdict() {
-                Verdict::Refused => Kept::Refused(charged.before()),
+                Verdict::Refused => Kept::NotTaken(charged.before()),
                 Verdict::Admitted | Verdict::Reserved => Kept::Taken(charged.after()),
             };
             self.store(found, print, bucket, kept, now);
@@ -159,10 +159,10 @@ impl Shard {
     ) {
         match (found, kept) {
             (Some(index), Kept::Taken(state)) => self.update(index, bucket, state),
-            (Some(_), Kept::Refused(_)) => {}
+            (Some(_), Kept::NotTaken(_)) => {}
             // Nothing was taken, and a full bucket is like none.
-            (None, Kept::Refused(_)) if bucket.forgets() => {}
-            (None, Kept::Taken(state) | Kept::Refused(state)) => {
+            (None, Kept::NotTaken(_)) if bucket.forgets() => {}
+            (None, Kept::Taken(state) | Kept::NotTaken(state)) => {
                 self.add(print, bucket, state, now);
             }
         }
@@ -232,8 +232,8 @@ pub(super) fn changes(charge: &Charge<'_>) -> bool {
 pub(super) enum Kept {
     /// The charge was taken.
     Taken(State),
-    /// It was not, and this is what the bucket holds without it.
-    Refused(State),
+    /// It was not, or another bucket has paid for it, and this is what the bucket holds.
+    NotTaken(State),
 }
 
 /// Asks the algebra.

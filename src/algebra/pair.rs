@@ -1,0 +1,222 @@
+//! Taking from two shards of a limit: from the fuller one, or from both.
+
+use std::time::Duration;
+
+use super::{Bucket, State, Terms, Units, Verdict, charge};
+use crate::clock::Timestamp;
+
+/// What two shards of a limit answered to a charge that either may pay, or both together.
+///
+/// All arrays are in the order in which the shards were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChargedPair {
+    verdict: Verdict,
+    before: [State; 2],
+    after: [State; 2],
+    wait: u64,
+}
+
+impl ChargedPair {
+    /// Whether the work may run, and when.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The shards, refreshed to now, without the charge: what stands if it is refused.
+    #[must_use]
+    pub const fn before(&self) -> [State; 2] {
+        self.before
+    }
+
+    /// The shards with the charge taken: what to store, unless it is refused.
+    #[must_use]
+    pub const fn after(&self) -> [State; 2] {
+        self.after
+    }
+
+    /// The shards as they stand once the verdict is carried out.
+    #[must_use]
+    pub const fn state(&self) -> [State; 2] {
+        match self.verdict {
+            Verdict::Refused => self.before,
+            Verdict::Admitted | Verdict::Reserved => self.after,
+        }
+    }
+
+    /// The units that each shard pays: together what was asked for, or nothing if it is refused.
+    #[must_use]
+    pub const fn paid(&self) -> [Units; 2] {
+        let [first, second] = self.before;
+        let [first_left, second_left] = self.state();
+        [
+            first.value.saturating_sub(first_left.value),
+            second.value.saturating_sub(second_left.value),
+        ]
+    }
+
+    /// How long until the units are there: zero if they are.
+    ///
+    /// For a refusal this is the smallest wait after which the two shards would admit the charge,
+    /// if nothing else is taken from them. There is none, and this says nothing, if the units are
+    /// more than two capacities.
+    #[must_use]
+    pub const fn wait(&self) -> Duration {
+        Duration::from_micros(self.wait)
+    }
+
+    /// The wait in microseconds.
+    pub(crate) const fn wait_micros(&self) -> u64 {
+        self.wait
+    }
+}
+
+/// Takes `units` from two shards of a limit at `now`: from the fuller one, or from both if it is
+/// short, and says what to store.
+///
+/// The fuller shard is the one with the larger value, the first of two equal ones. These are the
+/// rules, of which the first that holds decides:
+///
+/// 1. The fuller shard has the units: admitted, and it pays for all. The other is left alone.
+/// 2. Both together have them: admitted, and both pay.
+/// 3. The fuller shard alone can reserve them on these terms, as [`charge`] does.
+/// 4. Both together can: reserved. Neither is left below the floor, and the wait is the longer of
+///    the two.
+/// 5. Refused: nothing is stored.
+///
+/// When both pay they are left with the same, or with one unit more in the fuller one. A shard
+/// never pays less than nothing: where evening out would ask for that, the fuller one pays for all.
+///
+/// Less than no units count as none.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::{Bucket, State, Terms, Verdict, charge_pair};
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// // Each of 10 shards holds 3 tokens of 1,000,000 units.
+/// let shard = Bucket::of_shard(&Quota::token_bucket(10, SECOND).capacity(30).shards(10))?;
+/// let now = Timestamp::UNIX_EPOCH;
+/// let holding = |tokens: i64| State { value: tokens * 1_000_000, ts: now };
+/// let ask = |tokens: i64| {
+///     let shards = [holding(1), holding(3)];
+///     charge_pair(&shard, shards, tokens * 1_000_000, Terms::AT_ONCE, now)
+/// };
+///
+/// assert_eq!(ask(3).after(), [holding(1), holding(0)]);
+/// assert_eq!(ask(4).after(), [holding(0), holding(0)]);
+/// // Both gain what is missing, a token each in a second.
+/// assert_eq!((ask(5).verdict(), ask(5).wait()), (Verdict::Refused, SECOND / 2));
+/// assert_eq!(ask(5).paid(), [0, 0]);
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[must_use]
+pub fn charge_pair(
+    bucket: &Bucket,
+    shards: [State; 2],
+    units: Units,
+    terms: Terms,
+    now: Timestamp,
+) -> ChargedPair {
+    let units = units.max(0);
+    let [first, second] = shards.map(|state| bucket.refresh(state, now));
+    let swapped = second.value > first.value;
+    let in_order = |[fuller, poorer]: [State; 2]| {
+        if swapped { [poorer, fuller] } else { [fuller, poorer] }
+    };
+    let [fuller, poorer] = in_order([first, second]);
+
+    let alone = charge(bucket, fuller, units, terms, now);
+    let after_alone = [alone.after(), poorer];
+    let split = split([fuller, poorer], units);
+    let together = split.unwrap_or(after_alone);
+    let wait = together.map(|left| wait(bucket, left, now)).into_iter().fold(0, u64::max);
+    // What evening out cannot split, the fuller shard alone has answered.
+    let enough = |least: Units| split.is_some_and(|left| left.iter().all(|s| s.value >= least));
+
+    let (verdict, after, wait) = if alone.verdict() == Verdict::Admitted {
+        (Verdict::Admitted, after_alone, 0)
+    } else if enough(0) {
+        (Verdict::Admitted, together, 0)
+    } else if alone.verdict() == Verdict::Reserved {
+        (Verdict::Reserved, after_alone, alone.wait_micros())
+    } else if enough(terms.floor()) && wait <= terms.max_wait() {
+        (Verdict::Reserved, together, wait)
+    } else {
+        (Verdict::Refused, together, soonest(bucket, [fuller, poorer], units, now))
+    };
+    ChargedPair { verdict, before: [first, second], after: in_order(after), wait }
+}
+
+/// What is left in the fuller and the poorer shard once both have paid, as even as can be; `None`
+/// if one would be given something, or be left deeper in debt than numbers go.
+fn split([fuller, poorer]: [State; 2], units: Units) -> Option<[State; 2]> {
+    // Wide enough for any three numbers.
+    let held = i128::from(fuller.value).saturating_add(i128::from(poorer.value));
+    let left = held.saturating_sub(i128::from(units));
+    let half = left.div_euclid(2);
+    let poorer_left = Units::try_from(half).ok()?;
+    let fuller_left = Units::try_from(left.saturating_sub(half)).ok()?;
+    (poorer_left <= poorer.value && fuller_left <= fuller.value)
+        .then_some([State { value: fuller_left, ..fuller }, State { value: poorer_left, ..poorer }])
+}
+
+/// How long until a bucket in `state` is out of debt.
+fn wait(bucket: &Bucket, state: State, now: Timestamp) -> u64 {
+    if state.value >= 0 {
+        return 0;
+    }
+    bucket.gained_at(state, state.value.unsigned_abs()).micros_since(now)
+}
+
+/// The smallest wait after which two shards that refuse `units` admit them.
+fn soonest(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) -> u64 {
+    let together = together_at(bucket, shards, units);
+    let soonest = if units > bucket.capacity() {
+        together
+    } else {
+        // One that is in debt holds the other back: alone, that may be there first.
+        let alone = shards.map(|state| bucket.gained_at(state, units.abs_diff(state.value)));
+        alone.into_iter().fold(together, Timestamp::min)
+    };
+    soonest.micros_since(now)
+}
+
+/// The instant from which two shards that are short of `units` have them together, where neither
+/// gains more than fits into it.
+///
+/// Both gain at every step from their own `ts` on, and these may differ. Say that the early one has
+/// made `n` steps and the late one `m`, and that they have room for `e` and `l` units. Then
+/// `min(e, n·gain) + min(l, m·gain)` was gained, and that is enough when all of `n·gain + m·gain`,
+/// `n·gain + l` and `e + m·gain` are. (The fourth sum, `e + l`, is, as long as the units are not
+/// more than two capacities.)
+fn together_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
+    let (early, late) = if a.ts <= b.ts { (a, b) } else { (b, a) };
+    let (room_early, room_late) = (bucket.missing(early.value), bucket.missing(late.value));
+    let held = i128::from(a.value).saturating_add(i128::from(b.value));
+    let need = i128::from(units).saturating_sub(held);
+    let need = u64::try_from(need).unwrap_or(u64::MAX);
+
+    // The fewest steps of the early shard, while the late one is this many `behind`.
+    let steps = |behind: u64| {
+        let alone = bucket.steps_to_gain(need);
+        let both = alone.min(alone.saturating_add(behind).div_ceil(2));
+        let late_full = bucket.steps_to_gain(need.saturating_sub(room_late));
+        let early_full = match need.saturating_sub(room_early) {
+            0 => 0,
+            rest => bucket.steps_to_gain(rest).saturating_add(behind),
+        };
+        both.max(late_full).max(early_full)
+    };
+    let apart = late.ts.micros_since(early.ts);
+    let behind = bucket.steps(apart);
+    // The instant is one at which the early shard gains, or one at which the late one does. Unless
+    // these are the same, the late one is a step less behind at its own.
+    let early_late = behind.saturating_add(u64::from(behind.saturating_mul(bucket.step()) < apart));
+    let after =
+        |state: State, steps: u64| state.ts.plus_micros(steps.saturating_mul(bucket.step()));
+    let at_early = after(early, steps(early_late));
+    let at_late = after(late, steps(behind).saturating_sub(behind));
+    at_early.min(at_late)
+}
