@@ -121,6 +121,9 @@ fn who_looks_or_is_refused_or_does_not_pay_stores_nothing() {
     assert!(memory.is_empty());
     let _ = apply(&memory, &[Charge::take(id, &bucket, 1).or_shard(1)]);
     assert_eq!(memory.len(), 1);
+    let look = Charge::look(id.shard(2), &bucket, 1);
+    let _ = apply(&memory, &[look, Charge::take(id.shard(3), &bucket, 1).or_shard(2)]);
+    assert_eq!(memory.len(), 2, "in a transaction as alone");
 }
 
 #[test]
