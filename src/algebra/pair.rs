@@ -106,8 +106,8 @@ impl ChargedPair {
 ///
 /// assert_eq!(ask(3).after(), [holding(1), holding(0)]);
 /// assert_eq!(ask(4).after(), [holding(0), holding(0)]);
-/// // Both gain what is missing, a token each in a second.
-/// assert_eq!((ask(5).verdict(), ask(5).wait()), (Verdict::Refused, SECOND / 2));
+/// // A shard gains a token in a second, and one of these is full.
+/// assert_eq!((ask(5).verdict(), ask(5).wait()), (Verdict::Refused, SECOND));
 /// assert_eq!(ask(5).paid(), [0, 0]);
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
