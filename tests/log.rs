@@ -171,7 +171,7 @@ impl Backend for Flaky {
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
         self.memory.refund(refunds)
     }
-    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
-        self.memory.reset(id)
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.memory.reset(ids)
     }
 }

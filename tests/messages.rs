@@ -855,7 +855,7 @@ impl Backend for Failing {
         self.answer()
     }
 
-    fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+    fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
         self.answer()
     }
 }
@@ -873,7 +873,7 @@ impl Backend for Forgetful {
         Answer::Now(Ok(Refunded::many(tollgate::Timestamp::UNIX_EPOCH, true, Vec::new())))
     }
 
-    fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+    fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
         Answer::Now(Ok(()))
     }
 }

@@ -377,7 +377,7 @@ async fn a_store_that_answers_nothing_lets_nothing_through() {
         fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
             Broken::fail()
         }
-        fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+        fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
             Answer::Now(Ok(()))
         }
     }
@@ -510,8 +510,9 @@ fn layer_service_and_future_are_what_tower_expects() {
     assert!(named.body.is_some_and(|body| body.into_inner().is_some()));
     assert_eq!(
         format!("{:?}", named._layer),
-        "RateLimitLayer(Rule { limit: \"two\", quota: 2 per minute, fields: Draft11, missing_key: \
-         Reject(500), on_failure: Close, queue: None, .. })"
+        "RateLimitLayer(Rules { rules: [Rule { limit: \"two\", quota: 2 per minute, chosen: false, \
+         missing_key: Reject(500), .. }], fields: Draft11, on_failure: Close, queue: None, jitter: \
+         0ns, settles: false, .. })"
     );
     assert!(!named._service.into_inner().ready);
 }
@@ -543,8 +544,8 @@ impl Backend for Slow {
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
         self.later(self.memory.refund(refunds))
     }
-    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
-        self.later(self.memory.reset(id))
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.later(self.memory.reset(ids))
     }
 }
 
@@ -566,7 +567,7 @@ impl Backend for Broken {
     fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
         Self::fail()
     }
-    fn reset(&self, _: BucketId<'_>) -> Answer<()> {
+    fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
         Self::fail()
     }
 }

@@ -30,7 +30,7 @@ fn refused(refusal: &Refusal) -> Response {
     let mut response = http::refusal(StatusCode::TOO_MANY_REQUESTS, names, refusal.retry_after());
     for standing in refusal.limits().iter().rev() {
         let policy = http::policy(standing.limit());
-        let member = http::refused_member(standing.limit(), standing.reading());
+        let member = http::member(standing.limit(), standing.stand(), standing.at());
         Told::new(policy, member).tell(response.headers_mut());
     }
     response.map(Body::from)

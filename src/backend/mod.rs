@@ -93,8 +93,8 @@ pub use self::refund::{Refund, Refunded};
 ///         self.inner.refund(refunds)
 ///     }
 ///
-///     fn reset(&self, id: BucketId<'_>) -> Answer<()> {
-///         self.inner.reset(id)
+///     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+///         self.inner.reset(ids)
 ///     }
 /// }
 ///
@@ -145,8 +145,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// not stored and gets something back: it is full, or has never been used.
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded>;
 
-    /// Forgets a bucket, so that its next use is its first.
-    fn reset(&self, id: BucketId<'_>) -> Answer<()>;
+    /// Forgets these buckets, all at once, so that their next use is their first.
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()>;
 }
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
@@ -158,7 +158,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).refund(refunds)
     }
 
-    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
-        (**self).reset(id)
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        (**self).reset(ids)
     }
 }

@@ -3,10 +3,9 @@
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::response::seconds_up;
-use crate::algebra::State;
-use crate::backend::Reading;
+use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
-use crate::limiter::Limit;
+use crate::limiter::{Limit, Stand};
 use crate::quota::Kind;
 
 /// Which header fields tell clients about their limits.
@@ -78,16 +77,14 @@ pub(crate) fn policy(limit: &Limit) -> Option<HeaderValue> {
     HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
 }
 
-/// The member of `RateLimit` for a limit: `"name";r=19;t=114`.
-pub(crate) fn member(limit: &Limit, state: State, now: Timestamp) -> Option<HeaderValue> {
-    let remaining = u128::from(limit.bucket().tokens(state.value).whole());
-    member_of(limit, remaining, reset(limit, state, now, remaining))
-}
-
-/// The same where the limit has refused: whoever waits for `t` seconds is not refused again.
-pub(crate) fn refused_member(limit: &Limit, reading: &Reading) -> Option<HeaderValue> {
-    let remaining = u128::from(limit.bucket().tokens(reading.state().value).whole());
-    member_of(limit, remaining, u128::from(seconds_up(reading.wait())))
+/// The member of `RateLimit` for a limit: `"name";r=19;t=114`. Where it has refused, whoever waits for
+/// `t` seconds is not refused again.
+pub(crate) fn member(limit: &Limit, stand: &Stand, now: Timestamp) -> Option<HeaderValue> {
+    let remaining = u128::from(limit.bucket().tokens(stand.state.value).whole());
+    match stand.verdict {
+        Verdict::Refused => member_of(limit, remaining, u128::from(seconds_up(stand.wait))),
+        _ => member_of(limit, remaining, reset(limit, stand.state, now, remaining)),
+    }
 }
 
 fn member_of(limit: &Limit, remaining: u128, reset: u128) -> Option<HeaderValue> {
@@ -106,9 +103,15 @@ fn quota_and_window(limit: &Limit) -> (u128, u128) {
         tokens => tokens,
     };
     let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
-    let steps = units.div_ceil(u128::from(bucket.gain()).max(1));
+    let steps = units.div_ceil(gain(limit));
     let micros = steps.saturating_mul(u128::from(bucket.step()));
     (u128::from(tokens), micros.div_ceil(MICROS))
+}
+
+/// The units that all shards gain at each step.
+fn gain(limit: &Limit) -> u128 {
+    let shards = u128::from(limit.quota().shard_count());
+    u128::from(limit.bucket().gain()).saturating_mul(shards).max(1)
 }
 
 /// The parameter `t`: seconds until there is more.
@@ -123,7 +126,7 @@ fn reset(limit: &Limit, state: State, now: Timestamp, remaining: u128) -> u128 {
         return remaining.saturating_mul(window).div_ceil(quota.max(1));
     }
     let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
-    let micros = missing.unsigned_abs().div_ceil(u128::from(bucket.gain()).max(1));
+    let micros = missing.unsigned_abs().div_ceil(gain(limit));
     micros.div_ceil(MICROS).max(1)
 }
 

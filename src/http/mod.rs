@@ -9,5 +9,5 @@ mod problem;
 mod response;
 
 pub use self::fields::Fields;
-pub(crate) use self::fields::{Told, member, policy, refused_member};
+pub(crate) use self::fields::{Told, member, policy};
 pub(crate) use self::response::{SERVER_TIMING, failure, refusal, too_large, waited};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::question::{Call, Question, Wish};
+use super::ask::Wish;
+use super::question::{Call, Question};
 use super::{Decision, Error, Limit, RateLimiter, Standing};
 use crate::backend::Key;
 
@@ -13,21 +14,19 @@ pub struct LimitCall<'a, 'l>(Question<'a, 'l>);
 
 impl<'a: 'l, 'l> LimitCall<'a, 'l> {
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit) -> Self {
-        Self(Question::new(limiter, limit, 1, Wish::Take))
+        Self(Question::new(limiter, limit, Wish::Take))
     }
 
     /// Whose tokens to take; everybody's if not set.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.0.key = key.into();
-        self
+    pub fn key(self, key: impl Into<Key>) -> Self {
+        Self(self.0.key(key.into()))
     }
 
     /// How many tokens to take; one if not set.
     ///
     /// Zero asks whether the bucket is out of debt.
-    pub const fn cost(mut self, tokens: u64) -> Self {
-        self.0.cost = tokens;
-        self
+    pub fn cost(self, tokens: u64) -> Self {
+        Self(self.0.cost(tokens))
     }
 
     /// Reserves what is short: the answer is then the instant at which the work may run, however
@@ -76,21 +75,19 @@ pub struct CheckCall<'a, 'l>(Question<'a, 'l>);
 
 impl<'a: 'l, 'l> CheckCall<'a, 'l> {
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit) -> Self {
-        Self(Question::new(limiter, limit, 1, Wish::Look))
+        Self(Question::new(limiter, limit, Wish::Look))
     }
 
     /// Whose tokens to look for; everybody's if not set.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.0.key = key.into();
-        self
+    pub fn key(self, key: impl Into<Key>) -> Self {
+        Self(self.0.key(key.into()))
     }
 
     /// How many tokens to look for; one if not set.
     ///
     /// Zero asks whether the bucket is out of debt.
-    pub const fn cost(mut self, tokens: u64) -> Self {
-        self.0.cost = tokens;
-        self
+    pub fn cost(self, tokens: u64) -> Self {
+        Self(self.0.cost(tokens))
     }
 }
 
@@ -110,13 +107,12 @@ pub struct ValueCall<'a>(Question<'a, 'a>);
 
 impl<'a> ValueCall<'a> {
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
-        Self(Question::new(limiter, limit, 0, Wish::Look))
+        Self(Question::new(limiter, limit, Wish::Look))
     }
 
     /// Whose bucket to look at; everybody's if not set.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.0.key = key.into();
-        self
+    pub fn key(self, key: impl Into<Key>) -> Self {
+        Self(self.0.key(key.into()))
     }
 }
 
@@ -136,13 +132,12 @@ pub struct ResetCall<'a>(Question<'a, 'a>);
 
 impl<'a> ResetCall<'a> {
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
-        Self(Question::new(limiter, limit, 0, Wish::Take))
+        Self(Question::new(limiter, limit, Wish::Take))
     }
 
     /// Whose bucket to forget; everybody's if not set.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.0.key = key.into();
-        self
+    pub fn key(self, key: impl Into<Key>) -> Self {
+        Self(self.0.key(key.into()))
     }
 }
 

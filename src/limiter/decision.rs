@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{Permit, RateLimited, Reservation, Standing};
 
 /// Whether the work may run.
@@ -64,7 +66,7 @@ impl<'a> Decision<'a> {
     pub fn into_result(self) -> Result<Permit<'a>, RateLimited> {
         match self {
             Self::Admitted(permit) => Ok(permit),
-            Self::Reserved(reservation) => Err(Refusal::of(reservation.standing().clone()).into()),
+            Self::Reserved(reservation) => Err(reservation.as_refusal().into()),
             Self::Refused(refusal) => Err(refusal.into()),
         }
     }
@@ -134,32 +136,34 @@ impl<'a> Decision<'a> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    standing: Standing,
+    refused: SmallVec<[Standing; 1]>,
+    wait: Duration,
     jitter: Duration,
 }
 
 impl Refusal {
-    pub(super) const fn of(standing: Standing) -> Self {
-        Self { standing, jitter: Duration::ZERO }
-    }
-
-    pub(super) const fn with_jitter(mut self, jitter: Duration) -> Self {
-        self.jitter = jitter;
-        self
+    /// Refused by these; all limits together would have let it run after `wait`.
+    pub(super) const fn new(
+        refused: SmallVec<[Standing; 1]>,
+        wait: Duration,
+        jitter: Duration,
+    ) -> Self {
+        Self { refused, wait, jitter }
     }
 
     /// The smallest wait after which the same request is admitted, if nobody else comes first; and
     /// the [jitter](super::LimitCall::jitter), where there is any.
     ///
-    /// A request that [reserves](super::LimitCall::reserve) may get its turn earlier than that.
+    /// Of several limits it is the longest. A limit in shards may refuse once more if it draws others
+    /// then. A request that [reserves](super::LimitCall::reserve) may get its turn earlier than that.
     #[must_use]
     pub const fn retry_after(&self) -> Duration {
-        self.standing.wait().saturating_add(self.jitter)
+        self.wait.saturating_add(self.jitter)
     }
 
     /// How each limit stands that refused.
     #[must_use]
-    pub const fn limits(&self) -> &[Standing] {
-        std::slice::from_ref(&self.standing)
+    pub fn limits(&self) -> &[Standing] {
+        &self.refused
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::algebra::Bucket;
+use crate::algebra::{Bucket, Terms};
 use crate::quota::{Quota, QuotaError};
 
 /// A named quota: what a request is held to.
@@ -73,7 +73,7 @@ impl Limit {
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Self {
         assert!(is_name(name), "the name of a limit is 1 to 64 printable ASCII characters");
-        match Bucket::new(&quota) {
+        match Bucket::of_shard(&quota) {
             Ok(bucket) => Self { name: Name::Static(name), quota, bucket },
             Err(error) => error.panic(),
         }
@@ -90,7 +90,7 @@ impl Limit {
         if !is_name(&name) {
             return Err(LimitError { name, quota: None });
         }
-        match Bucket::new(&quota) {
+        match Bucket::of_shard(&quota) {
             Ok(bucket) => Ok(Self { name: Name::Shared(name), quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
@@ -111,10 +111,23 @@ impl Limit {
         &self.quota
     }
 
-    /// The numbers, compiled.
+    /// The numbers of its bucket, compiled; where the quota has [`shards`](Quota::shards), those of
+    /// each shard.
     #[must_use]
     pub const fn bucket(&self) -> &Bucket {
         &self.bucket
+    }
+
+    pub(crate) const fn is_in_shards(&self) -> bool {
+        self.quota.shard_count() > 1
+    }
+
+    /// Whether a cost is more than it could ever grant on these terms.
+    pub(crate) fn too_large(&self, cost: u64, terms: Terms) -> bool {
+        match self.is_in_shards() {
+            true => self.bucket.too_large_for_pair(cost, terms),
+            false => self.bucket.too_large(cost, terms),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The limiter: limits by name and key, decided by a backend.
 
+mod all;
+mod ask;
 mod call;
 mod decision;
 mod error;
@@ -10,11 +12,15 @@ mod queue;
 mod random;
 mod rate_limited;
 mod reservation;
+mod share;
 mod standing;
 mod unstoppable;
 
 use std::sync::Arc;
 
+pub use self::all::{All, AllCall};
+#[cfg(feature = "middleware")]
+pub(crate) use self::ask::{Ask, Wish, ask};
 pub use self::call::{CheckCall, LimitCall, ResetCall, ValueCall};
 pub use self::decision::{Decision, Refusal};
 pub use self::error::Error;
@@ -23,14 +29,15 @@ pub use self::limit::{Limit, LimitError};
 pub(crate) use self::permit::Bill;
 pub use self::permit::{Permit, Settling};
 pub use self::question::Call;
-#[cfg(feature = "middleware")]
-pub(crate) use self::question::charged_units;
 use self::queue::Lines;
 #[cfg(feature = "middleware")]
-pub(crate) use self::queue::{Booking, Spot, Used, Waiting, Whose};
+pub(crate) use self::queue::{Booking, Spot, Used, Waiting};
 pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
+#[cfg(feature = "middleware")]
+pub(crate) use self::share::{Shares, said};
+pub(crate) use self::standing::Stand;
 pub use self::standing::Standing;
 #[cfg(feature = "middleware")]
 pub(crate) use self::unstoppable::Unstoppable;
@@ -109,6 +116,41 @@ impl RateLimiter {
     /// the tokens may be taken although nobody waits for the answer.
     pub fn limit<'a: 'l, 'l>(&'a self, limit: &'l Limit) -> LimitCall<'a, 'l> {
         LimitCall::new(self, limit)
+    }
+
+    /// Takes tokens from several limits: from all of them, or from none.
+    ///
+    /// It is one step for the store, so nobody sees half of it. The refusal names every limit that
+    /// has refused, and tells the longest wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`limit`](Self::limit).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`limit`](Self::limit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND};
+    ///
+    /// static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, SECOND));
+    /// static LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let both = limiter.all().limit(&PER_CLIENT).key("alice").limit(&LLM_TOKENS).cost(900);
+    /// let permit = both.await?.into_result()?;
+    /// let left: Vec<_> = permit.standings().map(|standing| standing.remaining()).collect();
+    /// assert_eq!(left, [9, 39_100]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn all(&self) -> All<'_> {
+        All::new(self)
     }
 
     /// Looks what [`limit`](Self::limit) would answer, and takes nothing.

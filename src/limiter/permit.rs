@@ -3,11 +3,15 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use smallvec::SmallVec;
+
+use super::share::{Share, Shares};
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
-use crate::algebra::{Units, Verdict};
-use crate::backend::{BackendError, BucketId, Key, Reading, Refund, Refunded};
+use crate::algebra::{State, Verdict};
+use crate::backend::{BackendError, Reading, Refund, Refunded};
 use crate::clock::Timestamp;
 
 /// Leave to run the work now.
@@ -37,10 +41,7 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub struct Permit<'a> {
     limiter: Handle<'a>,
-    key: Key,
-    /// What was taken.
-    units: Units,
-    standing: Standing,
+    shares: Shares,
     at: Timestamp,
 }
 
@@ -66,26 +67,25 @@ impl fmt::Debug for Handle<'_> {
 }
 
 impl<'a> Permit<'a> {
-    pub(super) const fn borrowed(
-        limiter: &'a RateLimiter,
-        key: Key,
-        units: Units,
-        standing: Standing,
-    ) -> Self {
-        let at = standing.at();
-        Self { limiter: Handle::Borrowed(limiter), key, units, standing, at }
+    pub(super) const fn borrowed(limiter: &'a RateLimiter, shares: Shares, at: Timestamp) -> Self {
+        Self { limiter: Handle::Borrowed(limiter), shares, at }
     }
 
-    /// The whole tokens that are left.
+    /// The whole tokens that are left; of several limits, the least that any has.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.standing.remaining()
+        self.standings().map(Standing::remaining).min().unwrap_or(0)
     }
 
-    /// How the limit stood after this was decided.
+    /// How the limit stood after this was decided; of several, the first.
     #[must_use]
     pub const fn standing(&self) -> &Standing {
-        &self.standing
+        self.shares.standing()
+    }
+
+    /// How all limits stood after this was decided, in the order in which they were named.
+    pub fn standings(&self) -> impl Iterator<Item = &Standing> {
+        self.shares.iter().map(|share| &share.standing)
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
@@ -97,12 +97,16 @@ impl<'a> Permit<'a> {
     /// This permit on its own, to be moved to where the limiter is not.
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
-        let Self { limiter, key, units, standing, at } = self;
-        Permit { limiter: Handle::Owned(limiter.get().clone()), key, units, standing, at }
+        let Self { limiter, shares, at } = self;
+        Permit { limiter: Handle::Owned(limiter.get().clone()), shares, at }
     }
 
     /// Says what the work really cost: what is left of its tokens is given back, as far as it fits
     /// in, and what is short is taken, into debt if need be.
+    ///
+    /// Of several limits, those are concerned for which a cost was said, or all of them if none was: a
+    /// limit on requests keeps its one token, whatever the tokens of a model come to. A limit in
+    /// shards gets its tokens back where they were taken.
     ///
     /// # Errors
     ///
@@ -113,12 +117,10 @@ impl<'a> Permit<'a> {
     /// The store is asked when this returns, and heard to the end if the future is dropped. One that
     /// answers later needs a tokio runtime for that, the one in which the future is dropped.
     pub fn settle(self, actual: u64) -> Settling {
-        let Self { limiter, key, units, standing, .. } = self;
-        let limit = standing.into_limit();
-        Settling::new(limiter.get(), &key, limit, units, actual)
+        Settling::new(self.limiter.get(), &self.shares, Some(actual))
     }
 
-    /// Gives all tokens back: the work has not run, or is to cost nothing.
+    /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
     ///
     /// # Errors
     ///
@@ -128,19 +130,13 @@ impl<'a> Permit<'a> {
     ///
     /// As [`settle`](Self::settle).
     pub fn refund(self) -> Settling {
-        self.settle(0)
+        Settling::new(self.limiter.get(), &self.shares, None)
     }
 }
 
 impl Permit<'static> {
-    pub(super) const fn owned(
-        limiter: RateLimiter,
-        key: Key,
-        units: Units,
-        standing: Standing,
-        at: Timestamp,
-    ) -> Self {
-        Self { limiter: Handle::Owned(limiter), key, units, standing, at }
+    pub(super) const fn owned(limiter: RateLimiter, shares: Shares, at: Timestamp) -> Self {
+        Self { limiter: Handle::Owned(limiter), shares, at }
     }
 }
 
@@ -149,41 +145,50 @@ impl Permit<'static> {
 #[derive(Debug)]
 pub(crate) struct Bill {
     limiter: RateLimiter,
-    limit: Limit,
-    key: Key,
-    taken: Units,
+    shares: Shares,
 }
 
 #[cfg(feature = "middleware")]
 impl Bill {
-    pub(crate) const fn new(limiter: RateLimiter, limit: Limit, key: Key, taken: Units) -> Self {
-        Self { limiter, limit, key, taken }
+    pub(crate) const fn new(limiter: RateLimiter, shares: Shares) -> Self {
+        Self { limiter, shares }
     }
 
     /// Settles without waiting for it.
     pub(crate) fn settle(self, actual: u64) {
-        let Self { limiter, limit, key, taken } = self;
-        drop(Settling::new(&limiter, &key, limit, taken, actual));
+        drop(Settling::new(&self.limiter, &self.shares, Some(actual)));
     }
 }
 
-/// The future of [`Permit::settle`]: how the limit stands then.
+/// The future of [`Permit::settle`]: how the limit stands then; of several, the first that is
+/// concerned.
 #[derive(Debug)]
 #[must_use = "whether it worked is known only when it is awaited"]
 pub struct Settling {
     answer: Unstoppable<Refunded>,
     limit: Limit,
+    /// How many of its buckets are given something back.
+    buckets: usize,
 }
 
 impl Settling {
-    fn new(limiter: &RateLimiter, key: &Key, limit: Limit, taken: Units, actual: u64) -> Self {
-        let bucket = limit.bucket();
-        // More than can be counted leaves a bucket as deep as numbers go.
-        let cost = bucket.units(actual).unwrap_or(Units::MAX);
-        let refund =
-            Refund::new(BucketId::new(limit.name(), key), bucket, taken.saturating_sub(cost));
-        let answer = Unstoppable::new(limiter.backend().refund(&[refund]));
-        Self { answer, limit }
+    /// `None` gives everything back.
+    fn new(limiter: &RateLimiter, shares: &Shares, actual: Option<u64>) -> Self {
+        let (mut priced, mut all) = (shares.priced(), shares.iter());
+        let concerned: &mut dyn Iterator<Item = &Share> = match actual {
+            Some(_) => &mut priced,
+            None => &mut all,
+        };
+        let (mut limit, mut buckets) = (None, 0);
+        let mut refunds = SmallVec::<[Refund<'_>; 4]>::new();
+        for share in concerned {
+            refunds.extend(share.refunds(actual.unwrap_or(0)));
+            if limit.is_none() {
+                (limit, buckets) = (Some(share.standing.limit().clone()), refunds.len());
+            }
+        }
+        let answer = Unstoppable::new(limiter.backend().refund(&refunds));
+        Self { answer, limit: limit.unwrap_or_else(|| shares.standing().limit().clone()), buckets }
     }
 }
 
@@ -193,9 +198,11 @@ impl Future for Settling {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
         let standing = answer.and_then(|refunded| {
-            let state = *refunded.states().first().ok_or_else(BackendError::incomplete)?;
-            let reading = Reading::new(Verdict::Admitted, state, std::time::Duration::ZERO);
-            Ok(Standing::new(self.limit.clone(), reading, refunded.now()))
+            let states = refunded.states().get(..self.buckets).unwrap_or_default();
+            let reading = |state: &State| Reading::new(Verdict::Admitted, *state, Duration::ZERO);
+            let readings: SmallVec<[Reading; 2]> = states.iter().map(reading).collect();
+            Standing::of(&self.limit, &readings, refunded.now())
+                .ok_or_else(BackendError::incomplete)
         });
         Poll::Ready(standing.map_err(|error| Error::backend(&self.limit, error)))
     }

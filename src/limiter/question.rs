@@ -5,38 +5,47 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
+use super::ask::{Ask, Wish, ask};
 use super::decision::Refusal;
-use super::queue::{Booking, Whose};
+use super::queue::Booking;
+use super::share::{Shares, refused};
 use super::unstoppable::Unstoppable;
 use super::{Decision, Error, Limit, Permit, RateLimiter, Reservation, Standing};
-use crate::algebra::{Terms, Units, Verdict};
+use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, BucketId, Charge, Key};
 
-/// What is asked, and of which bucket.
+/// What is asked, and of whom.
 #[derive(Clone, Debug)]
 pub(super) struct Question<'a, 'l> {
     limiter: &'a RateLimiter,
+    /// The first, which errors name.
     limit: &'l Limit,
-    pub(super) key: Key,
-    pub(super) cost: u64,
+    asks: Asks<'l>,
     pub(super) wish: Wish,
     pub(super) jitter: Duration,
 }
 
-/// What is wanted of the tokens.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wish {
-    Look,
-    Take,
-    /// Wait for them, for no longer than this.
-    Reserve(Duration),
+/// Most ask of one limit.
+#[derive(Clone, Debug)]
+enum Asks<'l> {
+    One([Ask<&'l Limit>; 1]),
+    Many(Vec<Ask<&'l Limit>>),
 }
 
-impl Wish {
-    const fn max_wait(self) -> Duration {
+impl<'l> Asks<'l> {
+    fn as_slice(&self) -> &[Ask<&'l Limit>] {
         match self {
-            Self::Look | Self::Take => Duration::ZERO,
-            Self::Reserve(max_wait) => max_wait,
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Ask<&'l Limit>] {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
         }
     }
 }
@@ -44,130 +53,127 @@ impl Wish {
 // Decisions borrow the limiter, and not the limit: that may be a constant, which lives for one
 // statement.
 impl<'a: 'l, 'l> Question<'a, 'l> {
-    pub(super) const fn new(
-        limiter: &'a RateLimiter,
-        limit: &'l Limit,
-        cost: u64,
-        wish: Wish,
-    ) -> Self {
-        Self { limiter, limit, key: Key::GLOBAL, cost, wish, jitter: Duration::ZERO }
+    pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit, wish: Wish) -> Self {
+        Self { limiter, limit, asks: Asks::One([Ask::of(limit)]), wish, jitter: Duration::ZERO }
     }
 
-    fn id(&self) -> BucketId<'_> {
-        BucketId::new(self.limit.name(), &self.key)
+    /// Asks one more limit.
+    pub(super) fn and(mut self, limit: &'l Limit) -> Self {
+        let more = Ask::of(limit);
+        self.asks = match self.asks {
+            Asks::One([one]) => Asks::Many(vec![one, more]),
+            Asks::Many(mut many) => {
+                many.push(more);
+                Asks::Many(many)
+            }
+        };
+        self
+    }
+
+    /// Of whom is asked last.
+    pub(super) fn key(mut self, key: Key) -> Self {
+        if let Some(ask) = self.asks.as_mut_slice().last_mut() {
+            ask.key = key;
+        }
+        self
+    }
+
+    /// What is asked of that one.
+    pub(super) fn cost(mut self, tokens: u64) -> Self {
+        if let Some(ask) = self.asks.as_mut_slice().last_mut() {
+            ask.price(tokens);
+        }
+        self
     }
 
     pub(super) fn decide(mut self) -> Given<'l, Decision<'a>> {
         self.jitter = self.limiter.random().up_to(self.jitter);
-        let bucket = self.limit.bucket();
-        let terms = match self.wish {
-            Wish::Look | Wish::Take => Terms::AT_ONCE,
-            Wish::Reserve(max_wait) => Terms::reserving(bucket.floor()).within(max_wait),
-        };
-        let units = match charged_units(self.limit, self.cost, terms) {
-            Ok(units) => units,
+        let answer = match ask(self.limiter, self.asks.as_mut_slice(), self.wish, self.wish) {
+            Ok(answer) => answer,
             Err(error) => return Given::Now(Err(error)),
         };
-        let make = if matches!(self.wish, Wish::Look) { Charge::look } else { Charge::take };
-        let charge = make(self.id(), bucket, units).on(terms);
-        match self.limiter.backend().apply(&[charge]) {
-            Answer::Now(answer) => Given::Now(self.decided(units, answer)),
+        match answer {
+            Answer::Now(answer) => Given::Now(self.told(answer.and_then(|applied| {
+                let booking = Booking::of(self.limiter, self.asks.as_slice(), &applied)?;
+                Ok((applied, booking))
+            }))),
             // Heard also if nobody waits any more, as a reservation has to be given up then.
             answer @ Answer::Later(_) if matches!(self.wish, Wish::Reserve(_)) => {
-                let (limiter, limit) = (self.limiter.clone(), self.limit.clone());
-                let whose = Whose { limit, key: self.key.clone() };
+                let limiter = self.limiter.clone();
+                let asks: Vec<_> = self.asks.as_slice().iter().map(Ask::to_owned).collect();
                 let heard = answer.map(move |applied| {
-                    let booked = applied.verdict() == Verdict::Reserved;
-                    let booking =
-                        booked.then(|| Booking::new(&limiter, whose, units, &applied)).flatten();
+                    let booking = Booking::of(&limiter, &asks, &applied);
                     (applied, booking)
                 });
                 let heard = Unstoppable::new(heard);
                 Given::later(async move {
                     let answer = heard.await;
-                    self.told(units, answer)
+                    self.told(answer.and_then(|(applied, booking)| Ok((applied, booking?))))
                 })
             }
             Answer::Later(answer) => Given::later(async move {
                 let answer = answer.await;
-                self.decided(units, answer)
+                self.told(answer.map(|applied| (applied, None)))
             }),
         }
     }
 
-    fn decided(
-        self,
-        units: Units,
-        answer: Result<Applied, BackendError>,
-    ) -> Result<Decision<'a>, Error> {
-        let answer = answer.map(|applied| {
-            let booking = match applied.verdict() {
-                Verdict::Reserved => {
-                    let whose = Whose { limit: self.limit.clone(), key: self.key.clone() };
-                    Booking::new(self.limiter, whose, units, &applied)
-                }
-                Verdict::Admitted | Verdict::Refused => None,
-            };
-            (applied, booking)
-        });
-        self.told(units, answer)
-    }
-
     fn told(
-        self,
-        units: Units,
+        &self,
         answer: Result<(Applied, Option<Booking>), BackendError>,
     ) -> Result<Decision<'a>, Error> {
-        let Self { limiter, limit, key, wish, jitter, .. } = self;
+        let &Self { limiter, wish, jitter, .. } = self;
+        let asks = self.asks.as_slice();
         let decision = answer.and_then(|(applied, booking)| {
-            let verdict = applied.verdict();
-            let standing = Standing::first(limit, &applied).ok_or_else(BackendError::incomplete)?;
-            Ok(match (verdict, booking) {
+            Ok(match (applied.verdict(), booking) {
                 (Verdict::Reserved, Some(booking)) => {
                     // Chance never decides whether there is a reservation.
-                    let spare = wish.max_wait().saturating_sub(standing.wait());
-                    let jitter = jitter.min(spare);
-                    Decision::Reserved(Reservation::new(booking, units, standing, jitter))
+                    let spare = wish.max_wait().saturating_sub(applied.wait());
+                    let shares = Shares::of(asks, &applied)?;
+                    let made = applied.now();
+                    Decision::Reserved(Reservation::new(booking, shares, made, jitter.min(spare)))
                 }
                 // Not asked for, or not said where: not for now in any case.
                 (Verdict::Reserved, None) => return Err(BackendError::incomplete()),
                 (Verdict::Admitted, _) => {
-                    let taken = if matches!(wish, Wish::Look) { 0 } else { units };
-                    Decision::Admitted(Permit::borrowed(limiter, key, taken, standing))
+                    let shares = Shares::of(asks, &applied)?;
+                    Decision::Admitted(Permit::borrowed(limiter, shares, applied.now()))
                 }
                 (Verdict::Refused, _) => {
-                    Decision::Refused(Refusal::of(standing).with_jitter(jitter))
+                    let refused = refused(asks, &applied)?;
+                    Decision::Refused(Refusal::new(refused, applied.wait(), jitter))
                 }
             })
         });
-        decision.map_err(|error| Error::backend(limit, error))
+        decision.map_err(|error| Error::backend(self.limit, error))
     }
 
     pub(super) fn value(self) -> Given<'l, Standing> {
-        let look = Charge::look(self.id(), self.limit.bucket(), 0);
-        let limit = self.limit;
-        Given::of(self.limiter.backend().apply(&[look]), move |answer| {
+        let (limit, shards) = (self.limit, self.limit.quota().shard_count());
+        let key = self.asks.as_slice().first().map_or(Key::GLOBAL, |ask| ask.key.clone());
+        let look = |shard| {
+            let id = BucketId::new(limit.name(), &key).shard(shard);
+            Charge::look(id, limit.bucket(), 0)
+        };
+        let looks: SmallVec<[Charge<'_>; 1]> = (0..shards).map(look).collect();
+        Given::of(self.limiter.backend().apply(&looks), move |answer| {
             let standing = answer.and_then(|applied| {
-                Standing::first(limit, &applied).ok_or_else(BackendError::incomplete)
+                let all = usize::try_from(shards).is_ok_and(|all| applied.readings().len() == all);
+                let standing = Standing::of(limit, applied.readings(), applied.now());
+                standing.filter(|_| all).ok_or_else(BackendError::incomplete)
             });
             standing.map_err(|error| Error::backend(limit, error))
         })
     }
 
     pub(super) fn reset(self) -> Given<'l, ()> {
-        let limit = self.limit;
-        Given::of(self.limiter.backend().reset(self.id()), move |answer| {
+        let (limit, shards) = (self.limit, self.limit.quota().shard_count());
+        let key = self.asks.as_slice().first().map_or(Key::GLOBAL, |ask| ask.key.clone());
+        let id = |shard| BucketId::new(limit.name(), &key).shard(shard);
+        let ids: SmallVec<[BucketId<'_>; 1]> = (0..shards).map(id).collect();
+        Given::of(self.limiter.backend().reset(&ids), move |answer| {
             answer.map_err(|error| Error::backend(limit, error))
         })
-    }
-}
-
-/// What a cost comes to, if the limit can ever grant it on these terms.
-pub(crate) fn charged_units(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, Error> {
-    let bucket = limit.bucket();
-    match bucket.units(cost) {
-        Some(units) if !bucket.too_large(cost, terms) => Ok(units),
-        _ => Err(Error::too_large(limit, cost, terms)),
     }
 }
 

@@ -35,6 +35,18 @@ impl Random {
         Duration::from_nanos(u64::try_from(product >> 64).unwrap_or(most))
     }
 
+    /// Two different numbers below `count`, each pair in each order as likely as any other; twice
+    /// the same if there is only one.
+    pub(super) fn two_of(&self, count: u32) -> [u32; 2] {
+        let drawn = self.next();
+        let first = scale(drawn >> 32, count);
+        // Any but the first, counted from behind it.
+        let ahead = scale(drawn & u64::from(u32::MAX), count.saturating_sub(1)).saturating_add(1);
+        let second = u64::from(first).saturating_add(u64::from(ahead));
+        let second = second.checked_rem(u64::from(count)).unwrap_or(0);
+        [first, u32::try_from(second).unwrap_or(0)]
+    }
+
     fn next(&self) -> u64 {
         let before = self.state.fetch_add(GAMMA, Ordering::Relaxed);
         let z = before.wrapping_add(GAMMA);
@@ -42,6 +54,11 @@ impl Random {
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+/// Maps 32 random bits evenly onto `0..count`.
+fn scale(bits: u64, count: u32) -> u32 {
+    u32::try_from(bits.saturating_mul(u64::from(count)) >> 32).unwrap_or(0)
 }
 
 /// Seeded by the standard library, whose hashers have random keys.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::queue::{Booking, Waiting};
-use super::{Permit, Standing};
-use crate::algebra::Units;
+use super::share::Shares;
+use super::{Permit, Refusal, Standing};
+use crate::algebra::Verdict;
 use crate::clock::Timestamp;
 
 /// The work may run at a known instant, without asking again.
@@ -47,19 +48,14 @@ pub struct Reservation(Box<Reserved>);
 #[derive(Debug)]
 struct Reserved {
     booking: Booking,
-    units: Units,
-    standing: Standing,
+    shares: Shares,
+    made: Timestamp,
     jitter: Duration,
 }
 
 impl Reservation {
-    pub(super) fn new(
-        booking: Booking,
-        units: Units,
-        standing: Standing,
-        jitter: Duration,
-    ) -> Self {
-        Self(Box::new(Reserved { booking, units, standing, jitter }))
+    pub(super) fn new(booking: Booking, shares: Shares, made: Timestamp, jitter: Duration) -> Self {
+        Self(Box::new(Reserved { booking, shares, made, jitter }))
     }
 
     /// The instant at which the work may run, jitter included.
@@ -71,13 +67,25 @@ impl Reservation {
     /// How long that was from when the reservation was made.
     #[must_use]
     pub fn wait(&self) -> Duration {
-        self.at().since(self.0.standing.at())
+        self.at().since(self.0.made)
     }
 
-    /// How the limit stands after this.
+    /// How the limit stands after this; of several, the first.
     #[must_use]
     pub fn standing(&self) -> &Standing {
-        &self.0.standing
+        self.0.shares.standing()
+    }
+
+    /// How all limits stand after this, in the order in which they were named.
+    pub fn standings(&self) -> impl Iterator<Item = &Standing> {
+        self.0.shares.iter().map(|share| &share.standing)
+    }
+
+    /// What there is to say to whoever may not wait: those limits refuse that are short.
+    pub(super) fn as_refusal(&self) -> Refusal {
+        let short = |standing: &&Standing| standing.verdict() == Verdict::Reserved;
+        let refused = self.standings().filter(short).cloned().collect();
+        Refusal::new(refused, self.wait(), Duration::ZERO)
     }
 
     /// Waits until the instant has come: never less, and no longer than the runtime's timer and those
@@ -95,8 +103,8 @@ impl Reservation {
     ///
     /// Dropping the future gives the reservation up.
     pub fn ready(self) -> Ready {
-        let Reserved { booking, units, standing, jitter } = *self.0;
-        Ready { booking: Some((booking, jitter)), waiting: None, bill: Some((units, standing)) }
+        let Reserved { booking, shares, jitter, .. } = *self.0;
+        Ready { booking: Some((booking, jitter)), waiting: None, shares: Some(shares) }
     }
 
     /// Keeps the reservation without waiting for it, for work that is planned for its instant.
@@ -105,10 +113,10 @@ impl Reservation {
     #[must_use]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
-        let Reserved { booking, units, standing, .. } = *self.0;
-        let (limiter, key) = (booking.limiter().clone(), booking.whose().key.clone());
+        let Reserved { booking, shares, .. } = *self.0;
+        let limiter = booking.limiter().clone();
         booking.keep();
-        Permit::owned(limiter, key, units, standing, at)
+        Permit::owned(limiter, shares, at)
     }
 }
 
@@ -120,7 +128,7 @@ pin_project! {
         booking: Option<(Booking, Duration)>,
         #[pin]
         waiting: Option<Waiting>,
-        bill: Option<(Units, Standing)>,
+        shares: Option<Shares>,
     }
 }
 
@@ -137,12 +145,12 @@ impl Future for Ready {
         let turn = ready!(waiting.poll(cx));
         this.waiting.set(None);
         // Nobody is sent away who is not patient.
-        let (Ok(spot), Some((units, standing))) = (turn, this.bill.take()) else {
+        let (Ok(spot), Some(shares)) = (turn, this.shares.take()) else {
             return Poll::Pending;
         };
-        let (limiter, key) = (spot.limiter().clone(), spot.whose().key.clone());
-        // Every turn has a place.
-        let at = spot.used().map_or_else(|| standing.at() + standing.wait(), |used| used.at);
-        Poll::Ready(Permit::owned(limiter, key, units, standing, at))
+        let (limiter, promised) = (spot.limiter().clone(), spot.at());
+        // Every turn has a place, which is the promised one or one before.
+        let at = spot.used().map_or(promised, |used| used.at);
+        Poll::Ready(Permit::owned(limiter, shares, at))
     }
 }

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use super::Limit;
-use crate::algebra::{State, Tokens};
-use crate::backend::{Applied, Reading};
+use crate::algebra::{State, Tokens, Units, Verdict};
+use crate::backend::Reading;
 use crate::clock::Timestamp;
 use crate::quota::Kind;
 
 /// How a limit stands for a key: what its bucket held when it was asked.
+///
+/// Of a limit in [`shards`](crate::Quota::shards), [`value`](crate::RateLimiter::value) tells the sum
+/// of all shards at one instant. A decision looks at two of them only, and tells what all would
+/// hold if the others were like these: an estimate, which is right on average.
 ///
 /// # Examples
 ///
@@ -34,23 +38,53 @@ use crate::quota::Kind;
 #[derive(Clone, Debug)]
 pub struct Standing {
     limit: Limit,
-    reading: Reading,
+    stand: Stand,
     now: Timestamp,
 }
 
+/// The same without the limit and the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stand {
+    pub(crate) verdict: Verdict,
+    /// Of a limit in shards, what all of them hold.
+    pub(crate) state: State,
+    pub(crate) wait: Duration,
+}
+
+impl Stand {
+    /// How a bucket stands of which no more is known.
+    #[cfg(feature = "middleware")]
+    pub(crate) const fn after(state: State) -> Self {
+        Self { verdict: Verdict::Admitted, state, wait: Duration::ZERO }
+    }
+
+    /// What the readings of one charge come to: one, or two for a limit in shards.
+    pub(crate) fn of(limit: &Limit, readings: &[Reading]) -> Option<Self> {
+        let first = readings.first()?;
+        let mut stand = Self { verdict: first.verdict(), state: first.state(), wait: first.wait() };
+        if readings.len() > 1 || limit.is_in_shards() {
+            stand.state.value = sum(readings, limit.quota().shard_count());
+        }
+        Some(stand)
+    }
+}
+
+/// What `shards` of them hold that are like these on average.
+fn sum(readings: &[Reading], shards: u32) -> Units {
+    let values = readings.iter().map(|reading| i128::from(reading.state().value));
+    let all = values.fold(0, i128::saturating_add).saturating_mul(i128::from(shards));
+    let count = i128::try_from(readings.len()).unwrap_or(1).max(1);
+    Units::try_from(all.div_euclid(count)).unwrap_or(if all < 0 { Units::MIN } else { Units::MAX })
+}
+
 impl Standing {
-    pub(super) const fn new(limit: Limit, reading: Reading, now: Timestamp) -> Self {
-        Self { limit, reading, now }
+    pub(super) fn of(limit: &Limit, readings: &[Reading], now: Timestamp) -> Option<Self> {
+        Some(Self { limit: limit.clone(), stand: Stand::of(limit, readings)?, now })
     }
 
-    pub(super) fn into_limit(self) -> Limit {
-        self.limit
-    }
-
-    /// The first reading of an answer; `None` if it has none.
-    pub(super) fn first(limit: &Limit, applied: &Applied) -> Option<Self> {
-        let reading = *applied.readings().first()?;
-        Some(Self { limit: limit.clone(), reading, now: applied.now() })
+    #[cfg(feature = "axum")]
+    pub(crate) const fn stand(&self) -> &Stand {
+        &self.stand
     }
 
     /// The limit.
@@ -60,6 +94,8 @@ impl Standing {
     }
 
     /// The whole tokens that could be taken at once; zero in debt.
+    ///
+    /// Of a limit in shards, a single request can take no more than what two of them hold.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.tokens().whole()
@@ -68,13 +104,14 @@ impl Standing {
     /// The exact tokens, fraction and debt included.
     #[must_use]
     pub const fn tokens(&self) -> Tokens {
-        self.limit.bucket().tokens(self.reading.state().value)
+        self.limit.bucket().tokens(self.stand.state.value)
     }
 
-    /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it.
+    /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it; of a limit in
+    /// shards, the value of all of them.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.reading.state()
+        self.stand.state
     }
 
     /// The time at which this was so.
@@ -83,30 +120,34 @@ impl Standing {
         self.now
     }
 
+    /// Whether the limit by itself would let the request run, whatever others said that were asked
+    /// with it.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
+        self.stand.verdict
+    }
+
     /// How long until the bucket has what was asked of it; zero if it had.
     #[must_use]
     pub const fn wait(&self) -> Duration {
-        self.reading.wait()
+        self.stand.wait
     }
 
-    /// How long until the bucket is full, if nothing is taken until then.
+    /// How long until the bucket is full, if nothing is taken until then; of a limit in shards, if
+    /// all of them hold the same.
     #[must_use]
     pub fn full_after(&self) -> Duration {
-        self.limit.bucket().full_at(self.reading.state()).since(self.now)
+        let State { value, ts } = self.stand.state;
+        let each = value.div_euclid(i64::from(self.limit.quota().shard_count()).max(1));
+        self.limit.bucket().full_at(State { value: each, ts }).since(self.now)
     }
 
     /// The start of the window; `None` for a token bucket.
     #[must_use]
     pub const fn window_start(&self) -> Option<Timestamp> {
         match self.limit.bucket().kind() {
-            Kind::FixedWindow => Some(self.reading.state().ts),
+            Kind::FixedWindow => Some(self.stand.state.ts),
             Kind::TokenBucket => None,
         }
-    }
-
-    /// What the bucket answered.
-    #[must_use]
-    pub const fn reading(&self) -> &Reading {
-        &self.reading
     }
 }

@@ -82,7 +82,6 @@ impl ActualCost {
     /// let mut response = http::Response::new(Counted { sent: 0, meter: Some(meter) });
     /// response.extensions_mut().insert(cost);
     /// ```
-    #[must_use]
     pub fn metered() -> (Self, Meter) {
         let metered = Arc::default();
         (Self(Actual::Metered(Arc::clone(&metered))), Meter(metered))

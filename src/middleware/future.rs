@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use ::http::{Request, Response};
@@ -13,10 +12,8 @@ use tower_service::Service;
 use super::ResponseBody;
 use super::after::After;
 use super::queued::{Ended, Queued};
-use super::rule::{Booked, Heard, Rule, Ruling};
-use crate::backend::BackendError;
-
-type Asking = Pin<Box<dyn Future<Output = Result<Heard, BackendError>> + Send>>;
+use super::reserve::Booked;
+use super::rules::{Later, Ruling};
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit).
@@ -43,7 +40,7 @@ pin_project! {
     {
         Stopped { response: Option<Response<Bytes>> },
         // Boxed, so that stores which answer at once do not pay for the room.
-        Asking { asking: Asking, held: Option<Box<Held<S, B>>> },
+        Asking { asking: Later, held: Option<Box<Held<S, B>>> },
         Queued { #[pin] queued: Queued<S, B> },
         Running { #[pin] future: S::Future, after: After },
     }
@@ -51,7 +48,6 @@ pin_project! {
 
 /// What waits for the store's answer: the service that was made ready, and its request.
 struct Held<S, B> {
-    rule: Arc<Rule>,
     service: S,
     request: Request<B>,
 }
@@ -72,8 +68,8 @@ where
         Self { state: State::Queued { queued: Queued::new(service, request, booked) } }
     }
 
-    pub(super) fn asking(asking: Asking, rule: Arc<Rule>, service: S, request: Request<B>) -> Self {
-        let held = Some(Box::new(Held { rule, service, request }));
+    pub(super) fn asking(asking: Later, service: S, request: Request<B>) -> Self {
+        let held = Some(Box::new(Held { service, request }));
         Self { state: State::Asking { asking, held } }
     }
 }
@@ -94,10 +90,10 @@ where
                     return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
                 }
                 StateProjection::Asking { asking, held } => {
-                    let answer = ready!(asking.as_mut().poll(cx));
+                    let ruling = ready!(asking.as_mut().poll(cx));
                     let Some(held) = held.take() else { return Poll::Pending };
-                    let Held { rule, mut service, request } = *held;
-                    match rule.rule(answer) {
+                    let Held { mut service, request } = *held;
+                    match ruling {
                         Ruling::Run(after) => {
                             let future = service.call(request);
                             State::Running { future, after }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tower_layer::Layer;
 
 use super::RateLimit;
-use super::log::Log;
-use super::queue::{Queue, Seats};
-use super::rule::{MissingKey, OnFailure, Rule};
+use super::queue::Queue;
+use super::rule::{MissingKey, Price};
+use super::rules::{OnFailure, Rules};
 use crate::http::Fields;
 use crate::key::{Head, KeyExtractor};
 use crate::limiter::{Limit, RateLimiter};
@@ -19,7 +19,7 @@ use crate::limiter::{Limit, RateLimiter};
 /// See the [module docs](super) for examples.
 #[derive(Clone)]
 pub struct RateLimitLayer {
-    rule: Arc<Rule>,
+    rules: Arc<Rules>,
 }
 
 impl RateLimiter {
@@ -39,21 +39,85 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn layer(&self, limit: impl Into<Limit>) -> RateLimitLayer {
-        RateLimitLayer { rule: Arc::new(Rule::new(self.clone(), limit.into())) }
+        RateLimitLayer { rules: Arc::new(Rules::new(self.clone(), limit.into())) }
     }
 }
 
 impl RateLimitLayer {
+    /// Holds the requests to one more limit: each takes its tokens from all of them or from none, in
+    /// one step and one round trip to the store.
+    ///
+    /// What is said behind it of key, cost, chosen limits and missing keys concerns this limit, until
+    /// the next one is named. All else concerns the layer, wherever it is said.
+    ///
+    /// A request that is exempt from some of the limits is held to the others. The refusal names
+    /// each limit that has refused, and `Retry-After` is the longest of their waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{ClientIp, header};
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND};
+    ///
+    /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, SECOND));
+    /// const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(1_000, MINUTE));
+    /// const EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(50_000, MINUTE));
+    ///
+    /// let layer = RateLimiter::in_memory()
+    ///     .layer(PER_CLIENT)
+    ///     .key(ClientIp::peer())
+    ///     .and(PER_TENANT)
+    ///     .key(header("x-tenant"))
+    ///     .and(EVERYONE);
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn and(self, limit: impl Into<Limit>) -> Self {
+        let limit = limit.into();
+        self.with(|rules| rules.and(limit))
+    }
+
+    /// Holds each request to the limit that this function chooses, such as that of its tenant's plan.
+    ///
+    /// Limits that share a name share their buckets: a tenant who changes the plan keeps what was
+    /// used. The one that the layer was made with is told where no request is at hand, as in the log.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{Head, header};
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// static FREE: Limit = Limit::new("per-tenant", Quota::token_bucket(60, MINUTE));
+    /// static PRO: Limit = Limit::new("per-tenant", Quota::token_bucket(6_000, MINUTE));
+    ///
+    /// fn plan(head: &Head<'_>) -> Limit {
+    ///     // in earnest, from what the authentication has put into the request's extensions
+    ///     let is_pro = head.headers().get("x-plan").is_some_and(|plan| plan == "pro");
+    ///     if is_pro { PRO.clone() } else { FREE.clone() }
+    /// }
+    ///
+    /// let layer = RateLimiter::in_memory().layer(&FREE).limit_with(plan).key(header("x-tenant"));
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn limit_with<F>(self, choose: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> Limit + Send + Sync + 'static,
+    {
+        self.with(|rules| rules.last().choose = Some(Arc::new(choose)))
+    }
+
     /// Takes the key of each request by this extractor.
     #[must_use]
     pub fn key(self, extractor: impl KeyExtractor) -> Self {
-        self.with(|rule| rule.key = Arc::new(extractor))
+        self.with(|rules| rules.last().key = Arc::new(extractor))
     }
 
     /// Takes this many tokens for each request.
     #[must_use]
     pub fn cost(self, tokens: u64) -> Self {
-        self.cost_with(move |_| tokens)
+        self.with(|rules| rules.last().price = Price::Tokens(tokens))
     }
 
     /// Takes as many tokens for a request as this function says.
@@ -65,25 +129,25 @@ impl RateLimitLayer {
     where
         F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
     {
-        self.with(|rule| rule.cost = Arc::new(cost))
+        self.with(|rules| rules.last().price = Price::By(Arc::new(cost)))
     }
 
     /// Tells clients about the limit in these header fields.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
-        self.with(|rule| rule.fields = fields)
+        self.with(|rules| rules.fields = fields)
     }
 
     /// Says what becomes of a request whose key is missing.
     #[must_use]
     pub fn missing_key(self, missing_key: MissingKey) -> Self {
-        self.with(|rule| rule.missing_key = missing_key)
+        self.with(|rules| rules.last().missing_key = missing_key)
     }
 
     /// Says what becomes of requests while the store cannot answer.
     #[must_use]
     pub fn on_failure(self, on_failure: OnFailure) -> Self {
-        self.with(|rule| rule.on_failure = on_failure)
+        self.with(|rules| rules.on_failure = on_failure)
     }
 
     /// Lets requests wait for their turn that are short of tokens, in the order in which they came.
@@ -104,7 +168,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn queue(self, queue: impl Into<Queue>) -> Self {
         let queue = queue.into();
-        self.with(|rule| rule.queue = Some(queue))
+        self.with(|rules| rules.queue = Some(queue))
     }
 
     /// Makes waits longer at random, by at most this much and never shorter: those in the queue, and
@@ -113,7 +177,7 @@ impl RateLimitLayer {
     /// See [`LimitCall::jitter`](crate::limiter::LimitCall::jitter) for what that changes.
     #[must_use]
     pub fn jitter(self, spread: Duration) -> Self {
-        self.with(|rule| rule.jitter = spread)
+        self.with(|rules| rules.jitter = spread)
     }
 
     /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
@@ -129,16 +193,13 @@ impl RateLimitLayer {
     /// heard to the end.
     #[must_use]
     pub fn settle(self) -> Self {
-        self.with(|rule| rule.settles = true)
+        self.with(|rules| rules.settles = true)
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Rule)) -> Self {
-        let rule = Arc::make_mut(&mut self.rule);
-        change(rule);
-        // Another rule than that of the layers this one was made from has mistakes and waiters of
-        // its own.
-        rule.log = Log::default();
-        rule.seats = Seats::default();
+    fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
+        let rules = Arc::make_mut(&mut self.rules);
+        change(rules);
+        rules.changed();
         self
     }
 }
@@ -147,12 +208,12 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.rule))
+        RateLimit::new(inner, Arc::clone(&self.rules))
     }
 }
 
 impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RateLimitLayer").field(&self.rule).finish()
+        f.debug_tuple("RateLimitLayer").field(&self.rules).finish()
     }
 }

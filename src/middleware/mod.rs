@@ -92,13 +92,17 @@ mod layer;
 mod log;
 mod queue;
 mod queued;
+mod reserve;
 mod rule;
+mod rules;
 mod service;
+mod tell;
 
 pub use self::actual_cost::{ActualCost, Meter};
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::RateLimitLayer;
 pub use self::queue::{Crowded, Queue};
-pub use self::rule::{MissingKey, OnFailure};
+pub use self::rule::MissingKey;
+pub use self::rules::OnFailure;
 pub use self::service::RateLimit;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::http::StatusCode;
 
-use super::rule::Rule;
+use super::rules::Rules;
 
 /// How long requests may wait for their turn, and how many of them at once.
 ///
@@ -99,19 +99,19 @@ impl Clone for Seats {
     }
 }
 
-/// Room for one request to wait, and by which rule; free again when it is dropped.
+/// Room for one request to wait, and by which rules; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<Rule>);
+pub(super) struct Seat(Arc<Rules>);
 
 impl Seat {
-    /// A seat in the queue of a rule, unless all are taken.
-    pub(super) fn take(rule: &Arc<Rule>, queue: &Queue) -> Option<Self> {
+    /// A seat in the queue of a layer, unless all are taken.
+    pub(super) fn take(rules: &Arc<Rules>, queue: &Queue) -> Option<Self> {
         let one_more = |taken: usize| taken.checked_add(1).filter(|&all| all <= queue.max_waiters);
-        let taken = rule.seats.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| Self(Arc::clone(rule)))
+        let taken = rules.seats.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.ok().map(|_| Self(Arc::clone(rules)))
     }
 
-    pub(super) const fn rule(&self) -> &Arc<Rule> {
+    pub(super) const fn rules(&self) -> &Arc<Rules> {
         &self.0
     }
 }

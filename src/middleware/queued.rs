@@ -1,7 +1,6 @@
 //! A request in the queue: it waits for its turn, and then for the inner service.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use ::http::{Request, Response};
@@ -10,9 +9,11 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::after::{After, News};
+use super::after::After;
 use super::queue::Seat;
-use super::rule::Booked;
+use super::reserve::Booked;
+use super::tell;
+use crate::http::{self, Fields};
 use crate::limiter::{Bill, Spot, Waiting};
 
 pin_project! {
@@ -76,7 +77,7 @@ where
                     }
                     Err(_sent_away) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
-                        let response = held.seat.rule().sent_away();
+                        let response = held.seat.rules().sent_away();
                         return Poll::Ready(Ok(Ended::Stopped(response)));
                     }
                 },
@@ -98,12 +99,11 @@ where
             let future = service.call(request);
             // Only now, so that those behind come after it.
             let used = spot.used();
-            let news = |(at, state)| {
-                let rule = Arc::clone(seat.rule());
-                News { rule, state, now: at, waited: Some(waited) }
-            };
-            let stands = used.map(|used| (used.at, seat.rule().stands_after(&used)));
-            return Poll::Ready(Ok(Ended::Called(future, After::new(stands.map(news), bill))));
+            let rules = seat.rules();
+            let timing = used.as_ref().and_then(|used| http::waited(used.limit()?, waited));
+            let told = used.filter(|_| rules.fields != Fields::None);
+            let told = told.map(|used| tell::told_after(&used));
+            return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, bill))));
         }
     }
 }

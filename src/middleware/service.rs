@@ -7,22 +7,20 @@ use std::task::{Context, Poll};
 use ::http::{Request, Response};
 use tower_service::Service;
 
-use super::after::After;
-use super::rule::{Asked, Rule, Ruling};
+use super::rules::{Asked, Rules, Ruling};
 use super::{ResponseBody, ResponseFuture};
-use crate::backend::Answer;
 use crate::key::Head;
 
 /// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    rule: Arc<Rule>,
+    rules: Arc<Rules>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) const fn new(inner: S, rule: Arc<Rule>) -> Self {
-        Self { inner, rule }
+    pub(super) const fn new(inner: S, rules: Arc<Rules>) -> Self {
+        Self { inner, rules }
     }
 
     /// The inner service.
@@ -57,27 +55,23 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let rule = &self.rule;
-        match rule.ask(&Head::of(&request)) {
-            Asked::Exempt => ResponseFuture::running(self.inner.call(request), After::default()),
-            Asked::Stop(response) => ResponseFuture::stopped(response),
-            Asked::Answer(Answer::Now(answer)) => match rule.rule(answer) {
-                Ruling::Run(after) => ResponseFuture::running(self.inner.call(request), after),
-                Ruling::Wait(booked) => {
-                    // What `poll_ready` readied is let go: it may hold something that others need
-                    // while this request waits.
-                    self.inner = self.inner.clone();
-                    let service = self.inner.clone();
-                    ResponseFuture::queued(service, request, *booked)
-                }
-                Ruling::Stop(response) => ResponseFuture::stopped(response),
-            },
-            Asked::Answer(Answer::Later(answer)) => {
+        match self.rules.ask(&Head::of(&request)) {
+            Asked::Ruled(Ruling::Run(after)) => {
+                ResponseFuture::running(self.inner.call(request), after)
+            }
+            Asked::Ruled(Ruling::Wait(booked)) => {
+                // What `poll_ready` readied is let go: it may hold something that others need
+                // while this request waits.
+                self.inner = self.inner.clone();
+                ResponseFuture::queued(self.inner.clone(), request, *booked)
+            }
+            Asked::Ruled(Ruling::Stop(response)) => ResponseFuture::stopped(response),
+            Asked::Later(ruling) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::asking(answer, Arc::clone(rule), ready, request)
+                ResponseFuture::asking(ruling, ready, request)
             }
         }
     }

@@ -189,7 +189,7 @@ impl Backend for Late {
         })
     }
 
-    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
-        self.memory.reset(id)
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.memory.reset(ids)
     }
 }

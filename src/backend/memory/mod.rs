@@ -16,7 +16,6 @@
 //! slots of its shard. When a shard has its share of the bound nevertheless, the bucket that is
 //! nearest to full makes room, as the least is forgotten with it.
 
-mod few;
 mod fingerprint;
 mod pair;
 mod room;
@@ -176,9 +175,8 @@ impl Backend for Memory {
         Answer::Now(Ok(Refunded::one(now, given, state)))
     }
 
-    fn reset(&self, id: BucketId<'_>) -> Answer<()> {
-        let print = self.hasher.fingerprint(id);
-        self.shards.of(print).lock().forget(print);
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        transaction::reset(&self.shards, &self.hasher, ids);
         Answer::Now(Ok(()))
     }
 }

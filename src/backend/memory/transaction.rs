@@ -12,12 +12,12 @@
 //! what is stored in the end; nothing is stored before all charges are decided.
 
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 
-use super::few::Few;
 use super::fingerprint::{Fingerprint, Hasher};
 use super::shard::{Kept, Shard, changes, decide};
 use super::shards::Shards;
-use super::{Applied, Charge, Reading, Refund, Refunded};
+use super::{Applied, BucketId, Charge, Reading, Refund, Refunded};
 use crate::algebra::{State, Units, Verdict, charge_pair, rescale};
 use crate::clock::Timestamp;
 
@@ -38,7 +38,7 @@ pub(super) fn apply(
     let mut locked = Locked::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
 
-    let mut decided = Few::new();
+    let mut decided = SmallVec::new();
     let mut buckets = named.iter().copied();
     while let Some((print, charge)) = buckets.next() {
         // Every bucket's shard was locked above.
@@ -97,6 +97,21 @@ pub(super) fn refund(
     }
     let stands = |&(print, refund)| Some(locked.shard(print)?.stands(print, refund, now));
     Refunded::gathered(now, given, named.len(), named.iter().filter_map(stands))
+}
+
+/// A list that needs no allocation while it is short.
+type Few<T> = SmallVec<[T; 8]>;
+
+/// Forgets all of them, in one step.
+pub(super) fn reset(shards: &Shards, hasher: &Hasher, ids: &[BucketId<'_>]) {
+    let mut prints = Few::new();
+    ids.iter().for_each(|&id| prints.push(hasher.fingerprint(id)));
+    let mut locked = Locked::lock(shards, prints.iter().copied());
+    for &print in prints.iter() {
+        if let Some(shard) = locked.shard(print) {
+            shard.forget(print);
+        }
+    }
 }
 
 /// A bucket as a charge finds it.
@@ -200,20 +215,17 @@ struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     /// Locks the shards of all these buckets, each once and the lowest first.
-    fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint> + Clone) -> Self {
-        let indices = prints.map(|print| shards.index_of(print));
-        let mut guards = Few::new();
-        let mut next = indices.clone().min();
-        while let Some(index) = next {
-            guards.push((index, shards.at(index).lock()));
-            next = indices.clone().filter(|&other| other > index).min();
-        }
+    fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
+        let mut indices: Few<_> = prints.map(|print| shards.index_of(print)).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let guards = indices.into_iter().map(|index| (index, shards.at(index).lock())).collect();
         Self { shards, guards }
     }
 
     fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
         let index = self.shards.index_of(print);
-        let guard = self.guards.iter_mut().find(|(locked, _)| *locked == index);
-        guard.map(|(_, guard)| &mut **guard)
+        let position = self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
+        self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
     }
 }

@@ -1,16 +1,20 @@
 //! A reservation that is held: given up when it is dropped.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cost::{Cost, Left};
 use super::entrance::Entrance;
-use super::lines::Whose;
-use super::place::Place;
+use super::place::{Grant, Order, Place};
 use super::waiting::Waiting;
-use crate::algebra::Units;
-use crate::backend::Applied;
+use super::whose::{Part, Took, Whose};
+use crate::algebra::Verdict;
+use crate::backend::{Applied, BackendError};
 use crate::clock::Timestamp;
-use crate::limiter::RateLimiter;
+use crate::limiter::ask::Ask;
+use crate::limiter::share::said;
+use crate::limiter::{Limit, RateLimiter};
 
 /// A place that is held for work which does not stand in line for it.
 #[derive(Debug)]
@@ -22,19 +26,41 @@ pub(crate) struct Booking {
 }
 
 impl Booking {
-    /// What was reserved; `None` if the answer leaves it out.
-    pub(crate) fn new(
+    /// What was reserved, if it was.
+    pub(crate) fn of<L: Borrow<Limit>>(
         limiter: &RateLimiter,
-        whose: Whose,
-        units: Units,
+        asks: &[Ask<L>],
         applied: &Applied,
-    ) -> Option<Self> {
-        let reading = applied.readings().first()?;
+    ) -> Result<Option<Self>, BackendError> {
+        if applied.verdict() != Verdict::Reserved {
+            return Ok(None);
+        }
         let lines = limiter.lines();
         // Counted from when the answer is here, which is after the decision: never early.
         let heard = lines.epoch().now();
-        let place = lines.place(whose.bucket(), units, reading, applied.now(), heard);
-        Some(Self { entrance: lines.reserve(limiter, whose), place, held: true })
+        let at = applied.now() + applied.wait();
+
+        let mut took = Vec::with_capacity(applied.readings().len());
+        let mut order = None;
+        for one in said(asks, applied) {
+            let (ask, readings) = one?;
+            for (reading, shard) in readings.iter().zip(ask.shards()) {
+                // Where it stands is up to the bucket that it waits for.
+                if order.is_none() && reading.wait() == applied.wait() {
+                    let bucket = ask.limit().bucket();
+                    order = Some(Order::new(bucket, reading.state(), at, lines.number()));
+                }
+                let part = Part::new(ask.limit().clone(), ask.key.clone(), shard);
+                took.push(Took::new(part, reading));
+            }
+        }
+        let order = order.ok_or_else(BackendError::incomplete)?;
+        let (whose, amounts) = Whose::sorted(took);
+        let taken = Cost::of(amounts.iter().map(|&(units, _)| units));
+        let left = Left::of(amounts.iter().map(|&(_, left)| left));
+        let due = heard.plus(applied.wait());
+        let place = Place { order, grant: Grant { due, used: taken.clone(), taken, left } };
+        Ok(Some(Self { entrance: lines.reserve(limiter, whose), place, held: true }))
     }
 
     pub(crate) const fn at(&self) -> Timestamp {
@@ -43,10 +69,6 @@ impl Booking {
 
     pub(crate) fn limiter(&self) -> &RateLimiter {
         self.entrance.limiter()
-    }
-
-    pub(crate) fn whose(&self) -> &Whose {
-        self.entrance.whose()
     }
 
     /// Stays away from the place without giving it up: the work will run at its time.
@@ -64,14 +86,14 @@ impl Booking {
     /// Steps out of the way of the place: whoever has the entrance now is responsible for it.
     pub(super) fn hand_over(mut self) -> (Arc<Entrance>, Place) {
         self.held = false;
-        (Arc::clone(&self.entrance), self.place)
+        (Arc::clone(&self.entrance), self.place.clone())
     }
 }
 
 impl Drop for Booking {
     fn drop(&mut self) {
         if self.held {
-            let (place, now) = (self.place, self.entrance.now());
+            let (place, now) = (self.place.clone(), self.entrance.now());
             self.entrance.with(|line, wakers| {
                 line.outside = line.outside.saturating_sub(1);
                 line.offer(place, now, wakers);

@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
+use smallvec::SmallVec;
+
 use super::line::Line;
-use super::lines::{Whose, lock};
+use super::lines::lock;
 use super::moment::{Epoch, Moment};
 use super::wakers::Wakers;
+use super::whose::Whose;
 use crate::backend::{BackendError, Refund, Refunded};
 use crate::limiter::RateLimiter;
 use crate::limiter::unstoppable::Unstoppable;
@@ -56,9 +59,12 @@ impl Entrance {
     /// Then forgets the line if nobody has to do with it.
     pub(super) fn tidy(self: &Arc<Self>) {
         while let Some(place) = self.with(|line, _| line.free.next_to_undo()) {
-            let (whose, grant) = (&self.whose, place.grant);
-            let refund = Refund::new(whose.id(), whose.bucket(), grant.taken);
-            let answer = self.limiter.backend().refund(&[refund.if_untouched(grant.left)]);
+            let mut undo = SmallVec::<[Refund<'_>; 2]>::new();
+            let amounts = place.grant.taken.as_slice().iter().zip(place.grant.left.as_slice());
+            for (part, (&units, &left)) in self.whose.parts().iter().zip(amounts) {
+                undo.push(Refund::new(part.id(), part.bucket(), units).if_untouched(left));
+            }
+            let answer = self.limiter.backend().refund(&undo);
             let entrance = Arc::clone(self);
             let hear = move |refunded: Result<Refunded, BackendError>| {
                 // What became of it in a store that gives no answer is unknown: it is spent then.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::cost::Cost;
 use super::moment::Moment;
 use super::place::{Grant, Order, Place};
-use crate::algebra::Units;
 
 /// How many are kept for those who come later.
 const KEPT: usize = 64;
@@ -62,13 +62,13 @@ impl Free {
     }
 
     /// Takes out a place before `own` that is large enough for this.
-    pub(super) fn better(&mut self, own: Order, used: Units, now: Moment) -> Option<Place> {
+    pub(super) fn better(&mut self, own: Order, used: &Cost, now: Moment) -> Option<Place> {
         if self.places.is_empty() {
             return None;
         }
         self.places.retain(|_, grant| grant.due > now);
         let before = self.places.range(..own);
-        let mut fitting = before.filter(|(_, grant)| grant.taken >= used);
+        let mut fitting = before.filter(|(_, grant)| used.fits(&grant.taken));
         let order = *fitting.next()?.0;
         let grant = self.places.remove(&order)?;
         Some(Place { order, grant })

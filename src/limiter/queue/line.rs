@@ -17,6 +17,7 @@
 use std::collections::BTreeSet;
 use std::task::Waker;
 
+use super::cost::Cost;
 use super::free::Free;
 use super::moment::Moment;
 use super::place::{Grant, Order, Place};
@@ -24,17 +25,17 @@ use super::sorted::Sorted;
 use super::ticket::Ticket;
 use super::turns::Turns;
 use super::wakers::{Wakers, remember};
-use crate::algebra::Units;
+use crate::clock::Timestamp;
 
 /// Waiters and places.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     /// By their costs, and then in the order in which they stand.
-    waiters: Sorted<(Units, Ticket), Waiter>,
+    waiters: Sorted<(Cost, Ticket), Waiter>,
     /// The places of the waiters: those of each cost are as many as its waiters.
     pub(super) places: Sorted<Order, Grant>,
     /// The same by the costs that they are used for.
-    pub(super) by_cost: Sorted<(Units, Order)>,
+    pub(super) by_cost: Sorted<(Cost, Order)>,
     pub(super) turns: Turns,
     pub(super) free: Free,
     /// Who is not to wait any longer.
@@ -66,13 +67,19 @@ pub(super) enum Told {
 }
 
 /// What a waiter knows of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Who {
     ticket: Ticket,
-    cost: Units,
+    cost: Cost,
     /// The place that it has reserved, and its instant.
     own: Order,
     due: Moment,
+}
+
+impl Who {
+    pub(super) const fn promised(&self) -> Timestamp {
+        self.own.at()
+    }
 }
 
 impl Line {
@@ -84,29 +91,30 @@ impl Line {
 
     /// Lets a waiter in, with the place that it has reserved.
     pub(super) fn enter(&mut self, own: Place, patient: bool, now: Moment) -> Who {
-        let Place { order, grant: Grant { used: cost, due, .. } } = own;
-        let ticket = self.ticket(order, cost);
-        self.waiters.insert((cost, ticket), Waiter { waker: None, alarm: due, patient });
+        let (order, due, cost) = (own.order, own.grant.due, own.grant.used.clone());
+        let ticket = self.ticket(order, &cost);
+        self.waiters.insert((cost.clone(), ticket), Waiter { waker: None, alarm: due, patient });
         self.add(own);
-        if let Some(better) = self.free.better(order, cost, now) {
-            self.add(Place { grant: Grant { used: cost, ..better.grant }, ..better });
-            self.give_up(order, cost);
+        if let Some(Place { order: better, grant }) = self.free.better(order, &cost, now) {
+            self.add(Place { order: better, grant: Grant { used: cost.clone(), ..grant } });
+            self.give_up(order, cost.clone());
         }
         Who { ticket, cost, own: order, due }
     }
 
     /// A ticket that stands where the place does among those of its cost.
-    fn ticket(&mut self, own: Order, cost: Units) -> Ticket {
-        let behind = self.by_cost.iter_from(&(cost, own)).take_while(|((of, _), ())| *of == cost);
+    fn ticket(&mut self, own: Order, cost: &Cost) -> Ticket {
+        let behind = self.by_cost.iter_from(&(cost.clone(), own));
+        let behind = behind.take_while(|((of, _), ())| of == cost);
         let label = match behind.count() {
             0 => {
                 self.last = Ticket::after(self.last);
                 self.last
             }
             behind => {
-                let end = (cost.saturating_add(1), Ticket::FIRST);
-                let back = self.waiters.iter_back_from(&end).map(|(key, _)| key);
-                let mut back = back.take_while(|(of, _)| *of == cost).map(|(_, ticket)| *ticket);
+                let back = self.waiters.iter_back_from(&(cost.clone(), Ticket::LAST));
+                let back = back.map(|(key, _)| key).take_while(|(of, _)| of == cost);
+                let mut back = back.map(|(_, ticket)| *ticket);
                 match back.nth(behind.saturating_sub(1)) {
                     Some(next) => Ticket::between(back.next(), next),
                     // There are as many waiters as places.
@@ -122,9 +130,9 @@ impl Line {
         self.call_due(now);
         match place.grant.due > now {
             true => {
-                let cost = place.grant.used;
+                let (order, cost) = (place.order, place.grant.used.clone());
                 self.add(place);
-                self.give_up(place.order, cost);
+                self.give_up(order, cost);
                 self.wake_next(None, wakers);
             }
             false => self.free.add(place),
@@ -139,11 +147,10 @@ impl Line {
         }
         // Somebody may have come meanwhile that fits in.
         self.call_due(now);
-        let cost = place.grant.used;
         let left = match place.grant.due > now {
             true => {
-                self.add(place);
-                self.hand_on(place.order, cost)
+                self.add(place.clone());
+                self.hand_on(place.order, place.grant.used.clone())
             }
             false => None,
         };
@@ -180,7 +187,7 @@ impl Line {
             (None, Some((_, grant))) if who.due <= now => grant.due,
             _ => who.due,
         };
-        let Some(waiter) = self.waiters.get_mut(&(who.cost, who.ticket)) else {
+        let Some(waiter) = self.waiters.get_mut(&(who.cost.clone(), who.ticket)) else {
             self.sent_away.remove(&who.ticket);
             return Told::SentAway;
         };
@@ -215,9 +222,9 @@ impl Line {
             // A place whose instant has come is of no use to anybody else: with it, work of that
             // instant would run at another.
             self.free.add(place);
-        } else if let Some(waiter) = self.waiters.remove(&(who.cost, who.ticket)) {
+        } else if let Some(waiter) = self.waiters.remove(&(who.cost.clone(), who.ticket)) {
             wakers.dead.extend(waiter.waker);
-            self.give_up_of(who.cost, who.own);
+            self.give_up_of(&who.cost, who.own);
         }
         self.wake_next(Some(who.ticket), wakers);
     }
@@ -231,13 +238,13 @@ impl Line {
         let turns = self.waiters.iter().zip(self.by_cost.iter());
         let mut late: Vec<_> = turns
             .filter(|((_, waiter), ((_, place), ()))| waiter.patient && is_late(place))
-            .map(|(((cost, ticket), _), ((_, place), ()))| (*place, *cost, *ticket))
+            .map(|(((cost, ticket), _), ((_, place), ()))| (*place, cost.clone(), *ticket))
             .collect();
-        late.sort_unstable_by_key(|&(place, ..)| std::cmp::Reverse(place));
+        late.sort_unstable_by_key(|(place, ..)| std::cmp::Reverse(*place));
         for (place, cost, ticket) in late {
-            let gone = self.waiters.remove(&(cost, ticket));
+            let gone = self.waiters.remove(&(cost.clone(), ticket));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
-            self.give_up_of(cost, place);
+            self.give_up_of(&cost, place);
             self.sent_away.insert(ticket);
         }
         self.turns.wake_lingering(wakers);
@@ -248,58 +255,56 @@ impl Line {
     ///
     /// That of the waiter is this one or, once it has moved up, one before. Any will do: they are all
     /// of one cost, and those behind whichever is given up move up.
-    fn give_up_of(&mut self, cost: Units, own: Order) {
-        let end = (cost, own.next());
-        let before = self.by_cost.last_before(&end).filter(|((of, _), ())| *of == cost);
-        let place = before.or_else(|| self.by_cost.first_from(&(cost, Order::FIRST)));
-        if let Some(&((of, place), ())) = place
+    fn give_up_of(&mut self, cost: &Cost, own: Order) {
+        let before = self.by_cost.last_before(&(cost.clone(), own.next()));
+        let before = before.filter(|((of, _), ())| of == cost);
+        let place = before.or_else(|| self.by_cost.first_from(&(cost.clone(), Order::FIRST)));
+        if let Some(((of, place), ())) = place
             && of == cost
         {
-            self.give_up(place, cost);
+            self.give_up(*place, cost.clone());
         }
     }
 
     /// Hands a place down the line, and keeps what is left over.
-    fn give_up(&mut self, place: Order, cost: Units) {
+    fn give_up(&mut self, place: Order, cost: Cost) {
         if let Some(left) = self.hand_on(place, cost) {
             self.free.add(left);
         }
     }
 
     fn add(&mut self, place: Place) {
+        self.by_cost.insert((place.grant.used.clone(), place.order), ());
         self.places.insert(place.order, place.grant);
-        self.by_cost.insert((place.grant.used, place.order), ());
     }
 
     /// Calls every waiter whose instant has come.
     fn call_due(&mut self, now: Moment) {
         while self.places.first().is_some_and(|(_, grant)| grant.due <= now) {
             let Some((order, grant)) = self.places.pop_first() else { return };
-            self.by_cost.remove(&(grant.used, order));
-            let first = self.waiters.first_from(&(grant.used, Ticket::FIRST));
-            let Some(key) = first.map(|(key, _)| *key).filter(|(of, _)| *of == grant.used) else {
-                continue;
-            };
+            self.by_cost.remove(&(grant.used.clone(), order));
+            let Some(key) = self.nth(&grant.used, 0) else { continue };
             if let Some(waiter) = self.waiters.remove(&key) {
                 self.turns.call(key.1, Place { order, grant }, waiter.waker, now);
             }
         }
     }
 
+    /// One of the first waiters of a cost.
+    fn nth(&self, cost: &Cost, nth: usize) -> Option<(Cost, Ticket)> {
+        let mut equals = self.waiters.iter_from(&(cost.clone(), Ticket::FIRST));
+        equals.nth(nth).map(|(key, _)| key).filter(|(of, _)| of == cost).cloned()
+    }
+
     /// The waiters of the first two places, and when these are due.
-    fn next_two(&self) -> [Option<((Units, Ticket), Moment)>; 2] {
+    fn next_two(&self) -> [Option<((Cost, Ticket), Moment)>; 2] {
         let mut places = self.places.iter().map(|(_, grant)| grant);
         let (first, second) = (places.next(), places.next());
-        let nth = |grant: &Grant, nth| {
-            let mut equals = self.waiters.iter_from(&(grant.used, Ticket::FIRST));
-            let key = equals.nth(nth).map(|(key, _)| *key).filter(|(of, _)| *of == grant.used);
-            key.map(|key| (key, grant.due))
-        };
-        let of_second = |second: &Grant| {
-            let is_equal = first.is_some_and(|first| first.used == second.used);
-            nth(second, usize::from(is_equal))
-        };
-        [first.and_then(|first| nth(first, 0)), second.and_then(of_second)]
+        let are_equal = matches!((first, second), (Some(one), Some(two)) if one.used == two.used);
+        [(first, 0), (second, usize::from(are_equal))].map(|(grant, nth)| {
+            let grant = grant?;
+            Some((self.nth(&grant.used, nth)?, grant.due))
+        })
     }
 
     /// Wakes whoever is to go, and whoever waits for one of the first places without knowing it: two

@@ -1,4 +1,4 @@
-//! All lines of a limiter, found by the bucket that they wait for.
+//! All lines of a limiter, found by the buckets that they wait for.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -8,36 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::entrance::Entrance;
 use super::moment::{Epoch, Moment};
-use super::place::{Grant, Order, Place};
-use crate::algebra::{Bucket, Units};
-use crate::backend::{BucketId, Key, Reading};
-use crate::clock::Timestamp;
-use crate::limiter::{Limit, RateLimiter};
-
-/// Whose bucket it is. Numbers are part of it: a place is worth nothing under other ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whose {
-    pub(crate) limit: Limit,
-    pub(crate) key: Key,
-}
-
-impl Whose {
-    pub(crate) fn id(&self) -> BucketId<'_> {
-        BucketId::new(self.limit.name(), &self.key)
-    }
-
-    pub(crate) const fn bucket(&self) -> &Bucket {
-        self.limit.bucket()
-    }
-}
-
-impl Hash for Whose {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.limit.name().hash(state);
-        self.key.hash(state);
-        self.bucket().hash(state);
-    }
-}
+use super::whose::Whose;
+use crate::limiter::RateLimiter;
 
 /// The lines in which somebody waits or for which there is a reservation.
 #[derive(Debug)]
@@ -86,19 +58,9 @@ impl Lines {
         self.epoch
     }
 
-    /// The place of a reservation that was heard of at `heard`, and waits from then on.
-    pub(super) fn place(
-        &self,
-        bucket: &Bucket,
-        taken: Units,
-        reading: &Reading,
-        now: Timestamp,
-        heard: Moment,
-    ) -> Place {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let (left, wait) = (reading.state(), reading.wait());
-        let order = Order::new(bucket, left, now + wait, number);
-        Place { order, grant: Grant { due: heard.plus(wait), taken, used: taken, left } }
+    /// Tells reservations apart.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The line of a bucket, with one reservation more.

@@ -16,6 +16,7 @@
 
 mod booking;
 mod close;
+mod cost;
 mod entrance;
 mod free;
 mod hand_on;
@@ -29,9 +30,10 @@ mod ticket;
 mod turns;
 mod waiting;
 mod wakers;
+mod whose;
 
 pub(crate) use self::booking::Booking;
-pub(crate) use self::lines::{Lines, Whose};
+pub(crate) use self::lines::Lines;
 #[cfg(feature = "middleware")]
 pub(crate) use self::spot::{Spot, Used};
 pub(crate) use self::waiting::Waiting;

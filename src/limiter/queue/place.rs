@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use super::cost::{Cost, Left};
 use super::moment::Moment;
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
@@ -52,21 +53,21 @@ impl Order {
 }
 
 /// A place, and where it stands among the others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(super) order: Order,
     pub(super) grant: Grant,
 }
 
 /// What was granted, and can be used by one waiter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Grant {
     /// The instant, as this process counts time.
     pub(super) due: Moment,
+    /// What its waiter needs: what was taken, or less once it was handed on.
+    pub(super) used: Cost,
     /// What the reservation took.
-    pub(super) taken: Units,
-    /// What its waiter needs: the same, or less once it was handed on.
-    pub(super) used: Units,
-    /// What the reservation left in its bucket.
-    pub(super) left: State,
+    pub(super) taken: Cost,
+    /// What the reservation left in its buckets.
+    pub(super) left: Left,
 }

@@ -24,7 +24,7 @@ impl<K, V> Default for Sorted<K, V> {
     }
 }
 
-impl<K: Ord + Copy, V> Sorted<K, V> {
+impl<K: Ord + Clone, V> Sorted<K, V> {
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -132,8 +132,9 @@ impl<K: Ord + Copy, V> Sorted<K, V> {
     }
 
     pub(super) fn pop_first(&mut self) -> Option<(K, V)> {
-        let first = self.first()?.0;
-        Some((first, self.remove(&first)?))
+        let first = self.first()?.0.clone();
+        let value = self.remove(&first)?;
+        Some((first, value))
     }
 
     /// Joins a run that has become short with the next one, if that is short as well.

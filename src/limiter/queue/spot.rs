@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::booking::Booking;
+use super::cost::Left;
 use super::entrance::Entrance;
 use super::line::{Told, Who};
-use super::lines::Whose;
 use super::moment::Moment;
+#[cfg(feature = "middleware")]
+use super::whose::Part;
+#[cfg(feature = "middleware")]
 use crate::algebra::State;
 use crate::clock::Timestamp;
+#[cfg(feature = "middleware")]
+use crate::limiter::Limit;
 use crate::limiter::RateLimiter;
 
 /// A waiter in line, and then its turn.
@@ -35,13 +40,31 @@ enum Went {
 }
 
 /// The turn that was used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Used {
     /// The instant of its place.
     pub(crate) at: Timestamp,
-    /// What its reservation had left in the bucket.
-    #[cfg_attr(not(feature = "middleware"), expect(dead_code, reason = "told in header fields"))]
-    pub(crate) left: State,
+    /// What its reservation had left in the buckets.
+    left: Left,
+    entrance: Arc<Entrance>,
+}
+
+#[cfg(feature = "middleware")]
+impl Used {
+    /// The first limit that it has waited for.
+    pub(crate) fn limit(&self) -> Option<&Limit> {
+        self.entrance.whose().parts().first().map(Part::limit)
+    }
+
+    /// The buckets, and how each of them stands at that instant for whoever comes next: those who
+    /// reserved later count on whatever there is.
+    pub(crate) fn stands(&self) -> impl Iterator<Item = (&Part, State)> {
+        let parts = self.entrance.whose().parts().iter().zip(self.left.as_slice());
+        parts.map(|(part, left)| {
+            let State { value, ts } = part.bucket().refresh(*left, self.at);
+            (part, State { value: value.min(0), ts })
+        })
+    }
 }
 
 impl Spot {
@@ -49,7 +72,7 @@ impl Spot {
     /// end of all waiting.
     pub(super) fn enter(booking: Booking, patient: bool) -> Option<Self> {
         let (entrance, place) = booking.hand_over();
-        let now = entrance.now();
+        let (now, due) = (entrance.now(), place.grant.due);
         let who = entrance.with(|line, _| {
             line.outside = line.outside.saturating_sub(1);
             line.enter(place, patient, now)
@@ -58,7 +81,7 @@ impl Spot {
         let spot = Self { entrance, who, went: Went::No };
         // Only now, as whoever enters while the line is being closed may be overlooked there.
         let end = spot.end().filter(|_| patient);
-        end.is_none_or(|end| place.grant.due <= end).then_some(spot)
+        end.is_none_or(|end| due <= end).then_some(spot)
     }
 
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Told {
@@ -96,11 +119,13 @@ impl Spot {
         let (who, now) = (&self.who, self.entrance.now());
         let place = self.entrance.with(|line, wakers| line.used(who, now, wakers))?;
         self.entrance.tidy();
-        Some(Used { at: place.order.at(), left: place.grant.left })
+        let (at, left) = (place.order.at(), place.grant.left);
+        Some(Used { at, left, entrance: Arc::clone(&self.entrance) })
     }
 
-    pub(crate) fn whose(&self) -> &Whose {
-        self.entrance.whose()
+    /// The instant that it was promised.
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.who.promised()
     }
 
     pub(crate) fn limiter(&self) -> &RateLimiter {

@@ -20,6 +20,9 @@ impl Ticket {
     /// Before all others.
     pub(super) const FIRST: Self = Self { label: i64::MIN, number: 0 };
 
+    /// After all others.
+    pub(super) const LAST: Self = Self { label: i64::MAX, number: u64::MAX };
+
     pub(super) const fn new(label: i64, number: u64) -> Self {
         Self { label, number }
     }

@@ -1,0 +1,102 @@
+//! Which buckets a line waits for.
+
+use std::hash::{Hash, Hasher};
+
+use crate::algebra::{Bucket, State, Units};
+use crate::backend::{BucketId, Key, Reading};
+use crate::limiter::Limit;
+
+/// The buckets of a reservation, sorted by name: all that reserve from the same ones stand in one
+/// line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Whose(Box<[Part]>);
+
+/// One bucket. Numbers are part of it: a place is worth nothing under other ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    limit: Limit,
+    key: Key,
+    shard: u32,
+}
+
+impl Hash for Part {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.limit.name(), &self.key, self.shard).hash(state);
+        self.bucket().hash(state);
+    }
+}
+
+impl Part {
+    pub(super) const fn new(limit: Limit, key: Key, shard: u32) -> Self {
+        Self { limit, key, shard }
+    }
+
+    #[cfg(feature = "middleware")]
+    pub(crate) const fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    pub(super) fn id(&self) -> BucketId<'_> {
+        BucketId::new(self.limit.name(), &self.key).shard(self.shard)
+    }
+
+    pub(crate) const fn bucket(&self) -> &Bucket {
+        self.limit.bucket()
+    }
+
+    /// Whether it is the same limit's for the same key, be it another shard.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn is_of_same_limit(&self, other: &Self) -> bool {
+        self.limit.name() == other.limit.name() && self.key == other.key
+    }
+}
+
+/// What a reservation took of a bucket, and what it left there.
+#[derive(Debug)]
+pub(super) struct Took {
+    pub(super) part: Part,
+    pub(super) units: Units,
+    pub(super) left: State,
+}
+
+impl Took {
+    pub(super) const fn new(part: Part, reading: &Reading) -> Self {
+        Self { part, units: reading.units(), left: reading.state() }
+    }
+}
+
+impl Whose {
+    /// The buckets from which something was taken, in their order, with what was. A bucket that was
+    /// named twice is there once.
+    pub(super) fn sorted(mut took: Vec<Took>) -> (Self, Vec<(Units, State)>) {
+        // Where nothing costs anything, the first stands for all.
+        let first = took.iter().position(|took| took.units != 0).unwrap_or(0);
+        let mut index = 0_usize;
+        took.retain(|took| {
+            let is_first = index == first;
+            index = index.saturating_add(1);
+            is_first || took.units != 0
+        });
+        let name = |took: &Took| {
+            let Part { limit, key, shard } = &took.part;
+            (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
+        };
+        if took.len() > 1 {
+            took.sort_by_cached_key(name);
+        }
+        // Each reading of a bucket shows what it holds in the end.
+        took.dedup_by(|again, first| {
+            let is_same = again.part == first.part;
+            if is_same {
+                first.units = first.units.saturating_add(again.units);
+            }
+            is_same
+        });
+        let amounts = took.iter().map(|took| (took.units, took.left)).collect();
+        (Self(took.into_iter().map(|took| took.part).collect()), amounts)
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.0
+    }
+}

@@ -1,0 +1,128 @@
+//! What a request took of each limit.
+
+use std::borrow::Borrow;
+
+use smallvec::SmallVec;
+
+use super::ask::Ask;
+use super::{Limit, Standing};
+use crate::algebra::{Units, Verdict};
+use crate::backend::{Applied, BackendError, BucketId, Key, Reading, Refund};
+use crate::clock::Timestamp;
+
+/// What was taken of one limit, from one bucket or two.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    pub(super) standing: Standing,
+    key: Key,
+    priced: bool,
+    taken: [Taken; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    shard: u32,
+    units: Units,
+}
+
+impl Share {
+    fn of<L: Borrow<Limit>>(
+        ask: &Ask<L>,
+        readings: &[Reading],
+        now: Timestamp,
+    ) -> Result<Self, BackendError> {
+        let standing =
+            Standing::of(ask.limit(), readings, now).ok_or_else(BackendError::incomplete)?;
+        let mut taken = ask.shards.map(|shard| Taken { shard, units: 0 });
+        for (taken, reading) in taken.iter_mut().zip(readings) {
+            taken.units = reading.units();
+        }
+        Ok(Self { standing, key: ask.key.clone(), priced: ask.priced, taken })
+    }
+
+    /// What there is to give back, or to take, if it really cost this much.
+    pub(super) fn refunds(&self, actual: u64) -> impl Iterator<Item = Refund<'_>> {
+        let limit = self.standing.limit();
+        let bucket = limit.bucket();
+        // More than can be counted leaves a bucket as deep as numbers go.
+        let cost = bucket.units(actual).unwrap_or(Units::MAX);
+        let [first, second] = self.taken;
+        let all = first.units.saturating_add(second.units);
+        let back = all.saturating_sub(cost);
+        // Neither gets more than it has paid, and what is short is taken from the first.
+        let to_second = back.clamp(0, second.units);
+        let to_first = back.saturating_sub(to_second);
+        let parts = [(first.shard, to_first, true), (second.shard, to_second, to_second != 0)];
+        parts.into_iter().filter(|&(.., named)| named).map(move |(shard, units, _)| {
+            Refund::new(BucketId::new(limit.name(), &self.key).shard(shard), bucket, units)
+        })
+    }
+}
+
+/// What a request took of all limits that it was held to, of which there is at least one.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    first: Share,
+    rest: Vec<Share>,
+}
+
+impl Shares {
+    /// What was taken, by an answer to these.
+    pub(crate) fn of<L: Borrow<Limit>>(
+        asks: &[Ask<L>],
+        applied: &Applied,
+    ) -> Result<Self, BackendError> {
+        let mut shares = said(asks, applied).map(|one| {
+            let (ask, readings) = one?;
+            Share::of(ask, readings, applied.now())
+        });
+        let first = shares.next().ok_or_else(BackendError::incomplete)??;
+        Ok(Self { first, rest: shares.collect::<Result<_, _>>()? })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Share> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    /// How the first limit stood.
+    pub(super) const fn standing(&self) -> &Standing {
+        &self.first.standing
+    }
+
+    /// Those that are concerned if the work really cost something else.
+    pub(super) fn priced(&self) -> impl Iterator<Item = &Share> {
+        let any = self.iter().any(|share| share.priced);
+        self.iter().filter(move |share| share.priced || !any)
+    }
+}
+
+/// What was asked, and what the buckets said to each.
+pub(crate) fn said<'x, L: Borrow<Limit>>(
+    asks: &'x [Ask<L>],
+    applied: &'x Applied,
+) -> impl Iterator<Item = Result<(&'x Ask<L>, &'x [Reading]), BackendError>> {
+    let mut rest = applied.readings();
+    asks.iter().map(move |ask| {
+        let (readings, others) =
+            rest.split_at_checked(ask.buckets()).ok_or_else(BackendError::incomplete)?;
+        rest = others;
+        Ok((ask, readings))
+    })
+}
+
+/// How those limits stand that have refused.
+pub(super) fn refused<L: Borrow<Limit>>(
+    asks: &[Ask<L>],
+    applied: &Applied,
+) -> Result<SmallVec<[Standing; 1]>, BackendError> {
+    let mut refused = SmallVec::new();
+    for one in said(asks, applied) {
+        let (ask, readings) = one?;
+        let standing = Standing::of(ask.limit(), readings, applied.now());
+        let standing = standing.ok_or_else(BackendError::incomplete)?;
+        if standing.verdict() == Verdict::Refused {
+            refused.push(standing);
+        }
+    }
+    Ok(refused)
+}

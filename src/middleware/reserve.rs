@@ -1,0 +1,111 @@
+//! Requests that wait where they are short.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::StatusCode;
+
+use super::queue::{Queue, Seat};
+use super::rules::{Asked, Asks, Manner, Rules, Ruling};
+use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, BackendError};
+use crate::limiter::{Ask, Bill, Booking, Limit, Unstoppable, Wish, ask, said};
+
+/// A turn that was reserved for a request.
+pub(super) struct Booked {
+    pub(super) booking: Booking,
+    pub(super) seat: Seat,
+    pub(super) jitter: Duration,
+    pub(super) bill: Option<Box<Bill>>,
+}
+
+/// What is known before the store has answered.
+struct Waiting {
+    rules: Arc<Rules>,
+    queue: Queue,
+    seat: Option<Seat>,
+    max_wait: Duration,
+    manner: Manner,
+}
+
+impl Rules {
+    pub(super) fn reserve(self: &Arc<Self>, queue: &Queue, mut asks: Asks<'_>) -> Asked {
+        // The seat comes first: without one, nothing is reserved that would have to be given up.
+        let seat = Seat::take(self, queue);
+        let patience = self.limiter.patience();
+        let max_wait = patience.map_or(queue.max_wait, |end| end.min(queue.max_wait));
+        let status = match (&seat, patience) {
+            (None, _) => queue.crowded.status(),
+            // The client has not asked for too much: the server is going away.
+            (Some(_), Some(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            (Some(_), None) => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let wish = if seat.is_some() { Wish::Reserve(max_wait) } else { Wish::Take };
+        let jitter = self.limiter.random().up_to(self.jitter);
+        let manner = Manner { status, jitter };
+        // What an empty queue could take is not too large, however full this one is.
+        let longest = Wish::Reserve(queue.max_wait);
+        let waiting = Waiting { rules: Arc::clone(self), queue: *queue, seat, max_wait, manner };
+        match ask(&self.limiter, &mut asks, wish, longest) {
+            Ok(Answer::Now(answer)) => {
+                let ruling = answer.and_then(|applied| waiting.rule(&asks, &applied));
+                Asked::Ruled(self.or_blind(asks.first(), ruling))
+            }
+            Ok(answer @ Answer::Later(_)) => {
+                let rules = Arc::clone(self);
+                let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
+                let heard = answer.map(move |applied| {
+                    let ruling = waiting.rule(&asks, &applied);
+                    rules.or_blind(asks.first(), ruling)
+                });
+                // Heard also if the client goes meanwhile, as a reservation has to be given up then.
+                let (rules, heard) = (Arc::clone(self), Unstoppable::new(heard));
+                Asked::Later(Box::pin(async move {
+                    heard
+                        .await
+                        .unwrap_or_else(|error| rules.or_blind(None::<&Ask<Limit>>, Err(error)))
+                }))
+            }
+            Err(error) => Asked::Ruled(Ruling::Stop(self.too_large(&error))),
+        }
+    }
+}
+
+impl Waiting {
+    fn rule<L: Borrow<Limit>>(
+        self,
+        asks: &[Ask<L>],
+        applied: &Applied,
+    ) -> Result<Ruling, BackendError> {
+        let Self { rules, queue, seat, max_wait, mut manner } = self;
+        if applied.verdict() == Verdict::Reserved
+            && let Some(seat) = seat
+            && let Some(booking) = Booking::of(&rules.limiter, asks, applied)?
+        {
+            // Chance never decides whether there is a turn.
+            let jitter = manner.jitter.min(max_wait.saturating_sub(applied.wait()));
+            let bill = rules.bill(asks, applied)?;
+            return Ok(Ruling::Wait(Box::new(Booked { booking, seat, jitter, bill })));
+        }
+        if !could_wait(asks, applied, Wish::Reserve(queue.max_wait))? {
+            manner.status = StatusCode::TOO_MANY_REQUESTS;
+        }
+        rules.rule(asks, applied, manner)
+    }
+}
+
+/// Whether an empty queue would have taken it; otherwise others are not to blame.
+fn could_wait<L: Borrow<Limit>>(
+    asks: &[Ask<L>],
+    applied: &Applied,
+    longest: Wish,
+) -> Result<bool, BackendError> {
+    for one in said(asks, applied) {
+        let (ask, readings) = one?;
+        if !ask.could_wait(readings, longest) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,274 @@
+//! The rules of a layer: a request is held to all of them at once.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{HeaderValue, Response, StatusCode};
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::after::After;
+use super::log::Log;
+use super::queue::{Queue, Seats};
+use super::reserve::Booked;
+use super::rule::{Choice, Rule};
+use super::tell;
+use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, BackendError};
+use crate::http::{self, Fields};
+use crate::key::Head;
+use crate::limiter::{Ask, Bill, Error, Limit, RateLimiter, Shares, Wish, ask, said};
+
+/// What becomes of requests while the store cannot answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// They are answered with 503: nothing gets through unseen.
+    #[default]
+    Close,
+    /// They go on, held to no limit.
+    Open,
+}
+
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) limiter: RateLimiter,
+    first: Rule,
+    rest: Vec<Rule>,
+    pub(super) fields: Fields,
+    pub(super) on_failure: OnFailure,
+    pub(super) queue: Option<Queue>,
+    pub(super) seats: Seats,
+    pub(super) jitter: Duration,
+    pub(super) settles: bool,
+    pub(super) log: Log,
+    /// `RateLimit-Policy` where it is the same for every request.
+    policy: Option<HeaderValue>,
+}
+
+/// What a request is asked for, by each rule that it is held to.
+pub(super) type Asks<'l> = SmallVec<[Ask<Choice<'l>>; 1]>;
+
+/// What the rules say before the store has answered, or when it has.
+pub(super) enum Asked {
+    /// The store has answered, or did not have to be asked.
+    Ruled(Ruling),
+    /// It will answer.
+    Later(Later),
+}
+
+pub(super) type Later = Pin<Box<dyn Future<Output = Ruling> + Send>>;
+
+/// What becomes of a request.
+pub(super) enum Ruling {
+    /// It goes on.
+    Run(After),
+    /// It waits for its turn, and goes on then.
+    Wait(Box<Booked>),
+    /// It is answered.
+    Stop(Response<Bytes>),
+}
+
+/// How a refusal is told.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    pub(super) status: StatusCode,
+    /// What makes the wait longer.
+    pub(super) jitter: Duration,
+}
+
+impl Rules {
+    pub(super) fn new(limiter: RateLimiter, limit: Limit) -> Self {
+        let mut rules = Self {
+            limiter,
+            first: Rule::new(limit),
+            rest: Vec::new(),
+            fields: Fields::default(),
+            on_failure: OnFailure::default(),
+            queue: None,
+            seats: Seats::default(),
+            jitter: Duration::ZERO,
+            settles: false,
+            log: Log::default(),
+            policy: None,
+        };
+        rules.changed();
+        rules
+    }
+
+    pub(super) fn and(&mut self, limit: Limit) {
+        self.rest.push(Rule::new(limit));
+    }
+
+    /// The rule that was named last.
+    pub(super) fn last(&mut self) -> &mut Rule {
+        self.rest.last_mut().unwrap_or(&mut self.first)
+    }
+
+    /// Other rules than those they were made from have mistakes and waiters of their own.
+    pub(super) fn changed(&mut self) {
+        self.log = Log::default();
+        self.seats = Seats::default();
+        self.rest.iter_mut().for_each(|rule| rule.log = Log::default());
+        self.first.log = Log::default();
+        let are_chosen = self.iter().any(|rule| rule.choose.is_some());
+        self.policy = match are_chosen {
+            true => None,
+            false => tell::policies(self.iter().map(Rule::limit)),
+        };
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Rule> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    /// Asks the store about a request.
+    pub(super) fn ask(self: &Arc<Self>, head: &Head<'_>) -> Asked {
+        let mut asks = Asks::new();
+        for rule in self.iter() {
+            match rule.ask(head) {
+                Ok(ask) => asks.extend(ask),
+                Err(status) => return Asked::Ruled(Ruling::Stop(http::failure(status))),
+            }
+        }
+        match &self.queue {
+            _ if asks.is_empty() => Asked::Ruled(Ruling::Run(After::default())),
+            None => self.take(asks),
+            Some(queue) => self.reserve(queue, asks),
+        }
+    }
+
+    fn take(self: &Arc<Self>, mut asks: Asks<'_>) -> Asked {
+        let jitter = self.limiter.random().up_to(self.jitter);
+        let manner = Manner { status: StatusCode::TOO_MANY_REQUESTS, jitter };
+        match ask(&self.limiter, &mut asks, Wish::Take, Wish::Take) {
+            Ok(Answer::Now(answer)) => {
+                let ruling = answer.and_then(|applied| self.rule(&asks, &applied, manner));
+                Asked::Ruled(self.or_blind(asks.first(), ruling))
+            }
+            Ok(Answer::Later(answer)) => {
+                let rules = Arc::clone(self);
+                let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
+                Asked::Later(Box::pin(async move {
+                    let ruling = match answer.await {
+                        Ok(applied) => rules.rule(&asks, &applied, manner),
+                        Err(error) => Err(error),
+                    };
+                    rules.or_blind(asks.first(), ruling)
+                }))
+            }
+            Err(error) => Asked::Ruled(Ruling::Stop(self.too_large(&error))),
+        }
+    }
+
+    /// Reads the store's answer.
+    pub(super) fn rule<L: Borrow<Limit>>(
+        &self,
+        asks: &[Ask<L>],
+        applied: &Applied,
+        manner: Manner,
+    ) -> Result<Ruling, BackendError> {
+        match applied.verdict() {
+            Verdict::Refused => self.refusal(asks, applied, manner).map(Ruling::Stop),
+            Verdict::Admitted => {
+                let told = match self.fields {
+                    Fields::None => None,
+                    Fields::Draft11 => Some(tell::told(self.policy.as_ref(), asks, applied)?),
+                };
+                Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied)?)))
+            }
+            // Not asked for, or not said where: not for now in any case.
+            Verdict::Reserved => Err(BackendError::incomplete()),
+        }
+    }
+
+    /// What the request is settled by when its response is there.
+    pub(super) fn bill<L: Borrow<Limit>>(
+        &self,
+        asks: &[Ask<L>],
+        applied: &Applied,
+    ) -> Result<Option<Box<Bill>>, BackendError> {
+        if !self.settles {
+            return Ok(None);
+        }
+        let shares = Shares::of(asks, applied)?;
+        Ok(Some(Box::new(Bill::new(self.limiter.clone(), shares))))
+    }
+
+    /// The ruling, or what becomes of requests while there is none.
+    pub(super) fn or_blind<L: Borrow<Limit>>(
+        &self,
+        first: Option<&Ask<L>>,
+        ruling: Result<Ruling, BackendError>,
+    ) -> Ruling {
+        let limit = first.map_or_else(|| self.first.limit(), Ask::limit);
+        match ruling {
+            Ok(ruling) => {
+                self.log.sees(limit);
+                ruling
+            }
+            Err(error) => {
+                self.log.blind(limit, &error, self.on_failure);
+                match self.on_failure {
+                    OnFailure::Close => {
+                        Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE))
+                    }
+                    OnFailure::Open => Ruling::Run(After::default()),
+                }
+            }
+        }
+    }
+
+    pub(super) fn too_large(&self, error: &Error) -> Response<Bytes> {
+        self.log.too_large(error);
+        let mut response = http::too_large(error);
+        if self.fields == Fields::Draft11 {
+            http::Told::new(http::policy(error.limit()), None).tell(response.headers_mut());
+        }
+        response
+    }
+
+    /// The answer to a request that was not to wait any longer.
+    pub(super) fn sent_away(&self) -> Response<Bytes> {
+        self.log.sent_away(self.first.limit());
+        http::failure(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    fn refusal<L: Borrow<Limit>>(
+        &self,
+        asks: &[Ask<L>],
+        applied: &Applied,
+        manner: Manner,
+    ) -> Result<Response<Bytes>, BackendError> {
+        let retry_after = applied.wait().saturating_add(manner.jitter);
+        let mut refused = SmallVec::<[&str; 4]>::new();
+        for one in said(asks, applied) {
+            let (ask, readings) = one?;
+            if readings.iter().any(|reading| reading.verdict() == Verdict::Refused) {
+                refused.push(ask.limit().name());
+                self.log.refused(ask.limit(), retry_after);
+            }
+        }
+        let mut response = http::refusal(manner.status, refused.into_iter(), retry_after);
+        if self.fields == Fields::Draft11 {
+            tell::told(self.policy.as_ref(), asks, applied)?.tell(response.headers_mut());
+        }
+        Ok(response)
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("rules", &self.iter().collect::<Vec<_>>())
+            .field("fields", &self.fields)
+            .field("on_failure", &self.on_failure)
+            .field("queue", &self.queue)
+            .field("jitter", &self.jitter)
+            .field("settles", &self.settles)
+            .finish_non_exhaustive()
+    }
+}
