@@ -93,7 +93,8 @@ impl Reservation {
     ///
     /// Once it is polled, the reservation is in line: where somebody before it gives up, it moves up
     /// and may be ready earlier than [`at`](Self::at) has said. Among those in line, whoever
-    /// reserved first goes first.
+    /// reserved first goes first. One of them that nobody polls any more holds the others up for a
+    /// tenth of a second, and several of them may make those late who have moved up behind them.
     ///
     /// # Panics
     ///

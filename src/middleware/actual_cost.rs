@@ -42,10 +42,10 @@ enum Actual {
     Metered(Arc<Mutex<Metered>>),
 }
 
-/// Whichever comes first waits here for the other.
+/// Whichever comes first waits here for the other: the tokens, or the bills of all layers.
 #[derive(Debug, Default)]
 struct Metered {
-    bill: Option<Box<Bill>>,
+    bills: Vec<Box<Bill>>,
     tokens: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl ActualCost {
     pub(super) fn settle(&self, bill: Box<Bill>) {
         match &self.0 {
             Actual::Known(tokens) => bill.settle(*tokens),
-            Actual::Metered(metered) => complete(metered, |metered| metered.bill = Some(bill)),
+            Actual::Metered(metered) => complete(metered, |metered| metered.bills.push(bill)),
         }
     }
 }
@@ -114,17 +114,13 @@ impl Meter {
     }
 }
 
-/// Settles when both the bill and the tokens are there.
+/// Settles what there is once the tokens are known.
 fn complete(metered: &Mutex<Metered>, add: impl FnOnce(&mut Metered)) {
-    let both = {
+    let (bills, tokens) = {
         let mut metered = metered.lock().unwrap_or_else(PoisonError::into_inner);
         add(&mut metered);
-        match metered.tokens {
-            Some(tokens) => metered.bill.take().map(|bill| (bill, tokens)),
-            None => None,
-        }
+        let Some(tokens) = metered.tokens else { return };
+        (std::mem::take(&mut metered.bills), tokens)
     };
-    if let Some((bill, tokens)) = both {
-        bill.settle(tokens);
-    }
+    bills.into_iter().for_each(|bill| bill.settle(tokens));
 }

@@ -103,6 +103,13 @@ impl Clone for Seats {
 #[derive(Debug)]
 pub(super) struct Seat(Arc<Rules>);
 
+impl Seats {
+    /// Whether one more may wait, as far as can be said now.
+    pub(super) fn are_left(&self, queue: &Queue) -> bool {
+        self.taken.load(Ordering::Relaxed) < queue.max_waiters
+    }
+}
+
 impl Seat {
     /// A seat in the queue of a layer, unless all are taken.
     pub(super) fn take(rules: &Arc<Rules>, queue: &Queue) -> Option<Self> {

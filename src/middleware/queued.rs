@@ -86,10 +86,18 @@ where
             let (Some(held), Some(spot)) = (this.held.as_mut(), turn.as_mut()) else {
                 return Poll::Pending;
             };
-            if held.service.poll_ready(cx)?.is_pending() {
-                // Those behind ask the inner service after this one has.
-                spot.pass();
-                return Poll::Pending;
+            match held.service.poll_ready(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    // Neither the place nor the seat is needed any more.
+                    drop((turn.take(), this.held.take()));
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Pending => {
+                    // Those behind ask the inner service after this one has.
+                    spot.pass();
+                    return Poll::Pending;
+                }
             }
             let (Some(held), Some(spot)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;

@@ -24,29 +24,28 @@ pub(super) struct Booked {
 struct Waiting {
     rules: Arc<Rules>,
     queue: Queue,
-    seat: Option<Seat>,
     max_wait: Duration,
     manner: Manner,
 }
 
 impl Rules {
     pub(super) fn reserve(self: &Arc<Self>, queue: &Queue, mut asks: Asks<'_>) -> Asked {
-        // The seat comes first: without one, nothing is reserved that would have to be given up.
-        let seat = Seat::take(self, queue);
+        // Without a seat, nothing is reserved that would have to be given up.
+        let has_seat = self.seats.are_left(queue);
         let patience = self.limiter.patience();
         let max_wait = patience.map_or(queue.max_wait, |end| end.min(queue.max_wait));
-        let status = match (&seat, patience) {
-            (None, _) => queue.crowded.status(),
+        let status = match patience {
+            _ if !has_seat => queue.crowded.status(),
             // The client has not asked for too much: the server is going away.
-            (Some(_), Some(_)) => StatusCode::SERVICE_UNAVAILABLE,
-            (Some(_), None) => StatusCode::TOO_MANY_REQUESTS,
+            Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+            None => StatusCode::TOO_MANY_REQUESTS,
         };
-        let wish = if seat.is_some() { Wish::Reserve(max_wait) } else { Wish::Take };
+        let wish = if has_seat { Wish::Reserve(max_wait) } else { Wish::Take };
         let jitter = self.limiter.random().up_to(self.jitter);
         let manner = Manner { status, jitter };
         // What an empty queue could take is not too large, however full this one is.
         let longest = Wish::Reserve(queue.max_wait);
-        let waiting = Waiting { rules: Arc::clone(self), queue: *queue, seat, max_wait, manner };
+        let waiting = Waiting { rules: Arc::clone(self), queue: *queue, max_wait, manner };
         match ask(&self.limiter, &mut asks, wish, longest) {
             Ok(Answer::Now(answer)) => {
                 let ruling = answer.and_then(|applied| waiting.rule(&asks, &applied));
@@ -78,11 +77,15 @@ impl Waiting {
         asks: &[Ask<L>],
         applied: &Applied,
     ) -> Result<Ruling, BackendError> {
-        let Self { rules, queue, seat, max_wait, mut manner } = self;
+        let Self { rules, queue, max_wait, mut manner } = self;
         if applied.verdict() == Verdict::Reserved
-            && let Some(seat) = seat
             && let Some(booking) = Booking::of(&rules.limiter, asks, applied)?
         {
+            // Only now, as whoever need not wait needs none.
+            let Some(seat) = Seat::take(&rules, &queue) else {
+                manner.status = queue.crowded.status();
+                return rules.refusal(asks, applied, manner).map(Ruling::Stop);
+            };
             // Chance never decides whether there is a turn.
             let jitter = manner.jitter.min(max_wait.saturating_sub(applied.wait()));
             let bill = rules.bill(asks, applied)?;

@@ -237,7 +237,7 @@ impl Rules {
         http::failure(StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    fn refusal<L: Borrow<Limit>>(
+    pub(super) fn refusal<L: Borrow<Limit>>(
         &self,
         asks: &[Ask<L>],
         applied: &Applied,
@@ -247,7 +247,8 @@ impl Rules {
         let mut refused = SmallVec::<[&str; 4]>::new();
         for one in said(asks, applied) {
             let (ask, readings) = one?;
-            if readings.iter().any(|reading| reading.verdict() == Verdict::Refused) {
+            // Where a reservation could not be kept, those are to blame that made it wait.
+            if readings.iter().any(|reading| reading.verdict() == applied.verdict()) {
                 refused.push(ask.limit().name());
                 self.log.refused(ask.limit(), retry_after);
             }

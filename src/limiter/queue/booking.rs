@@ -36,8 +36,6 @@ impl Booking {
             return Ok(None);
         }
         let lines = limiter.lines();
-        // Counted from when the answer is here, which is after the decision: never early.
-        let heard = lines.epoch().now();
         let at = applied.now() + applied.wait();
 
         let mut took = Vec::with_capacity(applied.readings().len());
@@ -58,9 +56,9 @@ impl Booking {
         let (whose, amounts) = Whose::sorted(took);
         let taken = Cost::of(amounts.iter().map(|&(units, _)| units));
         let left = Left::of(amounts.iter().map(|&(_, left)| left));
-        let due = heard.plus(applied.wait());
-        let place = Place { order, grant: Grant { due, used: taken.clone(), taken, left } };
-        Ok(Some(Self { entrance: lines.reserve(limiter, whose), place, held: true }))
+        let place = Place { order, grant: Grant { used: taken.clone(), taken, left } };
+        let entrance = lines.reserve(limiter, whose, applied.now());
+        Ok(Some(Self { entrance, place, held: true }))
     }
 
     pub(crate) const fn at(&self) -> Timestamp {

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::line::Line;
 use super::lines::lock;
 use super::moment::{Epoch, Moment};
+use super::place::Place;
 use super::wakers::Wakers;
 use super::whose::Whose;
 use crate::backend::{BackendError, Refund, Refunded};
@@ -65,20 +66,14 @@ impl Entrance {
                 undo.push(Refund::new(part.id(), part.bucket(), units).if_untouched(left));
             }
             let answer = self.limiter.backend().refund(&undo);
-            let entrance = Arc::clone(self);
-            let hear = move |refunded: Result<Refunded, BackendError>| {
-                // What became of it in a store that gives no answer is unknown: it is spent then.
-                let given = refunded.map_or(true, |refunded| refunded.given());
-                let now = entrance.now();
-                entrance.with(|line, wakers| line.undone(place, given, now, wakers));
-            };
+            let undo = Undo { entrance: Arc::clone(self), place: Some(place) };
             match Unstoppable::new(answer) {
-                now @ Unstoppable::Now(_) => now.finish_with(hear),
+                now @ Unstoppable::Now(_) => now.finish_with(|refunded| undo.hear(&refunded)),
                 // Nobody waits for this, so a store that answers later is heard by a task of its own.
                 later @ Unstoppable::Later(_) => {
-                    let entrance = Arc::clone(self);
-                    later.finish_with(move |refunded| {
-                        hear(refunded);
+                    later.finish_with(|refunded| {
+                        let entrance = Arc::clone(&undo.entrance);
+                        undo.hear(&refunded);
                         entrance.tidy();
                     });
                     return;
@@ -87,6 +82,37 @@ impl Entrance {
         }
         if self.with(|line, _| line.is_empty()) {
             self.limiter.lines().forget(self);
+        }
+    }
+}
+
+/// A place that the store was asked to undo.
+struct Undo {
+    entrance: Arc<Entrance>,
+    /// None once the answer was heard.
+    place: Option<Place>,
+}
+
+impl Undo {
+    fn hear(mut self, refunded: &Result<Refunded, BackendError>) {
+        // What became of it in a store that gives no answer is unknown: it is spent then.
+        self.is(refunded.as_ref().map_or(true, Refunded::given));
+    }
+
+    fn is(&mut self, given: bool) {
+        if let Some(place) = self.place.take() {
+            let now = self.entrance.now();
+            self.entrance.with(|line, wakers| line.undone(place, given, now, wakers));
+        }
+    }
+}
+
+/// Not heard, as the runtime has gone or the store's client has panicked.
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            self.is(true);
+            self.entrance.tidy();
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cost::Cost;
-use super::moment::Moment;
+use super::moment::{Moment, StoreClock};
 use super::place::{Grant, Order, Place};
 
 /// How many are kept for those who come later.
@@ -53,20 +53,28 @@ impl Free {
         self.undoing = false;
     }
 
-    /// Keeps a place that could not be undone.
-    pub(super) fn keep(&mut self, place: Place, now: Moment) {
-        if place.grant.due > now {
+    /// Keeps a place that could not be undone, if its instant is still to come.
+    pub(super) fn keep(&mut self, place: Place, clock: &StoreClock, now: Moment) {
+        let order = place.order;
+        if clock.moment(order.at()) > now {
             self.add(place);
         }
-        self.stuck = true;
+        // One behind it may have become free meanwhile, and was not tried.
+        self.stuck = self.places.last_key_value().is_none_or(|(last, _)| *last <= order);
     }
 
     /// Takes out a place before `own` that is large enough for this.
-    pub(super) fn better(&mut self, own: Order, used: &Cost, now: Moment) -> Option<Place> {
-        if self.places.is_empty() {
+    pub(super) fn better(
+        &mut self,
+        own: Order,
+        used: &Cost,
+        clock: &StoreClock,
+        now: Moment,
+    ) -> Option<Place> {
+        if self.places.is_empty() || used.is_nothing() {
             return None;
         }
-        self.places.retain(|_, grant| grant.due > now);
+        self.places.retain(|order, _| clock.moment(order.at()) > now);
         let before = self.places.range(..own);
         let mut fitting = before.filter(|(_, grant)| used.fits(&grant.taken));
         let order = *fitting.next()?.0;

@@ -5,6 +5,21 @@ use super::line::Line;
 use super::place::{Grant, Order, Place};
 
 impl Line {
+    /// Hands a place down the line that has lost its waiter, and what is left over once more where it
+    /// is larger than its last waiter was. Returns what nobody fits into.
+    pub(super) fn hand_on_fully(&mut self, from: Order, cost: Cost) -> Option<Place> {
+        let mut left = self.hand_on(from, cost)?;
+        loop {
+            let (order, cost) = (left.order, left.grant.used.clone());
+            let next = self.next_below(order, &cost);
+            if next.is_none() {
+                return Some(left);
+            }
+            self.add(left);
+            left = self.hand_on(order, cost)?;
+        }
+    }
+
     /// Hands a place down the line that has lost its waiter. Returns the one that is left over.
     pub(super) fn hand_on(&mut self, mut from: Order, mut cost: Cost) -> Option<Place> {
         while let Some((next, smaller)) = self.next_below(from, &cost) {

@@ -19,7 +19,7 @@ use std::task::Waker;
 
 use super::cost::Cost;
 use super::free::Free;
-use super::moment::Moment;
+use super::moment::{Moment, StoreClock};
 use super::place::{Grant, Order, Place};
 use super::sorted::Sorted;
 use super::ticket::Ticket;
@@ -38,6 +38,8 @@ pub(super) struct Line {
     pub(super) by_cost: Sorted<(Cost, Order)>,
     pub(super) turns: Turns,
     pub(super) free: Free,
+    /// By which the instants of all places are told.
+    pub(super) clock: StoreClock,
     /// Who is not to wait any longer.
     sent_away: BTreeSet<Ticket>,
     /// The reservations that do not stand in line, or not yet.
@@ -60,7 +62,8 @@ struct Waiter {
 pub(super) enum Told {
     /// It is its turn.
     Go,
-    /// It is not, and will not be before then, unless it is woken.
+    /// It is not, and will not be before then, unless it is woken or somebody who moved up before
+    /// it is not polled.
     Wait(Moment),
     /// It is not to wait any longer.
     SentAway,
@@ -71,12 +74,12 @@ pub(super) enum Told {
 pub(super) struct Who {
     ticket: Ticket,
     cost: Cost,
-    /// The place that it has reserved, and its instant.
+    /// The place that it has reserved.
     own: Order,
-    due: Moment,
 }
 
 impl Who {
+    /// The instant that it was promised, as the store counts time.
     pub(super) const fn promised(&self) -> Timestamp {
         self.own.at()
     }
@@ -91,15 +94,18 @@ impl Line {
 
     /// Lets a waiter in, with the place that it has reserved.
     pub(super) fn enter(&mut self, own: Place, patient: bool, now: Moment) -> Who {
-        let (order, due, cost) = (own.order, own.grant.due, own.grant.used.clone());
+        let (order, cost) = (own.order, own.grant.used.clone());
+        let alarm = self.due(order);
         let ticket = self.ticket(order, &cost);
-        self.waiters.insert((cost.clone(), ticket), Waiter { waker: None, alarm: due, patient });
+        self.waiters.insert((cost.clone(), ticket), Waiter { waker: None, alarm, patient });
         self.add(own);
-        if let Some(Place { order: better, grant }) = self.free.better(order, &cost, now) {
+        if let Some(Place { order: better, grant }) =
+            self.free.better(order, &cost, &self.clock, now)
+        {
             self.add(Place { order: better, grant: Grant { used: cost.clone(), ..grant } });
             self.give_up(order, cost.clone());
         }
-        Who { ticket, cost, own: order, due }
+        Who { ticket, cost, own: order }
     }
 
     /// A ticket that stands where the place does among those of its cost.
@@ -128,7 +134,7 @@ impl Line {
     /// Offers a place to those behind it.
     pub(super) fn offer(&mut self, place: Place, now: Moment, wakers: &mut Wakers) {
         self.call_due(now);
-        match place.grant.due > now {
+        match self.due(place.order) > now {
             true => {
                 let (order, cost) = (place.order, place.grant.used.clone());
                 self.add(place);
@@ -147,18 +153,25 @@ impl Line {
         }
         // Somebody may have come meanwhile that fits in.
         self.call_due(now);
-        let left = match place.grant.due > now {
+        let left = match self.due(place.order) > now {
             true => {
                 self.add(place.clone());
-                self.hand_on(place.order, place.grant.used.clone())
+                self.hand_on_fully(place.order, place.grant.used.clone())
             }
             false => None,
         };
         match left {
             Some(other) if other.order != place.order => self.free.add(other),
-            _ => self.free.keep(place, now),
+            _ => self.free.keep(place, &self.clock, now),
         }
         self.wake_next(None, wakers);
+    }
+
+    /// When the turn comes of whoever has just entered, if nobody leaves.
+    pub(super) fn turn(&self, who: &Who) -> Moment {
+        let last = self.by_cost.last_before(&(who.cost.clone(), Order::LAST));
+        let last = last.filter(|((of, _), ())| *of == who.cost).map(|((_, order), ())| *order);
+        self.due(last.map_or(who.own, |last| last.min(who.own)))
     }
 
     /// Says what a waiter has to do.
@@ -180,13 +193,14 @@ impl Line {
         if let Some(told) = self.turns.told(who.ticket, waker, now, wakers) {
             return told;
         }
-        let next = self.next_two().into_iter().flatten().find(|(key, _)| key.1 == who.ticket);
-        let until = match (next, self.places.first()) {
-            (Some((_, due)), _) => due,
-            // Its own instant has come, but not that of the place before it.
-            (None, Some((_, grant))) if who.due <= now => grant.due,
-            _ => who.due,
+        let mut next = self.next_two().into_iter().flatten();
+        let own = match next.find(|(key, _)| key.1 == who.ticket) {
+            Some((_, due)) => due,
+            None => self.due(who.own),
         };
+        // What comes before it is still to come, or it would have been called.
+        let first = self.places.first().map(|(order, _)| self.due(*order));
+        let until = first.map_or(own, |first| own.max(first));
         let Some(waiter) = self.waiters.get_mut(&(who.cost.clone(), who.ticket)) else {
             self.sent_away.remove(&who.ticket);
             return Told::SentAway;
@@ -233,7 +247,7 @@ impl Line {
     /// turn has come.
     pub(super) fn close(&mut self, end: Moment, now: Moment, wakers: &mut Wakers) {
         self.call_due(now);
-        let is_late = |order: &Order| self.places.get(order).is_some_and(|grant| grant.due > end);
+        let is_late = |order: &Order| self.due(*order) > end;
         // Both are sorted by cost, and there are as many of one as of the other.
         let turns = self.waiters.iter().zip(self.by_cost.iter());
         let mut late: Vec<_> = turns
@@ -268,19 +282,24 @@ impl Line {
 
     /// Hands a place down the line, and keeps what is left over.
     fn give_up(&mut self, place: Order, cost: Cost) {
-        if let Some(left) = self.hand_on(place, cost) {
+        if let Some(left) = self.hand_on_fully(place, cost) {
             self.free.add(left);
         }
     }
 
-    fn add(&mut self, place: Place) {
+    /// The instant of a place, as this process counts time.
+    pub(super) fn due(&self, place: Order) -> Moment {
+        self.clock.moment(place.at())
+    }
+
+    pub(super) fn add(&mut self, place: Place) {
         self.by_cost.insert((place.grant.used.clone(), place.order), ());
         self.places.insert(place.order, place.grant);
     }
 
     /// Calls every waiter whose instant has come.
     fn call_due(&mut self, now: Moment) {
-        while self.places.first().is_some_and(|(_, grant)| grant.due <= now) {
+        while self.places.first().is_some_and(|(order, _)| self.due(*order) <= now) {
             let Some((order, grant)) = self.places.pop_first() else { return };
             self.by_cost.remove(&(grant.used.clone(), order));
             let Some(key) = self.nth(&grant.used, 0) else { continue };
@@ -298,12 +317,13 @@ impl Line {
 
     /// The waiters of the first two places, and when these are due.
     fn next_two(&self) -> [Option<((Cost, Ticket), Moment)>; 2] {
-        let mut places = self.places.iter().map(|(_, grant)| grant);
+        let mut places = self.places.iter();
         let (first, second) = (places.next(), places.next());
-        let are_equal = matches!((first, second), (Some(one), Some(two)) if one.used == two.used);
-        [(first, 0), (second, usize::from(are_equal))].map(|(grant, nth)| {
-            let grant = grant?;
-            Some((self.nth(&grant.used, nth)?, grant.due))
+        let are_equal =
+            matches!((first, second), (Some((_, one)), Some((_, two))) if one.used == two.used);
+        [(first, 0), (second, usize::from(are_equal))].map(|(place, nth)| {
+            let (order, grant) = place?;
+            Some((self.nth(&grant.used, nth)?, self.due(*order)))
         })
     }
 

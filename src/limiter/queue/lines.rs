@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::entrance::Entrance;
 use super::moment::{Epoch, Moment};
 use super::whose::Whose;
+use crate::clock::Timestamp;
 use crate::limiter::RateLimiter;
 
 /// The lines in which somebody waits or for which there is a reservation.
@@ -63,8 +64,14 @@ impl Lines {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The line of a bucket, with one reservation more.
-    pub(super) fn reserve(&self, limiter: &RateLimiter, whose: Whose) -> Arc<Entrance> {
+    /// The line of a bucket, with one reservation more, which the store made at `now`.
+    pub(super) fn reserve(
+        &self,
+        limiter: &RateLimiter,
+        whose: Whose,
+        now: Timestamp,
+    ) -> Arc<Entrance> {
+        let heard = self.epoch.now();
         let mut open = lock(&self.open);
         let entrance = match open.get(&whose) {
             Some(Open(entrance)) => Arc::clone(entrance),
@@ -75,7 +82,10 @@ impl Lines {
             }
         };
         // While the lines are locked, so that nobody takes this one for empty.
-        entrance.with(|line, _| line.outside = line.outside.saturating_add(1));
+        entrance.with(|line, _| {
+            line.outside = line.outside.saturating_add(1);
+            line.clock.heard(now, heard);
+        });
         entrance
     }
 

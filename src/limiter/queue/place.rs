@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use super::cost::{Cost, Left};
-use super::moment::Moment;
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
@@ -62,8 +61,6 @@ pub(crate) struct Place {
 /// What was granted, and can be used by one waiter.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// The instant, as this process counts time.
-    pub(super) due: Moment,
     /// What its waiter needs: what was taken, or less once it was handed on.
     pub(super) used: Cost,
     /// What the reservation took.

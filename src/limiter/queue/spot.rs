@@ -72,16 +72,18 @@ impl Spot {
     /// end of all waiting.
     pub(super) fn enter(booking: Booking, patient: bool) -> Option<Self> {
         let (entrance, place) = booking.hand_over();
-        let (now, due) = (entrance.now(), place.grant.due);
-        let who = entrance.with(|line, _| {
+        let now = entrance.now();
+        let (who, turn) = entrance.with(|line, _| {
             line.outside = line.outside.saturating_sub(1);
-            line.enter(place, patient, now)
+            let who = line.enter(place, patient, now);
+            let turn = line.turn(&who);
+            (who, turn)
         });
         entrance.tidy();
         let spot = Self { entrance, who, went: Went::No };
         // Only now, as whoever enters while the line is being closed may be overlooked there.
         let end = spot.end().filter(|_| patient);
-        end.is_none_or(|end| due <= end).then_some(spot)
+        end.is_none_or(|end| turn <= end).then_some(spot)
     }
 
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Told {

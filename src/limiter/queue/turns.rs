@@ -28,6 +28,9 @@ pub(super) struct Turns {
 struct Turn {
     place: Place,
     waker: Option<Waker>,
+    called: Moment,
+    /// Whether it was polled since: somebody cares for it.
+    asked: bool,
 }
 
 impl Turns {
@@ -40,7 +43,7 @@ impl Turns {
         if self.called.first_key_value().is_none_or(|(first, _)| ticket < *first) {
             self.first_since = Some(now);
         }
-        self.called.insert(ticket, Turn { place, waker });
+        self.called.insert(ticket, Turn { place, waker, called: now, asked: false });
     }
 
     /// What a waiter is told; `None` if it has not been called.
@@ -58,24 +61,32 @@ impl Turns {
             return None;
         }
         let late = self.first_since.get_or_insert(now).plus(PATIENCE);
-        loop {
-            let mut first = self.called.first_entry()?;
-            if *first.key() == ticket {
-                wakers.dead.extend(remember(&mut first.get_mut().waker, waker));
-                return Some(Told::Go);
+        if now >= late && self.called.first_key_value().is_some_and(|(first, _)| *first != ticket) {
+            self.pass_by(now, wakers);
+        }
+        let late = self.first_since.get_or_insert(now).plus(PATIENCE);
+        let is_first = self.called.first_key_value().is_some_and(|(first, _)| *first == ticket);
+        let turn = self.called.get_mut(&ticket)?;
+        turn.asked = true;
+        wakers.dead.extend(remember(&mut turn.waker, waker));
+        Some(if is_first { Told::Go } else { Told::Wait(late) })
+    }
+
+    /// Passes by the first, which has not moved, and those behind it that nobody polls either; the
+    /// others keep their order.
+    fn pass_by(&mut self, now: Moment, wakers: &mut Wakers) {
+        let mut is_first = true;
+        while let Some(first) = self.called.first_entry() {
+            let is_idle = !first.get().asked && now >= first.get().called.plus(PATIENCE);
+            if !is_first && !is_idle {
+                break;
             }
-            if now < late {
-                if let Some(turn) = self.called.get_mut(&ticket) {
-                    wakers.dead.extend(remember(&mut turn.waker, waker));
-                }
-                return Some(Told::Wait(late));
-            }
-            // Those between the first and this one have had no chance to go: they are woken.
+            is_first = false;
             let (idle, mut turn) = first.remove_entry();
             wakers.wake.extend(turn.waker.take());
             self.let_go.insert(idle, turn);
-            self.first_since = Some(now);
         }
+        self.first_since = Some(now);
     }
 
     /// Lets those behind a waiter go, which is not on its way yet.
