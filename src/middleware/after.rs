@@ -9,18 +9,18 @@ use crate::limiter::Bill;
 #[derive(Default)]
 pub(super) struct After {
     told: Option<Told>,
-    /// How long the request was in the queue, told in `Server-Timing`.
-    waited: Option<HeaderValue>,
+    /// How long the request was in the queue, told in `Server-Timing`; boxed, as most do not wait.
+    waited: Option<Box<HeaderValue>>,
     bill: Option<Box<Bill>>,
 }
 
 impl After {
-    pub(super) const fn new(
+    pub(super) fn new(
         told: Option<Told>,
         waited: Option<HeaderValue>,
         bill: Option<Box<Bill>>,
     ) -> Self {
-        Self { told, waited, bill }
+        Self { told, waited: waited.map(Box::new), bill }
     }
 
     /// Tells the client, and settles the bill.
@@ -29,7 +29,7 @@ impl After {
             told.tell(response.headers_mut());
         }
         if let Some(waited) = self.waited {
-            response.headers_mut().append(http::SERVER_TIMING, waited);
+            response.headers_mut().append(http::SERVER_TIMING, *waited);
         }
         if let Some(bill) = self.bill
             && let Some(actual) = response.extensions().get::<ActualCost>()

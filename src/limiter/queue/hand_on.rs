@@ -4,20 +4,24 @@ use super::cost::Cost;
 use super::line::Line;
 use super::place::{Grant, Order, Place};
 
+/// How often what is left over is handed on again. Where many have left, places are much larger than
+/// their waiters, and to go on would move everybody in line.
+const ROUNDS: usize = 2;
+
 impl Line {
     /// Hands a place down the line that has lost its waiter, and what is left over once more where it
-    /// is larger than its last waiter was. Returns what nobody fits into.
+    /// is larger than its last waiter was. Returns what nobody fits into, or may have.
     pub(super) fn hand_on_fully(&mut self, from: Order, cost: Cost) -> Option<Place> {
         let mut left = self.hand_on(from, cost)?;
-        loop {
+        for _ in 0..ROUNDS {
             let (order, cost) = (left.order, left.grant.used.clone());
-            let next = self.next_below(order, &cost);
-            if next.is_none() {
-                return Some(left);
+            if self.next_below(order, &cost).is_none() {
+                break;
             }
             self.add(left);
             left = self.hand_on(order, cost)?;
         }
+        Some(left)
     }
 
     /// Hands a place down the line that has lost its waiter. Returns the one that is left over.

@@ -1,5 +1,6 @@
 //! The future of a waiter.
 
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,7 +10,6 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::booking::Booking;
 use super::line::Told;
-use super::moment::Moment;
 use super::spot::Spot;
 
 pin_project! {
@@ -19,7 +19,8 @@ pin_project! {
     #[derive(Debug)]
     pub(crate) struct Waiting {
         stage: Stage,
-        jitter: Duration,
+        // In nanoseconds.
+        jitter: u64,
         // Whether it can be sent away.
         patient: bool,
         // None until it is polled, as timers can be made in a runtime only.
@@ -33,8 +34,8 @@ enum Stage {
     /// Not polled yet, and so not in line.
     Booked(Box<Booking>),
     InLine(Spot),
-    /// It has its turn, and wastes the time that makes it later at random.
-    Jitter(Spot, Moment),
+    /// It has its turn, and wastes the time that makes it later at random, for which the timer is set.
+    Jitter(Spot),
     Done,
 }
 
@@ -44,13 +45,15 @@ pub(crate) struct SentAway;
 
 impl Waiting {
     pub(super) fn new(booking: Booking, jitter: Duration, patient: bool) -> Self {
+        // Five centuries of jitter are as good as more.
+        let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
         Self { stage: Stage::Booked(Box::new(booking)), jitter, patient, sleep: None }
     }
 
     /// What is done is not asked for again: `Done` is left behind by whoever returns an answer.
     fn ends(stage: &mut Stage) -> Poll<Result<Spot, SentAway>> {
-        match std::mem::replace(stage, Stage::Done) {
-            Stage::InLine(spot) | Stage::Jitter(spot, _) => Poll::Ready(Ok(spot)),
+        match mem::replace(stage, Stage::Done) {
+            Stage::InLine(spot) | Stage::Jitter(spot) => Poll::Ready(Ok(spot)),
             Stage::Booked(_) | Stage::Done => Poll::Pending,
         }
     }
@@ -62,10 +65,10 @@ impl Future for Waiting {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let (until, epoch) = match this.stage {
+            let until = match this.stage {
                 Stage::Done => return Poll::Pending,
                 Stage::Booked(_) => {
-                    let Stage::Booked(booking) = std::mem::replace(this.stage, Stage::Done) else {
+                    let Stage::Booked(booking) = mem::replace(this.stage, Stage::Done) else {
                         return Poll::Pending;
                     };
                     match Spot::enter(*booking, *this.patient) {
@@ -75,16 +78,18 @@ impl Future for Waiting {
                     continue;
                 }
                 Stage::InLine(spot) => match spot.poll(cx) {
-                    Told::Wait(until) => (until, spot.entrance().epoch()),
-                    Told::Go if this.jitter.is_zero() => return Self::ends(this.stage),
+                    Told::Wait(until) => spot.entrance().epoch().instant(until),
+                    Told::Go if *this.jitter == 0 => return Self::ends(this.stage),
                     Told::Go => {
                         // The jitter is nobody else's wait.
                         spot.pass();
-                        let until = spot.entrance().now().plus(*this.jitter);
-                        let Stage::InLine(spot) = std::mem::replace(this.stage, Stage::Done) else {
-                            return Poll::Pending;
-                        };
-                        *this.stage = Stage::Jitter(spot, until);
+                        let jitter = Duration::from_nanos(*this.jitter);
+                        let until = spot.entrance().now().plus(jitter);
+                        let until = sleep_until(spot.entrance().epoch().instant(until));
+                        this.sleep.set(Some(until));
+                        if let Stage::InLine(spot) = mem::replace(this.stage, Stage::Done) {
+                            *this.stage = Stage::Jitter(spot);
+                        }
                         continue;
                     }
                     Told::SentAway => {
@@ -92,16 +97,19 @@ impl Future for Waiting {
                         return Poll::Ready(Err(SentAway));
                     }
                 },
-                Stage::Jitter(spot, until) => {
+                Stage::Jitter(spot) => {
+                    let Some(sleep) = this.sleep.as_ref().as_pin_ref() else {
+                        return Self::ends(this.stage);
+                    };
+                    let until = sleep.deadline();
                     // Nor is it for after the end of all waiting, which wakes whoever lingers.
                     if *this.patient {
                         spot.linger(cx);
-                        *until = spot.end().map_or(*until, |end| end.min(*until));
                     }
-                    (*until, spot.entrance().epoch())
+                    let end = spot.end().filter(|_| *this.patient);
+                    end.map_or(until, |end| spot.entrance().epoch().instant(end).min(until))
                 }
             };
-            let until = epoch.instant(until);
             match this.sleep.as_mut().as_pin_mut() {
                 Some(sleep) if sleep.deadline() == until => {}
                 Some(sleep) => sleep.reset(until),
