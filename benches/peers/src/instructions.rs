@@ -12,6 +12,7 @@ use crate::keys::{Name, all, at_random};
 use crate::peers::layers::{self, Inner, Layered, Requests, connect_info};
 use crate::peers::{self, Allowance, name as who};
 use crate::rounds::{Contest, Figures};
+use crate::works::layer::answer;
 
 const KEYS: usize = 100_000;
 const TIMES: u32 = 20_000;
@@ -80,11 +81,10 @@ fn ask(mut service: impl Layered, wanted: StatusCode, times: u32) {
     if wanted != StatusCode::OK {
         layers::drive(&mut service, requests.take(2), StatusCode::OK);
     }
-    layers::drive(&mut service, requests.take(times as usize), wanted);
+    answer(&mut service, &mut requests, times as usize, wanted);
 }
 
-/// Counts the instructions of each work under valgrind, as the difference between doing it often
-/// and doing it twice as often.
+/// Counts the instructions of each work under valgrind, and nothing of what comes before it.
 ///
 /// # Errors
 ///
@@ -93,9 +93,7 @@ pub fn count(results: &Path) -> io::Result<()> {
     let mut lines = Figures::CSV_HEAD.to_owned();
     for &(name, who) in LOOPS {
         let mut contest = Contest::new(format!("instructions-{name}"), "instructions each");
-        let once = collected(name, TIMES)?;
-        let twice = collected(name, 2 * TIMES)?;
-        let each = (twice - once) / f64::from(TIMES);
+        let each = collected(name, TIMES)? / f64::from(TIMES);
         contest.enter(who, move || each);
         lines.extend(contest.run(1).iter().map(Figures::csv));
     }
@@ -105,6 +103,7 @@ pub fn count(results: &Path) -> io::Result<()> {
 fn collected(name: &str, times: u32) -> io::Result<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(["--toggle-collect=*measured_decisions*", "--toggle-collect=*layers::drive*"])
         .arg(env::current_exe()?)
         .args(["loop", name, &times.to_string()])
         .output()

@@ -51,7 +51,7 @@ const BARS: &[Bar] = &[
     layer("the layer, no fields, 100,000 keys", work::LAYER_MANY, who::TOWER_GOVERNOR, 0.50),
     layer("the layer, with fields", work::LAYER_FIELDS, who::TOWER_GOVERNOR_HEADERS, 0.60),
     bar("a refused request, whole", work::REFUSAL, who::TOWER_GOVERNOR, 0.10),
-    bar("a refused request, whole", work::REFUSAL, who::THROTTLE_KIT, 1.50),
+    bar("the same, theirs with an empty body", work::REFUSAL, who::THROTTLE_KIT, 1.50),
     Bar {
         what: "allocations the layer adds, no fields",
         work: work::ALLOCATIONS,

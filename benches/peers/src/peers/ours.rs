@@ -9,9 +9,10 @@ use tollgate::{Limit, Quota, RateLimiter};
 use super::Allowance;
 use crate::keys::Name;
 
-/// A limiter with room for twice these keys, so that none has to make room for another.
+/// A limiter with room for twice these keys, so that none has to make room for another: the default
+/// up to half a million.
 pub fn limiter(keys: usize) -> RateLimiter {
-    RateLimiter::new(Memory::new().max_keys(2 * keys.max(1_000)))
+    RateLimiter::new(Memory::new().max_keys(Memory::MAX_KEYS.max(2 * keys)))
 }
 
 /// A limit that lives as long as the program, as in a `static`.
@@ -28,11 +29,11 @@ pub fn ours<K: Name>(
     asking(limiter(keys), limit(allowance))
 }
 
-/// With the bound that a store has if none is set.
+/// With the bound that a store has if none is set, however many come.
 pub fn ours_default<K: Name>(
     allowance: Allowance,
 ) -> impl FnMut(&K) -> bool + Clone + Send + use<K> {
-    asking(RateLimiter::in_memory(), limit(allowance))
+    asking(limiter(0), limit(allowance))
 }
 
 fn asking<K: Name>(

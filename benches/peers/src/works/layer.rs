@@ -95,7 +95,7 @@ impl<'a> Layers<'a> {
 }
 
 /// The time of so many requests, without that of making them.
-pub(super) fn answer(
+pub(crate) fn answer(
     service: &mut impl Layered,
     requests: &mut Requests<'_>,
     count: usize,

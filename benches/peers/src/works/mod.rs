@@ -3,7 +3,7 @@
 pub mod flood;
 mod hot;
 mod keys;
-mod layer;
+pub(crate) mod layer;
 mod limits;
 mod million;
 mod pause;
