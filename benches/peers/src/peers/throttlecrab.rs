@@ -1,7 +1,8 @@
 //! throttlecrab's library, behind a mutex as its documentation says.
 //!
-//! With the periodic store, as in its example program. Its adaptive store, with more than 100,000
-//! keys of which none has expired, looks at all of them again at nearly every decision.
+//! With the periodic store, as in its example program. Its adaptive store looks at all keys in every
+//! decision while its table is more than three quarters full and nothing has expired, so a million
+//! keys cannot be filled in.
 
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
