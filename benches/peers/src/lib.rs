@@ -1,0 +1,10 @@
+//! What the program and its counting twin share.
+
+pub mod instructions;
+pub mod keys;
+pub mod machine;
+pub mod peers;
+pub mod plot;
+pub mod report;
+pub mod rounds;
+pub mod works;

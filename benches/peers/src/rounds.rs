@@ -1,0 +1,161 @@
+//! Interleaved rounds: everybody once, then everybody again.
+
+use std::fmt::Write as _;
+
+/// What one run measures: the parts of it that are wanted, and how thoroughly.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// A minute in all, for development: fewer rounds of less work.
+    pub quick: bool,
+    /// Only works whose name contains one of these; all if empty.
+    pub only: Vec<String>,
+}
+
+impl Plan {
+    pub fn wants(&self, work: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| work.contains(part.as_str()))
+    }
+
+    pub fn is_partial(&self) -> bool {
+        self.quick || !self.only.is_empty()
+    }
+
+    /// How many rounds, where `full` are enough for a steady median.
+    pub fn rounds(&self, full: usize) -> usize {
+        if self.quick { 3 } else { full }
+    }
+
+    /// How much work a round is.
+    pub fn size(&self, full: usize) -> usize {
+        if self.quick { full / 10 } else { full }
+    }
+}
+
+/// One contender's way to do one round; returns the figure.
+type Round<'a> = Box<dyn FnMut() -> f64 + 'a>;
+
+/// A work, and who does it.
+pub struct Contest<'a> {
+    work: String,
+    at: u64,
+    unit: &'static str,
+    contenders: Vec<(&'static str, Round<'a>)>,
+}
+
+impl<'a> Contest<'a> {
+    pub fn new(work: impl Into<String>, unit: &'static str) -> Self {
+        Self { work: work.into(), at: 0, unit, contenders: Vec::new() }
+    }
+
+    /// Where on a scale this work lies, as the number of keys.
+    pub fn at(mut self, at: u64) -> Self {
+        self.at = at;
+        self
+    }
+
+    pub fn enter(&mut self, name: &'static str, round: impl FnMut() -> f64 + 'a) {
+        self.contenders.push((name, Box::new(round)));
+    }
+
+    /// Lets everybody do as many rounds by turns, after one that does not count.
+    pub fn run(mut self, rounds: usize) -> Vec<Figures> {
+        for (_, round) in &mut self.contenders {
+            round();
+        }
+        let mut values = vec![Vec::with_capacity(rounds); self.contenders.len()];
+        for nth in 0..rounds {
+            // Everybody is first sometimes, and comes after everybody else.
+            for turn in 0..self.contenders.len() {
+                let who = (turn + nth) % self.contenders.len();
+                values[who].push((self.contenders[who].1)());
+            }
+        }
+        let named = self.contenders.iter().map(|(name, _)| *name).zip(values);
+        let figures = |(name, rounds): (&str, _)| Figures {
+            work: self.work.clone(),
+            at: self.at,
+            who: name.to_owned(),
+            unit: self.unit.to_owned(),
+            rounds,
+        };
+        let figures: Vec<_> = named.map(figures).collect();
+        for each in &figures {
+            eprintln!("  {each}");
+        }
+        figures
+    }
+}
+
+/// What one contender's rounds came to.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    pub work: String,
+    pub at: u64,
+    pub who: String,
+    pub unit: String,
+    pub rounds: Vec<f64>,
+}
+
+impl Figures {
+    pub const CSV_HEAD: &'static str = "work,at,who,unit,round,value\n";
+
+    pub fn spread(&self) -> Spread {
+        Spread::of(&self.rounds)
+    }
+
+    /// A line for each round.
+    pub fn csv(&self) -> String {
+        let Self { work, at, who, unit, rounds } = self;
+        let mut lines = String::new();
+        for (nth, value) in rounds.iter().enumerate() {
+            let _ = writeln!(lines, "{work},{at},{who},{unit},{nth},{value:.3}");
+        }
+        lines
+    }
+
+    /// Reads what [`csv`](Self::csv) wrote, one round a line.
+    pub fn from_csv(line: &str) -> Option<Self> {
+        let [work, at, who, unit, _, value] =
+            line.split(',').collect::<Vec<_>>().try_into().ok()?;
+        Some(Self {
+            work: work.to_owned(),
+            at: at.parse().ok()?,
+            who: who.to_owned(),
+            unit: unit.to_owned(),
+            rounds: vec![value.parse().ok()?],
+        })
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { work, at, who, unit, .. } = self;
+        let Spread { least, median, most } = self.spread();
+        let at = if *at == 0 { String::new() } else { format!("/{at}") };
+        write!(
+            f,
+            "{:<28} {who:<28} {median:>12.1} {unit} ({least:.1} to {most:.1})",
+            work.clone() + &at
+        )
+    }
+}
+
+/// The middle of several rounds, and how far they lie apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    pub least: f64,
+    pub median: f64,
+    pub most: f64,
+}
+
+impl Spread {
+    pub fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+        let last = sorted.len().saturating_sub(1);
+        // Of an even number, the mean of the two in the middle.
+        let median = f64::midpoint(at(last / 2), at(last.div_ceil(2)));
+        Self { least: at(0), median, most: at(last) }
+    }
+}

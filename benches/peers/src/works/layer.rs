@@ -1,0 +1,106 @@
+//! What a layer adds to a request that it lets through.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use http::StatusCode;
+use tollgate::http::Fields;
+
+use super::{name, nanos_each};
+use crate::keys;
+use crate::peers::layers::{self, Extend, Inner, Layered, Requests, connect_info, connect_info_07};
+use crate::peers::{Allowance, name as who};
+use crate::rounds::{Contest, Figures, Plan};
+
+const ROUNDS: usize = 15;
+const REQUESTS: usize = 200_000;
+const MANY: usize = 100_000;
+/// So few at once that they stay in the cache, as a request does that was just read.
+const BATCH: usize = 128;
+
+pub fn run(plan: &Plan) -> Vec<Figures> {
+    // Some of them start a task or make a timer.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime of one thread");
+    let _within = runtime.enter();
+    let mut figures = Vec::new();
+    let one = [Ipv4Addr::new(203, 0, 113, 7)];
+    let many = keys::at_random(MANY, 10 * MANY);
+    if plan.wants(name::LAYER) {
+        let mut contest = Layers::new(name::LAYER, plan, &one);
+        contest.plain(1);
+        contest.enter(who::TOWER, layers::tower_rate_limit(Allowance::OPEN));
+        figures.extend(contest.run(plan));
+    }
+    if plan.wants(name::LAYER_MANY) {
+        let mut contest = Layers::new(name::LAYER_MANY, plan, &many);
+        contest.plain(MANY);
+        figures.extend(contest.run(plan));
+    }
+    if plan.wants(name::LAYER_FIELDS) {
+        let mut contest = Layers::new(name::LAYER_FIELDS, plan, &one);
+        contest.enter(who::BARE, Inner);
+        contest.enter(who::OURS, layers::ours(Allowance::OPEN, Fields::default(), 1));
+        contest.enter(who::OURS_NO_FIELDS, layers::ours(Allowance::OPEN, Fields::None, 1));
+        contest.enter(who::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
+        contest.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
+        contest.enter(who::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
+        figures.extend(contest.run(plan));
+    }
+    figures
+}
+
+struct Layers<'a> {
+    contest: Contest<'a>,
+    clients: &'a [Ipv4Addr],
+    size: usize,
+}
+
+impl<'a> Layers<'a> {
+    fn new(work: &str, plan: &Plan, clients: &'a [Ipv4Addr]) -> Self {
+        let contest = Contest::new(work, "ns per request");
+        Self { contest, clients, size: plan.size(REQUESTS) }
+    }
+
+    /// Those that add no fields, and, at what they cost, those that always do.
+    fn plain(&mut self, keys: usize) {
+        self.enter(who::BARE, Inner);
+        self.enter(who::OURS, layers::ours(Allowance::OPEN, Fields::None, keys));
+        self.enter(who::TOWER_GOVERNOR, layers::tower_governor(Allowance::OPEN));
+        self.enter_from(connect_info_07, who::AXUM_GCRA, layers::axum_gcra(Allowance::OPEN));
+        self.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
+        self.enter(who::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
+    }
+
+    fn enter(&mut self, name: &'static str, service: impl Layered + 'a) {
+        self.enter_from(connect_info, name, service);
+    }
+
+    fn enter_from(&mut self, extend: Extend, name: &'static str, mut service: impl Layered + 'a) {
+        let mut requests = Requests::from(self.clients, extend);
+        let size = self.size;
+        if self.clients.len() > 1 {
+            // Every key is known before the first round.
+            answer(&mut service, &mut requests, self.clients.len(), StatusCode::OK);
+        }
+        self.contest.enter(name, move || {
+            let time = answer(&mut service, &mut requests, size, StatusCode::OK);
+            nanos_each(time, size)
+        });
+    }
+
+    fn run(self, plan: &Plan) -> Vec<Figures> {
+        self.contest.run(plan.rounds(ROUNDS))
+    }
+}
+
+/// The time of so many requests, without that of making them.
+pub(crate) fn answer(
+    service: &mut impl Layered,
+    requests: &mut Requests<'_>,
+    count: usize,
+    wanted: StatusCode,
+) -> Duration {
+    let sizes = (0..count).step_by(BATCH).map(|done| BATCH.min(count - done));
+    sizes.map(|size| layers::drive(service, requests.take(size), wanted)).sum()
+}

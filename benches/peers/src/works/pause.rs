@@ -1,0 +1,112 @@
+//! The longest pause of any decision while a million idle keys are forgotten.
+//!
+//! Ours forgets in passing: whoever brings a new key looks at a few slots. Governor forgets when it
+//! is told to, all at once: for whoever calls `retain_recent` that is the pause, and whoever
+//! decides meanwhile waits for its lock. A decision during which the system took the thread off its
+//! core tells of the system and not of the limiter, so it does not count, be it ours or theirs.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::name;
+use crate::keys::Name;
+use crate::machine::preemptions;
+use crate::peers::{self, Allowance, name as who};
+use crate::rounds::{Contest, Figures, Plan};
+
+const ROUNDS: usize = 7;
+const IDLE: usize = 1_000_000;
+/// Long enough for all to be full again, and for ours to trust that they are.
+const LONG: Duration = Duration::from_millis(1_200);
+
+pub fn run(plan: &Plan) -> Vec<Figures> {
+    let idle = plan.size(IDLE) as u32;
+    let mut contest = Contest::new(name::PAUSE, "µs at most");
+    contest.enter(who::OURS, move || ours(idle));
+    contest.enter(who::GOVERNOR_SWEEP, move || governor(idle).0);
+    contest.enter(who::GOVERNOR_BESIDE, move || governor(idle).1);
+    contest.run(plan.rounds(ROUNDS))
+}
+
+fn ours(idle: u32) -> f64 {
+    let mut contender = peers::ours(Allowance::BRIEF, 2 * idle as usize);
+    for number in 0..idle {
+        assert!(contender(&Ipv4Addr::numbered(number)));
+    }
+    thread::sleep(LONG);
+    // As many more: each looks at some slots, so all of the idle ones are found.
+    let newcomers: Vec<_> = (idle..2 * idle).map(Ipv4Addr::numbered).collect();
+    let mut longest = Longest::new();
+    for key in &newcomers {
+        assert!(contender(key));
+        longest.lap();
+    }
+    longest.micros()
+}
+
+/// The sweep, and the longest decision beside it.
+fn governor(idle: u32) -> (f64, f64) {
+    let limiter = peers::governor_store(Allowance::BRIEF);
+    for number in 0..idle {
+        assert!(limiter.check_key(&Ipv4Addr::numbered(number)).is_ok());
+    }
+    thread::sleep(LONG);
+    let (ready, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let few: [Ipv4Addr; 100] = std::array::from_fn(|n| Ipv4Addr::numbered(idle + n as u32));
+            let mut longest = Longest::new();
+            for key in few.iter().cycle() {
+                std::hint::black_box(limiter.check_key(key).is_ok());
+                longest.lap();
+                ready.store(true, Ordering::Release);
+                if done.load(Ordering::Acquire) {
+                    break;
+                }
+            }
+            longest.micros()
+        });
+        while !ready.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let start = Instant::now();
+        limiter.retain_recent();
+        let sweep = start.elapsed().as_secs_f64() * 1e6;
+        done.store(true, Ordering::Release);
+        (sweep, beside.join().expect("no thread panics"))
+    })
+}
+
+/// The longest time between two laps, where nobody else had the core.
+struct Longest {
+    last: Instant,
+    longest: Duration,
+    preemptions: u64,
+}
+
+impl Longest {
+    fn new() -> Self {
+        Self { last: Instant::now(), longest: Duration::ZERO, preemptions: preemptions() }
+    }
+
+    fn lap(&mut self) {
+        let now = Instant::now();
+        let lap = now - self.last;
+        self.last = now;
+        // What is shorter than a change of threads needs no question.
+        if lap > Duration::from_micros(2) {
+            let preemptions = preemptions();
+            if preemptions == self.preemptions {
+                self.longest = self.longest.max(lap);
+            }
+            self.preemptions = preemptions;
+            self.last = Instant::now();
+        }
+    }
+
+    fn micros(&self) -> f64 {
+        self.longest.as_secs_f64() * 1e6
+    }
+}
