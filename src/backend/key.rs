@@ -51,7 +51,7 @@ impl Key {
     #[must_use]
     pub fn and(self, more: impl Into<Self>) -> Self {
         let more = more.into();
-        self.with(&[more.as_bytes()])
+        Self::joined(&[self.as_bytes(), more.as_bytes()])
     }
 
     /// This key, set apart: it equals no key that was not set apart as well.
@@ -60,7 +60,7 @@ impl Key {
     /// session that is named like a user does not pay from the user's bucket.
     #[must_use]
     pub fn fallback(self) -> Self {
-        Self::GLOBAL.with(&[&[tag::FALLBACK], self.as_bytes()])
+        Self::joined(&[&[tag::FALLBACK], self.as_bytes()])
     }
 
     /// The key of an IPv6 network: the first `prefix` bits of an address.
@@ -72,7 +72,7 @@ impl Key {
         let host_bits = u32::from(128_u8.saturating_sub(prefix));
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
         let network = address.to_bits() & mask;
-        Self::GLOBAL.with(&[&[tag::V6], &network.to_be_bytes(), &[prefix]])
+        Self::joined(&[&[tag::V6], &network.to_be_bytes(), &[prefix]])
     }
 
     /// The parts, encoded without ambiguity: what stores compare.
@@ -92,34 +92,40 @@ impl Key {
 
     fn sized(tag: u8, content: &[u8]) -> Self {
         match u8::try_from(content.len()) {
-            Ok(len) if len < u8::MAX => Self::GLOBAL.with(&[&[tag, len], content]),
+            Ok(len) if len < u8::MAX => Self::joined(&[&[tag, len], content]),
             _ => {
                 let len = u64::try_from(content.len()).unwrap_or(u64::MAX).to_be_bytes();
-                Self::GLOBAL.with(&[&[tag, u8::MAX], &len, content])
+                Self::joined(&[&[tag, u8::MAX], &len, content])
             }
         }
     }
 
-    /// Appends bytes, in place as long as they fit.
-    fn with(mut self, pieces: &[&[u8]]) -> Self {
+    /// Bytes whose number is known, written at once.
+    fn fixed<const N: usize>(content: [u8; N]) -> Self {
+        let mut bytes = [0; INLINE];
+        match (bytes.first_chunk_mut::<N>(), u8::try_from(N)) {
+            (Some(room), Ok(len)) => {
+                *room = content;
+                Self(Repr::Inline { len, bytes })
+            }
+            _ => Self(Repr::Heap(content.into())),
+        }
+    }
+
+    /// Pieces one after the other, in place if they fit.
+    fn joined(pieces: &[&[u8]]) -> Self {
+        let mut bytes = [0; INLINE];
+        let mut rest = bytes.as_mut_slice();
         for piece in pieces {
-            self = self.push(piece);
+            let Some((room, after)) = rest.split_at_mut_checked(piece.len()) else {
+                return Self(Repr::Heap(pieces.concat().into()));
+            };
+            room.copy_from_slice(piece);
+            rest = after;
         }
-        self
-    }
-
-    fn push(mut self, piece: &[u8]) -> Self {
-        if let Repr::Inline { len, bytes } = &mut self.0 {
-            let end = usize::from(*len).saturating_add(piece.len());
-            if let Some(room) = bytes.get_mut(usize::from(*len)..end)
-                && let Ok(end) = u8::try_from(end)
-            {
-                room.copy_from_slice(piece);
-                *len = end;
-                return self;
-            }
-        }
-        Self(Repr::Heap([self.as_bytes(), piece].concat().into()))
+        let len = INLINE.saturating_sub(rest.len());
+        // As many as fit in place are always few enough.
+        Self(Repr::Inline { len: u8::try_from(len).unwrap_or(u8::MAX), bytes })
     }
 }
 
@@ -161,7 +167,8 @@ impl<const N: usize> From<[u8; N]> for Key {
 
 impl From<u64> for Key {
     fn from(number: u64) -> Self {
-        Self::GLOBAL.with(&[&[tag::NUMBER], &number.to_be_bytes()])
+        let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+        Self::fixed([tag::NUMBER, a, b, c, d, e, f, g, h])
     }
 }
 
@@ -172,7 +179,7 @@ impl From<i64> for Key {
             Ok(number) => Self::from(number),
             Err(_) => {
                 let below_zero = number.unsigned_abs().to_be_bytes();
-                Self::GLOBAL.with(&[&[tag::BELOW_ZERO], &below_zero])
+                Self::joined(&[&[tag::BELOW_ZERO], &below_zero])
             }
         }
     }
@@ -202,7 +209,8 @@ impl From<IpAddr> for Key {
 
 impl From<Ipv4Addr> for Key {
     fn from(address: Ipv4Addr) -> Self {
-        Self::GLOBAL.with(&[&[tag::V4], &address.octets()])
+        let [a, b, c, d] = address.octets();
+        Self::fixed([tag::V4, a, b, c, d])
     }
 }
 
