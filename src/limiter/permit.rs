@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::share::{Share, Shares};
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
-use crate::algebra::{State, Verdict};
+use crate::algebra::{State, Units, Verdict};
 use crate::backend::{BackendError, Reading, Refund, Refunded};
 use crate::clock::Timestamp;
 
@@ -167,8 +167,8 @@ impl Bill {
 pub struct Settling {
     answer: Unstoppable<Refunded>,
     limit: Limit,
-    /// How many of its buckets are given something back.
-    buckets: usize,
+    /// What stays taken of its buckets that are concerned.
+    kept: SmallVec<[Units; 2]>,
 }
 
 impl Settling {
@@ -179,16 +179,21 @@ impl Settling {
             Some(_) => &mut priced,
             None => &mut all,
         };
-        let (mut limit, mut buckets) = (None, 0);
+        let (mut first, mut kept) = (None, SmallVec::new());
         let mut refunds = SmallVec::<[Refund<'_>; 4]>::new();
         for share in concerned {
-            refunds.extend(share.refunds(actual.unwrap_or(0)));
-            if limit.is_none() {
-                (limit, buckets) = (Some(share.standing.limit().clone()), refunds.len());
+            let is_first = first.is_none();
+            first.get_or_insert(&share.standing);
+            for (refund, keeps) in share.refunds(actual.unwrap_or(0)) {
+                refunds.push(refund);
+                if is_first {
+                    kept.push(keeps);
+                }
             }
         }
         let answer = Unstoppable::new(limiter.backend().refund(&refunds));
-        Self { answer, limit: limit.unwrap_or_else(|| shares.standing().limit().clone()), buckets }
+        let limit = first.unwrap_or_else(|| shares.standing()).limit().clone();
+        Self { answer, limit, kept }
     }
 }
 
@@ -198,9 +203,12 @@ impl Future for Settling {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
         let standing = answer.and_then(|refunded| {
-            let states = refunded.states().get(..self.buckets).unwrap_or_default();
-            let reading = |state: &State| Reading::new(Verdict::Admitted, *state, Duration::ZERO);
-            let readings: SmallVec<[Reading; 2]> = states.iter().map(reading).collect();
+            let states = refunded.states().get(..self.kept.len()).unwrap_or_default();
+            let reading = |(state, kept): (&State, &Units)| {
+                Reading::new(Verdict::Admitted, *state, Duration::ZERO).taking(*kept)
+            };
+            let readings: SmallVec<[Reading; 2]> =
+                states.iter().zip(&self.kept).map(reading).collect();
             Standing::of(&self.limit, &readings, refunded.now())
                 .ok_or_else(BackendError::incomplete)
         });

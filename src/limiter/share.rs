@@ -40,8 +40,9 @@ impl Share {
         Ok(Self { standing, key: ask.key.clone(), priced: ask.priced, taken })
     }
 
-    /// What there is to give back, or to take, if it really cost this much.
-    pub(super) fn refunds(&self, actual: u64) -> impl Iterator<Item = Refund<'_>> {
+    /// What there is to give back, or to take, if it really cost this much; and with each the units
+    /// that stay taken of that bucket.
+    pub(super) fn refunds(&self, actual: u64) -> impl Iterator<Item = (Refund<'_>, Units)> {
         let limit = self.standing.limit();
         let bucket = limit.bucket();
         // More than can be counted leaves a bucket as deep as numbers go.
@@ -52,9 +53,10 @@ impl Share {
         // Neither gets more than it has paid, and what is short is taken from the first.
         let to_second = back.clamp(0, second.units);
         let to_first = back.saturating_sub(to_second);
-        let parts = [(first.shard, to_first, true), (second.shard, to_second, to_second != 0)];
-        parts.into_iter().filter(|&(.., named)| named).map(move |(shard, units, _)| {
-            Refund::new(BucketId::new(limit.name(), &self.key).shard(shard), bucket, units)
+        let parts = [(first, to_first, true), (second, to_second, second.units != 0)];
+        parts.into_iter().filter(|&(.., named)| named).map(move |(taken, units, _)| {
+            let id = BucketId::new(limit.name(), &self.key).shard(taken.shard);
+            (Refund::new(id, bucket, units), taken.units.saturating_sub(units))
         })
     }
 }

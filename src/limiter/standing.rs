@@ -12,7 +12,7 @@ use crate::quota::Kind;
 ///
 /// Of a limit in [`shards`](crate::Quota::shards), [`value`](crate::RateLimiter::value) tells the sum
 /// of all shards at one instant. A decision looks at two of them only, and tells what all would
-/// hold if the others were like these: an estimate, which is right on average.
+/// hold if the others were as these were before it: an estimate, which is right on average.
 ///
 /// # Examples
 ///
@@ -60,7 +60,8 @@ impl Stand {
 
     /// What the readings of one charge come to: one, or two for a limit in shards.
     pub(crate) fn of(limit: &Limit, readings: &[Reading]) -> Option<Self> {
-        let first = readings.first()?;
+        // The shards of one charge say the same. Of all shards, one that has it is enough.
+        let first = readings.iter().min_by_key(|reading| reading.wait())?;
         let mut stand = Self { verdict: first.verdict(), state: first.state(), wait: first.wait() };
         if readings.len() > 1 || limit.is_in_shards() {
             stand.state.value = sum(readings, limit.quota().shard_count());
@@ -69,12 +70,16 @@ impl Stand {
     }
 }
 
-/// What `shards` of them hold that are like these on average.
+/// What `shards` of them hold if they were like these on average, before these have paid.
 fn sum(readings: &[Reading], shards: u32) -> Units {
-    let values = readings.iter().map(|reading| i128::from(reading.state().value));
-    let all = values.fold(0, i128::saturating_add).saturating_mul(i128::from(shards));
+    let total = |of: fn(&Reading) -> Units| {
+        readings.iter().map(|reading| i128::from(of(reading))).fold(0, i128::saturating_add)
+    };
+    let paid = total(Reading::units);
+    let held = total(|reading| reading.state().value).saturating_add(paid);
     let count = i128::try_from(readings.len()).unwrap_or(1).max(1);
-    Units::try_from(all.div_euclid(count)).unwrap_or(if all < 0 { Units::MIN } else { Units::MAX })
+    let all = held.saturating_mul(i128::from(shards)).div_euclid(count).saturating_sub(paid);
+    Units::try_from(all).unwrap_or(if all < 0 { Units::MIN } else { Units::MAX })
 }
 
 impl Standing {

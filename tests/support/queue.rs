@@ -167,29 +167,30 @@ impl Backend for Late {
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        type Owned = (String, Key, Bucket, Units, Option<State>);
         let own = |refund: &Refund<'_>| -> Owned {
             let id = refund.id();
-            let (limit, key) = (id.limit().to_owned(), id.key().clone());
-            (limit, key, *refund.bucket(), refund.units(), refund.left())
+            let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());
+            (limit, key, shard, *refund.bucket(), refund.units(), refund.left())
         };
         let owned: Vec<Owned> = refunds.iter().map(own).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
         Answer::later(async move {
             gate.await;
-            let refund = |(limit, key, bucket, units, left): &'_ Owned| {
-                let refund = Refund::new(BucketId::new(limit, key), bucket, *units);
-                match left {
-                    Some(left) => memory.refund(&[refund.if_untouched(*left)]),
-                    None => memory.refund(&[refund]),
-                }
-            };
-            assert_eq!(owned.len(), 1);
-            refund(&owned[0]).wait().await
+            // One list, as it was asked: all of it is given back or nothing is.
+            let refunds: Vec<_> = owned.iter().map(refund_of).collect();
+            memory.refund(&refunds).wait().await
         })
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)
     }
+}
+
+/// A refund that outlives the call.
+type Owned = (String, Key, u32, Bucket, Units, Option<State>);
+
+fn refund_of((limit, key, shard, bucket, units, left): &Owned) -> Refund<'_> {
+    let refund = Refund::new(BucketId::new(limit, key).shard(*shard), bucket, *units);
+    left.map_or(refund, |left| refund.if_untouched(left))
 }
