@@ -225,6 +225,12 @@ impl Bucket {
         State { value: self.initial, ts }
     }
 
+    /// Whether it matters where a window begins, as the quota does not say it.
+    #[cfg(feature = "memory")]
+    pub(crate) fn needs_phase(&self) -> bool {
+        self.kind == Kind::FixedWindow && self.start.is_none()
+    }
+
     /// The start of the window around `now`, where windows begin at `phase` and every step from it.
     fn window_at(&self, now: Timestamp, phase: Timestamp) -> Timestamp {
         // Wide enough for the ends of time on either side.

@@ -85,6 +85,6 @@ impl<'a: 'l, 'l> IntoFuture for AllCall<'a, 'l> {
     type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
     fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
-        Call::new(self.0, Question::decide)
+        Call::new(self.0)
     }
 }

@@ -64,7 +64,7 @@ impl<'a: 'l, 'l> IntoFuture for LimitCall<'a, 'l> {
     type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
     fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
-        Call::new(self.0, Question::decide)
+        Call::new(self.0)
     }
 }
 
@@ -96,7 +96,7 @@ impl<'a: 'l, 'l> IntoFuture for CheckCall<'a, 'l> {
     type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
     fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
-        Call::new(self.0, Question::decide)
+        Call::new(self.0)
     }
 }
 
@@ -121,7 +121,7 @@ impl<'a> IntoFuture for ValueCall<'a> {
     type IntoFuture = Call<'a, 'a, Standing>;
 
     fn into_future(self) -> Call<'a, 'a, Standing> {
-        Call::new(self.0, Question::value)
+        Call::new(self.0)
     }
 }
 
@@ -146,6 +146,6 @@ impl<'a> IntoFuture for ResetCall<'a> {
     type IntoFuture = Call<'a, 'a, ()>;
 
     fn into_future(self) -> Call<'a, 'a, ()> {
-        Call::new(self.0, Question::reset)
+        Call::new(self.0)
     }
 }

@@ -86,36 +86,46 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         self
     }
 
-    pub(super) fn decide(mut self) -> Given<'l, Decision<'a>> {
-        self.jitter = self.limiter.random().up_to(self.jitter);
-        let answer = match ask(self.limiter, self.asks.as_mut_slice(), self.wish, self.wish) {
-            Ok(answer) => answer,
-            Err(error) => return Given::Now(Err(error)),
-        };
-        match answer {
-            Answer::Now(answer) => Given::Now(self.told(answer.and_then(|applied| {
-                let booking = Booking::of(self.limiter, self.asks.as_slice(), &applied)?;
-                Ok((applied, booking))
-            }))),
-            // Heard also if nobody waits any more, as a reservation has to be given up then.
-            answer @ Answer::Later(_) if matches!(self.wish, Wish::Reserve(_)) => {
-                let limiter = self.limiter.clone();
-                let asks: Vec<_> = self.asks.as_slice().iter().map(Ask::to_owned).collect();
-                let heard = answer.map(move |applied| {
-                    let booking = Booking::of(&limiter, &asks, &applied);
-                    (applied, booking)
-                });
-                let heard = Unstoppable::new(heard);
-                Given::later(async move {
-                    let answer = heard.await;
-                    self.told(answer.and_then(|(applied, booking)| Ok((applied, booking?))))
-                })
-            }
-            Answer::Later(answer) => Given::later(async move {
-                let answer = answer.await;
-                self.told(answer.map(|applied| (applied, None)))
-            }),
+    fn answered(&self, answer: Result<Applied, BackendError>) -> Poll<Result<Decision<'a>, Error>> {
+        // The commonest by far is written where it will be.
+        if let Ok(applied) = &answer
+            && let ([ask], [reading]) = (self.asks.as_slice(), applied.readings())
+            && reading.verdict() == Verdict::Admitted
+            && !ask.limit.is_in_shards()
+        {
+            let now = applied.now();
+            let shares = Shares::of_one(ask, reading, now);
+            return Poll::Ready(Ok(Decision::Admitted(Permit::borrowed(
+                self.limiter,
+                shares,
+                now,
+            ))));
         }
+        Poll::Ready(self.told(answer.and_then(|applied| {
+            let booking = Booking::of(self.limiter, self.asks.as_slice(), &applied)?;
+            Ok((applied, booking))
+        })))
+    }
+
+    /// Hears an answer that comes later.
+    fn later(self, answer: Answer<Applied>) -> Later<'l, Decision<'a>> {
+        if !matches!(self.wish, Wish::Reserve(_)) {
+            return Box::pin(async move {
+                let answer = answer.wait().await;
+                self.told(answer.map(|applied| (applied, None)))
+            });
+        }
+        // Heard also if nobody waits any more, as a reservation has to be given up then.
+        let limiter = self.limiter.clone();
+        let asks: Vec<_> = self.asks.as_slice().iter().map(Ask::to_owned).collect();
+        let heard = Unstoppable::new(answer.map(move |applied| {
+            let booking = Booking::of(&limiter, &asks, &applied);
+            (applied, booking)
+        }));
+        Box::pin(async move {
+            let answer = heard.await;
+            self.told(answer.and_then(|(applied, booking)| Ok((applied, booking?))))
+        })
     }
 
     fn told(
@@ -148,32 +158,81 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         decision.map_err(|error| Error::backend(self.limit, error))
     }
 
-    pub(super) fn value(self) -> Given<'l, Standing> {
-        let (limit, shards) = (self.limit, self.limit.quota().shard_count());
-        let key = self.asks.as_slice().first().map_or(Key::GLOBAL, |ask| ask.key.clone());
-        let look = |shard| {
-            let id = BucketId::new(limit.name(), &key).shard(shard);
-            Charge::look(id, limit.bucket(), 0)
-        };
-        let looks: SmallVec<[Charge<'_>; 1]> = (0..shards).map(look).collect();
-        Given::of(self.limiter.backend().apply(&looks), move |answer| {
+    fn shards(&self) -> impl Iterator<Item = BucketId<'_>> {
+        let key = self.asks.as_slice().first().map_or(&EVERYBODY, |ask| &ask.key);
+        let name = self.limit.name();
+        (0..self.limit.quota().shard_count())
+            .map(move |shard| BucketId::new(name, key).shard(shard))
+    }
+}
+
+static EVERYBODY: Key = Key::GLOBAL;
+
+/// What a call asks and how it hears the answer, one after the other.
+pub(super) trait Asking<'a, 'l>: Sized {
+    /// Asks; the answer is written where the caller wants it, or comes later.
+    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self>;
+}
+
+pub(super) type Told<T> = Poll<Result<T, Error>>;
+
+pub(super) type Later<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
+
+impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'a> {
+    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self> {
+        let wish = question.wish;
+        question.jitter = question.limiter.random().up_to(question.jitter);
+        match ask(question.limiter, question.asks.as_mut_slice(), wish, wish) {
+            Ok(Answer::Now(answer)) => question.answered(answer),
+            Ok(answer) => {
+                *later = Some(question.clone().later(answer));
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl<'a: 'l, 'l> Asking<'a, 'l> for Standing {
+    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self> {
+        let limit = question.limit;
+        let look = |id| Charge::look(id, limit.bucket(), 0);
+        let looks: SmallVec<[Charge<'_>; 1]> = question.shards().map(look).collect();
+        let count = looks.len();
+        hear(question.limiter.backend().apply(&looks), later, move |answer| {
             let standing = answer.and_then(|applied| {
-                let all = usize::try_from(shards).is_ok_and(|all| applied.readings().len() == all);
                 let standing = Standing::of(limit, applied.readings(), applied.now());
-                standing.filter(|_| all).ok_or_else(BackendError::incomplete)
+                let is_whole = applied.readings().len() == count;
+                standing.filter(|_| is_whole).ok_or_else(BackendError::incomplete)
             });
             standing.map_err(|error| Error::backend(limit, error))
         })
     }
+}
 
-    pub(super) fn reset(self) -> Given<'l, ()> {
-        let (limit, shards) = (self.limit, self.limit.quota().shard_count());
-        let key = self.asks.as_slice().first().map_or(Key::GLOBAL, |ask| ask.key.clone());
-        let id = |shard| BucketId::new(limit.name(), &key).shard(shard);
-        let ids: SmallVec<[BucketId<'_>; 1]> = (0..shards).map(id).collect();
-        Given::of(self.limiter.backend().reset(&ids), move |answer| {
+/// That a bucket was reset.
+impl<'a: 'l, 'l> Asking<'a, 'l> for () {
+    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self> {
+        let limit = question.limit;
+        let ids: SmallVec<[BucketId<'_>; 1]> = question.shards().collect();
+        hear(question.limiter.backend().reset(&ids), later, move |answer| {
             answer.map_err(|error| Error::backend(limit, error))
         })
+    }
+}
+
+/// Reads an answer now, or when it is there.
+fn hear<'l, A: 'l, T>(
+    answer: Answer<A>,
+    later: &mut Option<Later<'l, T>>,
+    read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'l,
+) -> Told<T> {
+    match answer {
+        Answer::Now(answer) => Poll::Ready(read(answer)),
+        Answer::Later(future) => {
+            *later = Some(Box::pin(async move { read(future.await) }));
+            Poll::Pending
+        }
     }
 }
 
@@ -186,34 +245,30 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
 /// poll, so there is no later with it.
 #[must_use = "futures do nothing unless polled"]
 pub struct Call<'a, 'l, T> {
-    /// Taken by the first poll.
-    question: Option<Question<'a, 'l>>,
-    ask: fn(Question<'a, 'l>) -> Given<'l, T>,
+    question: Question<'a, 'l>,
+    asked: bool,
     later: Option<Later<'l, T>>,
 }
 
-type Later<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
-
 impl<'a, 'l, T> Call<'a, 'l, T> {
-    pub(super) const fn new(
-        question: Question<'a, 'l>,
-        ask: fn(Question<'a, 'l>) -> Given<'l, T>,
-    ) -> Self {
-        Self { question: Some(question), ask, later: None }
+    pub(super) const fn new(question: Question<'a, 'l>) -> Self {
+        Self { question, asked: false, later: None }
     }
 }
 
-impl<T> Future for Call<'_, '_, T> {
+impl<'a, 'l, T: Asking<'a, 'l>> Future for Call<'a, 'l, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(question) = self.question.take() {
-            match (self.ask)(question) {
-                Given::Now(answer) => return Poll::Ready(answer),
-                Given::Later(future) => self.later = Some(future),
+        let Self { question, asked, later } = &mut *self;
+        if !*asked {
+            *asked = true;
+            let told = T::ask(question, later);
+            if told.is_ready() {
+                return told;
             }
         }
-        match &mut self.later {
+        match later {
             Some(future) => future.as_mut().poll(cx),
             // A future that has given its answer is not polled again.
             None => Poll::Pending,
@@ -223,31 +278,6 @@ impl<T> Future for Call<'_, '_, T> {
 
 impl<T> fmt::Debug for Call<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("asked", &self.question.is_none()).finish_non_exhaustive()
-    }
-}
-
-/// A backend's answer, in the limiter's terms.
-pub(super) enum Given<'l, T> {
-    Now(Result<T, Error>),
-    Later(Later<'l, T>),
-}
-
-impl<'l, T> Given<'l, T> {
-    fn of<A>(
-        answer: Answer<A>,
-        read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'l,
-    ) -> Self
-    where
-        A: 'l,
-    {
-        match answer {
-            Answer::Now(answer) => Self::Now(read(answer)),
-            Answer::Later(future) => Self::later(async move { read(future.await) }),
-        }
-    }
-
-    fn later(future: impl Future<Output = Result<T, Error>> + Send + 'l) -> Self {
-        Self::Later(Box::pin(future))
+        f.debug_struct("Call").field("asked", &self.asked).finish_non_exhaustive()
     }
 }

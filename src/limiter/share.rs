@@ -82,6 +82,15 @@ impl Shares {
         Ok(Self { first, rest: shares.collect::<Result<_, _>>()? })
     }
 
+    /// What was taken of one bucket.
+    pub(super) fn of_one(ask: &Ask<&Limit>, reading: &Reading, now: Timestamp) -> Self {
+        let standing = Standing::of_one(ask.limit, reading, now);
+        let [shard, _] = ask.shards;
+        let taken = [Taken { shard, units: reading.units() }, Taken::default()];
+        let first = Share { standing, key: ask.key.clone(), priced: ask.priced, taken };
+        Self { first, rest: Vec::new() }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Share> {
         std::iter::once(&self.first).chain(&self.rest)
     }

@@ -87,6 +87,12 @@ impl Standing {
         Some(Self { limit: limit.clone(), stand: Stand::of(limit, readings)?, now })
     }
 
+    /// The same of a limit in one bucket.
+    pub(super) fn of_one(limit: &Limit, reading: &Reading, now: Timestamp) -> Self {
+        let (verdict, state, wait) = (reading.verdict(), reading.state(), reading.wait());
+        Self { limit: limit.clone(), stand: Stand { verdict, state, wait }, now }
+    }
+
     #[cfg(feature = "axum")]
     pub(crate) const fn stand(&self) -> &Stand {
         &self.stand

@@ -145,7 +145,9 @@ impl Shard {
             Some((shape, state)) if shape == bucket => state,
             // The limit was given other numbers since.
             Some((shape, state)) => rescale(shape, bucket, state, now, id.phase(bucket)),
-            None => bucket.absent(now, id.phase(bucket)),
+            // Only windows have a phase, and not all of them: it takes a hash.
+            None if bucket.needs_phase() => bucket.absent(now, id.phase(bucket)),
+            None => bucket.absent(now, now),
         }
     }
 
