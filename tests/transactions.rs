@@ -703,8 +703,8 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
         let mut places: HashMap<Timestamp, [Timestamp; 2]> = HashMap::new();
         let mut waiting: Vec<([u64; 2], Pin<Box<Ready>>)> = Vec::new();
         let serve = |waiting: &mut Vec<([u64; 2], Pin<Box<Ready>>)>,
-                         places: &HashMap<Timestamp, [Timestamp; 2]>,
-                         ran: &mut [Vec<(Timestamp, u64)>; 2]| {
+                     places: &HashMap<Timestamp, [Timestamp; 2]>,
+                     ran: &mut [Vec<(Timestamp, u64)>; 2]| {
             waiting.retain_mut(|(costs, waiter)| {
                 let Some(permit) = poll(waiter) else { return true };
                 assert!(permit.at() <= clock.now(), "early, seed {seed}");
