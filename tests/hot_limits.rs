@@ -549,6 +549,19 @@ fn every_pair_in_either_order_is_drawn_equally_often() {
     }
 }
 
+/// Were others drawn, the sum of both might fit although neither pair could ever grant it.
+#[test]
+fn a_limit_that_is_named_twice_draws_once() {
+    let limit = Limit::new("hot", Quota::token_bucket(100_000, HOUR).shards(10));
+    let spy = Spy::default();
+    let drawn = Arc::clone(&spy.drawn);
+    let limiter = RateLimiter::new(spy).seed(0);
+    for _ in 0..500 {
+        drop(at_once(limiter.all().limit(&limit).limit(&HOT).limit(&limit).limit(&HOT)));
+    }
+    assert!(drawn.lock().unwrap().values().all(|count| count.is_multiple_of(2)));
+}
+
 #[test]
 fn a_seed_draws_the_same_shards_again() {
     let drawn = || {
