@@ -23,6 +23,9 @@ mod quickstart;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../examples/spaced_jobs.rs"]
 mod spaced_jobs;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../examples/tenants.rs"]
+mod tenants;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -222,4 +225,33 @@ async fn spaced_jobs_run_at_exactly_even_distances() {
             assert_eq!(job.ran, (number + 1) * SECOND / a_second);
         }
     }
+}
+
+#[tokio::test]
+async fn tenants_have_the_numbers_of_their_plan_and_share_a_limit() {
+    let clock = ManualClock::new(START);
+    let app = tenants::app(&limiter(&clock));
+    let ask = async |tenant, plan| tenants::ask(&app, tenant, plan).await;
+    for left in [1, 0] {
+        let (status, told) = ask("acme", "free").await;
+        assert_eq!(status, 200);
+        assert!(told.starts_with(&format!("\"per-tenant\";r={left};")), "{told}");
+    }
+    let (status, told) = ask("acme", "free").await;
+    assert_eq!((status, told.as_str()), (429, r#""per-tenant";r=0;t=30, "everyone";r=8;t=48"#));
+    // A larger plan begins with what the smaller one has left.
+    assert_eq!(ask("acme", "pro").await.0, 429);
+    for left in (0..6).rev() {
+        let (status, told) = ask("zenith", "pro").await;
+        assert_eq!(status, 200);
+        assert!(told.starts_with(&format!("\"per-tenant\";r={left};")), "{told}");
+    }
+    // Two are left for all the others, of whom the third takes nothing from its own bucket.
+    for (tenant, status) in [("a", 200), ("b", 200), ("c", 429)] {
+        assert_eq!(ask(tenant, "free").await.0, status);
+    }
+    let (status, told) = ask("c", "free").await;
+    assert_eq!((status, told.as_str()), (429, r#""per-tenant";r=2;t=60, "everyone";r=0;t=6"#));
+    clock.advance(6 * SECOND);
+    assert_eq!(ask("c", "free").await.0, 200);
 }

@@ -438,6 +438,83 @@ async fn a_cost_that_can_never_fit_is_an_error_and_takes_nothing() {
     assert!(limiter.limit(&LOGIN).key("alice").cost(20).await.unwrap().is_admitted());
 }
 
+#[tokio::test]
+async fn what_two_shards_cannot_grant_is_told_by_its_arithmetic() {
+    const HOT: Quota = Quota::token_bucket(100, MINUTE);
+    let ask = async |quota: Quota, cost| {
+        let limit = Limit::try_new("hot", quota).unwrap();
+        let limiter = RateLimiter::in_memory();
+        let taken = limiter.limit(&limit).cost(cost).await.unwrap_err();
+        let twice = limiter.all().limit(&limit).cost(cost - 1).limit(&limit).await.unwrap_err();
+        assert_eq!(taken.to_string(), twice.to_string());
+        assert!(taken.is_too_large() && limiter.value(&limit).await.unwrap().remaining() > 0);
+        taken.to_string()
+    };
+    for (quota, cost, message) in [
+        (
+            HOT.shards(10),
+            30,
+            "cost of 30 can never fit limit `hot` (a request takes from at most two of its 10 \
+             shards of 10 tokens, 20 together: ask for less, use fewer shards, or raise rate and \
+             period together)",
+        ),
+        (
+            HOT.capacity(10).shards(4),
+            6,
+            "cost of 6 can never fit limit `hot` (a request takes from at most two of its 4 \
+             shards of 2.5 tokens, 5 together: ask for less, use fewer shards, or raise its \
+             capacity)",
+        ),
+        (
+            HOT.shards(2),
+            101,
+            "cost of 101 can never fit limit `hot` (its 2 shards of 50 tokens hold 100 together: \
+             ask for less, or raise rate and period together)",
+        ),
+    ] {
+        assert_eq!(ask(quota, cost).await, message);
+        assert_eq!(
+            ask(quota, u64::MAX).await,
+            message.replacen(&cost.to_string(), &u64::MAX.to_string(), 1)
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_two_shards_cannot_reserve_is_told_by_its_arithmetic() {
+    let reserve = async |quota: Quota, cost, most| {
+        let limit = Limit::try_new("hot", quota).unwrap();
+        let limiter = RateLimiter::in_memory();
+        limiter.limit(&limit).cost(cost).reserve_within(most).await.unwrap_err().to_string()
+    };
+    let hot = Quota::token_bucket(100, MINUTE).max_reserved(50).shards(10);
+    assert_eq!(
+        reserve(hot, 31, Duration::MAX).await,
+        "cost of 31 can never fit limit `hot` (a request takes from at most two of its 10 shards of \
+         10 tokens, 20 together, and reserves at most 5 of each, 10 together: ask for less, use \
+         fewer shards, raise max_reserved, or raise rate and period together)"
+    );
+    assert_eq!(
+        reserve(hot, 26, SECOND).await,
+        "cost of 26 can never fit limit `hot` (a request takes from at most two of its 10 shards of \
+         10 tokens, 20 together, and reserves at most 5 of each, 10 together, for at most 1s: ask for \
+         less, wait for longer, use fewer shards, raise max_reserved, or raise rate and period \
+         together)"
+    );
+    let endless = Quota::token_bucket(100, MINUTE).shards(2);
+    assert_eq!(
+        reserve(endless, 110, SECOND).await,
+        "cost of 110 can never fit limit `hot` (its 2 shards of 50 tokens hold 100 together, and \
+         reserve for at most 1s: ask for less, wait for longer, or raise rate and period together)"
+    );
+    let never = Quota::token_bucket(100, MINUTE).max_reserved(0).shards(10);
+    assert_eq!(
+        reserve(never, 21, Duration::MAX).await,
+        "cost of 21 can never fit limit `hot` (a request takes from at most two of its 10 shards of \
+         10 tokens, 20 together: ask for less, use fewer shards, or raise rate and period together)"
+    );
+}
+
 // Panics, where the documentation promises them.
 
 #[test]

@@ -655,7 +655,7 @@ async fn jitter_makes_the_longest_wait_longer_and_is_the_same_for_the_same_seed(
     let waits = || {
         let limiter = paused().seed(3);
         let wait = |nth: u32| {
-            let call = pair(&limiter, [1, 1], nth % 2 == 0).jitter(ms(500));
+            let call = pair(&limiter, [1, 1], nth.is_multiple_of(2)).jitter(ms(500));
             let wait =
                 reserved(call).keep().at().since(at_once(limiter.value(&TOKENS)).unwrap().at());
             let late = wait.checked_sub(nth * 2 * SECOND).expect("never earlier");

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Limit;
-use crate::algebra::Terms;
+use crate::algebra::{Terms, Units};
 use crate::backend::BackendError;
 
 /// Nobody could decide, or the request can never fit.
@@ -88,19 +88,99 @@ impl fmt::Display for Error {
         let name = self.0.limit.name();
         match &self.0.problem {
             Problem::TooLarge { cost, terms } => {
-                let holds = self.0.limit.quota().tokens_at_most();
-                write!(f, "cost of {cost} can never fit limit `{name}` (it holds at most {holds}")?;
-                if terms.floor() >= 0 {
-                    return f.write_str(": ask for less, or raise its capacity)");
-                }
-                let debt = self.0.limit.bucket().tokens(terms.floor().saturating_neg());
-                write!(f, " and reserves at most {debt}")?;
-                if terms.max_wait() < u64::MAX {
-                    write!(f, ", for at most {:?}", Duration::from_micros(terms.max_wait()))?;
-                }
-                f.write_str(": ask for less, wait for longer, or raise these)")
+                write!(f, "cost of {cost} can never fit limit `{name}` (")?;
+                match self.0.limit.is_in_shards() {
+                    true => reach_of_shards(&self.0.limit, *terms, f),
+                    false => reach(&self.0.limit, *terms, f),
+                }?;
+                f.write_str(")")
             }
             Problem::Backend(_) => write!(f, "limit `{name}` could not be decided"),
+        }
+    }
+}
+
+/// What a limit can grant on these terms, and the way out.
+fn reach(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "it holds at most {}", limit.quota().tokens_at_most())?;
+    match Debt::of(limit, terms) {
+        Debt::None => f.write_str(": ask for less, or raise its capacity"),
+        Debt::Tokens(most) => {
+            write!(f, " and reserves at most {}", limit.bucket().tokens(most))?;
+            if terms.max_wait() < u64::MAX {
+                write!(f, ", for at most {:?}", longest(terms))?;
+            }
+            f.write_str(": ask for less, wait for longer, or raise these")
+        }
+        Debt::Time => {
+            write!(f, " and reserves for at most {:?}", longest(terms))?;
+            f.write_str(": ask for less, wait for longer, or raise its capacity")
+        }
+    }
+}
+
+/// The same of a limit in shards, of which a request gets two.
+fn reach_of_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (bucket, quota) = (limit.bucket(), limit.quota());
+    let each_and_both =
+        |units: Units| (bucket.tokens(units), bucket.tokens(units.saturating_mul(2)));
+    let (each, both) = each_and_both(bucket.capacity());
+    match quota.shard_count() {
+        2 => write!(f, "its 2 shards of {each} tokens hold {both} together")?,
+        count => {
+            write!(f, "a request takes from at most two of its {count} shards of {each} tokens")?;
+            write!(f, ", {both} together")?;
+        }
+    }
+    let debt = Debt::of(limit, terms);
+    let reserve = if quota.shard_count() == 2 { "reserve" } else { "reserves" };
+    match debt {
+        Debt::None => {}
+        Debt::Tokens(most) => {
+            let (each, both) = each_and_both(most);
+            write!(f, ", and {reserve} at most {each} of each, {both} together")?;
+            if terms.max_wait() < u64::MAX {
+                write!(f, ", for at most {:?}", longest(terms))?;
+            }
+        }
+        Debt::Time => write!(f, ", and {reserve} for at most {:?}", longest(terms))?,
+    }
+    f.write_str(": ask for less, ")?;
+    if !matches!(debt, Debt::None) && terms.max_wait() < u64::MAX {
+        f.write_str("wait for longer, ")?;
+    }
+    if quota.shard_count() > 2 {
+        f.write_str("use fewer shards, ")?;
+    }
+    if matches!(debt, Debt::Tokens(_)) {
+        f.write_str("raise max_reserved, ")?;
+    }
+    // Where no other capacity was said, it is the rate.
+    f.write_str(match quota.tokens_at_most() == quota.rate() {
+        true => "or raise rate and period together",
+        false => "or raise its capacity",
+    })
+}
+
+const fn longest(terms: Terms) -> Duration {
+    Duration::from_micros(terms.max_wait())
+}
+
+/// What bounds the debt of a reservation.
+#[derive(Clone, Copy)]
+enum Debt {
+    None,
+    Tokens(Units),
+    /// Nothing else does.
+    Time,
+}
+
+impl Debt {
+    fn of(limit: &Limit, terms: Terms) -> Self {
+        match limit.quota().debt_at_most() {
+            _ if terms.floor() >= 0 => Self::None,
+            None if terms.max_wait() < u64::MAX => Self::Time,
+            _ => Self::Tokens(terms.floor().saturating_neg()),
         }
     }
 }

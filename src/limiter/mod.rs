@@ -207,7 +207,7 @@ impl RateLimiter {
         ValueCall::new(self, limit)
     }
 
-    /// Draws all jitter from this seed from here on, so that a test gets the same in each run.
+    /// Draws all jitter, and the shards that pay, from this seed from here on, so that a test gets the same in each run.
     ///
     /// The clones of a limiter draw from one sequence.
     #[must_use]

@@ -1,4 +1,4 @@
-//! Random numbers for jitter: good enough to spread clients, and no dependency.
+//! Random numbers for jitter and shards: good enough to spread clients, and no dependency.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

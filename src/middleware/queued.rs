@@ -110,7 +110,7 @@ where
             let rules = seat.rules();
             let timing = used.as_ref().and_then(|used| http::waited(used.limit()?, waited));
             let told = used.filter(|_| rules.fields != Fields::None);
-            let told = told.map(|used| tell::told_after(&used));
+            let told = told.map(|used| tell::told_after(rules, &used));
             return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, bill))));
         }
     }

@@ -176,13 +176,24 @@ impl Rules {
             Verdict::Admitted => {
                 let told = match self.fields {
                     Fields::None => None,
-                    Fields::Draft11 => Some(tell::told(self.policy.as_ref(), asks, applied)?),
+                    Fields::Draft11 => Some(tell::told(self.policy_of(asks), asks, applied)?),
                 };
                 Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied)?)))
             }
             // Not asked for, or not said where: not for now in any case.
             Verdict::Reserved => Err(BackendError::incomplete()),
         }
+    }
+
+    /// `RateLimit-Policy`, where it is known: that of requests which are exempt from nothing.
+    fn policy_of<L>(&self, asks: &[Ask<L>]) -> Option<&HeaderValue> {
+        let all = asks.len() == self.iter().count();
+        self.policy.as_ref().filter(|_| all)
+    }
+
+    /// Which rule, counted from the first, holds requests to a limit of this name.
+    pub(super) fn position(&self, name: &str) -> usize {
+        self.iter().take_while(|rule| rule.limit().name() != name).count()
     }
 
     /// What the request is settled by when its response is there.
@@ -255,7 +266,7 @@ impl Rules {
         }
         let mut response = http::refusal(manner.status, refused.into_iter(), retry_after);
         if self.fields == Fields::Draft11 {
-            tell::told(self.policy.as_ref(), asks, applied)?.tell(response.headers_mut());
+            tell::told(self.policy_of(asks), asks, applied)?.tell(response.headers_mut());
         }
         Ok(response)
     }

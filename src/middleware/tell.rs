@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use ::http::HeaderValue;
 use bytes::Bytes;
 
+use super::rules::Rules;
 use crate::backend::{Applied, BackendError};
 use crate::http::{self, Told};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
@@ -40,8 +41,8 @@ pub(super) fn told<L: Borrow<Limit>>(
     Ok(Told::new(policy, list(members?.into_iter().flatten())))
 }
 
-/// How those limits stand for which a request has waited.
-pub(super) fn told_after(used: &Used) -> Told {
+/// How those limits stand for which a request has waited, in the order of the rules.
+pub(super) fn told_after(rules: &Rules, used: &Used) -> Told {
     let mut stands = Vec::new();
     for (part, state) in used.stands() {
         // Of two shards of a limit, one will do.
@@ -49,6 +50,7 @@ pub(super) fn told_after(used: &Used) -> Told {
             stands.push((part, Stand::after(state)));
         }
     }
+    stands.sort_by_key(|(part, _)| rules.position(part.limit().name()));
     let policy = policies(stands.iter().map(|(part, _)| part.limit()));
     let members = stands.iter().map(|(part, stand)| http::member(part.limit(), stand, used.at));
     Told::new(policy, list(members.flatten()))

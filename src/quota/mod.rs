@@ -211,8 +211,9 @@ impl Quota {
     /// Splits a hot limit into this many buckets, each with its part of rate, capacity and
     /// max_reserved; one if not set.
     ///
-    /// The number is checked with the others. The memory store decides such a limit in one
-    /// bucket, which is exact.
+    /// A request looks at two of them, drawn at random, and takes from the one that holds more, or
+    /// from both if that is short. So it is refused now and then although others have tokens left,
+    /// and what two of them can never grant is an error. The number is checked with the others.
     #[must_use]
     pub const fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
