@@ -45,7 +45,7 @@ enum Actual {
 /// Whichever comes first waits here for the other: the tokens, or the bills of all layers.
 #[derive(Debug, Default)]
 struct Metered {
-    bills: Vec<Box<Bill>>,
+    bills: Vec<Bill>,
     tokens: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl ActualCost {
     pub(super) fn settle(&self, bill: Box<Bill>) {
         match &self.0 {
             Actual::Known(tokens) => bill.settle(*tokens),
-            Actual::Metered(metered) => complete(metered, |metered| metered.bills.push(bill)),
+            Actual::Metered(metered) => complete(metered, |metered| metered.bills.push(*bill)),
         }
     }
 }
