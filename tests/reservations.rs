@@ -6,7 +6,7 @@ mod support;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
@@ -17,6 +17,7 @@ use tollgate::limiter::{Permit, Ready, Reservation};
 use tollgate::{Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
 use crate::support::at_once;
+use crate::support::queue::{poll, reserve, waiter};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -25,29 +26,6 @@ static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capac
 
 fn limiter() -> RateLimiter {
     RateLimiter::new(Memory::new().clock(TokioClock::new()))
-}
-
-#[track_caller]
-fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
-    match at_once(limiter.limit(limit).cost(cost).reserve()).unwrap() {
-        Decision::Reserved(reservation) => reservation,
-        other => panic!("to be reserved, and not {other:?}"),
-    }
-}
-
-/// A reservation in line.
-#[track_caller]
-fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Pin<Box<Ready>> {
-    let mut waiter = Box::pin(reserve(limiter, limit, cost).ready());
-    assert!(poll(&mut waiter).is_none(), "its instant has not come");
-    waiter
-}
-
-fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
-    match waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(permit) => Some(permit),
-        Poll::Pending => None,
-    }
 }
 
 /// The tokens in the bucket, fraction and debt included.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub(crate) mod queue;
+pub(crate) mod threads;
 pub(crate) mod web;
 
 use std::pin::pin;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -15,7 +15,8 @@ use tollgate::backend::{
     Answer, Applied, Backend, BucketId, Charge, Key, Memory, Refund, Refunded,
 };
 use tollgate::clock::TokioClock;
-use tollgate::{Limit, RateLimiter};
+use tollgate::limiter::{Permit, Ready, Reservation};
+use tollgate::{Decision, Limit, RateLimiter};
 use tower::{Service, ServiceExt};
 
 use super::at_once;
@@ -33,6 +34,43 @@ pub(crate) fn paused() -> RateLimiter {
 #[track_caller]
 pub(crate) fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
     at_once(limiter.value(limit)).unwrap().tokens().to_f64()
+}
+
+/// How many lines the limiter keeps.
+pub(crate) fn lines(limiter: &RateLimiter) -> usize {
+    format!("{limiter:?}").matches("Entrance").count()
+}
+
+#[track_caller]
+pub(crate) fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
+    match at_once(limiter.limit(limit).cost(cost).reserve()).unwrap() {
+        Decision::Reserved(reservation) => reservation,
+        other => panic!("to be reserved, and not {other:?}"),
+    }
+}
+
+/// A reservation in line.
+#[track_caller]
+pub(crate) fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Pin<Box<Ready>> {
+    let mut waiter = Box::pin(reserve(limiter, limit, cost).ready());
+    assert!(poll(&mut waiter).is_none(), "its instant has not come");
+    waiter
+}
+
+/// Polls a waiter. Nobody is woken for it.
+pub(crate) fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
+    match waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(permit) => Some(permit),
+        Poll::Pending => None,
+    }
+}
+
+/// A reservation in a store that answers later.
+pub(crate) async fn reserved(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
+    match limiter.limit(limit).cost(cost).reserve().await.unwrap() {
+        Decision::Reserved(reservation) => reservation,
+        other => panic!("to be reserved, and not {other:?}"),
+    }
 }
 
 /// Lets everything run that can without the clock moving on.

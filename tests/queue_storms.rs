@@ -1,0 +1,348 @@
+//! Storms of reservations that come and go: on threads, in stores that answer at once and in those
+//! that answer some time later, and for long.
+//!
+//! The threads are real, and poll what was woken; time is that of a paused runtime, and moves on while
+//! they do.
+
+mod support;
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use support::at_once;
+use support::queue::{lines, ms, paused, poll, reserve, tokens, waiter};
+use support::threads::on_threads;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, advance, sleep, timeout};
+use tollgate::algebra::check_history;
+use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
+use tollgate::clock::TokioClock;
+use tollgate::limiter::{Permit, Reservation};
+use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// Numbers that look random, and are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    fn time(&mut self, below: Duration) -> Duration {
+        Duration::from_micros(self.below(u64::try_from(below.as_micros()).unwrap()))
+    }
+
+    fn nth<T>(&mut self, of: &[T]) -> usize {
+        usize::try_from(self.below(of.len() as u64)).unwrap()
+    }
+}
+
+/// A store that answers some time later. What it is given back comes in in the middle of that.
+#[derive(Debug)]
+struct Lazy {
+    memory: Arc<Memory>,
+    asked: AtomicU64,
+}
+
+impl Lazy {
+    fn pause(&self) -> impl Future<Output = ()> + Send + 'static {
+        let time = Dice(self.asked.fetch_add(1, Ordering::Relaxed)).time(ms(4));
+        async move { sleep(time).await }
+    }
+}
+
+impl Backend for Lazy {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        let (pause, answer) = (self.pause(), self.memory.apply(charges));
+        Answer::later(async move {
+            pause.await;
+            answer.wait().await
+        })
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        let [refund] = refunds else { panic!("of one bucket") };
+        let (limit, key) = (refund.id().limit().to_owned(), refund.id().key().clone());
+        let (bucket, units, left) = (*refund.bucket(), refund.units(), refund.left());
+        let (memory, before, after) = (Arc::clone(&self.memory), self.pause(), self.pause());
+        Answer::later(async move {
+            before.await;
+            let answer = {
+                let refund = Refund::new(BucketId::new(&limit, &key), &bucket, units);
+                memory.refund(&[left.map_or(refund, |left| refund.if_untouched(left))])
+            };
+            after.await;
+            answer.wait().await
+        })
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.memory.reset(ids)
+    }
+}
+
+fn limiter(is_lazy: bool, seed: u64) -> RateLimiter {
+    let memory = Arc::new(Memory::new().clock(TokioClock::new()));
+    match is_lazy {
+        true => RateLimiter::new(Lazy { memory, asked: AtomicU64::new(seed << 20) }),
+        false => RateLimiter::new(memory),
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+/// What ran at which instants.
+type Ran = Arc<Mutex<Vec<(Timestamp, u64)>>>;
+
+/// Reserves three times, and waits, waits for a while, plans or gives up.
+async fn client(limiter: RateLimiter, limit: Limit, mut dice: Dice, ran: Ran) {
+    for _ in 0..3 {
+        sleep(dice.time(ms(150))).await;
+        let cost = 1 + dice.below(50);
+        let log = |permit: Permit<'_>, promised: Timestamp| {
+            assert!(permit.at() <= promised, "later than promised");
+            ran.lock().unwrap().push((permit.at(), cost));
+        };
+        let reservation = match limiter.limit(&limit).cost(cost).reserve().await.unwrap() {
+            Decision::Admitted(permit) => {
+                let at = permit.at();
+                log(permit, at);
+                continue;
+            }
+            Decision::Reserved(reservation) => reservation,
+            other => panic!("{other:?}"),
+        };
+        let promised = reservation.at();
+        match dice.below(10) {
+            0 => drop(reservation),
+            1 => {
+                sleep(dice.time(ms(50))).await;
+                drop(reservation);
+            }
+            2 => log(reservation.keep(), promised),
+            3..6 => {
+                if let Ok(permit) = timeout(dice.time(ms(300)), reservation.ready()).await {
+                    log(permit, promised);
+                }
+            }
+            _ => log(reservation.ready().await, promised),
+        }
+    }
+}
+
+fn storm(is_lazy: bool) {
+    for seed in 0..2 {
+        for quota in [
+            Quota::token_bucket(20_000, SECOND).capacity(0),
+            Quota::token_bucket(20_000, SECOND).capacity(60),
+            Quota::fixed_window(700, ms(35)).capacity(0),
+            Quota::fixed_window(700, ms(35)),
+        ] {
+            let runtime = runtime();
+            let limiter = runtime.block_on(async { limiter(is_lazy, seed) });
+            let ran = Ran::default();
+            let clients = (0..200).map(|number| {
+                let dice = Dice(seed * 1_000_003 + number);
+                client(limiter.clone(), Limit::new("storm", quota), dice, Arc::clone(&ran))
+            });
+            on_threads(&runtime, clients, |_| ());
+            let ran = ran.lock().unwrap();
+            assert_eq!(check_history(&quota, &ran).unwrap(), None, "seed {seed}, {quota}: {ran:?}");
+            runtime.block_on(async { sleep(ms(100)).await });
+            assert_eq!(lines(&limiter), 0, "seed {seed}, {quota}");
+        }
+    }
+}
+
+#[test]
+fn on_threads_no_more_runs_than_may() {
+    storm(false);
+}
+
+#[test]
+fn on_threads_no_more_runs_than_may_in_a_store_that_answers_late() {
+    storm(true);
+}
+
+/// 20 ms for those who may still wait, and the rest for a store that answers late.
+#[test]
+fn a_shutdown_in_a_storm_answers_everybody_in_time() {
+    for seed in 0..6 {
+        for is_lazy in [false, true] {
+            let runtime = runtime();
+            let limiter = runtime.block_on(async { limiter(is_lazy, seed) });
+            // It takes some seconds until all have run.
+            let limit = Limit::new("storm", Quota::token_bucket(1_000, SECOND).capacity(0));
+            let layer = limiter.layer(limit).queue(HOUR).jitter(ms(seed % 3 * 10));
+            let cost = move |number: u64| 1 + Dice(seed * 1_000 + number).below(50);
+            let service = layer
+                .cost_with(move |head| cost(*head.extensions().get::<u64>().unwrap()))
+                .layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(()))));
+            let clients = (0..300).map(|number| {
+                let (service, mut dice) = (service.clone(), Dice(seed * 1_000 + number));
+                async move {
+                    sleep(dice.time(ms(30))).await;
+                    let mut request = Request::new(number);
+                    request.extensions_mut().insert(number);
+                    let call = service.oneshot(request);
+                    if dice.below(4) == 0 {
+                        let _ = timeout(dice.time(ms(30)), call).await;
+                    } else {
+                        call.await.unwrap();
+                    }
+                }
+            });
+            let end = u32::try_from(Dice(seed).below(30)).unwrap();
+            let rounds = on_threads(&runtime, clients, |round| {
+                if round == end {
+                    limiter.drain(ms(20));
+                }
+            });
+            assert!(rounds <= 100, "{rounds} ms, seed {seed}, lazy: {is_lazy}");
+            runtime.block_on(async { sleep(SECOND).await });
+            assert_eq!(lines(&limiter), 0, "seed {seed}, lazy: {is_lazy}");
+        }
+    }
+}
+
+/// The last place is undone, and then the one before, whichever thread is the first.
+#[test]
+fn whatever_two_threads_give_up_at_once_is_given_back() {
+    const ROUNDS: u32 = 1_000;
+    static DAILY: Limit = Limit::new("daily", Quota::token_bucket(1, DAY).capacity(0));
+    let limiter = RateLimiter::in_memory();
+    let (barrier, given) = (Barrier::new(2), Mutex::new(None::<Reservation>));
+    let lost = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                barrier.wait();
+                let last = given.lock().unwrap().take();
+                drop(last);
+                barrier.wait();
+            }
+        });
+        let mut lost = 0;
+        for _ in 0..ROUNDS {
+            at_once(limiter.reset(&DAILY)).unwrap();
+            let first = reserve(&limiter, &DAILY, 1);
+            *given.lock().unwrap() = Some(reserve(&limiter, &DAILY, 1));
+            barrier.wait();
+            drop(first);
+            barrier.wait();
+            lost += u32::from(tokens(&limiter, &DAILY) < -0.5);
+        }
+        lost
+    });
+    assert_eq!((lost, lines(&limiter)), (0, 0));
+}
+
+/// Among equal costs, whoever reserved first goes first.
+#[tokio::test(start_paused = true)]
+async fn whatever_is_aborted_equals_keep_their_order() {
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let capacity = seed % 3 * 10;
+        let quota = match seed % 2 {
+            0 => Quota::token_bucket(1_000, SECOND).capacity(capacity),
+            _ => Quota::fixed_window(60, ms(60)).capacity(capacity),
+        };
+        let limit = Limit::new("equals", quota);
+        let limiter = paused();
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for number in 0..150 {
+            sleep(ms(dice.below(8))).await;
+            let cost = [1, 7, 20, 50][dice.nth(&[(); 4])];
+            if let Ok(Decision::Reserved(own)) = at_once(limiter.limit(&limit).cost(cost).reserve())
+            {
+                let (promised, ran) = (own.at(), Arc::clone(&ran));
+                tasks.push(tokio::spawn(async move {
+                    let at = own.ready().await.at();
+                    assert!(at <= promised, "later than promised");
+                    ran.lock().unwrap().push((cost, number, at));
+                }));
+                tokio::task::yield_now().await;
+            }
+            if dice.below(3) == 0 && !tasks.is_empty() {
+                tasks.swap_remove(dice.nth(&tasks)).abort();
+            }
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        // Stable, so that those of one cost stay in the order in which they ran.
+        let mut ran = ran.lock().unwrap().clone();
+        ran.sort_by_key(|(cost, ..)| *cost);
+        let in_order = ran
+            .windows(2)
+            .all(|two| two[0].0 < two[1].0 || (two[0].1 < two[1].1 && two[0].2 <= two[1].2));
+        assert!(in_order, "seed {seed}: {ran:?}");
+        assert_eq!(lines(&limiter), 0, "seed {seed}");
+    }
+}
+
+/// What the limiter remembers, as text: nothing in it is a reservation that is over.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_never_empty_does_not_grow() {
+    let limit = Limit::new("long", Quota::token_bucket(1_000, SECOND).capacity(0));
+    let (limiter, mut dice) = (paused(), Dice(5));
+    let (mut line, mut sizes) = (Vec::new(), Vec::new());
+    for step in 0..12_000 {
+        advance(ms(3)).await;
+        line.retain_mut(|one| poll(one).is_none());
+        if line.len() < 60 {
+            line.push(waiter(&limiter, &limit, 1 + dice.below(5)));
+        }
+        if dice.below(3) == 0 && line.len() > 1 {
+            drop(line.swap_remove(dice.nth(&line)));
+        }
+        if step % 1_000 == 999 {
+            sizes.push(format!("{limiter:?}").len());
+        }
+    }
+    assert!(sizes.iter().all(|size| (1..60_000).contains(size)), "{sizes:?}");
+}
+
+/// How much of what may run does, where a third goes away.
+#[tokio::test(start_paused = true)]
+async fn of_mixed_costs_most_runs_that_may() {
+    for (costs, least) in [(1, 99), (5, 94), (50, 92)] {
+        let (mut used, mut allowed) = (0, 0);
+        for seed in 0..10 {
+            let mut dice = Dice(seed);
+            let limit = Limit::new("use", Quota::token_bucket(1_000, SECOND).capacity(0));
+            let (limiter, start) = (paused(), Instant::now());
+            let ran = Arc::new(AtomicU64::new(0));
+            let mut tasks = Vec::new();
+            for _ in 0..400 {
+                sleep(ms(dice.below(costs + 1))).await;
+                let cost = 1 + dice.below(costs);
+                let (own, ran) = (reserve(&limiter, &limit, cost), Arc::clone(&ran));
+                tasks.push(tokio::spawn(async move {
+                    own.ready().await;
+                    ran.fetch_add(cost, Ordering::Relaxed);
+                }));
+                tokio::task::yield_now().await;
+                if dice.below(10) < 3 {
+                    tasks.swap_remove(dice.nth(&tasks)).abort();
+                }
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+            used += ran.load(Ordering::Relaxed);
+            allowed += u64::try_from(start.elapsed().as_millis()).unwrap();
+        }
+        assert!(used * 100 >= allowed * least, "costs up to {costs}: {used} of {allowed}");
+    }
+}
