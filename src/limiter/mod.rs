@@ -37,6 +37,7 @@ pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
 #[cfg(feature = "middleware")]
 pub(crate) use self::share::{Shares, said};
+#[cfg(feature = "middleware")]
 pub(crate) use self::standing::Stand;
 pub use self::standing::Standing;
 #[cfg(feature = "middleware")]
