@@ -637,6 +637,34 @@ async fn a_place_goes_to_who_fits_into_it_in_every_bucket() {
     }
 }
 
+/// A bucket that is asked for nothing is still waited for: it may be in debt.
+#[tokio::test(start_paused = true)]
+async fn a_place_goes_to_nobody_who_waits_for_the_debt_of_another_bucket() {
+    let limiter = paused();
+    let start = Instant::now();
+    drop(reserved(limiter.all().limit(&SECONDS).cost(10).reserve()).keep());
+    let first = waiter(limiter.all().limit(&TWOS).cost(2).reserve());
+    let out_of_debt = limiter.all().limit(&SECONDS).cost(0).limit(&TWOS).cost(1).reserve();
+    let second = waiter(out_of_debt);
+    drop(first);
+    second.await;
+    assert_eq!(start.elapsed(), SECOND * 10);
+}
+
+/// Their places are compared by all buckets: those of one alone are not told apart by another.
+#[tokio::test(start_paused = true)]
+async fn work_of_one_instant_runs_in_order_however_the_limits_are_named() {
+    let clock = TokioClock::new();
+    let window = |rate| Quota::fixed_window(rate, SECOND).capacity(0).start(clock.now());
+    let (wide, narrow) = (Limit::new("wide", window(100)), Limit::new("narrow", window(10)));
+    let limiter = RateLimiter::new(Memory::new().clock(clock.clone()));
+    let mut first = waiter(limiter.all().limit(&narrow).cost(3).limit(&wide).reserve());
+    let mut second = waiter(limiter.all().limit(&wide).limit(&narrow).cost(3).reserve());
+    advance(SECOND).await;
+    assert!(poll(&mut second).is_none(), "the second came first");
+    assert!(poll(&mut first).is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn reserved_work_is_settled_with_all_its_limits() {
     let limiter = paused();

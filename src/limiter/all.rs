@@ -58,7 +58,9 @@ impl<'a: 'l, 'l> AllCall<'a, 'l> {
     /// Reserves what is short, of all limits or of none: the work may run when the last of them has
     /// its tokens.
     ///
-    /// Until then the tokens of the others are held for it. See
+    /// From now until then the tokens of the others are held for it, and these limits gain more
+    /// meanwhile: their bound counts the work at the instant when they had its tokens, not when it
+    /// runs. To hold up everybody else until then would be worse. See also
     /// [`LimitCall::reserve`](super::LimitCall::reserve).
     pub const fn reserve(self) -> Self {
         self.reserve_within(Duration::MAX)

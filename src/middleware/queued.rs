@@ -108,7 +108,7 @@ where
             // Only now, so that those behind come after it.
             let used = spot.used();
             let rules = seat.rules();
-            let timing = used.as_ref().and_then(|used| http::waited(used.limit()?, waited));
+            let timing = http::waited(rules.limit(), waited);
             let told = used.filter(|_| rules.fields != Fields::None);
             let told = told.map(|used| tell::told_after(rules, &used));
             return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, bill))));

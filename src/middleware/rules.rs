@@ -121,6 +121,11 @@ impl Rules {
         };
     }
 
+    /// The limit of the first rule, which stands for all where one has to be named.
+    pub(super) const fn limit(&self) -> &Limit {
+        self.first.limit()
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Rule> {
         std::iter::once(&self.first).chain(&self.rest)
     }
@@ -215,7 +220,7 @@ impl Rules {
         first: Option<&Ask<L>>,
         ruling: Result<Ruling, BackendError>,
     ) -> Ruling {
-        let limit = first.map_or_else(|| self.first.limit(), Ask::limit);
+        let limit = first.map_or_else(|| self.limit(), Ask::limit);
         match ruling {
             Ok(ruling) => {
                 self.log.sees(limit);
@@ -244,7 +249,7 @@ impl Rules {
 
     /// The answer to a request that was not to wait any longer.
     pub(super) fn sent_away(&self) -> Response<Bytes> {
-        self.log.sent_away(self.first.limit());
+        self.log.sent_away(self.limit());
         http::failure(StatusCode::SERVICE_UNAVAILABLE)
     }
 

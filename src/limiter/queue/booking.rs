@@ -39,23 +39,22 @@ impl Booking {
         let at = applied.now() + applied.wait();
 
         let mut took = Vec::with_capacity(applied.readings().len());
-        let mut order = None;
         for one in said(asks, applied) {
             let (ask, readings) = one?;
-            for (reading, shard) in readings.iter().zip(ask.shards()) {
-                // Where it stands is up to the bucket that it waits for.
-                if order.is_none() && reading.wait() == applied.wait() {
-                    let bucket = ask.limit().bucket();
-                    order = Some(Order::new(bucket, reading.state(), at, lines.number()));
+            // Of two shards, the one that does not pay has nothing to do with it.
+            let paid = readings.iter().any(|reading| reading.units() != 0);
+            for (nth, (reading, shard)) in readings.iter().zip(ask.shards()).enumerate() {
+                if reading.units() != 0 || (nth == 0 && !paid) {
+                    let part = Part::new(ask.limit().clone(), ask.key.clone(), shard);
+                    took.push(Took { part, units: reading.units(), left: reading.state() });
                 }
-                let part = Part::new(ask.limit().clone(), ask.key.clone(), shard);
-                took.push(Took::new(part, reading));
             }
         }
-        let order = order.ok_or_else(BackendError::incomplete)?;
-        let (whose, amounts) = Whose::sorted(took);
-        let taken = Cost::of(amounts.iter().map(|&(units, _)| units));
-        let left = Left::of(amounts.iter().map(|&(_, left)| left));
+        let (whose, took) = Whose::sorted(took);
+        let left = took.iter().map(|took| (took.part.bucket(), took.left));
+        let order = Order::new(left, at, lines.number());
+        let taken = Cost::of(took.iter().map(|took| took.units));
+        let left = Left::of(took.iter().map(|took| took.left));
         let place = Place { order, grant: Grant { used: taken.clone(), taken, left } };
         let entrance = lines.reserve(limiter, whose, applied.now());
         Ok(Some(Self { entrance, place, held: true }))

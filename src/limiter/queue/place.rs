@@ -11,8 +11,8 @@ use crate::clock::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Order {
     at: Timestamp,
-    /// What is left of the gain at that instant. Of two reservations for the same instant the
-    /// later one finds less.
+    /// What is left of the gain of all buckets at that instant. Of two reservations for the same
+    /// instant the later one finds less.
     slack: Reverse<Units>,
     /// Tells those apart that are equal in all of that.
     number: u64,
@@ -26,9 +26,14 @@ impl Order {
     pub(super) const LAST: Self =
         Self { at: Timestamp::from_micros(i64::MAX), slack: Reverse(Units::MIN), number: u64::MAX };
 
-    /// The order of the reservation which `left` this in its bucket and waits until `at`.
-    pub(super) fn new(bucket: &Bucket, left: State, at: Timestamp, number: u64) -> Self {
-        Self { at, slack: Reverse(bucket.uncapped(left, at)), number }
+    /// The order of the reservation which `left` this in its buckets and waits until `at`.
+    pub(super) fn new<'b>(
+        left: impl Iterator<Item = (&'b Bucket, State)>,
+        at: Timestamp,
+        number: u64,
+    ) -> Self {
+        let slack = left.map(|(bucket, left)| bucket.uncapped(left, at));
+        Self { at, slack: Reverse(slack.fold(0, Units::saturating_add)), number }
     }
 
     pub(super) const fn number(&self) -> u64 {

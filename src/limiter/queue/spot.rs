@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::booking::Booking;
+#[cfg(feature = "middleware")]
 use super::cost::Left;
 use super::entrance::Entrance;
 use super::line::{Told, Who};
@@ -13,8 +14,6 @@ use super::whose::Part;
 #[cfg(feature = "middleware")]
 use crate::algebra::State;
 use crate::clock::Timestamp;
-#[cfg(feature = "middleware")]
-use crate::limiter::Limit;
 use crate::limiter::RateLimiter;
 
 /// A waiter in line, and then its turn.
@@ -45,17 +44,14 @@ pub(crate) struct Used {
     /// The instant of its place.
     pub(crate) at: Timestamp,
     /// What its reservation had left in the buckets.
+    #[cfg(feature = "middleware")]
     left: Left,
+    #[cfg(feature = "middleware")]
     entrance: Arc<Entrance>,
 }
 
 #[cfg(feature = "middleware")]
 impl Used {
-    /// The first limit that it has waited for.
-    pub(crate) fn limit(&self) -> Option<&Limit> {
-        self.entrance.whose().parts().first().map(Part::limit)
-    }
-
     /// The buckets, and how each of them stands at that instant for whoever comes next: those who
     /// reserved later count on whatever there is.
     pub(crate) fn stands(&self) -> impl Iterator<Item = (&Part, State)> {
@@ -121,8 +117,13 @@ impl Spot {
         let (who, now) = (&self.who, self.entrance.now());
         let place = self.entrance.with(|line, wakers| line.used(who, now, wakers))?;
         self.entrance.tidy();
-        let (at, left) = (place.order.at(), place.grant.left);
-        Some(Used { at, left, entrance: Arc::clone(&self.entrance) })
+        Some(Used {
+            at: place.order.at(),
+            #[cfg(feature = "middleware")]
+            left: place.grant.left,
+            #[cfg(feature = "middleware")]
+            entrance: Arc::clone(&self.entrance),
+        })
     }
 
     /// The instant that it was promised.

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use crate::algebra::{Bucket, State, Units};
-use crate::backend::{BucketId, Key, Reading};
+use crate::backend::{BucketId, Key};
 use crate::limiter::Limit;
 
 /// The buckets of a reservation, sorted by name: all that reserve from the same ones stand in one
@@ -59,30 +59,15 @@ pub(super) struct Took {
     pub(super) left: State,
 }
 
-impl Took {
-    pub(super) const fn new(part: Part, reading: &Reading) -> Self {
-        Self { part, units: reading.units(), left: reading.state() }
-    }
-}
-
 impl Whose {
-    /// The buckets from which something was taken, in their order, with what was. A bucket that was
-    /// named twice is there once.
-    pub(super) fn sorted(mut took: Vec<Took>) -> (Self, Vec<(Units, State)>) {
-        // Where nothing costs anything, the first stands for all.
-        let first = took.iter().position(|took| took.units != 0).unwrap_or(0);
-        let mut index = 0_usize;
-        took.retain(|took| {
-            let is_first = index == first;
-            index = index.saturating_add(1);
-            is_first || took.units != 0
-        });
-        let name = |took: &Took| {
-            let Part { limit, key, shard } = &took.part;
-            (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
-        };
+    /// The buckets that were asked, in their order, with what was taken. A bucket that was named
+    /// twice is there once.
+    pub(super) fn sorted(mut took: Vec<Took>) -> (Self, Vec<Took>) {
         if took.len() > 1 {
-            took.sort_by_cached_key(name);
+            took.sort_by_cached_key(|took| {
+                let Part { limit, key, shard } = &took.part;
+                (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
+            });
         }
         // Each reading of a bucket shows what it holds in the end.
         took.dedup_by(|again, first| {
@@ -92,8 +77,7 @@ impl Whose {
             }
             is_same
         });
-        let amounts = took.iter().map(|took| (took.units, took.left)).collect();
-        (Self(took.into_iter().map(|took| took.part).collect()), amounts)
+        (Self(took.iter().map(|took| took.part.clone()).collect()), took)
     }
 
     pub(crate) fn parts(&self) -> &[Part] {
