@@ -657,7 +657,7 @@ async fn work_of_one_instant_runs_in_order_however_the_limits_are_named() {
     let clock = TokioClock::new();
     let window = |rate| Quota::fixed_window(rate, SECOND).capacity(0).start(clock.now());
     let (wide, narrow) = (Limit::new("wide", window(100)), Limit::new("narrow", window(10)));
-    let limiter = RateLimiter::new(Memory::new().clock(clock.clone()));
+    let limiter = RateLimiter::new(Memory::new().clock(clock));
     let mut first = waiter(limiter.all().limit(&narrow).cost(3).limit(&wide).reserve());
     let mut second = waiter(limiter.all().limit(&wide).limit(&narrow).cost(3).reserve());
     advance(SECOND).await;
