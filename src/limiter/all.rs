@@ -16,6 +16,7 @@ pub struct All<'a> {
 }
 
 impl<'a> All<'a> {
+    #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter) -> Self {
         Self { limiter }
     }
@@ -44,15 +45,23 @@ impl<'a: 'l, 'l> AllCall<'a, 'l> {
     }
 
     /// Whose tokens to take of the last limit; everybody's if not set.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        Self(self.0.key(key.into()))
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.key = key.into();
+        }
+        self
     }
 
     /// How many tokens to take of the last limit; one if not set.
     ///
     /// Zero asks whether the bucket is out of debt.
-    pub fn cost(self, tokens: u64) -> Self {
-        Self(self.0.cost(tokens))
+    #[inline]
+    pub fn cost(mut self, tokens: u64) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.price(tokens);
+        }
+        self
     }
 
     /// Reserves what is short, of all limits or of none: the work may run when the last of them has
@@ -86,6 +95,7 @@ impl<'a: 'l, 'l> IntoFuture for AllCall<'a, 'l> {
     type Output = Result<Decision<'a>, Error>;
     type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
+    #[inline]
     fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
         Call::new(self.0)
     }

@@ -51,6 +51,7 @@ impl Wish {
 
 impl<L> Ask<L> {
     /// One token of everybody's.
+    #[inline]
     pub(crate) const fn of(limit: L) -> Self {
         Self { limit, key: Key::GLOBAL, cost: 1, priced: false, shards: [0; 2] }
     }
@@ -109,6 +110,7 @@ impl<L: Borrow<Limit>> Ask<L> {
         readings.iter().all(|reading| left >= 0 || terms.allow(left, reading.wait()))
     }
 
+    #[inline]
     fn charge(&self, wish: Wish, longest: Wish) -> Result<Charge<'_>, Error> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
         let terms = wish.terms(limit);

@@ -13,20 +13,29 @@ use crate::backend::Key;
 pub struct LimitCall<'a, 'l>(Question<'a, 'l>);
 
 impl<'a: 'l, 'l> LimitCall<'a, 'l> {
+    #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit) -> Self {
         Self(Question::new(limiter, limit, Wish::Take))
     }
 
     /// Whose tokens to take; everybody's if not set.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        Self(self.0.key(key.into()))
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.key = key.into();
+        }
+        self
     }
 
     /// How many tokens to take; one if not set.
     ///
     /// Zero asks whether the bucket is out of debt.
-    pub fn cost(self, tokens: u64) -> Self {
-        Self(self.0.cost(tokens))
+    #[inline]
+    pub fn cost(mut self, tokens: u64) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.price(tokens);
+        }
+        self
     }
 
     /// Reserves what is short: the answer is then the instant at which the work may run, however
@@ -63,6 +72,7 @@ impl<'a: 'l, 'l> IntoFuture for LimitCall<'a, 'l> {
     type Output = Result<Decision<'a>, Error>;
     type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
+    #[inline]
     fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
         Call::new(self.0)
     }
@@ -74,20 +84,29 @@ impl<'a: 'l, 'l> IntoFuture for LimitCall<'a, 'l> {
 pub struct CheckCall<'a, 'l>(Question<'a, 'l>);
 
 impl<'a: 'l, 'l> CheckCall<'a, 'l> {
+    #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit) -> Self {
         Self(Question::new(limiter, limit, Wish::Look))
     }
 
     /// Whose tokens to look for; everybody's if not set.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        Self(self.0.key(key.into()))
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.key = key.into();
+        }
+        self
     }
 
     /// How many tokens to look for; one if not set.
     ///
     /// Zero asks whether the bucket is out of debt.
-    pub fn cost(self, tokens: u64) -> Self {
-        Self(self.0.cost(tokens))
+    #[inline]
+    pub fn cost(mut self, tokens: u64) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.price(tokens);
+        }
+        self
     }
 }
 
@@ -95,6 +114,7 @@ impl<'a: 'l, 'l> IntoFuture for CheckCall<'a, 'l> {
     type Output = Result<Decision<'a>, Error>;
     type IntoFuture = Call<'a, 'l, Decision<'a>>;
 
+    #[inline]
     fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
         Call::new(self.0)
     }
@@ -106,13 +126,18 @@ impl<'a: 'l, 'l> IntoFuture for CheckCall<'a, 'l> {
 pub struct ValueCall<'a>(Question<'a, 'a>);
 
 impl<'a> ValueCall<'a> {
+    #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
         Self(Question::new(limiter, limit, Wish::Look))
     }
 
     /// Whose bucket to look at; everybody's if not set.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        Self(self.0.key(key.into()))
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.key = key.into();
+        }
+        self
     }
 }
 
@@ -120,6 +145,7 @@ impl<'a> IntoFuture for ValueCall<'a> {
     type Output = Result<Standing, Error>;
     type IntoFuture = Call<'a, 'a, Standing>;
 
+    #[inline]
     fn into_future(self) -> Call<'a, 'a, Standing> {
         Call::new(self.0)
     }
@@ -131,13 +157,18 @@ impl<'a> IntoFuture for ValueCall<'a> {
 pub struct ResetCall<'a>(Question<'a, 'a>);
 
 impl<'a> ResetCall<'a> {
+    #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'a Limit) -> Self {
         Self(Question::new(limiter, limit, Wish::Take))
     }
 
     /// Whose bucket to forget; everybody's if not set.
-    pub fn key(self, key: impl Into<Key>) -> Self {
-        Self(self.0.key(key.into()))
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        if let Some(ask) = self.0.last() {
+            ask.key = key.into();
+        }
+        self
     }
 }
 
@@ -145,6 +176,7 @@ impl<'a> IntoFuture for ResetCall<'a> {
     type Output = Result<(), Error>;
     type IntoFuture = Call<'a, 'a, ()>;
 
+    #[inline]
     fn into_future(self) -> Call<'a, 'a, ()> {
         Call::new(self.0)
     }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Permit, RateLimited, Reservation, Standing};
+use super::{Limit, Permit, RateLimited, Reservation, Standing};
+use crate::backend::Reading;
+use crate::clock::Timestamp;
 
 /// Whether the work may run.
 ///
@@ -149,6 +151,18 @@ impl Refusal {
         jitter: Duration,
     ) -> Self {
         Self { refused, wait, jitter }
+    }
+
+    /// Refused by one limit.
+    #[inline(always)]
+    pub(super) fn of_one(
+        limit: &Limit,
+        reading: &Reading,
+        now: Timestamp,
+        jitter: Duration,
+    ) -> Self {
+        let refused = SmallVec::from_buf([Standing::of_one(limit, reading, now)]);
+        Self { refused, wait: reading.wait(), jitter }
     }
 
     /// The smallest wait after which the same request is admitted, if nobody else comes first; and

@@ -115,6 +115,7 @@ impl RateLimiter {
     ///
     /// The memory store answers the first poll, so there is nothing to cancel. With another store
     /// the tokens may be taken although nobody waits for the answer.
+    #[inline]
     pub fn limit<'a: 'l, 'l>(&'a self, limit: &'l Limit) -> LimitCall<'a, 'l> {
         LimitCall::new(self, limit)
     }
@@ -163,6 +164,7 @@ impl RateLimiter {
     /// # Cancel safety
     ///
     /// Nothing is changed, so nothing can be half done.
+    #[inline]
     pub fn check<'a: 'l, 'l>(&'a self, limit: &'l Limit) -> CheckCall<'a, 'l> {
         CheckCall::new(self, limit)
     }
@@ -191,6 +193,7 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
+    #[inline]
     pub fn reset<'a>(&'a self, limit: &'a Limit) -> ResetCall<'a> {
         ResetCall::new(self, limit)
     }
@@ -204,6 +207,7 @@ impl RateLimiter {
     /// # Cancel safety
     ///
     /// Nothing is changed, so nothing can be half done.
+    #[inline]
     pub fn value<'a>(&'a self, limit: &'a Limit) -> ValueCall<'a> {
         ValueCall::new(self, limit)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::ask::Ask;
 use super::share::{Share, Shares};
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
@@ -67,6 +68,18 @@ impl fmt::Debug for Handle<'_> {
 }
 
 impl<'a> Permit<'a> {
+    /// Leave for what was asked of one bucket.
+    #[inline(always)]
+    pub(super) fn of_one(
+        limiter: &'a RateLimiter,
+        ask: &Ask<&Limit>,
+        reading: &Reading,
+        now: Timestamp,
+    ) -> Self {
+        let shares = Shares::of_one(ask, reading, now);
+        Self { limiter: Handle::Borrowed(limiter), shares, at: now }
+    }
+
     pub(super) const fn borrowed(limiter: &'a RateLimiter, shares: Shares, at: Timestamp) -> Self {
         Self { limiter: Handle::Borrowed(limiter), shares, at }
     }

@@ -35,6 +35,7 @@ enum Asks<'l> {
 }
 
 impl<'l> Asks<'l> {
+    #[inline]
     fn as_slice(&self) -> &[Ask<&'l Limit>] {
         match self {
             Self::One(one) => one,
@@ -42,6 +43,7 @@ impl<'l> Asks<'l> {
         }
     }
 
+    #[inline]
     fn as_mut_slice(&mut self) -> &mut [Ask<&'l Limit>] {
         match self {
             Self::One(one) => one,
@@ -53,6 +55,7 @@ impl<'l> Asks<'l> {
 // Decisions borrow the limiter, and not the limit: that may be a constant, which lives for one
 // statement.
 impl<'a: 'l, 'l> Question<'a, 'l> {
+    #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit, wish: Wish) -> Self {
         Self { limiter, limit, asks: Asks::One([Ask::of(limit)]), wish, jitter: Duration::ZERO }
     }
@@ -70,36 +73,30 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         self
     }
 
-    /// Of whom is asked last.
-    pub(super) fn key(mut self, key: Key) -> Self {
-        if let Some(ask) = self.asks.as_mut_slice().last_mut() {
-            ask.key = key;
-        }
-        self
-    }
-
-    /// What is asked of that one.
-    pub(super) fn cost(mut self, tokens: u64) -> Self {
-        if let Some(ask) = self.asks.as_mut_slice().last_mut() {
-            ask.price(tokens);
-        }
-        self
+    /// What is asked of the limit that was named last.
+    #[inline]
+    pub(super) fn last(&mut self) -> Option<&mut Ask<&'l Limit>> {
+        self.asks.as_mut_slice().last_mut()
     }
 
     fn answered(&self, answer: Result<Applied, BackendError>) -> Poll<Result<Decision<'a>, Error>> {
-        // The commonest by far is written where it will be.
+        // The commonest by far are written where they will be.
         if let Ok(applied) = &answer
             && let ([ask], [reading]) = (self.asks.as_slice(), applied.readings())
-            && reading.verdict() == Verdict::Admitted
             && !ask.limit.is_in_shards()
         {
             let now = applied.now();
-            let shares = Shares::of_one(ask, reading, now);
-            return Poll::Ready(Ok(Decision::Admitted(Permit::borrowed(
-                self.limiter,
-                shares,
-                now,
-            ))));
+            match reading.verdict() {
+                Verdict::Admitted => {
+                    let permit = Permit::of_one(self.limiter, ask, reading, now);
+                    return Poll::Ready(Ok(Decision::Admitted(permit)));
+                }
+                Verdict::Refused => {
+                    let refusal = Refusal::of_one(ask.limit, reading, now, self.jitter);
+                    return Poll::Ready(Ok(Decision::Refused(refusal)));
+                }
+                Verdict::Reserved => {}
+            }
         }
         Poll::Ready(self.told(answer.and_then(|applied| {
             let booking = Booking::of(self.limiter, self.asks.as_slice(), &applied)?;
@@ -171,7 +168,11 @@ static EVERYBODY: Key = Key::GLOBAL;
 /// What a call asks and how it hears the answer, one after the other.
 pub(super) trait Asking<'a, 'l>: Sized {
     /// Asks; the answer is written where the caller wants it, or comes later.
-    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self>;
+    fn ask(
+        question: &mut Question<'a, 'l>,
+        later: &mut Option<Later<'l, Self>>,
+        cx: &mut Context<'_>,
+    ) -> Told<Self>;
 }
 
 pub(super) type Told<T> = Poll<Result<T, Error>>;
@@ -179,14 +180,18 @@ pub(super) type Told<T> = Poll<Result<T, Error>>;
 pub(super) type Later<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
 
 impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'a> {
-    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self> {
+    fn ask(
+        question: &mut Question<'a, 'l>,
+        later: &mut Option<Later<'l, Self>>,
+        cx: &mut Context<'_>,
+    ) -> Told<Self> {
         let wish = question.wish;
         question.jitter = question.limiter.random().up_to(question.jitter);
         match ask(question.limiter, question.asks.as_mut_slice(), wish, wish) {
             Ok(Answer::Now(answer)) => question.answered(answer),
             Ok(answer) => {
-                *later = Some(question.clone().later(answer));
-                Poll::Pending
+                let answer = question.clone().later(answer);
+                later.insert(answer).as_mut().poll(cx)
             }
             Err(error) => Poll::Ready(Err(error)),
         }
@@ -194,12 +199,17 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'a> {
 }
 
 impl<'a: 'l, 'l> Asking<'a, 'l> for Standing {
-    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self> {
+    fn ask(
+        question: &mut Question<'a, 'l>,
+        later: &mut Option<Later<'l, Self>>,
+        cx: &mut Context<'_>,
+    ) -> Told<Self> {
         let limit = question.limit;
         let look = |id| Charge::look(id, limit.bucket(), 0);
         let looks: SmallVec<[Charge<'_>; 1]> = question.shards().map(look).collect();
         let count = looks.len();
-        hear(question.limiter.backend().apply(&looks), later, move |answer| {
+        let answer = question.limiter.backend().apply(&looks);
+        hear(answer, later, cx, move |answer| {
             let standing = answer.and_then(|applied| {
                 let standing = Standing::of(limit, applied.readings(), applied.now());
                 let is_whole = applied.readings().len() == count;
@@ -212,12 +222,15 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for Standing {
 
 /// That a bucket was reset.
 impl<'a: 'l, 'l> Asking<'a, 'l> for () {
-    fn ask(question: &mut Question<'a, 'l>, later: &mut Option<Later<'l, Self>>) -> Told<Self> {
+    fn ask(
+        question: &mut Question<'a, 'l>,
+        later: &mut Option<Later<'l, Self>>,
+        cx: &mut Context<'_>,
+    ) -> Told<Self> {
         let limit = question.limit;
         let ids: SmallVec<[BucketId<'_>; 1]> = question.shards().collect();
-        hear(question.limiter.backend().reset(&ids), later, move |answer| {
-            answer.map_err(|error| Error::backend(limit, error))
-        })
+        let answer = question.limiter.backend().reset(&ids);
+        hear(answer, later, cx, move |answer| answer.map_err(|error| Error::backend(limit, error)))
     }
 }
 
@@ -225,13 +238,14 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for () {
 fn hear<'l, A: 'l, T>(
     answer: Answer<A>,
     later: &mut Option<Later<'l, T>>,
+    cx: &mut Context<'_>,
     read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'l,
 ) -> Told<T> {
     match answer {
         Answer::Now(answer) => Poll::Ready(read(answer)),
         Answer::Later(future) => {
-            *later = Some(Box::pin(async move { read(future.await) }));
-            Poll::Pending
+            let answer: Later<'l, T> = Box::pin(async move { read(future.await) });
+            later.insert(answer).as_mut().poll(cx)
         }
     }
 }
@@ -251,6 +265,7 @@ pub struct Call<'a, 'l, T> {
 }
 
 impl<'a, 'l, T> Call<'a, 'l, T> {
+    #[inline]
     pub(super) const fn new(question: Question<'a, 'l>) -> Self {
         Self { question, asked: false, later: None }
     }
@@ -263,10 +278,7 @@ impl<'a, 'l, T: Asking<'a, 'l>> Future for Call<'a, 'l, T> {
         let Self { question, asked, later } = &mut *self;
         if !*asked {
             *asked = true;
-            let told = T::ask(question, later);
-            if told.is_ready() {
-                return told;
-            }
+            return T::ask(question, later, cx);
         }
         match later {
             Some(future) => future.as_mut().poll(cx),

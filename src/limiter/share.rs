@@ -83,6 +83,7 @@ impl Shares {
     }
 
     /// What was taken of one bucket.
+    #[inline(always)]
     pub(super) fn of_one(ask: &Ask<&Limit>, reading: &Reading, now: Timestamp) -> Self {
         let standing = Standing::of_one(ask.limit, reading, now);
         let [shard, _] = ask.shards;

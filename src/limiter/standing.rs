@@ -88,6 +88,7 @@ impl Standing {
     }
 
     /// The same of a limit in one bucket.
+    #[inline(always)]
     pub(super) fn of_one(limit: &Limit, reading: &Reading, now: Timestamp) -> Self {
         let (verdict, state, wait) = (reading.verdict(), reading.state(), reading.wait());
         Self { limit: limit.clone(), stand: Stand { verdict, state, wait }, now }
