@@ -53,7 +53,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 552.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 360.0;
-/// From dark to light: more shards, lighter lines; told apart without colours as well.
+/// From dark to light.
 const COLOURS: [&str; 7] =
     ["#440154", "#443983", "#31688e", "#21918c", "#35b779", "#7ac142", "#c2a800"];
 
