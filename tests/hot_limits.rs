@@ -31,10 +31,10 @@ fn held(limiter: &RateLimiter, limit: &Limit) -> String {
     at_once(limiter.value(limit)).unwrap().tokens().to_string()
 }
 
-fn standing(decision: &Decision<'_>) -> Standing {
+fn standing<'d>(decision: &'d Decision<'_>) -> Standing<'d> {
     match decision {
-        Decision::Admitted(permit) => permit.standing().clone(),
-        Decision::Reserved(reservation) => reservation.standing().clone(),
+        Decision::Admitted(permit) => permit.standing(),
+        Decision::Reserved(reservation) => reservation.standing(),
         Decision::Refused(refusal) => refusal.limits()[0].clone(),
         other => panic!("{other:?}"),
     }
@@ -443,7 +443,7 @@ proptest! {
                 match at_once(if reserves { call.reserve() } else { call }) {
                     Err(error) => error.to_string(),
                     Ok(decision) => {
-                        let told = standing(&decision);
+                        let told = standing(&decision).into_owned();
                         let wait = decision.retry_after();
                         if let Decision::Reserved(reservation) = decision {
                             drop(reservation.keep());

@@ -78,24 +78,26 @@ fn pass(pass: Pass, now: Timestamp, limit: &Limit, told: Timestamp) -> Timestamp
 }
 
 /// The instant at which this bucket itself has what was taken from it.
-fn own_instant(standing: &Standing) -> Timestamp {
+fn own_instant(standing: &Standing<'_>) -> Timestamp {
     standing.at() + standing.wait()
 }
 
 /// What became of a request, with nothing to give up.
-fn decided(decision: Decision<'_>) -> (Verdict, Duration, Vec<Standing>) {
+fn decided(decision: Decision<'_>) -> (Verdict, Duration, Vec<Standing<'static>>) {
     match decision {
-        Decision::Admitted(permit) => {
-            (Verdict::Admitted, Duration::ZERO, permit.standings().cloned().collect())
-        }
+        Decision::Admitted(permit) => (
+            Verdict::Admitted,
+            Duration::ZERO,
+            permit.standings().map(Standing::into_owned).collect(),
+        ),
         Decision::Reserved(reservation) => {
             let (wait, standings) =
-                (reservation.wait(), reservation.standings().cloned().collect());
+                (reservation.wait(), reservation.standings().map(Standing::into_owned).collect());
             drop(reservation.keep());
             (Verdict::Reserved, wait, standings)
         }
         Decision::Refused(refusal) => {
-            (Verdict::Refused, refusal.retry_after(), refusal.limits().to_vec())
+            (Verdict::Refused, refusal.retry_after(), refusal.into_owned().limits().to_vec())
         }
         other => panic!("{other:?}"),
     }
@@ -266,7 +268,10 @@ fn the_refusal_names_every_limit_that_refused_and_only_those() {
         refusal.limits().iter().map(|one| (one.limit().name(), one.wait())).collect();
     assert_eq!(named, [("requests", ms(200)), ("tokens", ms(300))]);
     assert!(refusal.limits().iter().all(|one| one.verdict() == Verdict::Refused));
-    assert_eq!(refusal.limits().iter().map(Standing::remaining).collect::<Vec<_>>(), [2, 50]);
+    assert_eq!(
+        refusal.limits().iter().map(|standing| standing.remaining()).collect::<Vec<_>>(),
+        [2, 50]
+    );
     assert_eq!(refusal.retry_after(), ms(300));
     let error = Decision::Refused(refusal).into_result().unwrap_err();
     assert_eq!(error.to_string(), "refused by limit `requests`, `tokens` (retry after 300ms)");
@@ -304,7 +309,7 @@ fn a_bucket_that_is_named_twice_pays_twice() {
         at_once(call.limit(&TOKENS).limit(&REQUESTS).key("a").cost(second))
     };
     let permit = twice(3, 4).unwrap().into_result().unwrap();
-    let left: Vec<_> = permit.standings().map(Standing::remaining).collect();
+    let left: Vec<_> = permit.standings().map(|standing| standing.remaining()).collect();
     assert_eq!(left, [3, 99, 3], "each shows what it holds in the end");
     assert_eq!(permit.remaining(), 3);
     // Either would fit, both do not: the first takes what the second is short of.
@@ -362,7 +367,7 @@ fn a_dozen_limits_are_one_transaction() {
     let each: Vec<Ask> = (0..12).map(|nth| (nth, 7, 1)).collect();
     let permit = at_once(all(&limiter, &limits, &each)).unwrap().into_result().unwrap();
     assert_eq!(
-        permit.standings().map(Standing::remaining).collect::<Vec<_>>(),
+        permit.standings().map(|standing| standing.remaining()).collect::<Vec<_>>(),
         Vec::from_iter(0..12)
     );
     assert_eq!((permit.remaining(), memory.len()), (0, 12));
@@ -371,7 +376,7 @@ fn a_dozen_limits_are_one_transaction() {
     let Decision::Refused(refusal) = at_once(all(&limiter, &limits, &dear)).unwrap() else {
         panic!("only 3 are left of the first")
     };
-    let names: Vec<_> = refusal.limits().iter().map(|one| one.limit().name()).collect();
+    let names: Vec<_> = refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect();
     assert_eq!(names, ["limit-4"]);
     assert_eq!(refusal.retry_after(), HOUR / 4);
     at_once(permit.into_owned().refund()).unwrap();
@@ -386,7 +391,7 @@ fn everybody_pays_where_no_key_is_said_and_a_token_where_no_cost_is() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let call = limiter.all().limit(&REQUESTS).limit(&TENANT).key("acme").cost(3).limit(&TOKENS);
     let permit = at_once(call).unwrap().into_result().unwrap();
-    let left: Vec<_> = permit.standings().map(Standing::remaining).collect();
+    let left: Vec<_> = permit.standings().map(|standing| standing.remaining()).collect();
     assert_eq!(left, [9, 17, 99]);
     assert_eq!(permit.standing().limit(), &REQUESTS);
     assert_eq!(at_once(limiter.value(&REQUESTS)).unwrap().remaining(), 9);
@@ -491,10 +496,9 @@ async fn the_wait_is_the_longest_and_every_bucket_tells_its_own() {
     let call = limiter.all().limit(&TOKENS).cost(7).limit(&THREES).limit(&SECONDS).cost(2);
     let reservation = reserved(call);
     assert_eq!(reservation.wait(), 3 * SECOND);
-    let told: Vec<_> = reservation
-        .standings()
-        .map(|one| (one.limit().name(), one.verdict(), one.wait()))
-        .collect();
+    let standings: Vec<_> = reservation.standings().collect();
+    let told: Vec<_> =
+        standings.iter().map(|one| (one.limit().name(), one.verdict(), one.wait())).collect();
     assert_eq!(
         told,
         [
@@ -522,7 +526,7 @@ async fn all_hold_the_reservation_or_none_does() {
     for call in [all(1).reserve(), all(1).reserve_within(HOUR)] {
         let Decision::Refused(refusal) = at_once(call).unwrap() else { panic!("it is too deep") };
         assert_eq!(
-            refusal.limits().iter().map(|one| one.limit().name()).collect::<Vec<_>>(),
+            refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
             ["few"]
         );
         assert_eq!(refusal.retry_after(), 4 * SECOND, "the second turn of two seconds each");
@@ -533,7 +537,10 @@ async fn all_hold_the_reservation_or_none_does() {
     advance(SECOND).await;
     let call = all(1).reserve_within(2 * SECOND);
     let Decision::Refused(refusal) = at_once(call).unwrap() else { panic!("it takes three") };
-    assert_eq!(refusal.limits().iter().map(|one| one.limit().name()).collect::<Vec<_>>(), ["twos"]);
+    assert_eq!(
+        refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
+        ["twos"]
+    );
     let second = at_once(all(1).reserve_within(3 * SECOND)).unwrap();
     assert!(matches!(&second, Decision::Reserved(own) if own.wait() == 3 * SECOND), "{second:?}");
     drop((second, first));
@@ -599,7 +606,7 @@ async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
     let permit = same.await;
     assert_eq!(start.elapsed(), 2 * SECOND, "that of the first");
     assert_eq!(
-        permit.standings().map(|one| one.limit().name()).collect::<Vec<_>>(),
+        permit.standings().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
         ["twos", "seconds"]
     );
     let mut runs = [Duration::ZERO; 5];
@@ -767,8 +774,8 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
                 }
                 continue;
             }
-            let instants = |standings: &mut dyn Iterator<Item = &Standing>| {
-                let instants: Vec<_> = standings.map(own_instant).collect();
+            let instants = |standings: &mut dyn Iterator<Item = Standing<'_>>| {
+                let instants: Vec<_> = standings.map(|standing| own_instant(&standing)).collect();
                 if turned { [instants[1], instants[0]] } else { [instants[0], instants[1]] }
             };
             match at_once(call.reserve()) {
@@ -805,13 +812,16 @@ async fn a_later_answer_is_decided_as_one_that_is_there() {
     let (late, limiter, memory) = Late::new();
     let both = || limiter.all().limit(&REQUESTS).cost(4).limit(&TENANT).key("acme").cost(9);
     let permit = both().await.unwrap().into_result().unwrap();
-    assert_eq!(permit.standings().map(Standing::remaining).collect::<Vec<_>>(), [6, 11]);
+    assert_eq!(
+        permit.standings().map(|standing| standing.remaining()).collect::<Vec<_>>(),
+        [6, 11]
+    );
     let standing = permit.settle(2).await.unwrap();
     assert_eq!((standing.limit(), standing.remaining()), (&REQUESTS, 8));
     drop(both().await.unwrap());
     let Decision::Refused(refusal) = both().cost(10).await.unwrap() else { panic!("9 are left") };
     assert_eq!(
-        refusal.limits().iter().map(|one| one.limit().name()).collect::<Vec<_>>(),
+        refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
         ["tenant"]
     );
 

@@ -25,7 +25,7 @@ impl IntoResponse for Error {
     }
 }
 
-fn refused(refusal: &Refusal) -> Response {
+fn refused(refusal: &Refusal<'_>) -> Response {
     let names = refusal.limits().iter().map(|standing| standing.limit().name());
     let mut response = http::refusal(StatusCode::TOO_MANY_REQUESTS, names, refusal.retry_after());
     for standing in refusal.limits().iter().rev() {

@@ -88,16 +88,16 @@ impl<T> List<T> {
         }
     }
 
-    /// A list of `count` items.
+    /// A list of these, of which there are `count`.
     #[cfg(feature = "memory")]
     pub(super) fn gathered(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
-        match (items.next(), items.next(), items.next()) {
-            (Some(one), None, _) => Self::One([one]),
-            (Some(one), Some(two), None) => Self::Two([one, two]),
-            (one, two, three) => {
+        match count {
+            1 if let Some(one) = items.next() => Self::One([one]),
+            2 if let (Some(one), Some(two)) = (items.next(), items.next()) => Self::Two([one, two]),
+            _ => {
                 let mut many = Vec::with_capacity(count);
-                many.extend([one, two, three].into_iter().flatten().chain(items));
+                items.for_each(|item| many.push(item));
                 Self::Many(many)
             }
         }

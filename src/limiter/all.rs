@@ -92,11 +92,11 @@ impl<'a: 'l, 'l> AllCall<'a, 'l> {
 }
 
 impl<'a: 'l, 'l> IntoFuture for AllCall<'a, 'l> {
-    type Output = Result<Decision<'a>, Error>;
-    type IntoFuture = Call<'a, 'l, Decision<'a>>;
+    type Output = Result<Decision<'l>, Error>;
+    type IntoFuture = Call<'a, 'l, Decision<'l>>;
 
     #[inline]
-    fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
+    fn into_future(self) -> Call<'a, 'l, Decision<'l>> {
         Call::new(self.0)
     }
 }

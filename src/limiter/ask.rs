@@ -34,13 +34,6 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    pub(crate) const fn max_wait(self) -> Duration {
-        match self {
-            Self::Look | Self::Take => Duration::ZERO,
-            Self::Reserve(max_wait) => max_wait,
-        }
-    }
-
     pub(crate) fn terms(self, limit: &Limit) -> Terms {
         match self {
             Self::Look | Self::Take => Terms::AT_ONCE,
@@ -84,8 +77,8 @@ impl<L: Borrow<Limit>> Ask<L> {
     }
 
     fn is_of_same_buckets(&self, other: &Self) -> bool {
-        self.limit().name() == other.limit().name()
-            && self.key == other.key
+        self.key == other.key
+            && self.limit().name() == other.limit().name()
             && self.limit().bucket() == other.limit().bucket()
     }
 
@@ -127,6 +120,31 @@ impl<L: Borrow<Limit>> Ask<L> {
     }
 }
 
+/// Most ask of one limit.
+#[derive(Clone, Debug)]
+pub(super) enum Asks<'l> {
+    One([Ask<&'l Limit>; 1]),
+    Many(Vec<Ask<&'l Limit>>),
+}
+
+impl<'l> Asks<'l> {
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[Ask<&'l Limit>] {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
+
+    #[inline]
+    pub(super) fn as_mut_slice(&mut self) -> &mut [Ask<&'l Limit>] {
+        match self {
+            Self::One(one) => one,
+            Self::Many(many) => many,
+        }
+    }
+}
+
 /// Asks for all of it or nothing. What can never be granted, not even to who waits as `longest` says,
 /// is an error.
 pub(crate) fn ask<L: Borrow<Limit>>(
@@ -153,23 +171,21 @@ fn draw_all<L: Borrow<Limit>>(
     random: &Random,
     longest: Wish,
 ) -> Result<(), Error> {
-    let mut rest = asks;
-    let mut before: SmallVec<[&Ask<L>; 8]> = SmallVec::new();
-    while let Some((ask, after)) = rest.split_first_mut() {
-        let same: SmallVec<[&Ask<L>; 8]> =
-            before.iter().copied().filter(|earlier| earlier.is_of_same_buckets(ask)).collect();
-        if let Some(first) = same.first() {
-            ask.shards = first.shards;
-            let all = same.iter().fold(ask.cost, |all, same| all.saturating_add(same.cost));
-            let terms = longest.terms(ask.limit());
-            if ask.limit().too_large(all, terms) {
-                return Err(Error::too_large(ask.limit(), all, terms));
-            }
-        } else {
+    for nth in 0..asks.len() {
+        let (before, rest) = asks.split_at_mut(nth);
+        let Some(ask) = rest.first_mut() else { continue };
+        let mut same = before.iter().filter(|earlier| earlier.is_of_same_buckets(ask));
+        let Some(first) = same.next() else {
             ask.draw(random);
+            continue;
+        };
+        let again = same.fold(ask.cost, |all, same| all.saturating_add(same.cost));
+        let all = again.saturating_add(first.cost);
+        ask.shards = first.shards;
+        let terms = longest.terms(ask.limit());
+        if ask.limit().too_large(all, terms) {
+            return Err(Error::too_large(ask.limit(), all, terms));
         }
-        before.push(ask);
-        rest = after;
     }
     Ok(())
 }

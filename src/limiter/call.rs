@@ -69,11 +69,11 @@ impl<'a: 'l, 'l> LimitCall<'a, 'l> {
 }
 
 impl<'a: 'l, 'l> IntoFuture for LimitCall<'a, 'l> {
-    type Output = Result<Decision<'a>, Error>;
-    type IntoFuture = Call<'a, 'l, Decision<'a>>;
+    type Output = Result<Decision<'l>, Error>;
+    type IntoFuture = Call<'a, 'l, Decision<'l>>;
 
     #[inline]
-    fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
+    fn into_future(self) -> Call<'a, 'l, Decision<'l>> {
         Call::new(self.0)
     }
 }
@@ -111,11 +111,11 @@ impl<'a: 'l, 'l> CheckCall<'a, 'l> {
 }
 
 impl<'a: 'l, 'l> IntoFuture for CheckCall<'a, 'l> {
-    type Output = Result<Decision<'a>, Error>;
-    type IntoFuture = Call<'a, 'l, Decision<'a>>;
+    type Output = Result<Decision<'l>, Error>;
+    type IntoFuture = Call<'a, 'l, Decision<'l>>;
 
     #[inline]
-    fn into_future(self) -> Call<'a, 'l, Decision<'a>> {
+    fn into_future(self) -> Call<'a, 'l, Decision<'l>> {
         Call::new(self.0)
     }
 }
@@ -142,11 +142,11 @@ impl<'a> ValueCall<'a> {
 }
 
 impl<'a> IntoFuture for ValueCall<'a> {
-    type Output = Result<Standing, Error>;
-    type IntoFuture = Call<'a, 'a, Standing>;
+    type Output = Result<Standing<'a>, Error>;
+    type IntoFuture = Call<'a, 'a, Standing<'a>>;
 
     #[inline]
-    fn into_future(self) -> Call<'a, 'a, Standing> {
+    fn into_future(self) -> Call<'a, 'a, Standing<'a>> {
         Call::new(self.0)
     }
 }

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Limit, Permit, RateLimited, Reservation, Standing};
-use crate::backend::Reading;
-use crate::clock::Timestamp;
+use super::{Permit, RateLimited, Reservation, Standing};
 
 /// Whether the work may run.
 ///
@@ -22,7 +20,7 @@ pub enum Decision<'a> {
     /// [reserve](super::LimitCall::reserve) are told so.
     Reserved(Reservation),
     /// The tokens are not there, and nothing was taken.
-    Refused(Refusal),
+    Refused(Refusal<'a>),
 }
 
 impl<'a> Decision<'a> {
@@ -137,32 +135,20 @@ impl<'a> Decision<'a> {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Refusal {
-    refused: SmallVec<[Standing; 1]>,
+pub struct Refusal<'l> {
+    refused: SmallVec<[Standing<'l>; 1]>,
     wait: Duration,
     jitter: Duration,
 }
 
-impl Refusal {
+impl<'l> Refusal<'l> {
     /// Refused by these; all limits together would have let it run after `wait`.
     pub(super) const fn new(
-        refused: SmallVec<[Standing; 1]>,
+        refused: SmallVec<[Standing<'l>; 1]>,
         wait: Duration,
         jitter: Duration,
     ) -> Self {
         Self { refused, wait, jitter }
-    }
-
-    /// Refused by one limit.
-    #[inline(always)]
-    pub(super) fn of_one(
-        limit: &Limit,
-        reading: &Reading,
-        now: Timestamp,
-        jitter: Duration,
-    ) -> Self {
-        let refused = SmallVec::from_buf([Standing::of_one(limit, reading, now)]);
-        Self { refused, wait: reading.wait(), jitter }
     }
 
     /// The smallest wait after which the same request is admitted, if nobody else comes first; and
@@ -177,7 +163,15 @@ impl Refusal {
 
     /// How each limit stands that refused.
     #[must_use]
-    pub fn limits(&self) -> &[Standing] {
+    pub fn limits(&self) -> &[Standing<'l>] {
         &self.refused
+    }
+
+    /// This on its own, to be moved to where the limits are not.
+    #[must_use]
+    pub fn into_owned(self) -> Refusal<'static> {
+        let Self { refused, wait, jitter } = self;
+        let refused = refused.into_iter().map(Standing::into_owned).collect();
+        Refusal { refused, wait, jitter }
     }
 }

@@ -53,10 +53,20 @@ pub struct Limit {
     bucket: Bucket,
 }
 
+/// In place where it is known at run time only: what has nothing to be dropped can be borrowed from a
+/// constant for ever, as decisions do.
 #[derive(Clone, Debug)]
 enum Name {
     Static(&'static str),
-    Shared(Arc<str>),
+    Own { bytes: [u8; MAX_NAME], len: usize },
+}
+
+impl Name {
+    fn own(name: &str) -> Option<Self> {
+        let mut bytes = [0; MAX_NAME];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        Some(Self::Own { bytes, len: name.len() })
+    }
 }
 
 /// A name that fits a header field with room for its numbers.
@@ -87,11 +97,10 @@ impl Limit {
     /// not fit.
     pub fn try_new(name: impl Into<Arc<str>>, quota: Quota) -> Result<Self, LimitError> {
         let name = name.into();
-        if !is_name(&name) {
-            return Err(LimitError { name, quota: None });
-        }
+        let own = Name::own(&name).filter(|_| is_name(&name));
+        let Some(own) = own else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: Name::Shared(name), quota, bucket }),
+            Ok(bucket) => Ok(Self { name: own, quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
     }
@@ -101,7 +110,10 @@ impl Limit {
     pub fn name(&self) -> &str {
         match &self.name {
             Name::Static(name) => name,
-            Name::Shared(name) => name,
+            // Names are ASCII.
+            Name::Own { bytes, len } => {
+                bytes.get(..*len).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("")
+            }
         }
     }
 

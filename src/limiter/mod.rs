@@ -36,7 +36,7 @@ pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
 #[cfg(feature = "middleware")]
-pub(crate) use self::share::{Shares, said};
+pub(crate) use self::share::{Shares, complete, said};
 #[cfg(feature = "middleware")]
 pub(crate) use self::standing::Stand;
 pub use self::standing::Standing;

@@ -1,18 +1,17 @@
 //! Leave to run, and the bill afterwards.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::ask::Ask;
-use super::share::{Share, Shares};
+use super::ask::Asks;
+use super::share::{Share, Shares, said};
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{BackendError, Reading, Refund, Refunded};
+use crate::backend::{Applied, BackendError, Reading, Refund, Refunded};
 use crate::clock::Timestamp;
 
 /// Leave to run the work now.
@@ -40,78 +39,91 @@ use crate::clock::Timestamp;
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Permit<'a> {
-    limiter: Handle<'a>,
+pub struct Permit<'a>(Paid<'a>);
+
+#[derive(Debug)]
+enum Paid<'a> {
+    /// What was asked and what was answered, read only by who wants to know.
+    Here { limiter: &'a RateLimiter, limit: &'a Limit, asks: Asks<'a>, applied: Applied },
+    /// The same on its own.
+    Own(Box<Own>),
+}
+
+#[derive(Debug)]
+struct Own {
+    limiter: RateLimiter,
     shares: Shares,
     at: Timestamp,
 }
 
-/// A limiter is borrowed as long as that does, since every request would have to count a clone.
-enum Handle<'a> {
-    Borrowed(&'a RateLimiter),
-    Owned(RateLimiter),
-}
-
-impl Handle<'_> {
-    const fn get(&self) -> &RateLimiter {
-        match self {
-            Self::Borrowed(limiter) => limiter,
-            Self::Owned(limiter) => limiter,
-        }
-    }
-}
-
-impl fmt::Debug for Handle<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
 impl<'a> Permit<'a> {
-    /// Leave for what was asked of one bucket.
+    /// Leave by a complete answer.
     #[inline(always)]
-    pub(super) fn of_one(
+    pub(super) const fn here(
         limiter: &'a RateLimiter,
-        ask: &Ask<&Limit>,
-        reading: &Reading,
-        now: Timestamp,
+        limit: &'a Limit,
+        asks: Asks<'a>,
+        applied: Applied,
     ) -> Self {
-        let shares = Shares::of_one(ask, reading, now);
-        Self { limiter: Handle::Borrowed(limiter), shares, at: now }
-    }
-
-    pub(super) const fn borrowed(limiter: &'a RateLimiter, shares: Shares, at: Timestamp) -> Self {
-        Self { limiter: Handle::Borrowed(limiter), shares, at }
+        Self(Paid::Here { limiter, limit, asks, applied })
     }
 
     /// The whole tokens that are left; of several limits, the least that any has.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.standings().map(Standing::remaining).min().unwrap_or(0)
+        self.standings().map(|standing| standing.remaining()).min().unwrap_or(0)
     }
 
     /// How the limit stood after this was decided; of several, the first.
     #[must_use]
-    pub const fn standing(&self) -> &Standing {
-        self.shares.standing()
+    pub fn standing(&self) -> Standing<'_> {
+        let limit = match &self.0 {
+            Paid::Here { limit, .. } => limit,
+            Paid::Own(own) => own.shares.standing().limit(),
+        };
+        // There always is a first.
+        self.standings().next().unwrap_or_else(|| Standing::of(limit, &[], self.at()))
     }
 
     /// How all limits stood after this was decided, in the order in which they were named.
-    pub fn standings(&self) -> impl Iterator<Item = &Standing> {
-        self.shares.iter().map(|share| &share.standing)
+    pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+        let (here, own) = match &self.0 {
+            Paid::Here { asks, applied, .. } => {
+                let here = said(asks.as_slice(), applied)
+                    .map(|(ask, readings)| Standing::of(ask.limit, readings, applied.now()));
+                (Some(here), None)
+            }
+            Paid::Own(own) => (None, Some(own.shares.iter().map(|share| share.standing.clone()))),
+        };
+        here.into_iter().flatten().chain(own.into_iter().flatten())
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
     #[must_use]
-    pub const fn at(&self) -> Timestamp {
-        self.at
+    pub fn at(&self) -> Timestamp {
+        match &self.0 {
+            Paid::Here { applied, .. } => applied.now(),
+            Paid::Own(own) => own.at,
+        }
     }
 
-    /// This permit on its own, to be moved to where the limiter is not.
+    /// This permit on its own, to be moved to where the limiter and the limit are not.
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
-        let Self { limiter, shares, at } = self;
-        Permit { limiter: Handle::Owned(limiter.get().clone()), shares, at }
+        Permit(Paid::Own(self.own()))
+    }
+
+    fn own(self) -> Box<Own> {
+        match self.0 {
+            Paid::Own(own) => own,
+            Paid::Here { limiter, limit, asks, applied } => {
+                let at = applied.now();
+                // Nobody is given leave who has asked for nothing.
+                let shares = Shares::of(asks.as_slice(), &applied)
+                    .unwrap_or_else(|| Shares::none(limit, at));
+                Box::new(Own { limiter: limiter.clone(), shares, at })
+            }
+        }
     }
 
     /// Says what the work really cost: what is left of its tokens is given back, as far as it fits
@@ -130,7 +142,8 @@ impl<'a> Permit<'a> {
     /// The store is asked when this returns, and heard to the end if the future is dropped. One that
     /// answers later needs a tokio runtime for that, the one in which the future is dropped.
     pub fn settle(self, actual: u64) -> Settling {
-        Settling::new(self.limiter.get(), &self.shares, Some(actual))
+        let Own { limiter, shares, .. } = *self.own();
+        Settling::new(&limiter, &shares, Some(actual))
     }
 
     /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
@@ -143,13 +156,14 @@ impl<'a> Permit<'a> {
     ///
     /// As [`settle`](Self::settle).
     pub fn refund(self) -> Settling {
-        Settling::new(self.limiter.get(), &self.shares, None)
+        let Own { limiter, shares, .. } = *self.own();
+        Settling::new(&limiter, &shares, None)
     }
 }
 
 impl Permit<'static> {
-    pub(super) const fn owned(limiter: RateLimiter, shares: Shares, at: Timestamp) -> Self {
-        Self { limiter: Handle::Owned(limiter), shares, at }
+    pub(super) fn owned(limiter: RateLimiter, shares: Shares, at: Timestamp) -> Self {
+        Self(Paid::Own(Box::new(Own { limiter, shares, at })))
     }
 }
 
@@ -211,7 +225,7 @@ impl Settling {
 }
 
 impl Future for Settling {
-    type Output = Result<Standing, Error>;
+    type Output = Result<Standing<'static>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
@@ -222,8 +236,10 @@ impl Future for Settling {
             };
             let readings: SmallVec<[Reading; 2]> =
                 states.iter().zip(&self.kept).map(reading).collect();
-            Standing::of(&self.limit, &readings, refunded.now())
-                .ok_or_else(BackendError::incomplete)
+            if readings.is_empty() {
+                return Err(BackendError::incomplete());
+            }
+            Ok(Standing::of(&self.limit, &readings, refunded.now()).into_owned())
         });
         Poll::Ready(standing.map_err(|error| Error::backend(&self.limit, error)))
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::ask::{Ask, Wish, ask};
+use super::ask::{Ask, Asks, Wish, ask};
 use super::decision::Refusal;
 use super::queue::Booking;
-use super::share::{Shares, refused};
+use super::share::{Shares, complete, refused};
 use super::unstoppable::Unstoppable;
 use super::{Decision, Error, Limit, Permit, RateLimiter, Reservation, Standing};
 use crate::algebra::Verdict;
@@ -27,33 +27,9 @@ pub(super) struct Question<'a, 'l> {
     pub(super) jitter: Duration,
 }
 
-/// Most ask of one limit.
-#[derive(Clone, Debug)]
-enum Asks<'l> {
-    One([Ask<&'l Limit>; 1]),
-    Many(Vec<Ask<&'l Limit>>),
-}
+/// Room for as many limits as most transactions name.
+const USUAL: usize = 4;
 
-impl<'l> Asks<'l> {
-    #[inline]
-    fn as_slice(&self) -> &[Ask<&'l Limit>] {
-        match self {
-            Self::One(one) => one,
-            Self::Many(many) => many,
-        }
-    }
-
-    #[inline]
-    fn as_mut_slice(&mut self) -> &mut [Ask<&'l Limit>] {
-        match self {
-            Self::One(one) => one,
-            Self::Many(many) => many,
-        }
-    }
-}
-
-// Decisions borrow the limiter, and not the limit: that may be a constant, which lives for one
-// statement.
 impl<'a: 'l, 'l> Question<'a, 'l> {
     #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit, wish: Wish) -> Self {
@@ -64,7 +40,11 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
     pub(super) fn and(mut self, limit: &'l Limit) -> Self {
         let more = Ask::of(limit);
         self.asks = match self.asks {
-            Asks::One([one]) => Asks::Many(vec![one, more]),
+            Asks::One([one]) => {
+                let mut many = Vec::with_capacity(USUAL);
+                many.extend([one, more]);
+                Asks::Many(many)
+            }
             Asks::Many(mut many) => {
                 many.push(more);
                 Asks::Many(many)
@@ -79,80 +59,61 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         self.asks.as_mut_slice().last_mut()
     }
 
-    fn answered(&self, answer: Result<Applied, BackendError>) -> Poll<Result<Decision<'a>, Error>> {
-        // The commonest by far are written where they will be.
-        if let Ok(applied) = &answer
-            && let ([ask], [reading]) = (self.asks.as_slice(), applied.readings())
-            && !ask.limit.is_in_shards()
-        {
-            let now = applied.now();
-            match reading.verdict() {
-                Verdict::Admitted => {
-                    let permit = Permit::of_one(self.limiter, ask, reading, now);
-                    return Poll::Ready(Ok(Decision::Admitted(permit)));
-                }
-                Verdict::Refused => {
-                    let refusal = Refusal::of_one(ask.limit, reading, now, self.jitter);
-                    return Poll::Ready(Ok(Decision::Refused(refusal)));
-                }
-                Verdict::Reserved => {}
+    #[inline(always)]
+    fn answered(&mut self, answer: Result<Applied, BackendError>) -> Result<Decision<'l>, Error> {
+        let applied = match answer.and_then(|applied| complete(self.asks.as_slice(), applied)) {
+            Ok(applied) => applied,
+            Err(error) => return Err(Error::backend(self.limit, error)),
+        };
+        match applied.verdict() {
+            Verdict::Admitted => {
+                let asks = std::mem::replace(&mut self.asks, Asks::Many(Vec::new()));
+                let permit = Permit::here(self.limiter, self.limit, asks, applied);
+                Ok(Decision::Admitted(permit))
+            }
+            Verdict::Refused => {
+                let refused = refused(self.asks.as_slice(), &applied);
+                let refusal = Refusal::new(refused, applied.wait(), self.jitter);
+                Ok(Decision::Refused(refusal))
+            }
+            Verdict::Reserved => {
+                let booking = Booking::of(self.limiter, self.asks.as_slice(), &applied);
+                self.reserved(&applied, booking)
             }
         }
-        Poll::Ready(self.told(answer.and_then(|applied| {
-            let booking = Booking::of(self.limiter, self.asks.as_slice(), &applied)?;
-            Ok((applied, booking))
-        })))
+    }
+
+    fn reserved(&self, applied: &Applied, booking: Option<Booking>) -> Result<Decision<'l>, Error> {
+        let shares = Shares::of(self.asks.as_slice(), applied);
+        let (Wish::Reserve(max_wait), Some(booking), Some(shares)) = (self.wish, booking, shares)
+        else {
+            // Not asked for: not for now in any case.
+            return Err(Error::backend(self.limit, BackendError::incomplete()));
+        };
+        // Chance never decides whether there is a reservation.
+        let jitter = self.jitter.min(max_wait.saturating_sub(applied.wait()));
+        Ok(Decision::Reserved(Reservation::new(booking, shares, applied.now(), jitter)))
     }
 
     /// Hears an answer that comes later.
-    fn later(self, answer: Answer<Applied>) -> Later<'l, Decision<'a>> {
+    fn later(mut self, answer: Answer<Applied>) -> Later<'l, Decision<'l>> {
         if !matches!(self.wish, Wish::Reserve(_)) {
-            return Box::pin(async move {
-                let answer = answer.wait().await;
-                self.told(answer.map(|applied| (applied, None)))
-            });
+            return Box::pin(async move { self.answered(answer.wait().await) });
         }
         // Heard also if nobody waits any more, as a reservation has to be given up then.
         let limiter = self.limiter.clone();
         let asks: Vec<_> = self.asks.as_slice().iter().map(Ask::to_owned).collect();
         let heard = Unstoppable::new(answer.map(move |applied| {
+            let applied = complete(&asks, applied)?;
             let booking = Booking::of(&limiter, &asks, &applied);
-            (applied, booking)
+            Ok((applied, booking))
         }));
         Box::pin(async move {
-            let answer = heard.await;
-            self.told(answer.and_then(|(applied, booking)| Ok((applied, booking?))))
+            match heard.await.flatten() {
+                Ok((applied, booking @ Some(_))) => self.reserved(&applied, booking),
+                answer => self.answered(answer.map(|(applied, _)| applied)),
+            }
         })
-    }
-
-    fn told(
-        &self,
-        answer: Result<(Applied, Option<Booking>), BackendError>,
-    ) -> Result<Decision<'a>, Error> {
-        let &Self { limiter, wish, jitter, .. } = self;
-        let asks = self.asks.as_slice();
-        let decision = answer.and_then(|(applied, booking)| {
-            Ok(match (applied.verdict(), booking) {
-                (Verdict::Reserved, Some(booking)) => {
-                    // Chance never decides whether there is a reservation.
-                    let spare = wish.max_wait().saturating_sub(applied.wait());
-                    let shares = Shares::of(asks, &applied)?;
-                    let made = applied.now();
-                    Decision::Reserved(Reservation::new(booking, shares, made, jitter.min(spare)))
-                }
-                // Not asked for, or not said where: not for now in any case.
-                (Verdict::Reserved, None) => return Err(BackendError::incomplete()),
-                (Verdict::Admitted, _) => {
-                    let shares = Shares::of(asks, &applied)?;
-                    Decision::Admitted(Permit::borrowed(limiter, shares, applied.now()))
-                }
-                (Verdict::Refused, _) => {
-                    let refused = refused(asks, &applied)?;
-                    Decision::Refused(Refusal::new(refused, applied.wait(), jitter))
-                }
-            })
-        });
-        decision.map_err(|error| Error::backend(self.limit, error))
     }
 
     fn shards(&self) -> impl Iterator<Item = BucketId<'_>> {
@@ -179,7 +140,7 @@ pub(super) type Told<T> = Poll<Result<T, Error>>;
 
 pub(super) type Later<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
 
-impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'a> {
+impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'l> {
     fn ask(
         question: &mut Question<'a, 'l>,
         later: &mut Option<Later<'l, Self>>,
@@ -188,7 +149,7 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'a> {
         let wish = question.wish;
         question.jitter = question.limiter.random().up_to(question.jitter);
         match ask(question.limiter, question.asks.as_mut_slice(), wish, wish) {
-            Ok(Answer::Now(answer)) => question.answered(answer),
+            Ok(Answer::Now(answer)) => Poll::Ready(question.answered(answer)),
             Ok(answer) => {
                 let answer = question.clone().later(answer);
                 later.insert(answer).as_mut().poll(cx)
@@ -198,7 +159,7 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'a> {
     }
 }
 
-impl<'a: 'l, 'l> Asking<'a, 'l> for Standing {
+impl<'a: 'l, 'l> Asking<'a, 'l> for Standing<'l> {
     fn ask(
         question: &mut Question<'a, 'l>,
         later: &mut Option<Later<'l, Self>>,
@@ -211,9 +172,10 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for Standing {
         let answer = question.limiter.backend().apply(&looks);
         hear(answer, later, cx, move |answer| {
             let standing = answer.and_then(|applied| {
-                let standing = Standing::of(limit, applied.readings(), applied.now());
-                let is_whole = applied.readings().len() == count;
-                standing.filter(|_| is_whole).ok_or_else(BackendError::incomplete)
+                if applied.readings().len() != count {
+                    return Err(BackendError::incomplete());
+                }
+                Ok(Standing::of(limit, applied.readings(), applied.now()))
             });
             standing.map_err(|error| Error::backend(limit, error))
         })

@@ -15,7 +15,7 @@ pub struct RateLimited(Cause);
 
 #[derive(Clone, Debug)]
 enum Cause {
-    Refused(Box<Refusal>),
+    Refused(Box<Refusal<'static>>),
     Failed(Error),
 }
 
@@ -61,7 +61,7 @@ impl RateLimited {
 
     /// The refusal; `None` if nobody could decide.
     #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal> {
+    pub fn refusal(&self) -> Option<&Refusal<'static>> {
         match &self.0 {
             Cause::Refused(refusal) => Some(refusal),
             Cause::Failed(_) => None,
@@ -84,9 +84,9 @@ impl RateLimited {
     }
 }
 
-impl From<Refusal> for RateLimited {
-    fn from(refusal: Refusal) -> Self {
-        Self(Cause::Refused(Box::new(refusal)))
+impl From<Refusal<'_>> for RateLimited {
+    fn from(refusal: Refusal<'_>) -> Self {
+        Self(Cause::Refused(Box::new(refusal.into_owned())))
     }
 }
 

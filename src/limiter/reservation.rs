@@ -72,19 +72,20 @@ impl Reservation {
 
     /// How the limit stands after this; of several, the first.
     #[must_use]
-    pub fn standing(&self) -> &Standing {
-        self.0.shares.standing()
+    pub fn standing(&self) -> Standing<'_> {
+        self.0.shares.standing().clone()
     }
 
     /// How all limits stand after this, in the order in which they were named.
-    pub fn standings(&self) -> impl Iterator<Item = &Standing> {
-        self.0.shares.iter().map(|share| &share.standing)
+    pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+        self.0.shares.iter().map(|share| share.standing.clone())
     }
 
     /// What there is to say to whoever may not wait: those limits refuse that are short.
-    pub(super) fn as_refusal(&self) -> Refusal {
-        let short = |standing: &&Standing| standing.verdict() == Verdict::Reserved;
-        let refused = self.standings().filter(short).cloned().collect();
+    pub(super) fn as_refusal(&self) -> Refusal<'static> {
+        let short = |standing: &&Standing<'_>| standing.verdict() == Verdict::Reserved;
+        let standings = self.0.shares.iter().map(|share| &share.standing);
+        let refused = standings.filter(short).cloned().collect();
         Refusal::new(refused, self.wait(), Duration::ZERO)
     }
 

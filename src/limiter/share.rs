@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 /// What was taken of one limit, from one bucket or two.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
-    pub(super) standing: Standing,
+    pub(super) standing: Standing<'static>,
     key: Key,
     priced: bool,
     taken: [Taken; 2],
@@ -26,18 +26,13 @@ struct Taken {
 }
 
 impl Share {
-    fn of<L: Borrow<Limit>>(
-        ask: &Ask<L>,
-        readings: &[Reading],
-        now: Timestamp,
-    ) -> Result<Self, BackendError> {
-        let standing =
-            Standing::of(ask.limit(), readings, now).ok_or_else(BackendError::incomplete)?;
+    fn of<L: Borrow<Limit>>(ask: &Ask<L>, readings: &[Reading], now: Timestamp) -> Self {
+        let standing = Standing::of(ask.limit(), readings, now).into_owned();
         let mut taken = ask.shards.map(|shard| Taken { shard, units: 0 });
         for (taken, reading) in taken.iter_mut().zip(readings) {
             taken.units = reading.units();
         }
-        Ok(Self { standing, key: ask.key.clone(), priced: ask.priced, taken })
+        Self { standing, key: ask.key.clone(), priced: ask.priced, taken }
     }
 
     /// What there is to give back, or to take, if it really cost this much; and with each the units
@@ -69,27 +64,17 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// What was taken, by an answer to these.
-    pub(crate) fn of<L: Borrow<Limit>>(
-        asks: &[Ask<L>],
-        applied: &Applied,
-    ) -> Result<Self, BackendError> {
-        let mut shares = said(asks, applied).map(|one| {
-            let (ask, readings) = one?;
-            Share::of(ask, readings, applied.now())
-        });
-        let first = shares.next().ok_or_else(BackendError::incomplete)??;
-        Ok(Self { first, rest: shares.collect::<Result<_, _>>()? })
+    /// What was taken, by a complete answer to these; `None` if nothing was asked.
+    pub(crate) fn of<L: Borrow<Limit>>(asks: &[Ask<L>], applied: &Applied) -> Option<Self> {
+        let share =
+            |(ask, readings): (&Ask<L>, &[Reading])| Share::of(ask, readings, applied.now());
+        let mut shares = said(asks, applied).map(share);
+        Some(Self { first: shares.next()?, rest: shares.collect() })
     }
 
-    /// What was taken of one bucket.
-    #[inline(always)]
-    pub(super) fn of_one(ask: &Ask<&Limit>, reading: &Reading, now: Timestamp) -> Self {
-        let standing = Standing::of_one(ask.limit, reading, now);
-        let [shard, _] = ask.shards;
-        let taken = [Taken { shard, units: reading.units() }, Taken::default()];
-        let first = Share { standing, key: ask.key.clone(), priced: ask.priced, taken };
-        Self { first, rest: Vec::new() }
+    /// Nothing, of this limit.
+    pub(super) fn none(limit: &Limit, now: Timestamp) -> Self {
+        Self { first: Share::of(&Ask::of(limit), &[], now), rest: Vec::new() }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Share> {
@@ -97,7 +82,7 @@ impl Shares {
     }
 
     /// How the first limit stood.
-    pub(super) const fn standing(&self) -> &Standing {
+    pub(super) const fn standing(&self) -> &Standing<'static> {
         &self.first.standing
     }
 
@@ -108,33 +93,39 @@ impl Shares {
     }
 }
 
-/// What was asked, and what the buckets said to each.
+/// What was asked, and what the buckets said to each, in a complete answer.
 pub(crate) fn said<'x, L: Borrow<Limit>>(
     asks: &'x [Ask<L>],
     applied: &'x Applied,
-) -> impl Iterator<Item = Result<(&'x Ask<L>, &'x [Reading]), BackendError>> {
+) -> impl Iterator<Item = (&'x Ask<L>, &'x [Reading])> {
     let mut rest = applied.readings();
     asks.iter().map(move |ask| {
-        let (readings, others) =
-            rest.split_at_checked(ask.buckets()).ok_or_else(BackendError::incomplete)?;
+        let (readings, others) = rest.split_at_checked(ask.buckets()).unwrap_or((rest, &[]));
         rest = others;
-        Ok((ask, readings))
+        (ask, readings)
     })
 }
 
-/// How those limits stand that have refused.
-pub(super) fn refused<L: Borrow<Limit>>(
+/// The answer, if every bucket has said something.
+pub(crate) fn complete<L: Borrow<Limit>>(
     asks: &[Ask<L>],
-    applied: &Applied,
-) -> Result<SmallVec<[Standing; 1]>, BackendError> {
-    let mut refused = SmallVec::new();
-    for one in said(asks, applied) {
-        let (ask, readings) = one?;
-        let standing = Standing::of(ask.limit(), readings, applied.now());
-        let standing = standing.ok_or_else(BackendError::incomplete)?;
-        if standing.verdict() == Verdict::Refused {
-            refused.push(standing);
-        }
+    applied: Applied,
+) -> Result<Applied, BackendError> {
+    let buckets = asks.iter().map(Ask::buckets).sum::<usize>();
+    if applied.readings().len() < buckets.max(1) {
+        return Err(BackendError::incomplete());
     }
-    Ok(refused)
+    Ok(applied)
+}
+
+/// How those limits stand that have refused.
+pub(super) fn refused<'l>(
+    asks: &[Ask<&'l Limit>],
+    applied: &Applied,
+) -> SmallVec<[Standing<'l>; 1]> {
+    let standing = |(ask, readings): (&Ask<&'l Limit>, &[Reading])| {
+        Standing::of(ask.limit, readings, applied.now())
+    };
+    let standings = said(asks, applied).map(standing);
+    standings.filter(|standing| standing.verdict() == Verdict::Refused).collect()
 }

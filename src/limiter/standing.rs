@@ -1,5 +1,6 @@
 //! How a limit stands.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limit;
@@ -36,10 +37,17 @@ use crate::quota::Kind;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Standing {
-    limit: Limit,
+pub struct Standing<'l> {
+    limit: Borrowed<'l>,
     stand: Stand,
     now: Timestamp,
+}
+
+/// A limit, mostly somebody else's.
+#[derive(Clone, Debug)]
+enum Borrowed<'l> {
+    Limit(&'l Limit),
+    Own(Arc<Limit>),
 }
 
 /// The same without the limit and the time.
@@ -59,14 +67,18 @@ impl Stand {
     }
 
     /// What the readings of one charge come to: one, or two for a limit in shards.
-    pub(crate) fn of(limit: &Limit, readings: &[Reading]) -> Option<Self> {
+    pub(crate) fn of(limit: &Limit, readings: &[Reading]) -> Self {
         // The shards of one charge say the same. Of all shards, one that has it is enough.
-        let first = readings.iter().min_by_key(|reading| reading.wait())?;
+        let Some(first) = readings.iter().min_by_key(|reading| reading.wait()) else {
+            // Answers are looked at as a whole before they are read: see `ask::complete`.
+            let state = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+            return Self { verdict: Verdict::Refused, state, wait: Duration::ZERO };
+        };
         let mut stand = Self { verdict: first.verdict(), state: first.state(), wait: first.wait() };
         if readings.len() > 1 || limit.is_in_shards() {
             stand.state.value = sum(readings, limit.quota().shard_count());
         }
-        Some(stand)
+        stand
     }
 }
 
@@ -82,16 +94,19 @@ fn sum(readings: &[Reading], shards: u32) -> Units {
     Units::try_from(all).unwrap_or(if all < 0 { Units::MIN } else { Units::MAX })
 }
 
-impl Standing {
-    pub(super) fn of(limit: &Limit, readings: &[Reading], now: Timestamp) -> Option<Self> {
-        Some(Self { limit: limit.clone(), stand: Stand::of(limit, readings)?, now })
+impl<'l> Standing<'l> {
+    pub(super) fn of(limit: &'l Limit, readings: &[Reading], now: Timestamp) -> Self {
+        Self { limit: Borrowed::Limit(limit), stand: Stand::of(limit, readings), now }
     }
 
-    /// The same of a limit in one bucket.
-    #[inline(always)]
-    pub(super) fn of_one(limit: &Limit, reading: &Reading, now: Timestamp) -> Self {
-        let (verdict, state, wait) = (reading.verdict(), reading.state(), reading.wait());
-        Self { limit: limit.clone(), stand: Stand { verdict, state, wait }, now }
+    /// This on its own, to be moved to where the limit is not.
+    #[must_use]
+    pub fn into_owned(self) -> Standing<'static> {
+        let limit = match self.limit {
+            Borrowed::Limit(limit) => Arc::new(limit.clone()),
+            Borrowed::Own(limit) => limit,
+        };
+        Standing { limit: Borrowed::Own(limit), stand: self.stand, now: self.now }
     }
 
     #[cfg(feature = "axum")]
@@ -101,8 +116,11 @@ impl Standing {
 
     /// The limit.
     #[must_use]
-    pub const fn limit(&self) -> &Limit {
-        &self.limit
+    pub fn limit(&self) -> &Limit {
+        match &self.limit {
+            Borrowed::Limit(limit) => limit,
+            Borrowed::Own(limit) => limit,
+        }
     }
 
     /// The whole tokens that could be taken at once; zero in debt.
@@ -115,8 +133,8 @@ impl Standing {
 
     /// The exact tokens, fraction and debt included.
     #[must_use]
-    pub const fn tokens(&self) -> Tokens {
-        self.limit.bucket().tokens(self.stand.state.value)
+    pub fn tokens(&self) -> Tokens {
+        self.limit().bucket().tokens(self.stand.state.value)
     }
 
     /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it; of a limit in
@@ -150,14 +168,14 @@ impl Standing {
     #[must_use]
     pub fn full_after(&self) -> Duration {
         let State { value, ts } = self.stand.state;
-        let each = value.div_euclid(i64::from(self.limit.quota().shard_count()).max(1));
-        self.limit.bucket().full_at(State { value: each, ts }).since(self.now)
+        let each = value.div_euclid(i64::from(self.limit().quota().shard_count()).max(1));
+        self.limit().bucket().full_at(State { value: each, ts }).since(self.now)
     }
 
     /// The start of the window; `None` for a token bucket.
     #[must_use]
-    pub const fn window_start(&self) -> Option<Timestamp> {
-        match self.limit.bucket().kind() {
+    pub fn window_start(&self) -> Option<Timestamp> {
+        match self.limit().bucket().kind() {
             Kind::FixedWindow => Some(self.stand.state.ts),
             Kind::TokenBucket => None,
         }

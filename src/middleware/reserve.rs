@@ -10,7 +10,7 @@ use super::queue::{Queue, Seat};
 use super::rules::{Asked, Asks, Manner, Rules, Ruling};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
-use crate::limiter::{Ask, Bill, Booking, Limit, Unstoppable, Wish, ask, said};
+use crate::limiter::{Ask, Bill, Booking, Limit, Unstoppable, Wish, ask, complete, said};
 
 /// A turn that was reserved for a request.
 pub(super) struct Booked {
@@ -48,6 +48,7 @@ impl Rules {
         let waiting = Waiting { rules: Arc::clone(self), queue: *queue, max_wait, manner };
         match ask(&self.limiter, &mut asks, wish, longest) {
             Ok(Answer::Now(answer)) => {
+                let answer = answer.and_then(|applied| complete(&asks, applied));
                 let ruling = answer.and_then(|applied| waiting.rule(&asks, &applied));
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
@@ -55,7 +56,8 @@ impl Rules {
                 let rules = Arc::clone(self);
                 let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
                 let heard = answer.map(move |applied| {
-                    let ruling = waiting.rule(&asks, &applied);
+                    let answer = complete(&asks, applied);
+                    let ruling = answer.and_then(|applied| waiting.rule(&asks, &applied));
                     rules.or_blind(asks.first(), ruling)
                 });
                 // Heard also if the client goes meanwhile, as a reservation has to be given up then.
@@ -79,36 +81,23 @@ impl Waiting {
     ) -> Result<Ruling, BackendError> {
         let Self { rules, queue, max_wait, mut manner } = self;
         if applied.verdict() == Verdict::Reserved
-            && let Some(booking) = Booking::of(&rules.limiter, asks, applied)?
+            && let Some(booking) = Booking::of(&rules.limiter, asks, applied)
         {
             // Only now, as whoever need not wait needs none.
             let Some(seat) = Seat::take(&rules, &queue) else {
                 manner.status = queue.crowded.status();
-                return rules.refusal(asks, applied, manner).map(Ruling::Stop);
+                return Ok(Ruling::Stop(rules.refusal(asks, applied, manner)));
             };
             // Chance never decides whether there is a turn.
             let jitter = manner.jitter.min(max_wait.saturating_sub(applied.wait()));
-            let bill = rules.bill(asks, applied)?;
+            let bill = rules.bill(asks, applied);
             return Ok(Ruling::Wait(Box::new(Booked { booking, seat, jitter, bill })));
         }
-        if !could_wait(asks, applied, Wish::Reserve(queue.max_wait))? {
+        // What an empty queue would not have taken either is not to blame on others.
+        let longest = Wish::Reserve(queue.max_wait);
+        if !said(asks, applied).all(|(ask, readings)| ask.could_wait(readings, longest)) {
             manner.status = StatusCode::TOO_MANY_REQUESTS;
         }
         rules.rule(asks, applied, manner)
     }
-}
-
-/// Whether an empty queue would have taken it; otherwise others are not to blame.
-fn could_wait<L: Borrow<Limit>>(
-    asks: &[Ask<L>],
-    applied: &Applied,
-    longest: Wish,
-) -> Result<bool, BackendError> {
-    for one in said(asks, applied) {
-        let (ask, readings) = one?;
-        if !ask.could_wait(readings, longest) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }

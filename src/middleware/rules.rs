@@ -20,7 +20,7 @@ use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::http::{self, Fields};
 use crate::key::Head;
-use crate::limiter::{Ask, Bill, Error, Limit, RateLimiter, Shares, Wish, ask, said};
+use crate::limiter::{Ask, Bill, Error, Limit, RateLimiter, Shares, Wish, ask, complete, said};
 
 /// What becomes of requests while the store cannot answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,6 +151,7 @@ impl Rules {
         let manner = Manner { status: StatusCode::TOO_MANY_REQUESTS, jitter };
         match ask(&self.limiter, &mut asks, Wish::Take, Wish::Take) {
             Ok(Answer::Now(answer)) => {
+                let answer = answer.and_then(|applied| complete(&asks, applied));
                 let ruling = answer.and_then(|applied| self.rule(&asks, &applied, manner));
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
@@ -158,10 +159,8 @@ impl Rules {
                 let rules = Arc::clone(self);
                 let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
                 Asked::Later(Box::pin(async move {
-                    let ruling = match answer.await {
-                        Ok(applied) => rules.rule(&asks, &applied, manner),
-                        Err(error) => Err(error),
-                    };
+                    let answer = answer.await.and_then(|applied| complete(&asks, applied));
+                    let ruling = answer.and_then(|applied| rules.rule(&asks, &applied, manner));
                     rules.or_blind(asks.first(), ruling)
                 }))
             }
@@ -177,13 +176,13 @@ impl Rules {
         manner: Manner,
     ) -> Result<Ruling, BackendError> {
         match applied.verdict() {
-            Verdict::Refused => self.refusal(asks, applied, manner).map(Ruling::Stop),
+            Verdict::Refused => Ok(Ruling::Stop(self.refusal(asks, applied, manner))),
             Verdict::Admitted => {
                 let told = match self.fields {
                     Fields::None => None,
-                    Fields::Draft11 => Some(tell::told(self.policy_of(asks), asks, applied)?),
+                    Fields::Draft11 => Some(tell::told(self.policy_of(asks), asks, applied)),
                 };
-                Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied)?)))
+                Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied))))
             }
             // Not asked for, or not said where: not for now in any case.
             Verdict::Reserved => Err(BackendError::incomplete()),
@@ -206,12 +205,9 @@ impl Rules {
         &self,
         asks: &[Ask<L>],
         applied: &Applied,
-    ) -> Result<Option<Box<Bill>>, BackendError> {
-        if !self.settles {
-            return Ok(None);
-        }
-        let shares = Shares::of(asks, applied)?;
-        Ok(Some(Box::new(Bill::new(self.limiter.clone(), shares))))
+    ) -> Option<Box<Bill>> {
+        let shares = if self.settles { Shares::of(asks, applied) } else { None }?;
+        Some(Box::new(Bill::new(self.limiter.clone(), shares)))
     }
 
     /// The ruling, or what becomes of requests while there is none.
@@ -258,11 +254,10 @@ impl Rules {
         asks: &[Ask<L>],
         applied: &Applied,
         manner: Manner,
-    ) -> Result<Response<Bytes>, BackendError> {
+    ) -> Response<Bytes> {
         let retry_after = applied.wait().saturating_add(manner.jitter);
         let mut refused = SmallVec::<[&str; 4]>::new();
-        for one in said(asks, applied) {
-            let (ask, readings) = one?;
+        for (ask, readings) in said(asks, applied) {
             // Where a reservation could not be kept, those are to blame that made it wait.
             if readings.iter().any(|reading| reading.verdict() == applied.verdict()) {
                 refused.push(ask.limit().name());
@@ -271,9 +266,9 @@ impl Rules {
         }
         let mut response = http::refusal(manner.status, refused.into_iter(), retry_after);
         if self.fields == Fields::Draft11 {
-            tell::told(self.policy_of(asks), asks, applied)?.tell(response.headers_mut());
+            tell::told(self.policy_of(asks), asks, applied).tell(response.headers_mut());
         }
-        Ok(response)
+        response
     }
 }
 

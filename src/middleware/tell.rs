@@ -6,7 +6,7 @@ use ::http::HeaderValue;
 use bytes::Bytes;
 
 use super::rules::Rules;
-use crate::backend::{Applied, BackendError};
+use crate::backend::Applied;
 use crate::http::{self, Told};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
 
@@ -20,25 +20,15 @@ pub(super) fn told<L: Borrow<Limit>>(
     policy: Option<&HeaderValue>,
     asks: &[Ask<L>],
     applied: &Applied,
-) -> Result<Told, BackendError> {
-    let member = |one: Result<(&Ask<L>, _), _>| {
-        let (ask, readings) = one?;
-        let stand = Stand::of(ask.limit(), readings).ok_or_else(BackendError::incomplete)?;
-        Ok(http::member(ask.limit(), &stand, applied.now()))
-    };
+) -> Told {
     let policy = match policy {
         Some(policy) => Some(policy.clone()),
         None => policies(asks.iter().map(Ask::limit)),
     };
-    let mut said = said(asks, applied).map(member);
-    // Of one, no list has to be made.
-    if let [_] = asks
-        && let Some(only) = said.next()
-    {
-        return Ok(Told::new(policy, only?));
-    }
-    let members: Result<Vec<_>, _> = said.collect();
-    Ok(Told::new(policy, list(members?.into_iter().flatten())))
+    let members = said(asks, applied).filter_map(|(ask, readings)| {
+        http::member(ask.limit(), &Stand::of(ask.limit(), readings), applied.now())
+    });
+    Told::new(policy, list(members))
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.

@@ -63,8 +63,10 @@ pub(super) fn apply(
     }
     let reading = |one: &Decided<'_>| {
         let (state, units) = match last(&decided, one.seen.print) {
-            Some(last) if !refused => (last.leaves(one.charge, now), one.units),
-            _ => (one.seen.stands, 0),
+            _ if refused => (one.seen.stands, 0),
+            // Nearly always the bucket was named once.
+            Some(last) if !std::ptr::eq(last, one) => (last.leaves(one.charge, now), one.units),
+            _ => (one.left, one.units),
         };
         Reading::in_micros(one.verdict, state, units, one.wait)
     };
@@ -216,10 +218,17 @@ struct Locked<'a> {
 impl<'a> Locked<'a> {
     /// Locks the shards of all these buckets, each once and the lowest first.
     fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
-        let mut indices: Few<_> = prints.map(|print| shards.index_of(print)).collect();
-        indices.sort_unstable();
-        indices.dedup();
-        let guards = indices.into_iter().map(|index| (index, shards.at(index).lock())).collect();
+        let mut indices = Few::<usize>::new();
+        for print in prints {
+            let index = shards.index_of(print);
+            if let Err(place) = indices.binary_search(&index) {
+                indices.insert(place, index);
+            }
+        }
+        let mut guards = Few::new();
+        for index in indices {
+            guards.push((index, shards.at(index).lock()));
+        }
         Self { shards, guards }
     }
 

@@ -10,7 +10,7 @@ use super::place::{Grant, Order, Place};
 use super::waiting::Waiting;
 use super::whose::{Part, Took, Whose};
 use crate::algebra::Verdict;
-use crate::backend::{Applied, BackendError};
+use crate::backend::Applied;
 use crate::clock::Timestamp;
 use crate::limiter::ask::Ask;
 use crate::limiter::share::said;
@@ -26,21 +26,20 @@ pub(crate) struct Booking {
 }
 
 impl Booking {
-    /// What was reserved, if it was.
+    /// What was reserved, by a complete answer, if it was.
     pub(crate) fn of<L: Borrow<Limit>>(
         limiter: &RateLimiter,
         asks: &[Ask<L>],
         applied: &Applied,
-    ) -> Result<Option<Self>, BackendError> {
+    ) -> Option<Self> {
         if applied.verdict() != Verdict::Reserved {
-            return Ok(None);
+            return None;
         }
         let lines = limiter.lines();
         let at = applied.now() + applied.wait();
 
         let mut took = Vec::with_capacity(applied.readings().len());
-        for one in said(asks, applied) {
-            let (ask, readings) = one?;
+        for (ask, readings) in said(asks, applied) {
             // Of two shards, the one that does not pay has nothing to do with it.
             let paid = readings.iter().any(|reading| reading.units() != 0);
             for (nth, (reading, shard)) in readings.iter().zip(ask.shards()).enumerate() {
@@ -57,7 +56,7 @@ impl Booking {
         let left = Left::of(took.iter().map(|took| took.left));
         let place = Place { order, grant: Grant { used: taken.clone(), taken, left } };
         let entrance = lines.reserve(limiter, whose, applied.now());
-        Ok(Some(Self { entrance, place, held: true }))
+        Some(Self { entrance, place, held: true })
     }
 
     pub(crate) const fn at(&self) -> Timestamp {
