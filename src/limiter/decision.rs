@@ -8,6 +8,26 @@ use super::{Permit, RateLimited, Reservation, Standing};
 
 /// Whether the work may run.
 ///
+/// It borrows the limiter and the limit, even where the limit is a `static`; a constant can be
+/// borrowed for ever. To return it, to store it or to move it to a task,
+/// [`into_owned`](Self::into_owned) makes it free of them: in a struct it is a `Decision<'static>`
+/// or a `Permit<'static>`.
+///
+/// ```
+/// # use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+/// const MAILS: Limit = Limit::new("mails", Quota::token_bucket(10, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::in_memory();
+/// let permit = limiter.limit(&MAILS).cost(5).await?.into_result()?.into_owned();
+/// drop(limiter);
+/// let task = tokio::spawn(async move { permit.settle(2).await });
+/// assert_eq!(task.await??.remaining(), 8);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// A refusal is an answer like any other, not an error. Where a handler wants to leave by `?`,
 /// [`into_result`](Self::into_result) makes it one.
 #[derive(Debug)]
@@ -36,6 +56,15 @@ impl<'a> Decision<'a> {
         match self {
             Self::Admitted(_) | Self::Reserved(_) => None,
             Self::Refused(refusal) => Some(refusal.retry_after()),
+        }
+    }
+
+    /// This decision on its own, to be moved to where the limiter and the limit are not.
+    pub fn into_owned(self) -> Decision<'static> {
+        match self {
+            Self::Admitted(permit) => Decision::Admitted(permit.into_owned()),
+            Self::Reserved(reservation) => Decision::Reserved(reservation),
+            Self::Refused(refusal) => Decision::Refused(refusal.into_owned()),
         }
     }
 
@@ -167,7 +196,7 @@ impl<'l> Refusal<'l> {
         &self.refused
     }
 
-    /// This on its own, to be moved to where the limits are not.
+    /// This on its own, to be moved to where the limiter and the limits are not.
     #[must_use]
     pub fn into_owned(self) -> Refusal<'static> {
         let Self { refused, wait, jitter } = self;

@@ -19,10 +19,6 @@ use crate::quota::{Quota, QuotaError};
 /// // A mistake in the numbers does not compile.
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 ///
-/// // Where it has to be borrowed for longer than a statement, a `static` lives long enough.
-/// static SIGN_UP: Limit = Limit::new("sign-up", Quota::token_bucket(100, HOUR));
-/// # let _ = &SIGN_UP;
-///
 /// // From a configuration, a mistake is an error.
 /// let quota: Quota = "5 per hour".parse()?;
 /// assert_eq!(Limit::try_new("login", quota)?, LOGIN);
@@ -55,13 +51,29 @@ pub struct Limit {
 
 /// In place where it is known at run time only: what has nothing to be dropped can be borrowed from a
 /// constant for ever, as decisions do.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Name {
     Static(&'static str),
     Own { bytes: [u8; MAX_NAME], len: usize },
 }
 
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
 impl Name {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Static(name) => name,
+            // Names are ASCII.
+            Self::Own { bytes, len } => {
+                bytes.get(..*len).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("")
+            }
+        }
+    }
+
     fn own(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
@@ -108,13 +120,7 @@ impl Limit {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.name {
-            Name::Static(name) => name,
-            // Names are ASCII.
-            Name::Own { bytes, len } => {
-                bytes.get(..*len).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("")
-            }
-        }
+        self.name.as_str()
     }
 
     /// The numbers.

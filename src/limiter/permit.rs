@@ -1,5 +1,6 @@
 //! Leave to run, and the bill afterwards.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::ask::Asks;
-use super::share::{Share, Shares, said};
+use super::share::{Part, Share, Shares, said};
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
 use crate::algebra::{State, Units, Verdict};
@@ -38,10 +39,8 @@ use crate::clock::Timestamp;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct Permit<'a>(Paid<'a>);
 
-#[derive(Debug)]
 enum Paid<'a> {
     /// What was asked and what was answered, read only by who wants to know.
     Here { limiter: &'a RateLimiter, limit: &'a Limit, asks: Asks<'a>, applied: Applied },
@@ -49,7 +48,13 @@ enum Paid<'a> {
     Own(Box<Own>),
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let standings: Vec<_> = self.standings().collect();
+        f.debug_struct("Permit").field("standings", &standings).field("at", &self.at()).finish()
+    }
+}
+
 struct Own {
     limiter: RateLimiter,
     shares: Shares,
@@ -76,17 +81,18 @@ impl<'a> Permit<'a> {
 
     /// How the limit stood after this was decided; of several, the first.
     #[must_use]
-    pub fn standing(&self) -> Standing<'_> {
-        let limit = match &self.0 {
-            Paid::Here { limit, .. } => limit,
-            Paid::Own(own) => own.shares.standing().limit(),
-        };
-        // There always is a first.
-        self.standings().next().unwrap_or_else(|| Standing::of(limit, &[], self.at()))
+    pub fn standing(&self) -> Standing<'a> {
+        match &self.0 {
+            Paid::Own(own) => own.shares.standing().clone(),
+            // There always is a first.
+            Paid::Here { limit, .. } => {
+                self.standings().next().unwrap_or_else(|| Standing::of(limit, &[], self.at()))
+            }
+        }
     }
 
     /// How all limits stood after this was decided, in the order in which they were named.
-    pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+    pub fn standings(&self) -> impl Iterator<Item = Standing<'a>> {
         let (here, own) = match &self.0 {
             Paid::Here { asks, applied, .. } => {
                 let here = said(asks.as_slice(), applied)
@@ -142,8 +148,7 @@ impl<'a> Permit<'a> {
     /// The store is asked when this returns, and heard to the end if the future is dropped. One that
     /// answers later needs a tokio runtime for that, the one in which the future is dropped.
     pub fn settle(self, actual: u64) -> Settling {
-        let Own { limiter, shares, .. } = *self.own();
-        Settling::new(&limiter, &shares, Some(actual))
+        self.settled(Some(actual))
     }
 
     /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
@@ -156,8 +161,22 @@ impl<'a> Permit<'a> {
     ///
     /// As [`settle`](Self::settle).
     pub fn refund(self) -> Settling {
-        let Own { limiter, shares, .. } = *self.own();
-        Settling::new(&limiter, &shares, None)
+        self.settled(None)
+    }
+}
+
+impl Permit<'_> {
+    fn settled(&self, actual: Option<u64>) -> Settling {
+        match &self.0 {
+            Paid::Own(own) => {
+                let parts = own.shares.iter().map(Share::part);
+                Settling::new(&own.limiter, own.shares.standing().limit(), parts, actual)
+            }
+            Paid::Here { limiter, limit, asks, applied } => {
+                let parts = said(asks.as_slice(), applied).map(|(ask, said)| Part::of(ask, said));
+                Settling::new(limiter, limit, parts, actual)
+            }
+        }
     }
 }
 
@@ -183,7 +202,8 @@ impl Bill {
 
     /// Settles without waiting for it.
     pub(crate) fn settle(self, actual: u64) {
-        drop(Settling::new(&self.limiter, &self.shares, Some(actual)));
+        let (first, parts) = (self.shares.standing().limit(), self.shares.iter().map(Share::part));
+        drop(Settling::new(&self.limiter, first, parts, Some(actual)));
     }
 }
 
@@ -200,18 +220,20 @@ pub struct Settling {
 
 impl Settling {
     /// `None` gives everything back.
-    fn new(limiter: &RateLimiter, shares: &Shares, actual: Option<u64>) -> Self {
-        let (mut priced, mut all) = (shares.priced(), shares.iter());
-        let concerned: &mut dyn Iterator<Item = &Share> = match actual {
-            Some(_) => &mut priced,
-            None => &mut all,
-        };
-        let (mut first, mut kept) = (None, SmallVec::new());
+    fn new<'p>(
+        limiter: &RateLimiter,
+        first: &Limit,
+        parts: impl Iterator<Item = Part<'p>> + Clone,
+        actual: Option<u64>,
+    ) -> Self {
+        // Where a cost was said, what only counts requests is left alone.
+        let any = actual.is_some() && parts.clone().any(|part| part.priced);
+        let (mut limit, mut kept) = (None, SmallVec::new());
         let mut refunds = SmallVec::<[Refund<'_>; 4]>::new();
-        for share in concerned {
-            let is_first = first.is_none();
-            first.get_or_insert(&share.standing);
-            for (refund, keeps) in share.refunds(actual.unwrap_or(0)) {
+        for part in parts.filter(|part| part.priced || !any) {
+            let is_first = limit.is_none();
+            limit.get_or_insert(part.limit);
+            for (refund, keeps) in part.refunds(actual.unwrap_or(0)) {
                 refunds.push(refund);
                 if is_first {
                     kept.push(keeps);
@@ -219,8 +241,7 @@ impl Settling {
             }
         }
         let answer = Unstoppable::new(limiter.backend().refund(&refunds));
-        let limit = first.unwrap_or_else(|| shares.standing()).limit().clone();
-        Self { answer, limit, kept }
+        Self { answer, limit: limit.unwrap_or(first).clone(), kept }
     }
 }
 

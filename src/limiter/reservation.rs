@@ -72,12 +72,12 @@ impl Reservation {
 
     /// How the limit stands after this; of several, the first.
     #[must_use]
-    pub fn standing(&self) -> Standing<'_> {
+    pub fn standing(&self) -> Standing<'static> {
         self.0.shares.standing().clone()
     }
 
     /// How all limits stand after this, in the order in which they were named.
-    pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> {
+    pub fn standings(&self) -> impl Iterator<Item = Standing<'static>> {
         self.0.shares.iter().map(|share| share.standing.clone())
     }
 

@@ -28,29 +28,49 @@ struct Taken {
 impl Share {
     fn of<L: Borrow<Limit>>(ask: &Ask<L>, readings: &[Reading], now: Timestamp) -> Self {
         let standing = Standing::of(ask.limit(), readings, now).into_owned();
+        let taken = Part::of(ask, readings).taken;
+        Self { standing, key: ask.key.clone(), priced: ask.priced, taken }
+    }
+
+    pub(super) fn part(&self) -> Part<'_> {
+        let Self { standing, key, priced, taken } = self;
+        Part { limit: standing.limit(), key, priced: *priced, taken: *taken }
+    }
+}
+
+/// The same, somebody else's.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'p> {
+    pub(super) limit: &'p Limit,
+    key: &'p Key,
+    pub(super) priced: bool,
+    taken: [Taken; 2],
+}
+
+impl<'p> Part<'p> {
+    pub(super) fn of<L: Borrow<Limit>>(ask: &'p Ask<L>, readings: &[Reading]) -> Self {
         let mut taken = ask.shards.map(|shard| Taken { shard, units: 0 });
         for (taken, reading) in taken.iter_mut().zip(readings) {
             taken.units = reading.units();
         }
-        Self { standing, key: ask.key.clone(), priced: ask.priced, taken }
+        Self { limit: ask.limit(), key: &ask.key, priced: ask.priced, taken }
     }
 
     /// What there is to give back, or to take, if it really cost this much; and with each the units
     /// that stay taken of that bucket.
-    pub(super) fn refunds(&self, actual: u64) -> impl Iterator<Item = (Refund<'_>, Units)> {
-        let limit = self.standing.limit();
-        let bucket = limit.bucket();
+    pub(super) fn refunds(self, actual: u64) -> impl Iterator<Item = (Refund<'p>, Units)> {
+        let bucket = self.limit.bucket();
         // More than can be counted leaves a bucket as deep as numbers go.
         let cost = bucket.units(actual).unwrap_or(Units::MAX);
         let [first, second] = self.taken;
         let all = first.units.saturating_add(second.units);
         let back = all.saturating_sub(cost);
         // Neither gets more than it has paid, and what is short is taken from the first.
-        let to_second = back.clamp(0, second.units);
+        let to_second = back.clamp(0, second.units.max(0));
         let to_first = back.saturating_sub(to_second);
         let parts = [(first, to_first, true), (second, to_second, second.units != 0)];
         parts.into_iter().filter(|&(.., named)| named).map(move |(taken, units, _)| {
-            let id = BucketId::new(limit.name(), &self.key).shard(taken.shard);
+            let id = BucketId::new(self.limit.name(), self.key).shard(taken.shard);
             (Refund::new(id, bucket, units), taken.units.saturating_sub(units))
         })
     }
@@ -77,7 +97,7 @@ impl Shares {
         Self { first: Share::of(&Ask::of(limit), &[], now), rest: Vec::new() }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Share> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Share> + Clone {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
@@ -85,19 +105,13 @@ impl Shares {
     pub(super) const fn standing(&self) -> &Standing<'static> {
         &self.first.standing
     }
-
-    /// Those that are concerned if the work really cost something else.
-    pub(super) fn priced(&self) -> impl Iterator<Item = &Share> {
-        let any = self.iter().any(|share| share.priced);
-        self.iter().filter(move |share| share.priced || !any)
-    }
 }
 
 /// What was asked, and what the buckets said to each, in a complete answer.
 pub(crate) fn said<'x, L: Borrow<Limit>>(
     asks: &'x [Ask<L>],
     applied: &'x Applied,
-) -> impl Iterator<Item = (&'x Ask<L>, &'x [Reading])> {
+) -> impl Iterator<Item = (&'x Ask<L>, &'x [Reading])> + Clone {
     let mut rest = applied.readings();
     asks.iter().map(move |ask| {
         let (readings, others) = rest.split_at_checked(ask.buckets()).unwrap_or((rest, &[]));

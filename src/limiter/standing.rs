@@ -99,7 +99,7 @@ impl<'l> Standing<'l> {
         Self { limit: Borrowed::Limit(limit), stand: Stand::of(limit, readings), now }
     }
 
-    /// This on its own, to be moved to where the limit is not.
+    /// This on its own, to be moved to where the limiter and the limit are not.
     #[must_use]
     pub fn into_owned(self) -> Standing<'static> {
         let limit = match self.limit {

@@ -50,7 +50,9 @@ impl RateLimitLayer {
     /// What is said behind it of key, cost, chosen limits and missing keys concerns this limit, until
     /// the next one is named. All else concerns the layer, wherever it is said.
     ///
-    /// A request that is exempt from some of the limits is held to the others. The refusal names
+    /// A request that is exempt from some of the limits is held to the others. One whose key for any of
+    /// them is missing, and may not be, is answered at once and takes from none: where clients can
+    /// leave a key out, [`missing_key`](Self::missing_key) lets them pay without it. The refusal names
     /// each limit that has refused, and `Retry-After` is the longest of their waits.
     ///
     /// # Examples
@@ -183,6 +185,9 @@ impl RateLimitLayer {
     /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
     /// is left of the tokens is given back, what is short is taken, into debt if need be. Where a
     /// response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
+    ///
+    /// Of several limits, those are settled for which a cost was said, or all of them if none was: say
+    /// [`cost`](Self::cost) on a limit of tokens, so that one of requests is left alone.
     ///
     /// What is given back is there for those who ask next, who may then come before those who wait
     /// already and were promised their instants. The fields that tell clients about the limit show
