@@ -1,6 +1,5 @@
 //! `RateLimit-Policy` and `RateLimit`.
 
-use ::http::header::{Entry, OccupiedEntry};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 
@@ -24,8 +23,8 @@ pub enum Fields {
     None,
 }
 
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// The members that one limit puts into the fields of a response.
 #[derive(Debug)]
@@ -48,25 +47,31 @@ impl Told {
 
     /// Puts them before those that an inner layer has already told.
     pub(crate) fn tell(self, headers: &mut HeaderMap) {
-        for (name, member) in [(RATELIMIT_POLICY, self.policy), (RATELIMIT, self.member)] {
-            let Some(member) = member else { continue };
-            // Only a map with no room for any more field says no.
-            match headers.try_entry(name) {
-                Ok(Entry::Vacant(place)) => drop(place.try_insert(member)),
-                Ok(Entry::Occupied(mut told)) => {
-                    let members = before(&member, &told).unwrap_or(member);
-                    told.insert(members);
-                }
-                Err(_full) => {}
-            }
+        if let Some(policy) = self.policy {
+            put(headers, &RATELIMIT_POLICY, policy);
+        }
+        if let Some(member) = self.member {
+            put(headers, &RATELIMIT, member);
         }
     }
 }
 
-/// A member, and those behind it that are there already.
-fn before(member: &HeaderValue, told: &OccupiedEntry<'_, HeaderValue>) -> Option<HeaderValue> {
-    let mut list = member.as_bytes().to_vec();
-    for line in told.iter() {
+/// Mostly nobody has told anything, and the field is looked up once. Only a map with no room for
+/// any more says that it cannot take it.
+fn put(headers: &mut HeaderMap, name: &'static HeaderName, member: HeaderValue) {
+    if let Ok(true) = headers.try_append(name, member)
+        && let Some(list) = last_before_others(headers, name)
+    {
+        headers.insert(name, list);
+    }
+}
+
+/// The lines of a field as one, and the last of them first.
+#[cold]
+fn last_before_others(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut lines = headers.get_all(name).iter();
+    let mut list = lines.next_back()?.as_bytes().to_vec();
+    for line in lines {
         if !line.as_bytes().trim_ascii().is_empty() {
             list.extend_from_slice(b", ");
             list.extend_from_slice(line.as_bytes());

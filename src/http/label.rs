@@ -123,7 +123,11 @@ impl List {
         let other = other.format(second.1.min(MAX_INTEGER)).as_bytes();
         let comma: &[u8] = if self.0.is_empty() { b"" } else { b", " };
         let numbers = one.len().saturating_add(other.len()).saturating_add(6);
-        self.0.reserve_exact(comma.len().saturating_add(name.len()).saturating_add(numbers));
+        let length = comma.len().saturating_add(name.len()).saturating_add(numbers);
+        match self.0.is_empty() {
+            true => self.0 = Vec::with_capacity(length),
+            false => self.0.reserve_exact(length),
+        }
         self.0.extend_from_slice(comma);
         self.0.extend_from_slice(name);
         self.0.extend_from_slice(first.0);
