@@ -4,7 +4,7 @@ use ::http::StatusCode;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 
-use crate::http::{self, Told};
+use crate::http::{self, Label, List, Told};
 use crate::limiter::{Error, RateLimited, Refusal};
 
 /// 429 with `Retry-After` and problem details, as the layer answers; 503 if nobody could decide.
@@ -26,20 +26,24 @@ impl IntoResponse for Error {
 }
 
 fn refused(refusal: &Refusal<'_>) -> Response {
+    let status = StatusCode::TOO_MANY_REQUESTS;
     let names = refusal.limits().iter().map(|standing| standing.limit().name());
-    let mut response = http::refusal(StatusCode::TOO_MANY_REQUESTS, names, refusal.retry_after());
-    for standing in refusal.limits().iter().rev() {
-        let policy = http::policy(standing.limit());
-        let member = http::member(standing.limit(), standing.stand(), standing.at());
-        Told::new(policy, member).tell(response.headers_mut());
+    let body = http::quota_exceeded(status, names);
+    let mut response = http::refusal(status, body, refusal.retry_after());
+    let (mut policies, mut members) = (List::default(), List::default());
+    for standing in refusal.limits() {
+        let label = Label::of(standing.limit());
+        label.policy(&mut policies);
+        label.member(standing.limit(), standing.stand(), standing.at(), &mut members);
     }
+    Told::new(policies.value(), members.value()).tell(response.headers_mut());
     response.map(Body::from)
 }
 
 fn failed(error: &Error) -> Response {
     if error.is_too_large() {
         let mut response = http::too_large(error);
-        Told::new(http::policy(error.limit()), None).tell(response.headers_mut());
+        Told::policy(error.limit()).tell(response.headers_mut());
         return response.map(Body::from);
     }
     // The client is told nothing about the store, so the log has to be.

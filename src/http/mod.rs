@@ -5,9 +5,13 @@
 //! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4).
 
 mod fields;
+mod label;
 mod problem;
 mod response;
 
 pub use self::fields::Fields;
-pub(crate) use self::fields::{Told, member, policy};
-pub(crate) use self::response::{SERVER_TIMING, failure, refusal, too_large, waited};
+pub(crate) use self::fields::Told;
+pub(crate) use self::label::{Label, List};
+pub(crate) use self::response::{
+    SERVER_TIMING, failure, quota_exceeded, refusal, too_large, waited,
+};

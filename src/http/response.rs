@@ -18,15 +18,22 @@ pub(crate) const fn seconds_up(wait: Duration) -> u64 {
     }
 }
 
-/// 429, or another status, with the time to come back.
-pub(crate) fn refusal<'a>(
+/// What is told of the limits that have refused, with this status.
+pub(crate) fn quota_exceeded<'a>(
     status: StatusCode,
     violated: impl Iterator<Item = &'a str>,
-    retry_after: Duration,
-) -> Response<Bytes> {
-    let body = problem::quota_exceeded(status.as_u16(), violated, None);
+) -> Bytes {
+    problem::quota_exceeded(status.as_u16(), violated, None).into()
+}
+
+/// 429, or another status, with the time to come back.
+pub(crate) fn refusal(status: StatusCode, body: Bytes, retry_after: Duration) -> Response<Bytes> {
     let mut response = respond(status, body);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds_up(retry_after)));
+    let seconds = seconds_up(retry_after);
+    // Of digits, a value can always be made.
+    if let Ok(seconds) = HeaderValue::from_str(itoa::Buffer::new().format(seconds)) {
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
     response
 }
 
@@ -58,8 +65,8 @@ pub(crate) fn waited(limit: &Limit, waited: Duration) -> Option<HeaderValue> {
 
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-fn respond(status: StatusCode, body: String) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(body));
+fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

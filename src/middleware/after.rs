@@ -15,6 +15,7 @@ pub(super) struct After {
 }
 
 impl After {
+    #[inline]
     pub(super) fn new(
         told: Option<Told>,
         waited: Option<HeaderValue>,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use ::http::StatusCode;
 
 use super::queue::{Queue, Seat};
-use super::rules::{Asked, Asks, Manner, Rules, Ruling};
+use super::rule::Choice;
+use super::rules::{Asked, Manner, Rules, Ruling};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::limiter::{Ask, Bill, Booking, Limit, Unstoppable, Wish, ask, complete, said};
@@ -29,7 +30,7 @@ struct Waiting {
 }
 
 impl Rules {
-    pub(super) fn reserve(self: &Arc<Self>, queue: &Queue, mut asks: Asks<'_>) -> Asked {
+    pub(super) fn reserve(self: &Arc<Self>, queue: &Queue, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         // Without a seat, nothing is reserved that would have to be given up.
         let has_seat = self.seats.are_left(queue);
         let patience = self.limiter.patience();
@@ -46,10 +47,10 @@ impl Rules {
         // What an empty queue could take is not too large, however full this one is.
         let longest = Wish::Reserve(queue.max_wait);
         let waiting = Waiting { rules: Arc::clone(self), queue: *queue, max_wait, manner };
-        match ask(&self.limiter, &mut asks, wish, longest) {
+        match ask(&self.limiter, asks, wish, longest) {
             Ok(Answer::Now(answer)) => {
-                let answer = answer.and_then(|applied| complete(&asks, applied));
-                let ruling = answer.and_then(|applied| waiting.rule(&asks, &applied));
+                let answer = answer.and_then(|applied| complete(asks, applied));
+                let ruling = answer.and_then(|applied| waiting.rule(asks, &applied));
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
             Ok(answer @ Answer::Later(_)) => {

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::http::StatusCode;
+use bytes::Bytes;
 
 use super::log::Log;
+use crate::http::{self, Label};
 use crate::key::{Extracted, Head, Key, KeyExtractor, global};
 use crate::limiter::{Ask, Limit};
 
@@ -27,6 +29,9 @@ pub enum MissingKey {
 #[derive(Clone)]
 pub(super) struct Rule {
     limit: Limit,
+    pub(super) label: Label,
+    /// The body of its refusals.
+    pub(super) refusal: Bytes,
     pub(super) choose: Option<Chooser>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) price: Price,
@@ -62,7 +67,10 @@ impl Borrow<Limit> for Choice<'_> {
 
 impl Rule {
     pub(super) fn new(limit: Limit) -> Self {
+        let name = std::iter::once(limit.name());
         Self {
+            label: Label::of(&limit),
+            refusal: http::quota_exceeded(StatusCode::TOO_MANY_REQUESTS, name),
             limit,
             choose: None,
             key: Arc::new(global()),

@@ -1,6 +1,6 @@
 //! The rules of a layer: a request is held to all of them at once.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::rule::{Choice, Rule};
 use super::tell;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
-use crate::http::{self, Fields};
+use crate::http::{self, Fields, Label, List};
 use crate::key::Head;
 use crate::limiter::{Ask, Bill, Error, Limit, RateLimiter, Shares, Wish, ask, complete, said};
 
@@ -48,9 +48,6 @@ pub(super) struct Rules {
     /// `RateLimit-Policy` where it is the same for every request.
     policy: Option<HeaderValue>,
 }
-
-/// What a request is asked for, by each rule that it is held to.
-pub(super) type Asks<'l> = SmallVec<[Ask<Choice<'l>>; 1]>;
 
 /// What the rules say before the store has answered, or when it has.
 pub(super) enum Asked {
@@ -117,7 +114,11 @@ impl Rules {
         let are_chosen = self.iter().any(|rule| rule.choose.is_some());
         self.policy = match are_chosen {
             true => None,
-            false => tell::policies(self.iter().map(Rule::limit)),
+            false => {
+                let mut list = List::default();
+                self.iter().for_each(|rule| rule.label.policy(&mut list));
+                list.value()
+            }
         };
     }
 
@@ -131,28 +132,49 @@ impl Rules {
     }
 
     /// Asks the store about a request.
+    #[inline]
     pub(super) fn ask(self: &Arc<Self>, head: &Head<'_>) -> Asked {
-        let mut asks = Asks::new();
+        if !self.rest.is_empty() {
+            return self.ask_all(head);
+        }
+        // Most layers have one rule, and need no list of what is asked.
+        match self.first.ask(head) {
+            Ok(Some(ask)) => self.put(&mut [ask]),
+            Ok(None) => Asked::Ruled(Ruling::Run(After::default())),
+            Err(status) => Asked::Ruled(Ruling::Stop(http::failure(status))),
+        }
+    }
+
+    fn ask_all(self: &Arc<Self>, head: &Head<'_>) -> Asked {
+        let mut asks = SmallVec::<[_; 4]>::new();
         for rule in self.iter() {
             match rule.ask(head) {
                 Ok(ask) => asks.extend(ask),
                 Err(status) => return Asked::Ruled(Ruling::Stop(http::failure(status))),
             }
         }
+        match asks.is_empty() {
+            true => Asked::Ruled(Ruling::Run(After::default())),
+            false => self.put(&mut asks),
+        }
+    }
+
+    #[inline]
+    fn put(self: &Arc<Self>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         match &self.queue {
-            _ if asks.is_empty() => Asked::Ruled(Ruling::Run(After::default())),
             None => self.take(asks),
             Some(queue) => self.reserve(queue, asks),
         }
     }
 
-    fn take(self: &Arc<Self>, mut asks: Asks<'_>) -> Asked {
+    #[inline]
+    fn take(self: &Arc<Self>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         let jitter = self.limiter.random().up_to(self.jitter);
         let manner = Manner { status: StatusCode::TOO_MANY_REQUESTS, jitter };
-        match ask(&self.limiter, &mut asks, Wish::Take, Wish::Take) {
+        match ask(&self.limiter, asks, Wish::Take, Wish::Take) {
             Ok(Answer::Now(answer)) => {
-                let answer = answer.and_then(|applied| complete(&asks, applied));
-                let ruling = answer.and_then(|applied| self.rule(&asks, &applied, manner));
+                let answer = answer.and_then(|applied| complete(asks, applied));
+                let ruling = answer.and_then(|applied| self.rule(asks, &applied, manner));
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
             Ok(Answer::Later(answer)) => {
@@ -169,6 +191,7 @@ impl Rules {
     }
 
     /// Reads the store's answer.
+    #[inline]
     pub(super) fn rule<L: Borrow<Limit>>(
         &self,
         asks: &[Ask<L>],
@@ -180,7 +203,7 @@ impl Rules {
             Verdict::Admitted => {
                 let told = match self.fields {
                     Fields::None => None,
-                    Fields::Draft11 => Some(tell::told(self.policy_of(asks), asks, applied)),
+                    Fields::Draft11 => Some(tell::told(self, asks, applied)),
                 };
                 Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied))))
             }
@@ -190,9 +213,16 @@ impl Rules {
     }
 
     /// `RateLimit-Policy`, where it is known: that of requests which are exempt from nothing.
-    fn policy_of<L>(&self, asks: &[Ask<L>]) -> Option<&HeaderValue> {
+    pub(super) fn policy_of<L>(&self, asks: &[Ask<L>]) -> Option<&HeaderValue> {
         let all = asks.len() == self.iter().count();
         self.policy.as_ref().filter(|_| all)
+    }
+
+    /// What is told of a limit whoever asks; made now if no rule is of just this one.
+    pub(super) fn label(&self, limit: &Limit) -> Cow<'_, Label> {
+        let is_it = |rule: &&Rule| std::ptr::eq(rule.limit(), limit) || rule.limit() == limit;
+        let known = self.iter().find(is_it);
+        known.map_or_else(|| Cow::Owned(Label::of(limit)), |rule| Cow::Borrowed(&rule.label))
     }
 
     /// Which rule, counted from the first, holds requests to a limit of this name.
@@ -211,6 +241,7 @@ impl Rules {
     }
 
     /// The ruling, or what becomes of requests while there is none.
+    #[inline]
     pub(super) fn or_blind<L: Borrow<Limit>>(
         &self,
         first: Option<&Ask<L>>,
@@ -222,15 +253,16 @@ impl Rules {
                 self.log.sees(limit);
                 ruling
             }
-            Err(error) => {
-                self.log.blind(limit, &error, self.on_failure);
-                match self.on_failure {
-                    OnFailure::Close => {
-                        Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE))
-                    }
-                    OnFailure::Open => Ruling::Run(After::default()),
-                }
-            }
+            Err(error) => self.blind(limit, &error),
+        }
+    }
+
+    #[cold]
+    fn blind(&self, limit: &Limit, error: &BackendError) -> Ruling {
+        self.log.blind(limit, error, self.on_failure);
+        match self.on_failure {
+            OnFailure::Close => Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE)),
+            OnFailure::Open => Ruling::Run(After::default()),
         }
     }
 
@@ -238,7 +270,7 @@ impl Rules {
         self.log.too_large(error);
         let mut response = http::too_large(error);
         if self.fields == Fields::Draft11 {
-            http::Told::new(http::policy(error.limit()), None).tell(response.headers_mut());
+            http::Told::policy(error.limit()).tell(response.headers_mut());
         }
         response
     }
@@ -264,11 +296,26 @@ impl Rules {
                 self.log.refused(ask.limit(), retry_after);
             }
         }
-        let mut response = http::refusal(manner.status, refused.into_iter(), retry_after);
+        let body = self.refusal_of(manner.status, &refused);
+        let mut response = http::refusal(manner.status, body, retry_after);
         if self.fields == Fields::Draft11 {
-            tell::told(self.policy_of(asks), asks, applied).tell(response.headers_mut());
+            tell::told(self, asks, applied).tell(response.headers_mut());
         }
         response
+    }
+
+    /// The body that names these limits: mostly one, whose rule has it ready.
+    fn refusal_of(&self, status: StatusCode, refused: &[&str]) -> Bytes {
+        let ready = match refused {
+            [name] if status == StatusCode::TOO_MANY_REQUESTS => {
+                self.iter().find(|rule| rule.limit().name() == *name)
+            }
+            _ => None,
+        };
+        match ready {
+            Some(rule) => rule.refusal.clone(),
+            None => http::quota_exceeded(status, refused.iter().copied()),
+        }
     }
 }
 

@@ -3,32 +3,25 @@
 use std::borrow::Borrow;
 
 use ::http::HeaderValue;
-use bytes::Bytes;
 
 use super::rules::Rules;
 use crate::backend::Applied;
-use crate::http::{self, Told};
+use crate::http::{List, Told};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
 
-/// `RateLimit-Policy` of several limits.
-pub(super) fn policies<'l>(limits: impl Iterator<Item = &'l Limit>) -> Option<HeaderValue> {
-    list(limits.filter_map(http::policy))
-}
-
-/// How all limits stand that were asked; `policy` if it is known.
-pub(super) fn told<L: Borrow<Limit>>(
-    policy: Option<&HeaderValue>,
-    asks: &[Ask<L>],
-    applied: &Applied,
-) -> Told {
-    let policy = match policy {
+/// How all limits stand that were asked.
+pub(super) fn told<L: Borrow<Limit>>(rules: &Rules, asks: &[Ask<L>], applied: &Applied) -> Told {
+    let mut members = List::default();
+    for (ask, readings) in said(asks, applied) {
+        let limit = ask.limit();
+        let stand = Stand::of(limit, readings);
+        rules.label(limit).member(limit, &stand, applied.now(), &mut members);
+    }
+    let policy = match rules.policy_of(asks) {
         Some(policy) => Some(policy.clone()),
-        None => policies(asks.iter().map(Ask::limit)),
+        None => policies(rules, asks.iter().map(Ask::limit)),
     };
-    let members = said(asks, applied).filter_map(|(ask, readings)| {
-        http::member(ask.limit(), &Stand::of(ask.limit(), readings), applied.now())
-    });
-    Told::new(policy, list(members))
+    Told::new(policy, members.value())
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.
@@ -41,21 +34,17 @@ pub(super) fn told_after(rules: &Rules, used: &Used) -> Told {
         }
     }
     stands.sort_by_key(|(part, _)| rules.position(part.limit().name()));
-    let policy = policies(stands.iter().map(|(part, _)| part.limit()));
-    let members = stands.iter().map(|(part, stand)| http::member(part.limit(), stand, used.at));
-    Told::new(policy, list(members.flatten()))
+    let mut members = List::default();
+    for (part, stand) in &stands {
+        rules.label(part.limit()).member(part.limit(), stand, used.at, &mut members);
+    }
+    let policy = policies(rules, stands.iter().map(|(part, _)| part.limit()));
+    Told::new(policy, members.value())
 }
 
-/// Values as the members of one list.
-fn list(values: impl Iterator<Item = HeaderValue>) -> Option<HeaderValue> {
-    let mut values = values;
-    let first = values.next()?;
-    let Some(second) = values.next() else { return Some(first) };
-    let mut all = first.as_bytes().to_vec();
-    for value in std::iter::once(second).chain(values) {
-        all.extend_from_slice(b", ");
-        all.extend_from_slice(value.as_bytes());
-    }
-    // All of them were header values, so their list is one.
-    HeaderValue::from_maybe_shared(Bytes::from(all)).ok()
+/// `RateLimit-Policy` of several limits.
+fn policies<'l>(rules: &Rules, limits: impl Iterator<Item = &'l Limit>) -> Option<HeaderValue> {
+    let mut list = List::default();
+    limits.for_each(|limit| rules.label(limit).policy(&mut list));
+    list.value()
 }
