@@ -118,6 +118,19 @@ impl Memory {
         }
     }
 
+    /// Charges on more than one bucket; apart, so that those on one need not make room for it.
+    #[inline(never)]
+    fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
+        let now = || self.now();
+        if let [charge] = charges
+            && let Some(other) = charge.other()
+        {
+            return pair::apply(&self.shards, &self.hasher, charge, other, now);
+        }
+        transaction::apply(&self.shards, &self.hasher, charges, now)
+    }
+
+    #[inline]
     fn now(&self) -> Timestamp {
         match &self.clock {
             Source::System(clock) => clock.now(),
@@ -144,14 +157,10 @@ impl fmt::Debug for Memory {
 
 impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        let [charge] = charges else {
-            let now = || self.now();
-            return Answer::Now(Ok(transaction::apply(&self.shards, &self.hasher, charges, now)));
+        let charge = match charges {
+            [charge] if charge.other().is_none() => charge,
+            _ => return Answer::Now(Ok(self.apply_several(charges))),
         };
-        if let Some(other) = charge.other() {
-            let now = || self.now();
-            return Answer::Now(Ok(pair::apply(&self.shards, &self.hasher, charge, other, now)));
-        }
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
         // Read under the lock: whoever decides later has not an earlier time.
