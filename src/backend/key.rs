@@ -101,6 +101,7 @@ impl Key {
 
     /// Its [bytes](Self::as_bytes), in words as [`each_word`] makes them.
     #[cfg(feature = "memory")]
+    #[inline(always)]
     pub(super) fn each_word(&self, mut take: impl FnMut(u64)) {
         match &self.0 {
             Repr::Inline { len, bytes } => {
@@ -158,7 +159,10 @@ impl Key {
 
 /// Eight bytes after the other as words, which together with the length tell what the bytes are:
 /// the last word may have bytes of the one before it, or zeros.
+///
+/// Always inlined: a hasher that has to be in memory for it costs as much as the hashing.
 #[cfg(feature = "memory")]
+#[inline(always)]
 pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
     let (words, rest) = bytes.as_chunks::<8>();
     words.iter().for_each(|word| take(u64::from_le_bytes(*word)));

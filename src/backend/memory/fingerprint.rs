@@ -75,6 +75,7 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
+    #[inline(always)]
     fn of(hasher: SipHasher13) -> Self {
         let hash = hasher.finish128();
         Self { low: hash.h1, high: hash.h2 }
