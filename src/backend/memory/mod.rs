@@ -79,7 +79,7 @@ impl Memory {
     /// Holds at most this many buckets, and at least one.
     ///
     /// The bound is divided among the shards, so the fullest of them may begin to make room when
-    /// the store as a whole holds a few percent less.
+    /// the store as a whole holds a tenth less.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
