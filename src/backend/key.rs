@@ -90,6 +90,34 @@ impl Key {
         }
     }
 
+    /// How many [bytes](Self::as_bytes) it has.
+    #[cfg(feature = "memory")]
+    pub(super) fn len(&self) -> usize {
+        match &self.0 {
+            Repr::Inline { len, .. } => usize::from(*len),
+            Repr::Heap(bytes) => bytes.len(),
+        }
+    }
+
+    /// Its [bytes](Self::as_bytes), in words as [`each_word`] makes them.
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    pub(super) fn each_word(&self, mut take: impl FnMut(u64)) {
+        match &self.0 {
+            Repr::Inline { len, bytes } => {
+                let (words, _) = bytes.as_chunks::<8>();
+                let used = usize::from(*len).div_ceil(8);
+                words.iter().take(used).for_each(|word| take(u64::from_le_bytes(*word)));
+                if used > words.len()
+                    && let &[.., a, b, c, d, e, f] = bytes
+                {
+                    take(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]));
+                }
+            }
+            Repr::Heap(bytes) => each_word(bytes, take),
+        }
+    }
+
     fn sized(tag: u8, content: &[u8]) -> Self {
         match u8::try_from(content.len()) {
             Ok(len) if len < u8::MAX => Self::joined(&[&[tag, len], content]),
@@ -126,6 +154,32 @@ impl Key {
         let len = INLINE.saturating_sub(rest.len());
         // As many as fit in place are always few enough.
         Self(Repr::Inline { len: u8::try_from(len).unwrap_or(u8::MAX), bytes })
+    }
+}
+
+/// Eight bytes after the other as words, which together with the length tell what the bytes are:
+/// the last word may have bytes of the one before it, or zeros.
+///
+/// Always inlined: a hasher that has to be in memory for it costs as much as the hashing.
+#[cfg(feature = "memory")]
+#[inline(always)]
+pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().for_each(|word| take(u64::from_le_bytes(*word)));
+    if rest.is_empty() {
+        return;
+    }
+    // Not byte by byte, nor by a copy, which would be a call.
+    if let Some(last) = bytes.last_chunk::<8>() {
+        take(u64::from_le_bytes(*last));
+    } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+        take(first << 32 | last);
+    } else if let (Some(first), Some(last)) = (rest.first_chunk::<2>(), rest.last_chunk::<2>()) {
+        let [first, last] = [first, last].map(|half| u64::from(u16::from_le_bytes(*half)));
+        take(first << 32 | last);
+    } else if let [only] = *rest {
+        take(u64::from(only));
     }
 }
 

@@ -79,7 +79,7 @@ impl Memory {
     /// Holds at most this many buckets, and at least one.
     ///
     /// The bound is divided among the shards, so the fullest of them may begin to make room when
-    /// the store as a whole holds a few percent less.
+    /// the store as a whole holds a tenth less.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
@@ -118,6 +118,19 @@ impl Memory {
         }
     }
 
+    /// Charges on more than one bucket; apart, so that those on one need not make room for it.
+    #[inline(never)]
+    fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
+        let now = || self.now();
+        if let [charge] = charges
+            && let Some(other) = charge.other()
+        {
+            return pair::apply(&self.shards, &self.hasher, charge, other, now);
+        }
+        transaction::apply(&self.shards, &self.hasher, charges, now)
+    }
+
+    #[inline]
     fn now(&self) -> Timestamp {
         match &self.clock {
             Source::System(clock) => clock.now(),
@@ -144,14 +157,10 @@ impl fmt::Debug for Memory {
 
 impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        let [charge] = charges else {
-            let now = || self.now();
-            return Answer::Now(Ok(transaction::apply(&self.shards, &self.hasher, charges, now)));
+        let charge = match charges {
+            [charge] if charge.other().is_none() => charge,
+            _ => return Answer::Now(Ok(self.apply_several(charges))),
         };
-        if let Some(other) = charge.other() {
-            let now = || self.now();
-            return Answer::Now(Ok(pair::apply(&self.shards, &self.hasher, charge, other, now)));
-        }
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
         // Read under the lock: whoever decides later has not an earlier time.

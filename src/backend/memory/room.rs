@@ -70,15 +70,22 @@ impl Room {
         None
     }
 
+    /// Gathers the nearest to full among all; no more than those are held at any time.
     fn look(&mut self, table: &Table, shapes: &Shapes) {
-        let mut all: Vec<_> = table.iter().filter_map(|slot| candidate(slot, shapes)).collect();
-        let gathered = all.len().div_ceil(GATHERED);
-        if gathered < all.len() {
-            let (_, horizon, _) = all.select_nth_unstable(gathered);
-            self.horizon = Some(horizon.full_at);
+        let gathered = table.len().div_ceil(GATHERED);
+        let mut nearest = BinaryHeap::with_capacity(gathered);
+        for candidate in table.iter().filter_map(|slot| candidate(slot, shapes)) {
+            if nearest.len() < gathered {
+                nearest.push(candidate);
+            } else if let Some(mut last) = nearest.peek_mut()
+                && candidate < *last
+            {
+                *last = candidate;
+            }
         }
-        // Into a heap of its own, so that the room for the whole shard is given back.
-        self.nearest = all.drain(..gathered).map(Reverse).collect();
+        // Whoever was left out is not before the last of those that were not.
+        self.horizon = nearest.peek().map(|last| last.full_at);
+        self.nearest = nearest.into_iter().map(Reverse).collect();
     }
 }
 

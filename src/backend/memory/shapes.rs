@@ -5,9 +5,12 @@ use std::num::NonZeroU32;
 use crate::algebra::Bucket;
 
 /// A shard's few different [`Bucket`]s, named by small numbers.
+///
+/// Usually there is one, which is found without leaving the shard's own cache lines.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    shapes: Vec<Shape>,
+    usual: Option<Bucket>,
+    others: Vec<Shape>,
 }
 
 #[derive(Debug)]
@@ -17,42 +20,62 @@ struct Shape {
     slots: usize,
 }
 
+/// The name of the usual numbers; those of the others follow.
+const USUAL: NonZeroU32 = NonZeroU32::MIN;
+
 impl Shapes {
     /// The numbers of this name.
     pub(super) fn get(&self, name: NonZeroU32) -> Option<&Bucket> {
-        self.at(name).map(|shape| &shape.bucket)
+        if name == USUAL {
+            return self.usual.as_ref();
+        }
+        self.others.get(place(name)?).map(|shape| &shape.bucket)
     }
 
-    /// The name of these numbers, with one more slot that uses them.
+    /// The name of these numbers, for one more slot beside those that are `taken`.
     ///
     /// `None` after four billion different quotas in one shard.
-    pub(super) fn enter(&mut self, bucket: &Bucket) -> Option<NonZeroU32> {
-        let known = self.shapes.iter().position(|shape| shape.slots > 0 && shape.bucket == *bucket);
-        let index = match known.or_else(|| self.shapes.iter().position(|shape| shape.slots == 0)) {
+    pub(super) fn enter(&mut self, bucket: &Bucket, taken: usize) -> Option<NonZeroU32> {
+        if self.usual.as_ref() == Some(bucket) {
+            return Some(USUAL);
+        }
+        let known = |shape: &Shape| shape.slots > 0 && shape.bucket == *bucket;
+        let index = match self.others.iter().position(known) {
             Some(index) => index,
-            None => {
-                self.shapes.push(Shape { bucket: *bucket, slots: 0 });
-                self.shapes.len().saturating_sub(1)
+            // Nobody counts in the usual numbers any more.
+            None if self.others.iter().map(|shape| shape.slots).sum::<usize>() >= taken => {
+                self.usual = Some(*bucket);
+                return Some(USUAL);
             }
+            None => self.vacancy(bucket),
         };
-        let shape = self.shapes.get_mut(index)?;
+        let shape = self.others.get_mut(index)?;
         shape.bucket = *bucket;
         shape.slots = shape.slots.saturating_add(1);
-        // Names begin at one.
-        NonZeroU32::new(u32::try_from(index.saturating_add(1)).ok()?)
+        name(index)
     }
 
     /// One slot less uses these numbers.
     pub(super) fn leave(&mut self, name: NonZeroU32) {
-        if let Some(shape) = usize::try_from(name.get().saturating_sub(1))
-            .ok()
-            .and_then(|index| self.shapes.get_mut(index))
-        {
+        if let Some(shape) = place(name).and_then(|index| self.others.get_mut(index)) {
             shape.slots = shape.slots.saturating_sub(1);
         }
     }
 
-    fn at(&self, name: NonZeroU32) -> Option<&Shape> {
-        self.shapes.get(usize::try_from(name.get().saturating_sub(1)).ok()?)
+    /// A place that no slot names.
+    fn vacancy(&mut self, bucket: &Bucket) -> usize {
+        self.others.iter().position(|shape| shape.slots == 0).unwrap_or_else(|| {
+            self.others.push(Shape { bucket: *bucket, slots: 0 });
+            self.others.len().saturating_sub(1)
+        })
     }
+}
+
+/// Where the numbers of this name are, unless they are the usual ones.
+fn place(name: NonZeroU32) -> Option<usize> {
+    usize::try_from(name.get().checked_sub(2)?).ok()
+}
+
+fn name(place: usize) -> Option<NonZeroU32> {
+    NonZeroU32::new(u32::try_from(place.checked_add(2)?).ok()?)
 }

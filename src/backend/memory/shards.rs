@@ -17,7 +17,7 @@ pub(super) struct Shards {
 struct Padded(Mutex<Shard>);
 
 /// The buckets that a shard holds at most; what bounds every pause.
-const SHARD_KEYS: usize = 2_048;
+const SHARD_KEYS: usize = 1_024;
 
 /// Beyond this the shards grow instead: 65,536 of them hold 134 million buckets.
 const MAX_SHARDS: usize = 1 << 16;

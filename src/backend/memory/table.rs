@@ -38,6 +38,15 @@ impl Slot {
         (self.low, self.high)
     }
 
+    /// Whether the search for this tag ends here: this is the bucket, or a vacancy.
+    const fn ends(&self, (low, high): (u64, u32)) -> bool {
+        (self.low == low && self.high == high) || self.shape.is_none()
+    }
+
+    pub(super) const fn keep(&mut self, state: State) {
+        self.state = state;
+    }
+
     pub(super) const fn update(&mut self, shape: NonZeroU32, state: State) {
         self.shape = Some(shape);
         self.state = state;
@@ -83,14 +92,35 @@ impl Table {
     }
 
     /// Where the bucket with this tag is.
-    pub(super) fn find(&self, (low, high): (u64, u32)) -> Option<usize> {
-        let home = scale(low, self.slots.len());
+    pub(super) fn find(&self, tag: (u64, u32)) -> Option<usize> {
+        let home = scale(tag.0, self.slots.len());
         let (before, after) = self.slots.split_at_checked(home)?;
         // From home to the end, then from the start: a vacancy ends the search.
-        for (index, slot) in (home..).zip(after).chain((0..).zip(before)) {
-            slot.shape?;
-            if slot.low == low && slot.high == high {
-                return Some(index);
+        for (index, slot) in (home..).zip(after) {
+            if slot.ends(tag) {
+                return slot.shape.map(|_| index);
+            }
+        }
+        for (index, slot) in (0..).zip(before) {
+            if slot.ends(tag) {
+                return slot.shape.map(|_| index);
+            }
+        }
+        None
+    }
+
+    /// The bucket with this tag, to be changed.
+    pub(super) fn find_mut(&mut self, tag: (u64, u32)) -> Option<&mut Slot> {
+        let home = scale(tag.0, self.slots.len());
+        let (before, after) = self.slots.split_at_mut_checked(home)?;
+        for slot in after {
+            if slot.ends(tag) {
+                return Some(slot).filter(|slot| slot.shape.is_some());
+            }
+        }
+        for slot in before {
+            if slot.ends(tag) {
+                return Some(slot).filter(|slot| slot.shape.is_some());
             }
         }
         None
