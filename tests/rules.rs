@@ -128,6 +128,30 @@ async fn all_limits_are_told_in_one_field_in_the_order_of_the_rules() {
     assert!(told(&reply).is_empty() && members(&reply, "ratelimit-policy").is_empty());
 }
 
+/// Whatever lines an inner layer has told them in, its members come behind ours, in one line.
+#[tokio::test]
+async fn what_inner_layers_have_told_is_kept_behind() {
+    let cases: [(&[&str], &str); 4] = [
+        (&[], ""),
+        (&["\"inner\";r=1;t=2"], ", \"inner\";r=1;t=2"),
+        (&["", " ", "\"inner\";r=1;t=2"], ", \"inner\";r=1;t=2"),
+        (&["\"b\";r=1", "", "\"c\";r=2, \"d\";r=3"], ", \"b\";r=1, \"c\";r=2, \"d\";r=3"),
+    ];
+    for (lines, behind) in cases {
+        let inner = service_fn(move |_: Request<()>| {
+            let mut response = Response::new(());
+            for line in lines {
+                response.headers_mut().append("ratelimit", line.parse().unwrap());
+            }
+            std::future::ready(Ok::<_, Infallible>(response))
+        });
+        let service = limiter(&ManualClock::new(START)).layer(&TENANT).layer(inner);
+        let response = service.oneshot(Request::new(())).await.unwrap();
+        let told: Vec<_> = response.headers().get_all("ratelimit").iter().collect();
+        assert_eq!(told, [&format!("\"a tenant\";r=3;t=45{behind}")]);
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_names_each_limit_that_refused_and_takes_from_none() {
     let clock = ManualClock::new(START);
