@@ -218,9 +218,9 @@ impl Quota {
     ///
     /// When one bucket is asked more often than what keeps it can answer. In a store that a fleet
     /// shares, one key is the work of one processor (Redis) or one row for which all wait
-    /// (PostgreSQL). In memory the lock of a bucket is held for about a seventh of a decision,
-    /// while a second shard makes the decision longer by a quarter: with few processors shards
-    /// take more than they give. Measure first.
+    /// (PostgreSQL). In memory the lock of a bucket is held for a small part of a decision, while a
+    /// second shard makes the decision half as long again: with few processors shards take more
+    /// than they give. Measure first.
     ///
     /// # How many
     ///
