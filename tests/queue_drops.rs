@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
+use support::dice::Dice;
 use support::queue::{Late, Recorder, Running, lines, ms, paused, send, settled, tokens};
 use tokio::time::Instant;
 use tollgate::algebra::check_history;
@@ -489,19 +490,6 @@ async fn what_is_settled_is_settled_although_nobody_waits_for_the_store() {
         held.let_go();
         settled().await;
         assert_eq!(tokens(&memory, &LLM), left);
-    }
-}
-
-/// Numbers that look random, and are the same in each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        // Xorshift (Marsaglia 2003).
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % sides
     }
 }
 

@@ -9,10 +9,10 @@ mod support;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::Duration;
 
 use http::{Request, Response};
 use support::at_once;
+use support::dice::Dice;
 use support::queue::{lines, ms, paused, poll, reserve, tokens, waiter};
 use support::threads::on_threads;
 use tokio::runtime::{Builder, Runtime};
@@ -23,27 +23,6 @@ use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
-
-/// Numbers that look random, and are the same in each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        // SplitMix64 (Steele, Lea and Flood 2014).
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
-
-    fn time(&mut self, below: Duration) -> Duration {
-        Duration::from_micros(self.below(u64::try_from(below.as_micros()).unwrap()))
-    }
-
-    fn nth<T>(&mut self, of: &[T]) -> usize {
-        usize::try_from(self.below(of.len() as u64)).unwrap()
-    }
-}
 
 /// A store that answers some time later. What it is given back comes in in the middle of that.
 #[derive(Debug)]

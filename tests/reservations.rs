@@ -4,6 +4,8 @@
 
 mod support;
 
+use support::dice::Dice;
+
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
@@ -366,18 +368,6 @@ async fn jitter_delays_the_work_by_as_much_as_was_told() {
     let told = reservation.wait();
     reservation.ready().await;
     assert!(start.elapsed() >= told && start.elapsed() <= told + MILLI, "{told:?}");
-}
-
-/// A small generator, so that a failure names the seed that shows it again.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
 }
 
 /// What was promised to work that ran, and what was given back, and when.

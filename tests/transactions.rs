@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use support::dice::Dice;
 use support::queue::{Late, ms, paused, settled, tokens};
 use support::{START, at_once, quotas, store};
 use tokio::time::{Instant, advance};
@@ -706,18 +707,6 @@ async fn jitter_makes_the_longest_wait_longer_and_is_the_same_for_the_same_seed(
     let exact = pair(&limiter, [1, 1], false).jitter(HOUR).reserve_within(2 * SECOND);
     let exact = at_once(exact).unwrap();
     assert!(matches!(&exact, Decision::Reserved(own) if own.wait() == 2 * SECOND), "{exact:?}");
-}
-
-/// A small generator, so that a failure names the seed that shows it again.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
 }
 
 /// P2 with places that are given up and handed on: work that runs at the place of another counts

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod dice;
 pub(crate) mod queue;
 pub(crate) mod threads;
 pub(crate) mod web;

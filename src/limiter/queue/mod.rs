@@ -2,17 +2,19 @@
 //!
 //! # Design
 //!
-//! A reservation is a place: an instant, granted by the bucket, and the units taken for it. Whoever
-//! waits stands in the line of its bucket, within its own future: there is no task and no thread. The
-//! timer of the first in line is set to the first place; whoever goes wakes the next.
+//! A reservation is a place: an instant, granted by its bucket or by several, and the units taken for
+//! it. Whoever waits stands in the line of all who wait for the same buckets, within its own future:
+//! there is no task and no thread. The timers of the first two in line are set to the first two
+//! places; whoever goes wakes the next.
 //!
 //! When somebody gives up, the place is handed down the line, and what is left over in the end is
-//! undone if nothing was taken from the bucket since: that is when the bucket, refreshed to now,
+//! undone if nothing was taken from its buckets since: that is when each of them, refreshed to now,
 //! holds exactly what the reservation left, refreshed to now. Giving the tokens back without that
 //! condition would break the bound, as those who reserved later have counted on them being spent.
+//! Only the last place can be undone, so they are undone one after another from there.
 //!
-//! Whoever has not begun to wait keeps its instant, as its work may be planned for it. When it
-//! gives up, its place is offered to those who wait.
+//! Whoever has not been polled keeps its instant, as its work may be planned for it. When it gives
+//! up, its place is offered to those who wait.
 
 mod booking;
 mod close;
