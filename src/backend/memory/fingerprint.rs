@@ -1,70 +1,127 @@
 //! The name of a bucket, hashed so that nobody can choose where it falls.
+//!
+//! # Design
+//!
+//! A name is a list of words `m1, m2, …`, of which the first tells the lengths: so no list is
+//! another one with zeros behind it. Its hash is multilinear: the upper 64 bits of
+//! `k0 + k1·m1 + k2·m2 + …`, counted in 128 bits with random keys `k` of 128 bits; and the same once
+//! more with other keys. That is strongly universal (Lemire and Kaser, "Strongly universal string
+//! hashing is fast", The Computer Journal 57, 2014): whichever two names somebody thinks of, their
+//! 128 bits are evenly distributed and independent of each other over the choice of the keys. So
+//! two names meet in the 96 bits that make the tag with a probability of 2⁻⁹⁶, and in one of `n`
+//! places with `1/n`.
+//!
+//! This holds for names that were chosen without knowledge of the keys. They never leave the
+//! process, each store has others, and nothing that anybody is told depends on a hash.
+//!
+//! It takes four multiplications a word that need not wait for each other, and a fourth of the time
+//! of SipHash, whose rounds do. SipHash makes the keys here, and hashes what is too long.
 
 use std::hash::{BuildHasher, Hasher as _, RandomState};
+use std::{array, slice};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::BucketId;
 use crate::backend::key::each_word;
 
-/// A keyed hash with a key of its own for each store.
+/// A keyed hash with keys of its own for each store.
 pub(super) struct Hasher {
-    short: Secret,
-    /// What is not hashed in whole words must not meet what is.
-    long: Secret,
+    start: Lane,
+    lanes: [Lane; WORDS],
+    /// For names of more words. Two hashes that have nothing in common meet no more often than by
+    /// chance.
+    long: [u64; 2],
 }
 
+/// The words that are hashed as such: the lengths, and up to 120 bytes of name.
+const WORDS: usize = 16;
+
 impl Hasher {
-    /// A hash whose key the operating system's randomness gives.
+    /// A hash whose keys the operating system's randomness gives.
     pub(super) fn random() -> Self {
-        Self { short: Secret::random(), long: Secret::random() }
+        // Each hashes under a key of its own, which nobody outside the process knows.
+        let states = [RandomState::new(), RandomState::new()];
+        let mut count = 0_u64;
+        let mut random = || {
+            count = count.wrapping_add(1);
+            states.each_ref().map(|state| state.hash_one(count))
+        };
+        let mut lane = || {
+            let [[a, b], [c, d]] = [random(), random()];
+            Lane { low: joined(a, b), high: joined(c, d) }
+        };
+        Self { start: lane(), lanes: array::from_fn(|_| lane()), long: random() }
     }
 
-    /// The hash of a bucket's name: the limit and the key in words, and behind them the shard and
-    /// how long the two are, so that different names are different messages.
+    /// The hash of a bucket's name: how long the limit and the key are and which shard it is, and
+    /// the two in words, so that different names are different lists.
+    #[inline(always)]
     pub(super) fn fingerprint(&self, id: BucketId<'_>) -> Fingerprint {
         let (limit, key) = (id.limit().as_bytes(), id.key());
-        let (Ok(limit_len), Ok(key_len)) = (u8::try_from(limit.len()), u8::try_from(key.len()))
+        let words = limit.len().div_ceil(8).saturating_add(key.len().div_ceil(8));
+        let (Ok(limit_len), Ok(key_len), true) =
+            (u8::try_from(limit.len()), u8::try_from(key.len()), words < WORDS)
         else {
             return self.long(id);
         };
-        let mut hasher = self.short.hasher();
-        // Whole words are hashed without a detour over a buffer.
-        each_word(limit, |word| hasher.write_u64(word));
-        key.each_word(|word| hasher.write_u64(word));
-        hasher.write_u32(id.shard_index());
-        hasher.write_u16(u16::from_le_bytes([limit_len, key_len]));
-        Fingerprint::of(hasher)
+        let [a, b, c, d] = id.shard_index().to_le_bytes();
+        let lengths = u64::from_le_bytes([a, b, c, d, limit_len, key_len, 0, 0]);
+
+        let mut sum = Sum { of: self.start, lanes: self.lanes.iter() };
+        sum.add(lengths);
+        each_word(limit, |word| sum.add(word));
+        key.each_word(|word| sum.add(word));
+        Fingerprint { low: upper(sum.of.low), high: upper(sum.of.high) }
     }
 
     #[cold]
     fn long(&self, id: BucketId<'_>) -> Fingerprint {
         let (limit, key) = (id.limit().as_bytes(), id.key().as_bytes());
-        let mut hasher = self.long.hasher();
+        let [first, second] = self.long;
+        let mut hasher = SipHasher13::new_with_keys(first, second);
         hasher.write(limit);
         hasher.write(key);
         hasher.write_usize(limit.len());
         hasher.write_usize(key.len());
         hasher.write_u32(id.shard_index());
-        Fingerprint::of(hasher)
+        let hash = hasher.finish128();
+        Fingerprint { low: hash.h1, high: hash.h2 }
     }
 }
 
-/// The key of a hash.
-struct Secret(u64, u64);
+/// The keys of one word, or what the products of several come to.
+#[derive(Clone, Copy)]
+struct Lane {
+    low: u128,
+    high: u128,
+}
 
-impl Secret {
-    fn random() -> Self {
-        // Each `RandomState` hashes under other keys, which nobody outside the process knows.
-        let random = || RandomState::new().build_hasher().finish();
-        Self(random(), random())
-    }
+/// What the products come to so far, and the keys of the words to come.
+struct Sum<'k> {
+    of: Lane,
+    lanes: slice::Iter<'k, Lane>,
+}
 
-    // Inlined, a hasher is known to be at the start of a word, and its length costs nothing.
-    #[inline]
-    fn hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, self.1)
+impl Sum<'_> {
+    #[inline(always)]
+    fn add(&mut self, word: u64) {
+        // There are as many as words, which were counted.
+        if let Some(keys) = self.lanes.next() {
+            let word = u128::from(word);
+            self.of.low = self.of.low.wrapping_add(keys.low.wrapping_mul(word));
+            self.of.high = self.of.high.wrapping_add(keys.high.wrapping_mul(word));
+        }
     }
+}
+
+fn joined(high: u64, low: u64) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
+}
+
+fn upper(sum: u128) -> u64 {
+    // What is left of 128 bits after the shift.
+    u64::try_from(sum >> 64).unwrap_or(0)
 }
 
 /// 128 bits that stand for a bucket's name.
@@ -75,12 +132,6 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    #[inline(always)]
-    fn of(hasher: SipHasher13) -> Self {
-        let hash = hasher.finish128();
-        Self { low: hash.h1, high: hash.h2 }
-    }
-
     #[cfg(test)]
     pub(super) const fn new(low: u64, high: u64) -> Self {
         Self { low, high }
