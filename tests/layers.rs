@@ -27,7 +27,7 @@ const CRATES: [(&str, &[&str]); 7] = [
     ("httpdate", &["retry/"]),
     (
         "tokio",
-        &["clock.rs", "limiter/queue/", "limiter/unstoppable.rs", "middleware/queued.rs", "retry/"],
+        &["clock/", "limiter/queue/", "limiter/unstoppable.rs", "middleware/queued.rs", "retry/"],
     ),
     ("tower_layer", &["middleware/", "retry/", "axum/"]),
     ("tower_service", &["middleware/", "retry/", "axum/"]),

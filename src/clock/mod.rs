@@ -5,15 +5,20 @@
 //! Decisions never read a clock themselves. A backend asks its [`Clock`] once a decision and
 //! hands the [`Timestamp`] to the algebra, so tests replace time by a [`ManualClock`].
 
+#[cfg(feature = "quanta")]
+mod counter;
+
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "quanta")]
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 #[cfg(not(feature = "quanta"))]
 use std::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "quanta")]
-use quanta::Instant;
+use self::counter::{Counter, Processor};
 
 /// An instant: a whole number of microseconds since the Unix epoch.
 ///
@@ -36,12 +41,14 @@ impl Timestamp {
 
     /// The instant this many microseconds after the Unix epoch, or before it if negative.
     #[must_use]
+    #[inline]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
     /// The microseconds since the Unix epoch, negative before it.
     #[must_use]
+    #[inline]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
@@ -53,6 +60,7 @@ impl Timestamp {
     }
 
     /// [`since`](Self::since), as a bare number of microseconds.
+    #[inline]
     pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
         if self.0 <= earlier.0 { 0 } else { self.0.abs_diff(earlier.0) }
     }
@@ -64,6 +72,7 @@ impl Timestamp {
     }
 
     /// [`saturating_add`](Self::saturating_add) for a bare number of microseconds.
+    #[inline]
     pub(crate) const fn plus_micros(self, micros: u64) -> Self {
         Self(self.0.saturating_add_unsigned(micros))
     }
@@ -121,32 +130,66 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 ///
 /// # With the feature `quanta`
 ///
-/// Time is then read from the processor's own counter, each time anew, in less than half the time
-/// that the system takes to tell it. What is given up for that:
+/// The feature is on by default. Time is then read from the processor's own counter, each time
+/// anew, in a third of the time that the system takes to tell it; and once in a millisecond the
+/// system is asked all the same. So whatever is wrong with a counter (its rate, a machine that was
+/// moved, processors that count apart) makes time run ahead by less than that; and one that has stood
+/// still makes it stand still, which grants nothing, until a millisecond is counted.
+/// The time told is a microsecond behind the system's at most, otherwise; ten where the system is
+/// slow to tell it.
 ///
-/// * How fast the counter runs is measured once, when the first clock of the process is made, which
-///   takes up to a fifth of a second. All rates are off by as much as that measurement, some
-///   millionths, and the system's corrections of its own clock do not reach this one.
-/// * A machine that is suspended or moved may come back with another count. If it is less, no time
-///   passes until the old count is reached.
-/// * The counters of all processors have to agree. Linux checks that for the clock it uses itself:
-///   where `/sys/devices/system/clocksource/clocksource0/current_clocksource` is not `tsc`, the
-///   feature is better left off.
-///
-/// A processor without a steady counter is noticed, and the system asked as without the feature.
+/// How fast the counter runs is measured once, when the first clock of the process is made. That
+/// takes a millisecond where nothing disturbs it, and never more than a fifth of a second. On a
+/// processor without a steady counter the system is asked each time.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
-    origin: Instant,
+    source: Source,
+    /// What `source` told when the clock was made.
+    origin: u64,
     anchor: Timestamp,
 }
+
+/// What tells how much time has passed since the first clock of the process was made.
+#[cfg(feature = "quanta")]
+type Source = &'static Counter<Processor>;
+/// The start of the process's first clock.
+#[cfg(not(feature = "quanta"))]
+type Source = Instant;
 
 impl SystemClock {
     /// Anchors a clock at the machine's time.
     #[must_use]
     pub fn new() -> Self {
-        let origin = Instant::now();
-        Self { origin, anchor: machine_time() }
+        let source = source();
+        Self { source, origin: passed(source), anchor: machine_time() }
     }
+}
+
+#[cfg(feature = "quanta")]
+fn source() -> Source {
+    static PROCESSOR: LazyLock<Counter<Processor>> =
+        LazyLock::new(|| Counter::new(Processor::new()));
+    &PROCESSOR
+}
+
+/// The microseconds that have passed.
+#[cfg(feature = "quanta")]
+#[inline]
+fn passed(source: Source) -> u64 {
+    source.nanos() / 1_000
+}
+
+#[cfg(not(feature = "quanta"))]
+fn source() -> Source {
+    Instant::now()
+}
+
+/// The microseconds that have passed.
+#[cfg(not(feature = "quanta"))]
+fn passed(source: Source) -> u64 {
+    let passed = source.elapsed();
+    // In 64 bits, which last for 585,000 years: this is read for every decision.
+    passed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(passed.subsec_micros()))
 }
 
 /// The time of this machine.
@@ -163,11 +206,9 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
+    #[inline]
     fn now(&self) -> Timestamp {
-        let passed = self.origin.elapsed();
-        // In 64 bits, which last for 585,000 years: this is read for every decision.
-        let micros = passed.as_secs().saturating_mul(1_000_000);
-        self.anchor.plus_micros(micros.saturating_add(u64::from(passed.subsec_micros())))
+        self.anchor.plus_micros(passed(self.source).saturating_sub(self.origin))
     }
 }
 

@@ -1,0 +1,74 @@
+//! Every interleaving of the counter's clock: nobody reads half of what another writes.
+//!
+//! The file is the crate's own, with loom's atomics in place of the standard library's.
+
+#![expect(dead_code, reason = "the clock's other parts are not under test")]
+
+#[path = "../../../src/clock/counter.rs"]
+mod counter;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use counter::{Counter, Source};
+use loom::thread;
+
+/// The two numbers that belong together add up to this.
+const SUM: u64 = 1_000;
+
+/// Time as the threads set it, which loom does not reorder: only the clock's own atomics are tried.
+#[derive(Debug, Default)]
+struct Scripted(AtomicU64);
+
+impl Source for Arc<Scripted> {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// What was read as the count: added to what was read as the time, it shows whether the two
+    /// belong together.
+    fn between(&self, from: u64, _: u64) -> u64 {
+        from
+    }
+
+    fn system(&self) -> u64 {
+        SUM - self.count()
+    }
+}
+
+/// A thread that looks on, and one that asks the system twice.
+fn explore(looks: u32, look: fn(&Counter<Arc<Scripted>>)) {
+    let mut model = loom::model::Builder::new();
+    // More switches than that take hours, and have never shown more.
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let script = Arc::new(Scripted::default());
+        let counter = loom::sync::Arc::new(Counter::new(Arc::clone(&script)));
+        let onlooker = {
+            let counter = loom::sync::Arc::clone(&counter);
+            thread::spawn(move || (0..looks).for_each(|_| look(&counter)))
+        };
+        for now in 1..3 {
+            script.0.store(now, Ordering::SeqCst);
+            let _ = counter.ask();
+        }
+        onlooker.join().expect("the onlooker saw what belongs together");
+        belongs_together(&counter);
+    });
+}
+
+fn belongs_together(counter: &Counter<Arc<Scripted>>) {
+    if let Some(told) = counter.counted() {
+        assert_eq!(told, SUM, "two numbers that do not belong together");
+    }
+}
+
+fn main() {
+    explore(2, belongs_together);
+    println!("Reading while another thread writes is sound.");
+    explore(1, |counter| {
+        let _ = counter.ask();
+        belongs_together(counter);
+    });
+    println!("Two threads that write are sound.");
+}
