@@ -94,36 +94,42 @@ impl Bucket {
 
     /// How the bucket gains.
     #[must_use]
+    #[inline]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
     /// How often the bucket gains, in microseconds.
     #[must_use]
+    #[inline]
     pub const fn step(&self) -> u64 {
         self.step.get()
     }
 
     /// The units gained at each step.
     #[must_use]
+    #[inline]
     pub const fn gain(&self) -> u64 {
         self.gain.get()
     }
 
     /// The units that one token is worth.
     #[must_use]
+    #[inline]
     pub const fn token(&self) -> u64 {
         self.token.get()
     }
 
     /// The most units it saves up.
     #[must_use]
+    #[inline]
     pub const fn capacity(&self) -> Units {
         self.capacity
     }
 
     /// The least units that a reservation may leave: minus `max_reserved`.
     #[must_use]
+    #[inline]
     pub const fn floor(&self) -> Units {
         self.floor
     }
@@ -147,12 +153,14 @@ impl Bucket {
 
     /// Whether a full bucket is like one that was never used, so that it need not be stored.
     #[must_use]
+    #[inline]
     pub const fn forgets(&self) -> bool {
         self.initial == self.capacity
     }
 
     /// What a cost comes to; `None` if that is beyond any number counted here.
     #[must_use]
+    #[inline]
     pub const fn units(&self, cost: u64) -> Option<Units> {
         match cost.checked_mul(self.token.get()) {
             // The top bit would turn the number negative.
@@ -163,6 +171,7 @@ impl Bucket {
 
     /// Whether a cost is more than a full bucket could ever grant on these terms.
     #[must_use]
+    #[inline]
     pub fn too_large(&self, cost: u64, terms: Terms) -> bool {
         let Some(units) = self.units(cost) else { return true };
         self.out_of_reach(self.capacity.saturating_sub(units), terms)
@@ -196,10 +205,12 @@ impl Bucket {
     }
 
     /// Whether even a bucket that is full, but for a charge that leaves this much, would refuse it.
+    #[inline]
     fn out_of_reach(&self, left: Units, terms: Terms) -> bool {
-        if left >= 0 {
-            return false;
-        }
+        left < 0 && self.refused_when_full(left, terms)
+    }
+
+    fn refused_when_full(&self, left: Units, terms: Terms) -> bool {
         // The shortest wait is that of a request which comes just before the next gain.
         let full = State { value: self.capacity, ts: Timestamp::UNIX_EPOCH };
         let wait = self.gained_at(State { value: left, ..full }, left.unsigned_abs());
@@ -242,6 +253,7 @@ impl Bucket {
 
     /// What a bucket holds at `now`.
     #[must_use]
+    #[inline]
     pub fn refresh(&self, state: State, now: Timestamp) -> State {
         let State { value, ts } = state;
         let steps = self.steps(now.micros_since(ts));
@@ -260,22 +272,26 @@ impl Bucket {
     }
 
     /// The whole steps in a time.
+    #[inline]
     pub(super) fn steps(&self, micros: u64) -> u64 {
         // Token buckets gain every microsecond: the commonest case needs no division.
         if self.step == NonZeroU64::MIN { micros } else { micros / self.step }
     }
 
     /// The units that `value` is short of the capacity.
+    #[inline]
     pub(super) fn missing(&self, value: Units) -> u64 {
         if value >= self.capacity { 0 } else { self.capacity.abs_diff(value) }
     }
 
     /// The instant from which a bucket in `state` has gained `units` more.
+    #[inline]
     pub(super) fn gained_at(&self, state: State, units: u64) -> Timestamp {
         state.ts.plus_micros(self.steps_to_gain(units).saturating_mul(self.step.get()))
     }
 
     /// The steps that it takes to gain `units`.
+    #[inline]
     pub(super) fn steps_to_gain(&self, units: u64) -> u64 {
         if self.gain == NonZeroU64::MIN {
             return units;

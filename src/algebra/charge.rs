@@ -51,12 +51,14 @@ impl Terms {
 
     /// May leave as little as `floor` units, however long the wait.
     #[must_use]
+    #[inline]
     pub const fn reserving(floor: Units) -> Self {
         Self { floor, max_wait: u64::MAX }
     }
 
     /// Waits at most this long, rounded down to the microsecond.
     #[must_use]
+    #[inline]
     pub fn within(mut self, max_wait: Duration) -> Self {
         self.max_wait = u64::try_from(max_wait.as_micros()).unwrap_or(u64::MAX);
         self
@@ -64,18 +66,21 @@ impl Terms {
 
     /// The least units that the charge may leave.
     #[must_use]
+    #[inline]
     pub const fn floor(&self) -> Units {
         self.floor
     }
 
     /// The longest wait, in microseconds.
     #[must_use]
+    #[inline]
     pub const fn max_wait(&self) -> u64 {
         self.max_wait
     }
 
     /// Whether they let a charge leave this much after this wait.
     #[must_use]
+    #[inline]
     pub(crate) fn allow(&self, left: Units, wait: Duration) -> bool {
         left >= self.floor && wait.as_micros() <= u128::from(self.max_wait)
     }
@@ -93,18 +98,21 @@ pub struct Charged {
 impl Charged {
     /// Whether the work may run, and when.
     #[must_use]
+    #[inline]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
 
     /// The bucket, refreshed to now, without the charge: what stands if it is refused.
     #[must_use]
+    #[inline]
     pub const fn before(&self) -> State {
         self.before
     }
 
     /// The bucket with the charge taken: what to store, unless it is refused.
     #[must_use]
+    #[inline]
     pub const fn after(&self) -> State {
         self.after
     }
@@ -125,6 +133,7 @@ impl Charged {
     }
 
     /// The wait in microseconds.
+    #[inline]
     pub(crate) const fn wait_micros(&self) -> u64 {
         self.wait
     }
@@ -158,6 +167,7 @@ impl Charged {
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 #[must_use]
+#[inline]
 pub fn charge(
     bucket: &Bucket,
     state: State,

@@ -116,6 +116,7 @@ impl<T: Eq> Eq for List<T> {}
 impl Applied {
     /// The outcome of a charge on one bucket.
     #[must_use]
+    #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
         Self { now, readings: List::One([reading]) }
     }
@@ -159,6 +160,7 @@ impl Applied {
 
     /// What they came to together: refused if one was, else reserved if one was.
     #[must_use]
+    #[inline]
     pub fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::Admitted;
         for reading in self.readings() {
@@ -173,6 +175,7 @@ impl Applied {
 
     /// The longest wait of them all: when every bucket has what was asked of it.
     #[must_use]
+    #[inline]
     pub fn wait(&self) -> Duration {
         self.readings().iter().map(Reading::wait).max().unwrap_or(Duration::ZERO)
     }
@@ -208,6 +211,7 @@ impl Reading {
 
     /// What a charge came to that is alone: whoever only looks sees the bucket as it stays.
     #[must_use]
+    #[inline]
     pub const fn of(charge: &Charge<'_>, charged: &Charged) -> Self {
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
         if charge.takes() && !matches!(verdict, Verdict::Refused) {
@@ -230,6 +234,7 @@ impl Reading {
             .map(|(state, units)| Self::in_micros(verdict, state, units, wait))
     }
 
+    #[inline]
     pub(super) const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
         Self { verdict, state, units, wait }
     }
@@ -243,6 +248,7 @@ impl Reading {
 
     /// What the bucket holds now that all charges are taken, or none is.
     #[must_use]
+    #[inline]
     pub const fn state(&self) -> State {
         self.state
     }
@@ -252,6 +258,7 @@ impl Reading {
     /// Nothing is taken by a look, by any charge if one is refused, nor from the shard of a
     /// two-choices charge that does not pay.
     #[must_use]
+    #[inline]
     pub const fn units(&self) -> Units {
         self.units
     }

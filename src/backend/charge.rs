@@ -19,12 +19,14 @@ pub struct BucketId<'a> {
 impl<'a> BucketId<'a> {
     /// Names the bucket of `key` under the limit of this name.
     #[must_use]
+    #[inline]
     pub const fn new(limit: &'a str, key: &'a Key) -> Self {
         Self { limit, key, shard: 0 }
     }
 
     /// Names another shard than the first, which is 0.
     #[must_use]
+    #[inline]
     pub const fn shard(mut self, shard: u32) -> Self {
         self.shard = shard;
         self
@@ -32,18 +34,21 @@ impl<'a> BucketId<'a> {
 
     /// The name of the limit.
     #[must_use]
+    #[inline]
     pub const fn limit(&self) -> &'a str {
         self.limit
     }
 
     /// Whose tokens they are.
     #[must_use]
+    #[inline]
     pub const fn key(&self) -> &'a Key {
         self.key
     }
 
     /// Which shard of the limit.
     #[must_use]
+    #[inline]
     pub const fn shard_index(&self) -> u32 {
         self.shard
     }
@@ -108,18 +113,21 @@ pub struct Charge<'a> {
 impl<'a> Charge<'a> {
     /// Takes the units, if they are there.
     #[must_use]
+    #[inline]
     pub const fn take(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
         Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true, other: None }
     }
 
     /// Looks whether the units could be taken, and leaves them.
     #[must_use]
+    #[inline]
     pub const fn look(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
         Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false, other: None }
     }
 
     /// Says how far the charge may go when the bucket is short.
     #[must_use]
+    #[inline]
     pub const fn on(mut self, terms: Terms) -> Self {
         self.terms = terms;
         self
@@ -150,6 +158,7 @@ impl<'a> Charge<'a> {
     /// # Ok::<(), tollgate::quota::QuotaError>(())
     /// ```
     #[must_use]
+    #[inline]
     pub const fn or_shard(mut self, shard: u32) -> Self {
         self.other = if shard == self.id.shard { None } else { Some(shard) };
         self
@@ -157,36 +166,42 @@ impl<'a> Charge<'a> {
 
     /// The name of the bucket; of a two-choices charge, that of the first.
     #[must_use]
+    #[inline]
     pub const fn id(&self) -> BucketId<'a> {
         self.id
     }
 
     /// The second shard of a two-choices charge.
     #[must_use]
+    #[inline]
     pub const fn other(&self) -> Option<u32> {
         self.other
     }
 
     /// The numbers of the bucket, which are the same for both shards.
     #[must_use]
+    #[inline]
     pub const fn bucket(&self) -> &'a Bucket {
         self.bucket
     }
 
     /// How much to take.
     #[must_use]
+    #[inline]
     pub const fn units(&self) -> Units {
         self.units
     }
 
     /// How far to go when the bucket is short.
     #[must_use]
+    #[inline]
     pub const fn terms(&self) -> Terms {
         self.terms
     }
 
     /// Whether to take, not only to look.
     #[must_use]
+    #[inline]
     pub const fn takes(&self) -> bool {
         self.takes
     }

@@ -83,6 +83,7 @@ impl Key {
     /// address and the length of its prefix; `-` with no content sets the rest apart. A length is
     /// one byte, or 0xff and 8 more, big end first.
     #[must_use]
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
@@ -92,6 +93,7 @@ impl Key {
 
     /// How many [bytes](Self::as_bytes) it has.
     #[cfg(feature = "memory")]
+    #[inline]
     pub(super) fn len(&self) -> usize {
         match &self.0 {
             Repr::Inline { len, .. } => usize::from(*len),
@@ -118,6 +120,7 @@ impl Key {
         }
     }
 
+    #[inline]
     fn sized(tag: u8, content: &[u8]) -> Self {
         match u8::try_from(content.len()) {
             Ok(len) if len < u8::MAX => Self::joined(&[&[tag, len], content]),
@@ -129,6 +132,7 @@ impl Key {
     }
 
     /// Bytes whose number is known, written at once.
+    #[inline]
     fn fixed<const N: usize>(content: [u8; N]) -> Self {
         let mut bytes = [0; INLINE];
         match (bytes.first_chunk_mut::<N>(), u8::try_from(N)) {
@@ -141,6 +145,7 @@ impl Key {
     }
 
     /// Pieces one after the other, in place if they fit.
+    #[inline]
     fn joined(pieces: &[&[u8]]) -> Self {
         let mut bytes = [0; INLINE];
         let mut rest = bytes.as_mut_slice();
@@ -184,6 +189,7 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
 }
 
 impl From<&str> for Key {
+    #[inline]
     fn from(text: &str) -> Self {
         Self::sized(tag::TEXT, text.as_bytes())
     }
@@ -220,6 +226,7 @@ impl<const N: usize> From<[u8; N]> for Key {
 }
 
 impl From<u64> for Key {
+    #[inline]
     fn from(number: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
         Self::fixed([tag::NUMBER, a, b, c, d, e, f, g, h])
@@ -262,6 +269,7 @@ impl From<IpAddr> for Key {
 }
 
 impl From<Ipv4Addr> for Key {
+    #[inline]
     fn from(address: Ipv4Addr) -> Self {
         let [a, b, c, d] = address.octets();
         Self::fixed([tag::V4, a, b, c, d])

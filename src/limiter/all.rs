@@ -86,7 +86,7 @@ impl<'a: 'l, 'l> AllCall<'a, 'l> {
     ///
     /// See [`LimitCall::jitter`](super::LimitCall::jitter).
     pub const fn jitter(mut self, spread: Duration) -> Self {
-        self.0.jitter = spread;
+        self.0.spread(spread);
         self
     }
 }

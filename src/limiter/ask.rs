@@ -34,6 +34,7 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
+    #[inline]
     pub(crate) fn terms(self, limit: &Limit) -> Terms {
         match self {
             Self::Look | Self::Take => Terms::AT_ONCE,
@@ -56,6 +57,7 @@ impl<L> Ask<L> {
 }
 
 impl<L: Borrow<Limit>> Ask<L> {
+    #[inline]
     pub(crate) fn limit(&self) -> &Limit {
         self.limit.borrow()
     }
@@ -83,6 +85,7 @@ impl<L: Borrow<Limit>> Ask<L> {
     }
 
     /// What the cost comes to, if the limit can ever grant it on these terms.
+    #[inline]
     fn units(&self, terms: Terms) -> Result<Units, Error> {
         let limit = self.limit();
         match limit.bucket().units(self.cost) {
@@ -104,13 +107,16 @@ impl<L: Borrow<Limit>> Ask<L> {
     }
 
     #[inline]
-    fn charge(&self, wish: Wish, longest: Wish) -> Result<Charge<'_>, Error> {
+    pub(crate) fn charge(&self, wish: Wish, longest: Wish) -> Result<Charge<'_>, Error> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
         let terms = wish.terms(limit);
         let units = self.units(longest.terms(limit))?;
-        let make = if matches!(wish, Wish::Look) { Charge::look } else { Charge::take };
         let id = BucketId::new(limit.name(), &self.key).shard(shard);
-        Ok(make(id, limit.bucket(), units).on(terms).or_shard(other))
+        let charge = match wish {
+            Wish::Look => Charge::look(id, limit.bucket(), units),
+            Wish::Take | Wish::Reserve(_) => Charge::take(id, limit.bucket(), units),
+        };
+        Ok(charge.on(terms).or_shard(other))
     }
 
     fn draw(&mut self, random: &Random) {
@@ -124,15 +130,28 @@ impl<L: Borrow<Limit>> Ask<L> {
 #[derive(Clone, Debug)]
 pub(super) enum Asks<'l> {
     One([Ask<&'l Limit>; 1]),
-    Many(Vec<Ask<&'l Limit>>),
+    Many {
+        /// The first.
+        limit: &'l Limit,
+        asks: Vec<Ask<&'l Limit>>,
+    },
 }
 
 impl<'l> Asks<'l> {
+    /// The limit that was named first, which errors name.
+    #[inline]
+    pub(super) const fn limit(&self) -> &'l Limit {
+        match self {
+            Self::One([ask]) => ask.limit,
+            Self::Many { limit, .. } => limit,
+        }
+    }
+
     #[inline]
     pub(super) fn as_slice(&self) -> &[Ask<&'l Limit>] {
         match self {
             Self::One(one) => one,
-            Self::Many(many) => many,
+            Self::Many { asks, .. } => asks,
         }
     }
 
@@ -140,7 +159,7 @@ impl<'l> Asks<'l> {
     pub(super) fn as_mut_slice(&mut self) -> &mut [Ask<&'l Limit>] {
         match self {
             Self::One(one) => one,
-            Self::Many(many) => many,
+            Self::Many { asks, .. } => asks,
         }
     }
 }

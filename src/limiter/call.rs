@@ -63,7 +63,7 @@ impl<'a: 'l, 'l> LimitCall<'a, 'l> {
     /// jitter, the bound on what runs in some time is that of a time which is longer by `spread`,
     /// and reserved work runs in the order of its instants with jitter.
     pub const fn jitter(mut self, spread: Duration) -> Self {
-        self.0.jitter = spread;
+        self.0.spread(spread);
         self
     }
 }

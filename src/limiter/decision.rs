@@ -166,8 +166,7 @@ impl<'a> Decision<'a> {
 #[derive(Clone, Debug)]
 pub struct Refusal<'l> {
     refused: SmallVec<[Standing<'l>; 1]>,
-    wait: Duration,
-    jitter: Duration,
+    retry_after: Duration,
 }
 
 impl<'l> Refusal<'l> {
@@ -177,7 +176,15 @@ impl<'l> Refusal<'l> {
         wait: Duration,
         jitter: Duration,
     ) -> Self {
-        Self { refused, wait, jitter }
+        Self { refused, retry_after: wait.saturating_add(jitter) }
+    }
+
+    /// Refused by the only limit that was asked.
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(super) fn of_one(standing: Standing<'l>) -> Self {
+        let retry_after = standing.wait();
+        Self { refused: SmallVec::from_buf([standing]), retry_after }
     }
 
     /// The smallest wait after which the same request is admitted, if nobody else comes first; and
@@ -187,7 +194,7 @@ impl<'l> Refusal<'l> {
     /// then. A request that [reserves](super::LimitCall::reserve) may get its turn earlier than that.
     #[must_use]
     pub const fn retry_after(&self) -> Duration {
-        self.wait.saturating_add(self.jitter)
+        self.retry_after
     }
 
     /// How each limit stands that refused.
@@ -199,8 +206,8 @@ impl<'l> Refusal<'l> {
     /// This on its own, to be moved to where the limiter and the limits are not.
     #[must_use]
     pub fn into_owned(self) -> Refusal<'static> {
-        let Self { refused, wait, jitter } = self;
+        let Self { refused, retry_after } = self;
         let refused = refused.into_iter().map(Standing::into_owned).collect();
-        Refusal { refused, wait, jitter }
+        Refusal { refused, retry_after }
     }
 }

@@ -64,6 +64,7 @@ impl fmt::Debug for Name {
 }
 
 impl Name {
+    #[inline]
     fn as_str(&self) -> &str {
         match self {
             Self::Static(name) => name,
@@ -119,12 +120,14 @@ impl Limit {
 
     /// The name.
     #[must_use]
+    #[inline]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
     /// The numbers.
     #[must_use]
+    #[inline]
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
@@ -132,15 +135,18 @@ impl Limit {
     /// The numbers of its bucket, compiled; where the quota has [`shards`](Quota::shards), those of
     /// each shard.
     #[must_use]
+    #[inline]
     pub const fn bucket(&self) -> &Bucket {
         &self.bucket
     }
 
+    #[inline]
     pub(crate) const fn is_in_shards(&self) -> bool {
         self.quota.shard_count() > 1
     }
 
     /// Whether a cost is more than it could ever grant on these terms.
+    #[inline]
     pub(crate) fn too_large(&self, cost: u64, terms: Terms) -> bool {
         match self.is_in_shards() {
             true => self.bucket.too_large_for_pair(cost, terms),

@@ -14,6 +14,7 @@ mod rate_limited;
 mod reservation;
 mod share;
 mod standing;
+mod store;
 mod unstoppable;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(crate) use self::share::{Shares, complete, said};
 #[cfg(feature = "middleware")]
 pub(crate) use self::standing::Stand;
 pub use self::standing::Standing;
+use self::store::Store;
 #[cfg(feature = "middleware")]
 pub(crate) use self::unstoppable::Unstoppable;
 use crate::backend::Backend;
@@ -76,23 +78,23 @@ use crate::backend::Memory;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
-    shared: Arc<Shared<dyn Backend>>,
+    shared: Arc<Shared>,
 }
 
-/// What the clones of a limiter share, in one allocation.
+/// What the clones of a limiter share.
 #[derive(Debug)]
-struct Shared<B: ?Sized> {
+struct Shared {
+    store: Store,
     lines: Lines,
     random: Random,
-    backend: B,
 }
 
 impl RateLimiter {
     /// A limiter that keeps its buckets in `backend`.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
-        let (lines, random) = (Lines::new(), Random::default());
-        Self { shared: Arc::new(Shared { lines, random, backend }) }
+        let (store, lines, random) = (Store::of(backend), Lines::new(), Random::default());
+        Self { shared: Arc::new(Shared { store, lines, random }) }
     }
 
     /// A limiter that keeps its buckets in this process, at most
@@ -222,7 +224,17 @@ impl RateLimiter {
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
-        &self.shared.backend
+        self.shared.store.backend()
+    }
+
+    /// The store, if it is the one of this process.
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        match &self.shared.store {
+            Store::Memory(memory) => Some(memory),
+            Store::Other(_) => None,
+        }
     }
 
     pub(crate) fn random(&self) -> &Random {

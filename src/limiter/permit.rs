@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::ask::Asks;
+use super::ask::{Ask, Asks};
 use super::share::{Part, Share, Shares, said};
+use super::standing::Stand;
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
 use crate::algebra::{State, Units, Verdict};
@@ -42,10 +43,26 @@ use crate::clock::Timestamp;
 pub struct Permit<'a>(Paid<'a>);
 
 enum Paid<'a> {
-    /// What was asked and what was answered, read only by who wants to know.
-    Here { limiter: &'a RateLimiter, limit: &'a Limit, asks: Asks<'a>, applied: Applied },
+    /// What one limit was asked and has answered, read only by who wants to know: nearly always.
+    One { limiter: &'a RateLimiter, ask: Ask<&'a Limit>, now: Timestamp, left: Left },
+    /// The same of several.
+    Several(Box<Several<'a>>),
     /// The same on its own.
     Own(Box<Own>),
+}
+
+/// What a limit holds now, and what was taken from its buckets, of which there are two at most.
+#[derive(Clone, Copy)]
+pub(super) struct Left {
+    pub(super) state: State,
+    pub(super) taken: [Units; 2],
+}
+
+struct Several<'a> {
+    limiter: &'a RateLimiter,
+    limit: &'a Limit,
+    asks: Vec<Ask<&'a Limit>>,
+    applied: Applied,
 }
 
 impl fmt::Debug for Permit<'_> {
@@ -62,15 +79,28 @@ struct Own {
 }
 
 impl<'a> Permit<'a> {
-    /// Leave by a complete answer.
+    /// Leave by the only limit that was asked.
     #[inline(always)]
-    pub(super) const fn here(
+    pub(super) const fn of_one(
         limiter: &'a RateLimiter,
-        limit: &'a Limit,
-        asks: Asks<'a>,
-        applied: Applied,
+        ask: Ask<&'a Limit>,
+        now: Timestamp,
+        left: Left,
     ) -> Self {
-        Self(Paid::Here { limiter, limit, asks, applied })
+        Self(Paid::One { limiter, ask, now, left })
+    }
+
+    /// Leave by a complete answer.
+    pub(super) fn here(limiter: &'a RateLimiter, asks: Asks<'a>, applied: Applied) -> Self {
+        match asks {
+            Asks::One([ask]) => {
+                let left = Left::of(ask.limit, applied.readings());
+                Self::of_one(limiter, ask, applied.now(), left)
+            }
+            Asks::Many { limit, asks } => {
+                Self(Paid::Several(Box::new(Several { limiter, limit, asks, applied })))
+            }
+        }
     }
 
     /// The whole tokens that are left; of several limits, the least that any has.
@@ -83,32 +113,34 @@ impl<'a> Permit<'a> {
     #[must_use]
     pub fn standing(&self) -> Standing<'a> {
         match &self.0 {
+            Paid::One { ask, now, left, .. } => Standing::admitted(ask.limit, left.state, *now),
             Paid::Own(own) => own.shares.standing().clone(),
             // There always is a first.
-            Paid::Here { limit, .. } => {
-                self.standings().next().unwrap_or_else(|| Standing::of(limit, &[], self.at()))
-            }
+            Paid::Several(several) => self
+                .standings()
+                .next()
+                .unwrap_or_else(|| Standing::of(several.limit, &[], self.at())),
         }
     }
 
     /// How all limits stood after this was decided, in the order in which they were named.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'a>> {
-        let (here, own) = match &self.0 {
-            Paid::Here { asks, applied, .. } => {
-                let here = said(asks.as_slice(), applied)
-                    .map(|(ask, readings)| Standing::of(ask.limit, readings, applied.now()));
-                (Some(here), None)
+        let (one, several, own) = match &self.0 {
+            Paid::One { .. } => (Some(self.standing()), None, None),
+            Paid::Several(several) => (None, Some(several.standings()), None),
+            Paid::Own(own) => {
+                (None, None, Some(own.shares.iter().map(|share| share.standing.clone())))
             }
-            Paid::Own(own) => (None, Some(own.shares.iter().map(|share| share.standing.clone()))),
         };
-        here.into_iter().flatten().chain(own.into_iter().flatten())
+        one.into_iter().chain(several.into_iter().flatten()).chain(own.into_iter().flatten())
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match &self.0 {
-            Paid::Here { applied, .. } => applied.now(),
+            Paid::One { now, .. } => *now,
+            Paid::Several(several) => several.applied.now(),
             Paid::Own(own) => own.at,
         }
     }
@@ -120,16 +152,20 @@ impl<'a> Permit<'a> {
     }
 
     fn own(self) -> Box<Own> {
-        match self.0 {
-            Paid::Own(own) => own,
-            Paid::Here { limiter, limit, asks, applied } => {
-                let at = applied.now();
-                // Nobody is given leave who has asked for nothing.
-                let shares = Shares::of(asks.as_slice(), &applied)
-                    .unwrap_or_else(|| Shares::none(limit, at));
-                Box::new(Own { limiter: limiter.clone(), shares, at })
+        let (limiter, shares, at) = match self.0 {
+            Paid::Own(own) => return own,
+            Paid::One { limiter, ask, now, left } => {
+                (limiter, Shares::of_one(&ask, left, now), now)
             }
-        }
+            Paid::Several(several) => {
+                let Several { limiter, limit, asks, applied } = *several;
+                // Nobody is given leave who has asked for nothing.
+                let shares = Shares::of(&asks, &applied)
+                    .unwrap_or_else(|| Shares::none(limit, applied.now()));
+                (limiter, shares, applied.now())
+            }
+        };
+        Box::new(Own { limiter: limiter.clone(), shares, at })
     }
 
     /// Says what the work really cost: what is left of its tokens is given back, as far as it fits
@@ -165,6 +201,24 @@ impl<'a> Permit<'a> {
     }
 }
 
+impl Left {
+    /// What the buckets of an admitted request have said.
+    fn of(limit: &Limit, readings: &[Reading]) -> Self {
+        let mut taken = [0; 2];
+        for (taken, reading) in taken.iter_mut().zip(readings) {
+            *taken = reading.units();
+        }
+        Self { state: Stand::of(limit, readings).state, taken }
+    }
+}
+
+impl<'a> Several<'a> {
+    fn standings(&self) -> impl Iterator<Item = Standing<'a>> {
+        let Self { asks, applied, .. } = self;
+        said(asks, applied).map(|(ask, readings)| Standing::of(ask.limit, readings, applied.now()))
+    }
+}
+
 impl Permit<'_> {
     fn settled(&self, actual: Option<u64>) -> Settling {
         match &self.0 {
@@ -172,8 +226,13 @@ impl Permit<'_> {
                 let parts = own.shares.iter().map(Share::part);
                 Settling::new(&own.limiter, own.shares.standing().limit(), parts, actual)
             }
-            Paid::Here { limiter, limit, asks, applied } => {
-                let parts = said(asks.as_slice(), applied).map(|(ask, said)| Part::of(ask, said));
+            Paid::One { limiter, ask, left, .. } => {
+                let part = Part::taking(ask, left.taken);
+                Settling::new(limiter, ask.limit, std::iter::once(part), actual)
+            }
+            Paid::Several(several) => {
+                let Several { limiter, limit, asks, applied } = &**several;
+                let parts = said(asks, applied).map(|(ask, said)| Part::of(ask, said));
                 Settling::new(limiter, limit, parts, actual)
             }
         }

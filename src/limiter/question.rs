@@ -9,22 +9,25 @@ use smallvec::SmallVec;
 
 use super::ask::{Ask, Asks, Wish, ask};
 use super::decision::Refusal;
+#[cfg(feature = "memory")]
+use super::permit::Left;
 use super::queue::Booking;
 use super::share::{Shares, complete, refused};
 use super::unstoppable::Unstoppable;
 use super::{Decision, Error, Limit, Permit, RateLimiter, Reservation, Standing};
 use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+use crate::backend::Memory;
 use crate::backend::{Answer, Applied, BackendError, BucketId, Charge, Key};
 
 /// What is asked, and of whom.
 #[derive(Clone, Debug)]
 pub(super) struct Question<'a, 'l> {
     limiter: &'a RateLimiter,
-    /// The first, which errors name.
-    limit: &'l Limit,
     asks: Asks<'l>,
     pub(super) wish: Wish,
-    pub(super) jitter: Duration,
+    /// In nanoseconds: a `Duration` takes twice the room.
+    jitter: u64,
 }
 
 /// Room for as many limits as most transactions name.
@@ -33,23 +36,33 @@ const USUAL: usize = 4;
 impl<'a: 'l, 'l> Question<'a, 'l> {
     #[inline]
     pub(super) const fn new(limiter: &'a RateLimiter, limit: &'l Limit, wish: Wish) -> Self {
-        Self { limiter, limit, asks: Asks::One([Ask::of(limit)]), wish, jitter: Duration::ZERO }
+        Self { limiter, asks: Asks::One([Ask::of(limit)]), wish, jitter: 0 }
+    }
+
+    /// Waits for longer, by this much at most; for five centuries if it is more.
+    pub(super) const fn spread(&mut self, spread: Duration) {
+        let nanos = spread.as_secs().saturating_mul(1_000_000_000);
+        self.jitter = nanos.saturating_add(spread.subsec_nanos() as u64);
+    }
+
+    const fn jitter(&self) -> Duration {
+        Duration::from_nanos(self.jitter)
     }
 
     /// Asks one more limit.
     pub(super) fn and(mut self, limit: &'l Limit) -> Self {
         let more = Ask::of(limit);
-        self.asks = match self.asks {
+        let first = self.asks.limit();
+        let mut asks = match self.asks {
             Asks::One([one]) => {
-                let mut many = Vec::with_capacity(USUAL);
-                many.extend([one, more]);
-                Asks::Many(many)
+                let mut asks = Vec::with_capacity(USUAL);
+                asks.push(one);
+                asks
             }
-            Asks::Many(mut many) => {
-                many.push(more);
-                Asks::Many(many)
-            }
+            Asks::Many { asks, .. } => asks,
         };
+        asks.push(more);
+        self.asks = Asks::Many { limit: first, asks };
         self
     }
 
@@ -59,21 +72,22 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         self.asks.as_mut_slice().last_mut()
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn answered(&mut self, answer: Result<Applied, BackendError>) -> Result<Decision<'l>, Error> {
         let applied = match answer.and_then(|applied| complete(self.asks.as_slice(), applied)) {
             Ok(applied) => applied,
-            Err(error) => return Err(Error::backend(self.limit, error)),
+            Err(error) => return Err(Error::backend(self.asks.limit(), error)),
         };
         match applied.verdict() {
             Verdict::Admitted => {
-                let asks = std::mem::replace(&mut self.asks, Asks::Many(Vec::new()));
-                let permit = Permit::here(self.limiter, self.limit, asks, applied);
+                let none = Asks::Many { limit: self.asks.limit(), asks: Vec::new() };
+                let asks = std::mem::replace(&mut self.asks, none);
+                let permit = Permit::here(self.limiter, asks, applied);
                 Ok(Decision::Admitted(permit))
             }
             Verdict::Refused => {
                 let refused = refused(self.asks.as_slice(), &applied);
-                let refusal = Refusal::new(refused, applied.wait(), self.jitter);
+                let refusal = Refusal::new(refused, applied.wait(), self.jitter());
                 Ok(Decision::Refused(refusal))
             }
             Verdict::Reserved => {
@@ -83,15 +97,69 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
         }
     }
 
+    /// Asks any store.
+    #[inline(never)]
+    fn ask(
+        &mut self,
+        stage: &mut Stage<'l, Decision<'l>>,
+        cx: &mut Context<'_>,
+    ) -> Told<Decision<'l>> {
+        self.spread(self.limiter.random().up_to(self.jitter()));
+        match ask(self.limiter, self.asks.as_mut_slice(), self.wish, self.wish) {
+            Ok(Answer::Now(answer)) => Poll::Ready(self.answered(answer)),
+            Ok(answer) => {
+                let answer = self.clone().later(answer);
+                stage.later(answer, cx)
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Whether one bucket answers it, without chance.
+    #[cfg(feature = "memory")]
+    #[inline]
+    fn is_of_one_bucket(&self) -> bool {
+        let Asks::One([ask]) = &self.asks else { return false };
+        !ask.limit.is_in_shards() && self.jitter == 0
+    }
+
+    /// What becomes of nearly every question there is, in one piece: all of this could be left to
+    /// [`ask`] and [`answered`](Self::answered).
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    fn decided_by(&mut self, memory: &Memory) -> Told<Decision<'l>> {
+        let (limiter, limit, wish) = (self.limiter, self.asks.limit(), self.wish);
+        let Some(ask) = self.last() else {
+            return Poll::Ready(Err(Error::backend(limit, BackendError::incomplete())));
+        };
+        let charge = match ask.charge(wish, wish) {
+            Ok(charge) => charge,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let (now, reading) = memory.charge(&charge);
+        match reading.verdict() {
+            Verdict::Admitted => {
+                let ask = std::mem::replace(ask, Ask::of(limit));
+                let left = Left { state: reading.state(), taken: [reading.units(), 0] };
+                Poll::Ready(Ok(Decision::Admitted(Permit::of_one(limiter, ask, now, left))))
+            }
+            Verdict::Refused => {
+                let refused = Standing::of(limit, &[reading], now);
+                Poll::Ready(Ok(Decision::Refused(Refusal::of_one(refused))))
+            }
+            Verdict::Reserved => Poll::Ready(self.answered(Ok(Applied::one(now, reading)))),
+        }
+    }
+
     fn reserved(&self, applied: &Applied, booking: Option<Booking>) -> Result<Decision<'l>, Error> {
         let shares = Shares::of(self.asks.as_slice(), applied);
         let (Wish::Reserve(max_wait), Some(booking), Some(shares)) = (self.wish, booking, shares)
         else {
             // Not asked for: not for now in any case.
-            return Err(Error::backend(self.limit, BackendError::incomplete()));
+            return Err(Error::backend(self.asks.limit(), BackendError::incomplete()));
         };
         // Chance never decides whether there is a reservation.
-        let jitter = self.jitter.min(max_wait.saturating_sub(applied.wait()));
+        let jitter = self.jitter().min(max_wait.saturating_sub(applied.wait()));
         Ok(Decision::Reserved(Reservation::new(booking, shares, applied.now(), jitter)))
     }
 
@@ -118,9 +186,9 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
 
     fn shards(&self) -> impl Iterator<Item = BucketId<'_>> {
         let key = self.asks.as_slice().first().map_or(&EVERYBODY, |ask| &ask.key);
-        let name = self.limit.name();
-        (0..self.limit.quota().shard_count())
-            .map(move |shard| BucketId::new(name, key).shard(shard))
+        let limit = self.asks.limit();
+        let name = limit.name();
+        (0..limit.quota().shard_count()).map(move |shard| BucketId::new(name, key).shard(shard))
     }
 }
 
@@ -131,7 +199,7 @@ pub(super) trait Asking<'a, 'l>: Sized {
     /// Asks; the answer is written where the caller wants it, or comes later.
     fn ask(
         question: &mut Question<'a, 'l>,
-        later: &mut Option<Later<'l, Self>>,
+        stage: &mut Stage<'l, Self>,
         cx: &mut Context<'_>,
     ) -> Told<Self>;
 }
@@ -141,36 +209,34 @@ pub(super) type Told<T> = Poll<Result<T, Error>>;
 pub(super) type Later<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
 
 impl<'a: 'l, 'l> Asking<'a, 'l> for Decision<'l> {
+    #[inline]
     fn ask(
         question: &mut Question<'a, 'l>,
-        later: &mut Option<Later<'l, Self>>,
+        stage: &mut Stage<'l, Self>,
         cx: &mut Context<'_>,
     ) -> Told<Self> {
-        let wish = question.wish;
-        question.jitter = question.limiter.random().up_to(question.jitter);
-        match ask(question.limiter, question.asks.as_mut_slice(), wish, wish) {
-            Ok(Answer::Now(answer)) => Poll::Ready(question.answered(answer)),
-            Ok(answer) => {
-                let answer = question.clone().later(answer);
-                later.insert(answer).as_mut().poll(cx)
-            }
-            Err(error) => Poll::Ready(Err(error)),
+        #[cfg(feature = "memory")]
+        if let Some(memory) = question.limiter.memory()
+            && question.is_of_one_bucket()
+        {
+            return question.decided_by(memory);
         }
+        question.ask(stage, cx)
     }
 }
 
 impl<'a: 'l, 'l> Asking<'a, 'l> for Standing<'l> {
     fn ask(
         question: &mut Question<'a, 'l>,
-        later: &mut Option<Later<'l, Self>>,
+        stage: &mut Stage<'l, Self>,
         cx: &mut Context<'_>,
     ) -> Told<Self> {
-        let limit = question.limit;
+        let limit = question.asks.limit();
         let look = |id| Charge::look(id, limit.bucket(), 0);
         let looks: SmallVec<[Charge<'_>; 1]> = question.shards().map(look).collect();
         let count = looks.len();
         let answer = question.limiter.backend().apply(&looks);
-        hear(answer, later, cx, move |answer| {
+        hear(answer, stage, cx, move |answer| {
             let standing = answer.and_then(|applied| {
                 if applied.readings().len() != count {
                     return Err(BackendError::incomplete());
@@ -186,20 +252,20 @@ impl<'a: 'l, 'l> Asking<'a, 'l> for Standing<'l> {
 impl<'a: 'l, 'l> Asking<'a, 'l> for () {
     fn ask(
         question: &mut Question<'a, 'l>,
-        later: &mut Option<Later<'l, Self>>,
+        stage: &mut Stage<'l, Self>,
         cx: &mut Context<'_>,
     ) -> Told<Self> {
-        let limit = question.limit;
+        let limit = question.asks.limit();
         let ids: SmallVec<[BucketId<'_>; 1]> = question.shards().collect();
         let answer = question.limiter.backend().reset(&ids);
-        hear(answer, later, cx, move |answer| answer.map_err(|error| Error::backend(limit, error)))
+        hear(answer, stage, cx, move |answer| answer.map_err(|error| Error::backend(limit, error)))
     }
 }
 
 /// Reads an answer now, or when it is there.
 fn hear<'l, A: 'l, T>(
     answer: Answer<A>,
-    later: &mut Option<Later<'l, T>>,
+    stage: &mut Stage<'l, T>,
     cx: &mut Context<'_>,
     read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'l,
 ) -> Told<T> {
@@ -207,7 +273,7 @@ fn hear<'l, A: 'l, T>(
         Answer::Now(answer) => Poll::Ready(read(answer)),
         Answer::Later(future) => {
             let answer: Later<'l, T> = Box::pin(async move { read(future.await) });
-            later.insert(answer).as_mut().poll(cx)
+            stage.later(answer, cx)
         }
     }
 }
@@ -222,36 +288,59 @@ fn hear<'l, A: 'l, T>(
 #[must_use = "futures do nothing unless polled"]
 pub struct Call<'a, 'l, T> {
     question: Question<'a, 'l>,
-    asked: bool,
-    later: Option<Later<'l, T>>,
+    stage: Stage<'l, T>,
+}
+
+/// How far a call is.
+pub(super) enum Stage<'l, T> {
+    /// Nothing is asked yet.
+    New,
+    /// The question is put, and answered unless something is said to the contrary.
+    Asked,
+    /// The answer comes later.
+    Later(Later<'l, T>),
+}
+
+impl<'l, T> Stage<'l, T> {
+    /// Hears an answer that comes later.
+    fn later(&mut self, answer: Later<'l, T>, cx: &mut Context<'_>) -> Told<T> {
+        *self = Self::Later(answer);
+        self.poll(cx)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Told<T> {
+        match self {
+            Self::Later(answer) => answer.as_mut().poll(cx),
+            // A future that has given its answer is not polled again.
+            Self::New | Self::Asked => Poll::Pending,
+        }
+    }
 }
 
 impl<'a, 'l, T> Call<'a, 'l, T> {
     #[inline]
     pub(super) const fn new(question: Question<'a, 'l>) -> Self {
-        Self { question, asked: false, later: None }
+        Self { question, stage: Stage::New }
     }
 }
 
 impl<'a, 'l, T: Asking<'a, 'l>> Future for Call<'a, 'l, T> {
     type Output = Result<T, Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { question, asked, later } = &mut *self;
-        if !*asked {
-            *asked = true;
-            return T::ask(question, later, cx);
+        let Self { question, stage } = &mut *self;
+        if let Stage::New = stage {
+            *stage = Stage::Asked;
+            return T::ask(question, stage, cx);
         }
-        match later {
-            Some(future) => future.as_mut().poll(cx),
-            // A future that has given its answer is not polled again.
-            None => Poll::Pending,
-        }
+        stage.poll(cx)
     }
 }
 
 impl<T> fmt::Debug for Call<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("asked", &self.asked).finish_non_exhaustive()
+        let asked = !matches!(self.stage, Stage::New);
+        f.debug_struct("Call").field("asked", &asked).finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use smallvec::SmallVec;
 
 use super::ask::Ask;
+use super::permit::Left;
 use super::{Limit, Standing};
 use crate::algebra::{Units, Verdict};
 use crate::backend::{Applied, BackendError, BucketId, Key, Reading, Refund};
@@ -49,10 +50,17 @@ pub(super) struct Part<'p> {
 
 impl<'p> Part<'p> {
     pub(super) fn of<L: Borrow<Limit>>(ask: &'p Ask<L>, readings: &[Reading]) -> Self {
-        let mut taken = ask.shards.map(|shard| Taken { shard, units: 0 });
-        for (taken, reading) in taken.iter_mut().zip(readings) {
-            taken.units = reading.units();
+        let mut units = [0; 2];
+        for (units, reading) in units.iter_mut().zip(readings) {
+            *units = reading.units();
         }
+        Self::taking(ask, units)
+    }
+
+    /// So much of each of its buckets.
+    pub(super) fn taking<L: Borrow<Limit>>(ask: &'p Ask<L>, units: [Units; 2]) -> Self {
+        let ([shard, other], [first, second]) = (ask.shards, units);
+        let taken = [(shard, first), (other, second)].map(|(shard, units)| Taken { shard, units });
         Self { limit: ask.limit(), key: &ask.key, priced: ask.priced, taken }
     }
 
@@ -90,6 +98,14 @@ impl Shares {
             |(ask, readings): (&Ask<L>, &[Reading])| Share::of(ask, readings, applied.now());
         let mut shares = said(asks, applied).map(share);
         Some(Self { first: shares.next()?, rest: shares.collect() })
+    }
+
+    /// What one limit has admitted.
+    pub(super) fn of_one<L: Borrow<Limit>>(ask: &Ask<L>, left: Left, now: Timestamp) -> Self {
+        let standing = Standing::admitted(ask.limit(), left.state, now).into_owned();
+        let taken = Part::taking(ask, left.taken).taken;
+        let first = Share { standing, key: ask.key.clone(), priced: ask.priced, taken };
+        Self { first, rest: Vec::new() }
     }
 
     /// Nothing, of this limit.

@@ -61,12 +61,12 @@ pub(crate) struct Stand {
 
 impl Stand {
     /// How a bucket stands of which no more is known.
-    #[cfg(feature = "middleware")]
     pub(crate) const fn after(state: State) -> Self {
         Self { verdict: Verdict::Admitted, state, wait: Duration::ZERO }
     }
 
     /// What the readings of one charge come to: one, or two for a limit in shards.
+    #[inline]
     pub(crate) fn of(limit: &Limit, readings: &[Reading]) -> Self {
         // The shards of one charge say the same. Of all shards, one that has it is enough.
         let Some(first) = readings.iter().min_by_key(|reading| reading.wait()) else {
@@ -95,6 +95,12 @@ fn sum(readings: &[Reading], shards: u32) -> Units {
 }
 
 impl<'l> Standing<'l> {
+    /// How a limit stands that has admitted a request, and holds this now.
+    pub(super) const fn admitted(limit: &'l Limit, state: State, now: Timestamp) -> Self {
+        Self { limit: Borrowed::Limit(limit), stand: Stand::after(state), now }
+    }
+
+    #[inline]
     pub(super) fn of(limit: &'l Limit, readings: &[Reading], now: Timestamp) -> Self {
         Self { limit: Borrowed::Limit(limit), stand: Stand::of(limit, readings), now }
     }

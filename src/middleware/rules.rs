@@ -17,6 +17,8 @@ use super::reserve::Booked;
 use super::rule::{Choice, Rule};
 use super::tell;
 use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+use crate::backend::Reading;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::http::{self, Fields, Label, List};
 use crate::key::Head;
@@ -171,6 +173,23 @@ impl Rules {
     fn take(self: &Arc<Self>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         let jitter = self.limiter.random().up_to(self.jitter);
         let manner = Manner { status: StatusCode::TOO_MANY_REQUESTS, jitter };
+        // Mostly one bucket of this process answers, and nothing is to be told or done afterwards.
+        #[cfg(feature = "memory")]
+        if let [ask] = &*asks
+            && let Some(memory) = self.limiter.memory()
+            && !ask.limit().is_in_shards()
+        {
+            let charged = ask.charge(Wish::Take, Wish::Take).map(|charge| memory.charge(&charge));
+            let ruling = match charged {
+                Ok((_, reading)) if self.passes(&reading) => Ruling::Run(After::default()),
+                Ok((now, reading)) => {
+                    let ruling = self.rule(asks, &Applied::one(now, reading), manner);
+                    self.or_blind(Some(ask), ruling)
+                }
+                Err(error) => Ruling::Stop(self.too_large(&error)),
+            };
+            return Asked::Ruled(ruling);
+        }
         match ask(&self.limiter, asks, Wish::Take, Wish::Take) {
             Ok(Answer::Now(answer)) => {
                 let answer = answer.and_then(|applied| complete(asks, applied));
@@ -190,8 +209,14 @@ impl Rules {
         }
     }
 
-    /// Reads the store's answer.
+    /// Whether a request goes on and that is all.
+    #[cfg(feature = "memory")]
     #[inline]
+    fn passes(&self, reading: &Reading) -> bool {
+        reading.verdict() == Verdict::Admitted && self.fields == Fields::None && !self.settles
+    }
+
+    /// Reads the store's answer.
     pub(super) fn rule<L: Borrow<Limit>>(
         &self,
         asks: &[Ask<L>],

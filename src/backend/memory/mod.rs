@@ -118,6 +118,19 @@ impl Memory {
         }
     }
 
+    /// Charges one bucket, and says when.
+    // Called by code that is inlined where users write it.
+    #[inline(never)]
+    pub(crate) fn charge(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
+        let print = self.hasher.fingerprint(charge.id());
+        let mut shard = self.shards.of(print).lock();
+        // Read under the lock: whoever decides later has not an earlier time.
+        let now = self.now();
+        let charged = shard.apply(print, charge, now);
+        drop(shard);
+        (now, Reading::of(charge, &charged))
+    }
+
     /// Charges on more than one bucket; apart, so that those on one need not make room for it.
     #[inline(never)]
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
@@ -161,13 +174,8 @@ impl Backend for Memory {
             [charge] if charge.other().is_none() => charge,
             _ => return Answer::Now(Ok(self.apply_several(charges))),
         };
-        let print = self.hasher.fingerprint(charge.id());
-        let mut shard = self.shards.of(print).lock();
-        // Read under the lock: whoever decides later has not an earlier time.
-        let now = self.now();
-        let charged = shard.apply(print, charge, now);
-        drop(shard);
-        Answer::Now(Ok(Applied::one(now, Reading::of(charge, &charged))))
+        let (now, reading) = self.charge(charge);
+        Answer::Now(Ok(Applied::one(now, reading)))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
