@@ -21,17 +21,18 @@ const LAYERS: [&[&str]; 8] = [
 ];
 
 /// Other people's crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 7] = [
+const CRATES: [(&str, &[&str]); 8] = [
     ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
     ("http_body", &["key/", "http/", "middleware/", "axum/"]),
     ("httpdate", &["retry/"]),
+    ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
         &["clock/", "limiter/queue/", "limiter/unstoppable.rs", "middleware/queued.rs", "retry/"],
     ),
     ("tower_layer", &["middleware/", "retry/", "axum/"]),
     ("tower_service", &["middleware/", "retry/", "axum/"]),
-    ("axum", &["axum/", "key/client_ip.rs", "key/matched_path.rs"]),
+    ("axum", &["axum/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 
 const MAX_LINES: usize = 400;
@@ -245,7 +246,7 @@ fn arrows_that_point_down_are_not_reported() {
         ),
         ("limiter/call.rs", "use super::{Decision, error::Error}; use self::inner::Inner;"),
         ("backend/memory/shard.rs", "use super::super::Charge; pub(in super::super) struct S;"),
-        ("key/client_ip.rs", "fn f() { use axum::extract::ConnectInfo; }"),
+        ("key/client_ip/peer.rs", "fn f() { use axum::extract::ConnectInfo; }"),
         ("key/head.rs", "use ::http::{HeaderMap, Method}; fn f(_: http::Uri) {}"),
         ("middleware/rule.rs", "use crate::http::{self, Told}; fn f() { http::failure() }"),
         (

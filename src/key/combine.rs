@@ -1,6 +1,6 @@
 //! Several extractors as one.
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
 
 /// Takes the second key where the first is missing; made by [`KeyExtractor::or`].
 #[derive(Clone, Debug)]
@@ -25,6 +25,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
             first => first,
         }
     }
+
+    fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
+        self.first.doubt(head).or_else(|| self.second.doubt(head))
+    }
 }
 
 /// All keys together: a bucket for each combination. Exempt if one of them says so.
@@ -38,11 +42,20 @@ macro_rules! tuples {
                 $(match $name.extract(head) {
                     Ok(Extracted::Key(part)) => key = key.map(|key| key.and(part)),
                     Ok(Extracted::Exempt) => return Ok(Extracted::Exempt),
-                    // Of two mistakes, the client's own is the one that counts.
-                    Err(error) if key.is_ok() || !error.is_missing() => key = Err(error),
-                    Err(_) => {}
+                    Err(error) => match &key {
+                        Err(worse) if !error.is_worse_than(worse) => {}
+                        _ => key = Err(error),
+                    },
                 })*
                 key.map(Extracted::Key)
+            }
+
+            #[expect(non_snake_case, reason = "the types and the values have one name")]
+            fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
+                let ($($name,)*) = self;
+                let mut doubt = None;
+                $(doubt = doubt.or_else(|| $name.doubt(head));)*
+                doubt
             }
         }
     };

@@ -33,8 +33,13 @@ pub struct Header {
 #[must_use]
 #[track_caller]
 pub fn header(name: &str) -> Header {
+    Header::new(self::name(name))
+}
+
+#[track_caller]
+pub(super) fn name(name: &str) -> HeaderName {
     match HeaderName::from_bytes(name.as_bytes()) {
-        Ok(name) => Header::new(name),
+        Ok(name) => name,
         Err(_) => panic!("{name:?} is not the name of a header field"),
     }
 }
@@ -80,7 +85,7 @@ impl KeyExtractor for Header {
             )));
         }
         match value.to_str() {
-            Ok("") => Err(KeyError::invalid(format!(
+            Ok("") => Err(KeyError::empty(format!(
                 "no key: the `{name}` header is empty (send a value, or no header)"
             ))),
             Ok(text) => Ok(Extracted::Key(Key::from(text))),

@@ -4,12 +4,14 @@
 //! functions here make the usual ones; tuples combine them, and [`from_fn`] takes any closure.
 //!
 //! ```
-//! use tollgate::key::{self, ClientIp, KeyExtractor};
+//! use tollgate::key::{self, ClientIp, KeyExtractor, Networks};
 //! # fn takes(_: impl KeyExtractor) {}
 //! # #[derive(Clone)] struct Tenant { id: u64 }
 //!
 //! # takes(
 //! ClientIp::peer()                                       // the address of the peer
+//! # ); takes(
+//! ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"])) // what these proxies say of theirs
 //! # ); takes(
 //! key::header("x-user")                                  // a header field
 //! # ); takes(
@@ -20,11 +22,14 @@
 //! (key::header("x-tenant"), ClientIp::peer())            // both: each address of each tenant
 //! # ); takes(
 //! key::header("x-user").or(ClientIp::peer())             // the second where the first is missing
+//! # ); takes(
+//! ClientIp::peer().unless(|head| head.uri().path() == "/health") // but for health checks
 //! # );
 //! ```
 
 mod client_ip;
 mod combine;
+mod doubt;
 mod extension;
 mod from_fn;
 mod global;
@@ -32,12 +37,14 @@ mod head;
 mod header;
 #[cfg(feature = "axum")]
 mod matched_path;
+mod unless;
 
 use std::borrow::Cow;
 use std::fmt;
 
-pub use self::client_ip::ClientIp;
+pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
 pub use self::combine::Or;
+pub use self::doubt::Doubt;
 pub use self::extension::{Extension, extension};
 pub use self::from_fn::{FromFn, IntoExtracted, from_fn};
 pub use self::global::{Global, global};
@@ -45,6 +52,7 @@ pub use self::head::Head;
 pub use self::header::{Header, header};
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
+pub use self::unless::Unless;
 pub use crate::backend::Key;
 
 /// Takes the key of a request from its head.
@@ -93,6 +101,36 @@ pub trait KeyExtractor: Send + Sync + 'static {
     {
         Or::new(self, other)
     }
+
+    /// This key, but for requests that the predicate holds for: those are exempt.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{ClientIp, Extracted, Head, KeyExtractor};
+    ///
+    /// let but_for_health_checks = ClientIp::peer().unless(|head| head.uri().path() == "/health");
+    ///
+    /// let check = http::Request::builder().uri("/health").body(()).unwrap();
+    /// assert_eq!(but_for_health_checks.extract(&Head::of(&check)), Ok(Extracted::Exempt));
+    /// ```
+    fn unless<P>(self, is_exempt: P) -> Unless<Self, P>
+    where
+        Self: Sized,
+        P: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    {
+        Unless::new(self, is_exempt)
+    }
+
+    /// What makes this request look as if something was wrong with the set-up; nothing, for most
+    /// extractors.
+    ///
+    /// A rule asks it for its first thousand requests that have a key, and tells it to the log once.
+    /// It decides nothing.
+    fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
+        let _ = head;
+        None
+    }
 }
 
 /// What an extractor found.
@@ -115,7 +153,16 @@ impl<K: Into<Key>> From<K> for Extracted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     message: Cow<'static, str>,
-    missing: bool,
+    kind: Kind,
+}
+
+/// The later, the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Missing,
+    SetUp,
+    Empty,
+    Invalid,
 }
 
 impl KeyError {
@@ -123,18 +170,49 @@ impl KeyError {
     ///
     /// The message goes to the log, not to the client: it should say how to mend the set-up.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), missing: true }
+        Self { message: message.into(), kind: Kind::Missing }
+    }
+
+    /// The key is not there, and surely the set-up's fault: no request could have it.
+    ///
+    /// It is [missing](Self::is_missing), and the log tells it once as an error, whatever becomes of
+    /// requests without a key.
+    pub fn set_up(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), kind: Kind::SetUp }
     }
 
     /// The key is there but no key: surely the request's fault.
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), missing: false }
+        Self { message: message.into(), kind: Kind::Invalid }
+    }
+
+    /// The key is there but empty, which would be one bucket for all who have none: as
+    /// [`invalid`](Self::invalid), and the log warns of it once.
+    pub fn empty(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), kind: Kind::Empty }
     }
 
     /// Whether the key is not there at all.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
-        self.missing
+        matches!(self.kind, Kind::Missing | Kind::SetUp)
+    }
+
+    /// Whether the key is not there, and no request could have it.
+    #[must_use]
+    pub const fn is_set_up(&self) -> bool {
+        matches!(self.kind, Kind::SetUp)
+    }
+
+    /// Whether the key is there, and empty.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        matches!(self.kind, Kind::Empty)
+    }
+
+    /// Of two mistakes in one request, the client's own counts, or else the one that is sure.
+    fn is_worse_than(&self, other: &Self) -> bool {
+        self.kind > other.kind
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+#[cfg(feature = "middleware")]
+pub(crate) mod address;
 pub(crate) mod dice;
 pub(crate) mod queue;
 pub(crate) mod threads;

@@ -1,0 +1,162 @@
+//! Networks of addresses: whose proxies are trusted, who is let through.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// A set of networks, IPv4 and IPv6.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::Networks;
+///
+/// let ours = Networks::new(["10.0.0.0/8", "2001:db8:1::/48", "192.0.2.7"]);
+/// assert!(ours.contains([10, 1, 2, 3].into()));
+/// assert!(ours.contains("::ffff:192.0.2.7".parse().unwrap()));
+/// assert!(!ours.contains("2001:db8:2::1".parse().unwrap()));
+/// ```
+#[derive(Clone)]
+pub struct Networks {
+    // Sorted, and none within another.
+    v4: Arc<[Ipv4Net]>,
+    v6: Arc<[Ipv6Net]>,
+}
+
+impl Networks {
+    /// These networks: an address and the length of its prefix (`10.0.0.0/8`), or an address alone.
+    ///
+    /// # Panics
+    ///
+    /// If one of the texts is no network; for those from a configuration use
+    /// [`try_new`](Self::try_new).
+    #[must_use]
+    #[track_caller]
+    pub fn new<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Self {
+        match Self::try_new(networks) {
+            Ok(networks) => networks,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// These networks, as [`new`](Self::new) reads them; space around a text does not matter.
+    ///
+    /// # Errors
+    ///
+    /// If one of the texts is no network.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::Networks;
+    ///
+    /// assert!(Networks::try_new("10.0.0.0/8, fd00::/8".split(',')).is_ok());
+    /// let error = Networks::try_new(["10.0.0.0/33"]).unwrap_err();
+    /// assert!(error.to_string().starts_with("\"10.0.0.0/33\" is no network"));
+    /// ```
+    pub fn try_new<T: AsRef<str>>(
+        networks: impl IntoIterator<Item = T>,
+    ) -> Result<Self, NetworkError> {
+        networks.into_iter().map(|text| network(text.as_ref())).collect()
+    }
+
+    /// The networks that no router of the Internet knows: loopback, link-local and private (RFC
+    /// 1122, 3927, 1918, 4291 and 4193).
+    ///
+    /// As proxies, trust them only where nobody else is in the same network.
+    #[must_use]
+    pub fn private() -> Self {
+        let [loopback, link_local] = [([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16)];
+        let private = [([10, 0, 0, 0], 8), ([172, 16, 0, 0], 12), ([192, 168, 0, 0], 16)];
+        let v4 = private.into_iter().chain([loopback, link_local]);
+        let v6 = [(1, 128), (0xfe80 << 112, 10), (0xfc00 << 112, 7)];
+        let v4 = v4.map(|(octets, prefix)| IpNet::new(Ipv4Addr::from(octets).into(), prefix));
+        let v6 = v6.map(|(bits, prefix)| IpNet::new(Ipv6Addr::from_bits(bits).into(), prefix));
+        v4.chain(v6).flatten().collect()
+    }
+
+    /// Whether the address is in one of the networks.
+    ///
+    /// An IPv4 address that is mapped into IPv6 is the IPv4 address. One that NAT64 has translated
+    /// is not: whoever sends from there is no machine of ours.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let upto = self.v4.partition_point(|network| network.network() <= address);
+                upto.checked_sub(1)
+                    .and_then(|last| self.v4.get(last))
+                    .is_some_and(|network| network.contains(&address))
+            }
+            IpAddr::V6(address) => {
+                let upto = self.v6.partition_point(|network| network.network() <= address);
+                upto.checked_sub(1)
+                    .and_then(|last| self.v6.get(last))
+                    .is_some_and(|network| network.contains(&address))
+            }
+        }
+    }
+}
+
+/// For networks that have been read elsewhere.
+impl FromIterator<IpNet> for Networks {
+    fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for network in networks {
+            match unmapped(network) {
+                IpNet::V4(network) => v4.push(network),
+                IpNet::V6(network) => v6.push(network),
+            }
+        }
+        let (v4, v6) = (Ipv4Net::aggregate(&v4), Ipv6Net::aggregate(&v6));
+        Self { v4: v4.into(), v6: v6.into() }
+    }
+}
+
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.v4.iter()).entries(self.v6.iter()).finish()
+    }
+}
+
+fn network(text: &str) -> Result<IpNet, NetworkError> {
+    let trimmed = text.trim();
+    let network = trimmed.parse().ok();
+    network
+        .or_else(|| trimmed.parse::<IpAddr>().ok().map(IpNet::from))
+        .ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
+}
+
+/// Addresses are unmapped before they are looked up, so networks have to be as well.
+fn unmapped(network: IpNet) -> IpNet {
+    let mapped = match network {
+        IpNet::V4(_) => None,
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
+    };
+    let v4 = mapped.and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok());
+    v4.map_or(network, IpNet::V4)
+}
+
+/// More of a text that is no network would not help.
+const MAX_QUOTED: usize = 64;
+
+/// A text that is no network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkError {
+    text: String,
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is no network (write an address and the length of its prefix, as in `10.0.0.0/8` or \
+             `2001:db8::/32`, or an address alone)",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for NetworkError {}

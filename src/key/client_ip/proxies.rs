@@ -1,0 +1,81 @@
+//! Whose word is taken, and the walk from hop to hop.
+
+use std::net::IpAddr;
+
+use super::Networks;
+
+/// Which proxies are trusted: those in some networks, or a number of hops.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{ClientIp, Networks, Proxies};
+///
+/// let ours = ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8", "fd00::/8"]));
+/// let one_load_balancer = ClientIp::forwarded(Proxies::hops(1));
+/// # drop((ours, one_load_balancer));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Proxies(Trusted);
+
+#[derive(Clone, Debug)]
+enum Trusted {
+    Networks(Networks),
+    Hops(usize),
+}
+
+impl Proxies {
+    /// Trusts the proxies in these networks.
+    ///
+    /// The client is the first hop, from the right, that is in none of them. If all are, it is the
+    /// leftmost: somebody within the networks.
+    #[must_use]
+    pub const fn networks(networks: Networks) -> Self {
+        Self(Trusted::Networks(networks))
+    }
+
+    /// Trusts this many proxies, whatever their addresses: the peer is the first, and what it says is
+    /// believed; 0 trusts none.
+    ///
+    /// So with 1, the client is the last entry of the field; with 2, the last but one. Right only where
+    /// nobody can get around one of the proxies: who does chooses the address. Where the proxies'
+    /// networks are known, name them instead.
+    #[must_use]
+    pub const fn hops(hops: usize) -> Self {
+        Self(Trusted::Hops(hops))
+    }
+
+    /// Where the walk ends that begins at the peer and follows `hops`, nearest first: at the first that
+    /// is not trusted, or at the last before one that cannot be read (`None`).
+    ///
+    /// No hop is asked for before the one that wrote it is trusted.
+    pub(super) fn client(
+        &self,
+        peer: Option<IpAddr>,
+        mut hops: impl Iterator<Item = Option<IpAddr>>,
+    ) -> Option<IpAddr> {
+        let mut client = peer;
+        let mut behind = 0_usize;
+        while self.trust(client, behind)
+            && let Some(Some(hop)) = hops.next()
+        {
+            client = Some(hop);
+            behind = behind.saturating_add(1);
+        }
+        client
+    }
+
+    /// Whether a hop is trusted that has so many between itself and this server.
+    fn trust(&self, hop: Option<IpAddr>, behind: usize) -> bool {
+        match &self.0 {
+            Trusted::Networks(networks) => hop.is_some_and(|hop| networks.contains(hop)),
+            Trusted::Hops(hops) => behind < *hops,
+        }
+    }
+}
+
+impl From<Networks> for Proxies {
+    fn from(networks: Networks) -> Self {
+        Self::networks(networks)
+    }
+}

@@ -1,0 +1,860 @@
+//! Who is taken for the client, whatever the header fields say.
+
+mod support;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::Request;
+use support::address::{found, headers, ip, key, request};
+use support::{START, at_once, limiter};
+use tollgate::clock::ManualClock;
+use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, Networks, Proxies, header};
+use tollgate::{Limit, MINUTE, Quota};
+
+const FIELDS: [&str; 2] = ["x-forwarded-for", "forwarded"];
+
+/// By which networks the proxies of these tests are trusted.
+fn ours() -> Networks {
+    Networks::new(["10.0.0.0/8", "fd00::/8"])
+}
+
+fn by(field: &str, trusted: impl Into<Proxies>) -> ClientIp {
+    match field {
+        "forwarded" => ClientIp::forwarded(trusted),
+        _ => ClientIp::x_forwarded_for(trusted),
+    }
+}
+
+// The recorded vectors.
+
+#[test]
+fn the_recorded_texts_are_read_as_recorded() {
+    let vectors = include_str!("data/addresses.jsonl");
+    for vector in vectors.lines().map(serde_json::from_str::<serde_json::Value>) {
+        let vector = vector.unwrap();
+        let of = |name: &str| vector[name].as_str();
+        let (field, text) = (of("field").unwrap(), of("text").unwrap());
+        let request = request("10.0.0.1", field, &[text]);
+        for (bits, wanted) in [(56, of("by_56")), (64, of("by_64"))] {
+            let found = key(&by(field, ours()).ipv6_prefix(bits), &request);
+            // What is not an address ends the walk at the peer.
+            assert_eq!(found.to_string(), wanted.unwrap_or("10.0.0.1"), "{field}: {text}");
+        }
+    }
+    assert_eq!(vectors.lines().count(), 26);
+}
+
+#[test]
+fn the_peer_s_address_is_read_as_recorded() {
+    for (peer, by_56, by_64) in [
+        ("::ffff:1.2.3.4", "1.2.3.4", "1.2.3.4"),
+        ("64:ff9b::1.2.3.4", "1.2.3.4", "1.2.3.4"),
+        ("2001:db8:1234:56ff::9", "2001:db8:1234:5600::/56", "2001:db8:1234:56ff::/64"),
+        ("2001:db8:1234:5700::9", "2001:db8:1234:5700::/56", "2001:db8:1234:5700::/64"),
+    ] {
+        let request = request::<&str>(peer, "x-forwarded-for", &[]);
+        assert_eq!(key(&ClientIp::peer().ipv6_prefix(56), &request).to_string(), by_56);
+        assert_eq!(key(&ClientIp::peer(), &request).to_string(), by_64);
+    }
+}
+
+// What is an address, and what is none.
+
+#[test]
+fn an_entry_of_x_forwarded_for_is_an_address_with_or_without_port() {
+    for (entry, address) in [
+        ("203.0.113.7", "203.0.113.7"),
+        ("203.0.113.7:0", "203.0.113.7"),
+        ("203.0.113.7:65535", "203.0.113.7"),
+        ("\t 203.0.113.7 ", "203.0.113.7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("2001:DB8:0:0::7", "2001:db8::7"),
+        // Without brackets this is no port.
+        ("2001:db8::7:80", "2001:db8::7:80"),
+        ("[2001:db8::7]", "2001:db8::7"),
+        ("[2001:db8::7]:80", "2001:db8::7"),
+        ("[fe80::7%25eth0]:80", "fe80::7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("[::ffff:203.0.113.7]:80", "203.0.113.7"),
+    ] {
+        let request = request("10.0.0.1", "x-forwarded-for", &[entry]);
+        assert_eq!(found(&by("x-forwarded-for", ours()), &request), ip(address), "{entry:?}");
+    }
+}
+
+#[test]
+fn what_programs_disagree_about_is_no_address() {
+    for entry in [
+        // Octal to some, decimal to others.
+        "010.0.0.1",
+        "203.0.113.07",
+        "0x7f.0.0.1",
+        "127.1",
+        "3405803783",
+        "203.0.113.7.",
+        "203.0.113.256",
+        "203.0.113.7:65536",
+        "203.0.113.7:000080",
+        "203.0.113.7:",
+        "203.0.113.7:+80",
+        "203.0.113.7 203.0.113.8",
+        "203.0.113.7%eth0",
+        "[203.0.113.7]:80",
+        "\"203.0.113.7\"",
+        "2001:db8::7::1",
+        "2001:db8::7%",
+        "[2001:db8::7",
+        "2001:db8::7]",
+        "[2001:db8::7]80",
+        "[2001:db8::7]:",
+        "[[2001:db8::7]]",
+        ":",
+        "::ffff:010.0.0.1",
+        "localhost",
+        "203.0.113.7\u{fc}",
+    ] {
+        let request = request("10.0.0.1", "x-forwarded-for", &[format!("198.51.100.9, {entry}")]);
+        let client = by("x-forwarded-for", Proxies::hops(9));
+        assert_eq!(found(&client, &request), ip("10.0.0.1"), "{entry:?}");
+    }
+}
+
+#[test]
+fn an_element_of_forwarded_is_what_the_grammar_says_or_nothing() {
+    for (element, address) in [
+        ("for=203.0.113.7", Some("203.0.113.7")),
+        ("FOR=203.0.113.7", Some("203.0.113.7")),
+        ("for=\"203.0.113.7:80\"", Some("203.0.113.7")),
+        ("for=\"203.0.113.7:_port.1\"", Some("203.0.113.7")),
+        ("for=\"[2001:db8::7]:_p\"", Some("2001:db8::7")),
+        ("by=10.0.0.2;for=203.0.113.7;proto=https", Some("203.0.113.7")),
+        (";;for=203.0.113.7; proto=https ;", Some("203.0.113.7")),
+        ("host=\"a, for=6.6.6.6\";for=203.0.113.7", Some("203.0.113.7")),
+        ("for=203.0.113.7;host=\"a, for=6.6.6.6\"", Some("203.0.113.7")),
+        ("for=203.0.113.7;host=\"a,for=6.6.6.6;x=\\\"b\"", Some("203.0.113.7")),
+        ("for=203.0.113.7;host=\"a\\\\\"", Some("203.0.113.7")),
+        ("for=203.0.113.7;host=\"a\\\\\\\",for=6.6.6.6;x=\\\"\"", Some("203.0.113.7")),
+        // Colons and brackets need quotes (RFC 7239, section 4), and IPv6 needs brackets.
+        ("for=203.0.113.7:80", None),
+        ("for=[2001:db8::7]", None),
+        ("for=2001:db8::7", None),
+        ("for=\"2001:db8::7\"", None),
+        ("for=\"[2001:db8::7]:\"", None),
+        ("for=\"[2001:db8::7]:_\"", None),
+        ("for=\"[2001:db8::7]:_a/b\"", None),
+        ("for=\"\\203.0.113.7\"", None),
+        ("for= 203.0.113.7", None),
+        ("for =203.0.113.7", None),
+        ("for", None),
+        ("for=203.0.113.7;for=203.0.113.8", None),
+        ("for=203.0.113.7;for=203.0.113.7", None),
+        ("for=203.0.113.7 proto=https", None),
+        ("for=203.0.113.7;proto", None),
+        ("for=203.0.113.7;host=\"a", None),
+        ("for=203.0.113.7;host=a\"", None),
+        ("for=203.0.113.7;host=\"a\\\"", None),
+        ("for=203.0.113.7\"", None),
+        ("203.0.113.7", None),
+        ("proto=https;by=203.0.113.7", None),
+    ] {
+        let request = request("10.0.0.1", "forwarded", &[format!("for=198.51.100.9,{element}")]);
+        let wanted = address.map_or(ip("10.0.0.1"), ip);
+        assert_eq!(found(&by("forwarded", Proxies::hops(1)), &request), wanted, "{element}");
+    }
+}
+
+// The walk.
+
+/// An entry of `X-Forwarded-For` as an element of `Forwarded`.
+fn element(entry: &str) -> String {
+    match entry.contains(':') {
+        true => format!("proto=https;for=\"[{entry}]:443\""),
+        false => format!("for={entry};by=_us"),
+    }
+}
+
+/// Walks the same hops in both fields: `/` begins a line.
+#[track_caller]
+fn walks(peer: &str, hops: &str, trusted: impl Into<Proxies>, wanted: &str) {
+    let trusted = trusted.into();
+    for field in FIELDS {
+        let line = |line: &str| {
+            let entry = |entry: &str| match (field, entry.trim()) {
+                ("forwarded", "") => String::new(),
+                ("forwarded", entry) => element(entry),
+                (_, entry) => entry.to_owned(),
+            };
+            line.split(',').map(entry).collect::<Vec<_>>().join(", ")
+        };
+        let lines: Vec<_> = hops.split('/').map(line).collect();
+        let request = request(peer, field, &lines);
+        assert_eq!(found(&by(field, trusted.clone()), &request), ip(wanted), "{field}: {lines:?}");
+    }
+}
+
+#[test]
+fn the_walk_ends_at_the_first_hop_that_is_not_trusted() {
+    walks("10.0.0.1", "203.0.113.7", ours(), "203.0.113.7");
+    walks("10.0.0.1", "198.51.100.9, 203.0.113.7", ours(), "203.0.113.7");
+    walks("10.0.0.1", "198.51.100.9, 203.0.113.7, 10.0.0.2, fd00::3", ours(), "203.0.113.7");
+    walks("::ffff:10.0.0.1", "2001:db8::7, ::ffff:10.0.0.2", ours(), "2001:db8::7");
+    // Somebody inside.
+    walks("10.0.0.1", "10.0.0.9, 10.0.0.2", ours(), "10.0.0.9");
+}
+
+#[test]
+fn all_field_lines_are_one_list() {
+    walks("10.0.0.1", "198.51.100.9 / 203.0.113.7 / 10.0.0.2, 10.0.0.3", ours(), "203.0.113.7");
+    walks("10.0.0.1", "198.51.100.9, 203.0.113.7 / 10.0.0.2 / 10.0.0.3", ours(), "203.0.113.7");
+    walks("10.0.0.1", "203.0.113.7 / fd00::2", Proxies::hops(2), "203.0.113.7");
+}
+
+#[test]
+fn what_cannot_be_read_ends_the_walk_at_the_last_trusted_hop() {
+    for broken in ["unknown", "_hidden", "", "garbage", "1.2.3"] {
+        for trusted in [ours().into(), Proxies::hops(9)] {
+            let hops = format!("203.0.113.7, {broken}, 10.0.0.2, 10.0.0.3");
+            walks("10.0.0.1", &hops, trusted.clone(), "10.0.0.2");
+            let hops = format!("203.0.113.7 / {broken} / 10.0.0.2, 10.0.0.3");
+            walks("10.0.0.1", &hops, trusted.clone(), "10.0.0.2");
+            walks("10.0.0.1", &format!("203.0.113.7, {broken}"), trusted, "10.0.0.1");
+        }
+    }
+}
+
+#[test]
+fn so_many_hops_are_believed_and_no_more() {
+    let hops = "198.51.100.9, 203.0.113.7, 192.0.2.5";
+    for (trusted, wanted) in
+        [(0, "10.0.0.1"), (1, "192.0.2.5"), (2, "203.0.113.7"), (3, "198.51.100.9")]
+    {
+        walks("10.0.0.1", hops, Proxies::hops(trusted), wanted);
+    }
+    // One proxy less than was said has added something: it is still the one that did.
+    walks("10.0.0.1", "192.0.2.5", Proxies::hops(3), "192.0.2.5");
+}
+
+#[test]
+fn by_hops_nobody_has_to_know_the_peer() {
+    // As behind a proxy on a Unix socket.
+    let mut request = Request::new(());
+    *request.headers_mut() = headers("x-forwarded-for", &["198.51.100.9, 203.0.113.7"]);
+    assert_eq!(found(&by("x-forwarded-for", Proxies::hops(1)), &request), ip("203.0.113.7"));
+    assert!(by("x-forwarded-for", Proxies::hops(0)).address(&Head::of(&request)).is_err());
+    assert!(by("x-forwarded-for", ours()).address(&Head::of(&request)).is_err());
+}
+
+#[test]
+fn only_the_chosen_field_is_read() {
+    let mut request = request("10.0.0.1", "forwarded", &["for=198.51.100.9"]);
+    request.headers_mut().extend(headers("x-forwarded-for", &["203.0.113.7"]));
+    request.headers_mut().extend(headers("x-real-ip", &["192.0.2.5"]));
+    let real_ip = ClientIp::header("x-real-ip", ours());
+    assert_eq!(found(&by("forwarded", ours()), &request), ip("198.51.100.9"));
+    assert_eq!(found(&by("x-forwarded-for", ours()), &request), ip("203.0.113.7"));
+    assert_eq!(found(&real_ip, &request), ip("192.0.2.5"));
+    assert_eq!(found(&ClientIp::peer(), &request), ip("10.0.0.1"));
+    // None of them stands in for another.
+    request.headers_mut().remove("x-forwarded-for");
+    assert_eq!(found(&by("x-forwarded-for", ours()), &request), ip("10.0.0.1"));
+    request.headers_mut().remove("x-real-ip");
+    assert_eq!(found(&real_ip, &request), ip("10.0.0.1"));
+}
+
+#[test]
+fn an_edge_s_own_field_is_believed_from_the_edge_only() {
+    let edge = || ClientIp::header("CF-Connecting-IP", Networks::new(["173.245.48.0/20"]));
+    for (peer, lines, wanted) in [
+        ("173.245.48.5", &["2001:db8::7"][..], "2001:db8::7"),
+        ("::ffff:173.245.48.5", &[" 203.0.113.7:80 "], "203.0.113.7"),
+        ("198.51.100.5", &["203.0.113.7"], "198.51.100.5"),
+        // An edge that overwrites leaves one value, and one that is an address.
+        ("173.245.48.5", &["203.0.113.7", "203.0.113.8"], "173.245.48.5"),
+        ("173.245.48.5", &["203.0.113.7", "203.0.113.7"], "173.245.48.5"),
+        ("173.245.48.5", &["203.0.113.7, 203.0.113.8"], "173.245.48.5"),
+        ("173.245.48.5", &["unknown"], "173.245.48.5"),
+        ("173.245.48.5", &[""], "173.245.48.5"),
+        ("173.245.48.5", &[], "173.245.48.5"),
+    ] {
+        let request = request(peer, "cf-connecting-ip", lines);
+        assert_eq!(found(&edge(), &request), ip(wanted), "{peer}: {lines:?}");
+    }
+}
+
+// Networks.
+
+#[test]
+fn a_network_holds_its_addresses_in_any_clothing() {
+    let holds = |network: &str, address: &str| Networks::new([network]).contains(ip(address));
+    for (network, inside, outside) in [
+        ("10.0.0.0/8", "10.255.255.255", "11.0.0.0"),
+        ("10.1.2.3/8", "10.0.0.0", "9.255.255.255"),
+        ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+        ("::ffff:10.0.0.0/104", "10.9.9.9", "11.0.0.0"),
+        ("::ffff:192.0.2.7", "192.0.2.7", "192.0.2.6"),
+        ("2001:db8::/32", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", "2001:db9::"),
+        (" 2001:db8::7 ", "2001:db8::7", "2001:db8::8"),
+        ("0.0.0.0/0", "255.255.255.255", "::"),
+        ("::/0", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "0.0.0.0"),
+        // What a translator made of 10.0.0.1 is somewhere else.
+        ("10.0.0.0/8", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1"),
+    ] {
+        assert!(holds(network, inside), "{inside} in {network}");
+        assert!(!holds(network, outside), "{outside} in {network}");
+    }
+    assert!(!Networks::new(<[&str; 0]>::default()).contains(ip("10.0.0.1")));
+}
+
+#[test]
+fn networks_are_found_among_many() {
+    let texts = (0..=255_u32).map(|n| format!("{}.{n}.0.0/24", if n % 2 == 0 { 20 } else { 10 }));
+    let within = ["10.0.0.0/16", "2001:db8::/32", "2001:db8:7::/48", "fd00::/8"].map(str::to_owned);
+    let many = Networks::new(texts.chain(within));
+    for (address, is_in) in [
+        ("20.4.0.255", true),
+        ("20.4.1.0", false),
+        ("20.5.0.1", false),
+        ("10.5.0.1", true),
+        ("10.0.200.1", true),
+        ("10.255.0.9", true),
+        ("10.255.1.0", false),
+        ("9.255.255.255", false),
+        ("2001:db8:8::1", true),
+        ("2001:db7::1", false),
+        ("fdff::1", true),
+        ("fe00::1", false),
+    ] {
+        assert_eq!(many.contains(ip(address)), is_in, "{address}");
+    }
+    let private = Networks::private();
+    for (address, is_in) in [
+        ("10.1.2.3", true),
+        ("172.31.255.255", true),
+        ("172.32.0.0", false),
+        ("192.168.0.1", true),
+        ("127.0.0.1", true),
+        ("169.254.0.1", true),
+        ("100.64.0.1", false),
+        ("::1", true),
+        ("::2", false),
+        ("fe80::1", true),
+        ("fec0::1", false),
+        ("fc00::1", true),
+        ("fe00::1", false),
+    ] {
+        assert_eq!(private.contains(ip(address)), is_in, "{address}");
+    }
+}
+
+#[test]
+fn a_text_that_is_no_network_is_told_what_would_be() {
+    for text in
+        ["10.0.0.0/33", "10.0.0/8", "", "localhost", "fe80::1%eth0", "10.0.0.1:80", "::/129"]
+    {
+        let message = format!(
+            "{text:?} is no network (write an address and the length of its prefix, as in \
+             `10.0.0.0/8` or `2001:db8::/32`, or an address alone)"
+        );
+        assert_eq!(Networks::try_new(["::/0", text]).unwrap_err().to_string(), message);
+    }
+    let long = Networks::try_new(["x".repeat(65_536)]).unwrap_err().to_string();
+    assert!(long.len() < 250, "{long}");
+    let panics = std::panic::catch_unwind(|| Networks::new(["10.0.0.0/33"]));
+    assert!(panics.is_err());
+}
+
+// Attacks.
+
+#[test]
+fn fields_from_a_peer_that_is_not_trusted_say_nothing() {
+    for (field, line) in
+        [("x-forwarded-for", "10.0.0.2, 203.0.113.7"), ("forwarded", "for=203.0.113.7")]
+    {
+        for peer in ["198.51.100.5", "2001:db8::5", "11.0.0.1", "64:ff9b::10.0.0.1"] {
+            let request = request(peer, field, &[line, line]);
+            let plain = self::request::<&str>(peer, field, &[]);
+            assert_eq!(key(&by(field, ours()), &request), key(&ClientIp::peer(), &plain));
+        }
+    }
+}
+
+#[test]
+fn what_a_client_forges_stands_left_of_what_the_proxy_adds_and_is_not_believed() {
+    for (field, forged, entry) in [
+        ("x-forwarded-for", "203.0.113.7", "198.51.100.5"),
+        ("x-forwarded-for", "203.0.113.7, 10.0.0.7", "198.51.100.5"),
+        ("x-forwarded-for", "10.0.0.7,", "198.51.100.5"),
+        ("forwarded", "for=203.0.113.7", "for=198.51.100.5"),
+        ("forwarded", "for=203.0.113.7, for=10.0.0.7", "for=198.51.100.5"),
+        // Quotes that would swallow what the proxy adds to the same line.
+        ("forwarded", "for=203.0.113.7;x=\"", "for=198.51.100.5"),
+        ("forwarded", "for=203.0.113.7;x=\"", "for=\"198.51.100.5:80\""),
+        ("forwarded", "for=203.0.113.7;x=\"\\", "for=\"198.51.100.5:80\";host=\"a\\\"b\""),
+        ("forwarded", "\"\"\"\\\\\"", "for=198.51.100.5;host=\"a, for=6.6.6.6\""),
+    ] {
+        let (one, two) = ([format!("{forged}, {entry}")], [forged, entry]);
+        let requests = [request("10.0.0.1", field, &one), request("10.0.0.1", field, &two)];
+        for request in requests {
+            let found = found(&by(field, ours()), &request);
+            assert_eq!(found, ip("198.51.100.5"), "{field}: {forged}");
+        }
+    }
+}
+
+#[test]
+fn nothing_left_of_a_line_with_a_quote_too_many_is_believed() {
+    for line in [
+        "for=203.0.113.7;x=\"",
+        "for=203.0.113.7, for=\"10.0.0.2",
+        "for=203.0.113.7, for=10.0.0.2\"",
+        "for=203.0.113.7, for=\"10.0.0.2\\\"",
+        "for=\"203.0.113.7, for=10.0.0.2\"",
+    ] {
+        let request = request("10.0.0.1", "forwarded", &["for=203.0.113.8", line]);
+        assert_eq!(found(&by("forwarded", ours()), &request), ip("10.0.0.1"), "{line}");
+    }
+}
+
+#[test]
+fn ten_thousand_addresses_of_one_network_are_one_client() {
+    static FIVE: Limit = Limit::new("five", Quota::token_bucket(5, MINUTE));
+    let limiter = limiter(&ManualClock::new(START));
+    let mut admitted = 0;
+    for n in 0..10_000_u128 {
+        // Spread over all 64 bits of the host.
+        let host = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & u128::from(u64::MAX);
+        let address = Ipv6Addr::from_bits((0x2001_0db8_0000_0001 << 64) | host).to_string();
+        let request = request("10.0.0.1", "x-forwarded-for", &[address]);
+        let key = key(&by("x-forwarded-for", ours()), &request);
+        let decision = at_once(limiter.limit(&FIVE).key(key)).unwrap();
+        admitted += usize::from(decision.is_admitted());
+    }
+    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn an_address_is_one_key_however_it_is_written() {
+    let spellings = [
+        "203.0.113.7",
+        "203.0.113.7:1",
+        "::ffff:203.0.113.7",
+        "::FFFF:cb00:7107",
+        "0:0:0:0:0:ffff:203.0.113.7",
+        "[::ffff:203.0.113.7]:443",
+        "64:ff9b::203.0.113.7",
+    ];
+    let keys: HashSet<_> = spellings
+        .iter()
+        .map(|text| {
+            key(&by("x-forwarded-for", ours()), &request("10.0.0.1", "x-forwarded-for", &[text]))
+        })
+        .collect();
+    assert_eq!(keys, HashSet::from([Key::from(Ipv4Addr::new(203, 0, 113, 7))]));
+}
+
+/// What the walk takes is linear in the size: were it quadratic, this would run for hours.
+#[test]
+fn a_quarter_of_a_megabyte_of_anything_is_walked_and_nothing_is_allocated() {
+    for piece in [
+        "10.0.0.2,",
+        ",",
+        " ",
+        "\"",
+        "\\",
+        "\\\"",
+        "\"\"",
+        "\",",
+        ";",
+        "=",
+        "a",
+        "for=",
+        "for=10.0.0.2,",
+        "for=\"10.0.0.2\",",
+        "x=\"\\\\\",",
+        "[",
+        ":",
+        "%",
+        "1.",
+        "\u{fc}",
+    ] {
+        for (field, last) in
+            [("x-forwarded-for", "10.0.0.3"), ("forwarded", "for=10.0.0.3;x=\"\\\"\"")]
+        {
+            let line = piece.repeat((1 << 18) / piece.len());
+            let last = format!(", {last}");
+            let lines = [
+                vec![line.clone()],
+                vec![line.clone() + &last],
+                vec![line.clone() + "\"" + &last],
+                vec![piece.to_owned() + &last; 1_000],
+            ];
+            for lines in lines {
+                let request = request("10.0.0.1", field, &lines);
+                for client in [by(field, ours()), by(field, Proxies::hops(usize::MAX))] {
+                    let work = || assert!(found(&client, &request).is_ipv4());
+                    assert_eq!(allocation_counter::measure(work).count_total, 0, "{piece:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thousand_lines_and_64_kib_hide_nobody() {
+    for (field, trusted, client) in [
+        ("x-forwarded-for", "10.0.0.2", "203.0.113.7"),
+        ("forwarded", "for=10.0.0.2", "for=203.0.113.7"),
+    ] {
+        let mut lines = vec![client.to_owned()];
+        lines.resize(1_000, trusted.to_owned());
+        let found =
+            |lines: &[String]| found(&by(field, ours()), &request("10.0.0.1", field, lines));
+        assert_eq!(found(&lines), ip("203.0.113.7"));
+        lines[500] = "unknown".to_owned();
+        assert_eq!(found(&lines), ip("10.0.0.2"));
+        let line = client.to_owned() + &format!(", {trusted}").repeat(65_536 / (trusted.len() + 2));
+        assert!(line.len() >= 65_536);
+        assert_eq!(found(&[line]), ip("203.0.113.7"));
+    }
+}
+
+// Exemptions.
+
+#[test]
+fn networks_that_are_let_through_are_those_of_the_client_address() {
+    let inside = || Networks::new(["192.168.0.0/16"]);
+    let user = header("x-user").unless(by("x-forwarded-for", ours()).within(inside()));
+    let exempt = |peer: &str, entries: &str| {
+        let request = request(peer, "x-forwarded-for", &[entries]);
+        user.extract(&Head::of(&request)) == Ok(Extracted::Exempt)
+    };
+    assert!(exempt("10.0.0.1", "192.168.0.7"));
+    assert!(exempt("192.168.0.7", "203.0.113.7"));
+    // Forged: in front of the proxy's own entry, and without a proxy.
+    assert!(!exempt("10.0.0.1", "192.168.0.7, 203.0.113.7"));
+    assert!(!exempt("198.51.100.5", "192.168.0.7"));
+    // A request of nobody is in no network.
+    assert!(user.extract(&Head::of(&Request::new(()))).is_err());
+}
+
+// Properties; CONTRIBUTING.md says how to run a million cases.
+
+mod properties {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces of which fields are made, and of which attacks on them are made.
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let words = [
+            "for=",
+            "For=",
+            "by=",
+            "host=",
+            "x=",
+            "for",
+            ",",
+            ", ",
+            ",",
+            ";",
+            "=",
+            "\"",
+            "\"",
+            "\\",
+            " ",
+            "\t",
+            "[",
+            "]",
+            ":",
+            ":80",
+            ":_p",
+            "%",
+            "%eth0",
+            "unknown",
+            "_hidden",
+            "10.0.0.2",
+            "10.0.0.3",
+            "fd00::2",
+            "203.0.113.7",
+            "198.51.100.9",
+            "2001:db8::7",
+            "[2001:db8::7]",
+            "\"[2001:db8::7]:4711\"",
+            "\"10.0.0.4:80\"",
+            "::ffff:10.0.0.5",
+            "64:ff9b::10.0.0.6",
+            "for=10.0.0.2, ",
+            "for=203.0.113.7;",
+            "10.0.0.2, ",
+        ];
+        prop_oneof![
+            8 => proptest::sample::select(words.to_vec()).prop_map(|word| word.as_bytes().to_vec()),
+            // Whatever else may be in a header field.
+            1 => vec(prop_oneof![0x20_u8..=0x7e, 0x80_u8..=0xff, Just(b'\t')], 1..4),
+        ]
+    }
+
+    fn line() -> impl Strategy<Value = Vec<u8>> {
+        vec(piece(), 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    fn lines() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        vec(line(), 0..4)
+    }
+
+    fn peer() -> impl Strategy<Value = &'static str> {
+        let peers = ["10.0.0.1", "::ffff:10.0.0.1", "fd00::1", "198.51.100.5", "2001:db8::5"];
+        proptest::sample::select(peers.to_vec())
+    }
+
+    fn field() -> impl Strategy<Value = &'static str> {
+        proptest::sample::select(FIELDS.to_vec())
+    }
+
+    /// What honest proxies add, nearest first: addresses they saw, each in one of many forms.
+    fn honest(field: &'static str, address: IpAddr, form: u8) -> String {
+        let text = match (address, form % 2) {
+            (IpAddr::V6(address), _) => format!("[{address}]"),
+            (IpAddr::V4(address), 0) => address.to_string(),
+            (IpAddr::V4(address), _) => format!("[::ffff:{address}]"),
+        };
+        let port = if form & 2 == 0 { "" } else { ":443" };
+        if field != "forwarded" {
+            return format!("{text}{port}");
+        }
+        let node = match address.is_ipv4() && form & 3 == 0 {
+            true => text,
+            false => format!("\"{text}{port}\""),
+        };
+        match form >> 2 & 3 {
+            0 => format!("for={node}"),
+            1 => format!("For={node};proto=https"),
+            // The client chooses the host, and the proxy quotes it.
+            2 => format!("for={node};host=\"a\\\", for=6.6.6.6;x=\\\"\""),
+            _ => format!("host=\"\\\\\\\\\";for={node};by=\"_us\""),
+        }
+    }
+
+    fn address() -> impl Strategy<Value = IpAddr> {
+        prop_oneof![
+            any::<u32>().prop_map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits))),
+            any::<u128>().prop_map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits))),
+        ]
+    }
+
+    // A second reading of the rules, by other means: from the left, as slow as it likes.
+
+    /// An element of `Forwarded`: whether it is well formed, and its address.
+    fn reference_element(element: &[u8]) -> Option<IpAddr> {
+        let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        let mut pairs: Vec<Vec<u8>> = vec![Vec::new()];
+        let (mut quoted, mut escaped) = (false, false);
+        for &byte in element {
+            match byte {
+                b';' if !quoted => {
+                    pairs.push(Vec::new());
+                    continue;
+                }
+                _ if escaped => escaped = false,
+                b'\\' if quoted => escaped = true,
+                b'"' => quoted = !quoted,
+                _ => {}
+            }
+            pairs.last_mut().unwrap().push(byte);
+        }
+        if quoted {
+            return None;
+        }
+        let mut found = Vec::new();
+        for pair in pairs.iter().map(|pair| pair.trim_ascii()).filter(|pair| !pair.is_empty()) {
+            let equals = pair.iter().position(|&byte| byte == b'=')?;
+            let (name, value) = (&pair[..equals], &pair[equals + 1..]);
+            if name.is_empty() || !name.iter().all(token) {
+                return None;
+            }
+            let text = if value.len() >= 2 && value.starts_with(b"\"") && value.ends_with(b"\"") {
+                let inner = &value[1..value.len() - 1];
+                // A quote inside has to be escaped.
+                let (mut at, mut is_fine) = (0, true);
+                while at < inner.len() {
+                    is_fine &= inner[at] != b'"';
+                    at += if inner[at] == b'\\' { 2 } else { 1 };
+                }
+                if !is_fine || at != inner.len() {
+                    return None;
+                }
+                inner
+            } else if !value.is_empty() && value.iter().all(token) {
+                value
+            } else {
+                return None;
+            };
+            if name.eq_ignore_ascii_case(b"for") {
+                found.push(reference_node(str::from_utf8(text).ok()?, true)?);
+            }
+        }
+        match found[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    fn reference_node(text: &str, is_forwarded: bool) -> Option<IpAddr> {
+        let zoneless = |text: &str| match text.split_once('%') {
+            Some((before, zone)) if !zone.is_empty() => before.to_owned(),
+            _ => text.to_owned(),
+        };
+        if !is_forwarded && let Ok(address) = zoneless(text).parse::<Ipv6Addr>() {
+            return Some(address.into());
+        }
+        let is_port = |port: &str| {
+            let digits = (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+            let hidden = port.len() > 1
+                && port.starts_with('_')
+                && port.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+            digits && port.parse::<u32>().unwrap() <= 65_535 || is_forwarded && hidden
+        };
+        let (host, port) = match text.rfind(':') {
+            Some(at) if !text[at..].contains(']') => (&text[..at], Some(&text[at + 1..])),
+            _ => (text, None),
+        };
+        if !port.is_none_or(is_port) {
+            return None;
+        }
+        if host.starts_with('[') && host.ends_with(']') && host.len() > 2 {
+            let inner = &host[1..host.len() - 1];
+            let is_one = !inner.contains(['[', ']']) || inner.contains('%');
+            return zoneless(inner).parse::<Ipv6Addr>().ok().filter(|_| is_one).map(IpAddr::from);
+        }
+        host.parse::<Ipv4Addr>().ok().map(IpAddr::from)
+    }
+
+    /// The hops of a line, nearest first, up to the first that is malformed.
+    fn reference_hops(field: &str, line: &[u8]) -> Vec<Option<IpAddr>> {
+        if field != "forwarded" {
+            let entries = line.split(|&byte| byte == b',').rev().map(|entry| entry.trim_ascii());
+            return entries
+                .map(|entry| reference_node(str::from_utf8(entry).ok()?, false))
+                .collect();
+        }
+        // The last element is what the shortest end of the line says that is one, whole.
+        let commas = line.iter().enumerate().rev().filter(|&(_, &byte)| byte == b',');
+        let starts = commas.map(|(at, _)| at + 1).chain([0]);
+        for start in starts {
+            if let Some(address) = reference_element(line[start..].trim_ascii()) {
+                let mut hops = vec![Some(address)];
+                if let Some(comma) = start.checked_sub(1) {
+                    hops.extend(reference_hops(field, &line[..comma]));
+                }
+                return hops;
+            }
+        }
+        vec![None]
+    }
+
+    fn reference(field: &str, lines: &[Vec<u8>], peer: IpAddr, trusted: &Trusted) -> IpAddr {
+        let mut client = peer;
+        let hops = lines.iter().rev().flat_map(|line| reference_hops(field, line));
+        for (behind, hop) in hops.enumerate() {
+            let is_trusted = match trusted {
+                Trusted::Ours => match client.to_canonical() {
+                    IpAddr::V4(address) => address.octets()[0] == 10,
+                    IpAddr::V6(address) => address.octets()[0] == 0xfd,
+                },
+                Trusted::Hops(hops) => behind < *hops,
+            };
+            match hop {
+                Some(hop) if is_trusted => client = hop,
+                _ => break,
+            }
+        }
+        match client.to_canonical() {
+            IpAddr::V6(v6) if v6.to_bits() >> 32 == 0x64_ff9b << 64 => {
+                let [.., a, b, c, d] = v6.octets();
+                [a, b, c, d].into()
+            }
+            client => client,
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Trusted {
+        Ours,
+        Hops(usize),
+    }
+
+    impl Trusted {
+        fn proxies(&self) -> Proxies {
+            match self {
+                Self::Ours => ours().into(),
+                Self::Hops(hops) => Proxies::hops(*hops),
+            }
+        }
+    }
+
+    proptest! {
+        /// Never an address that stands left of a hop that is not trusted, or malformed.
+        #[test]
+        fn walk_agrees_with_a_slow_reading_from_the_left(
+            field in field(),
+            lines in lines(),
+            peer in peer(),
+            trusted in prop_oneof![Just(Trusted::Ours), (0_usize..6).prop_map(Trusted::Hops)],
+        ) {
+            let request = request(peer, field, &lines);
+            let found = found(&by(field, trusted.proxies()), &request);
+            let wanted = reference(field, &lines, ip(peer), &trusted);
+            prop_assert_eq!(found, wanted, "{:?}", lines.iter().map(|l| l.escape_ascii().to_string()).collect::<Vec<_>>());
+        }
+
+        /// Whatever a client sends, it is the client that the first trusted proxy saw.
+        #[test]
+        fn walk_finds_who_spoke_to_the_first_trusted_proxy_whatever_that_one_sent(
+            field in field(),
+            forged in lines(),
+            client in address(),
+            chain in vec((any::<u8>(), 0_u8..16, any::<bool>()), 0..5),
+            form in 0_u8..16,
+            joined in any::<bool>(),
+        ) {
+            prop_assume!(!ours().contains(client));
+            let mut lines = forged;
+            let mut add = |entry: String, is_joined: bool| match lines.last_mut() {
+                // As proxies do that append to the line that is there.
+                Some(line) if is_joined => {
+                    line.extend_from_slice(b", ");
+                    line.extend_from_slice(entry.as_bytes());
+                }
+                _ => lines.push(entry.into_bytes()),
+            };
+            add(honest(field, client, form), joined);
+            let hops = chain.len();
+            for (last, form, is_joined) in chain {
+                add(honest(field, Ipv4Addr::new(10, 0, 0, last).into(), form), is_joined);
+            }
+            let request = request("10.0.0.1", field, &lines);
+            let only = self::request("10.0.0.1", field, &[honest(field, client, 0)]);
+            for trusted in [ours().into(), Proxies::hops(hops + 1)] {
+                let client = by(field, trusted);
+                let wanted = found(&by(field, ours()), &only);
+                prop_assert_eq!(found(&client, &request), wanted);
+            }
+        }
+
+        /// A peer that is not trusted is the client itself.
+        #[test]
+        fn walk_does_not_begin_at_a_peer_that_is_not_trusted(
+            field in field(),
+            lines in lines(),
+            peer in address(),
+        ) {
+            prop_assume!(!ours().contains(peer));
+            let mut request = request(&peer.to_string(), field, &lines);
+            let with_fields = found(&by(field, ours()), &request);
+            request.headers_mut().clear();
+            prop_assert_eq!(with_fields, found(&ClientIp::peer(), &request));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Requests that came from somewhere, by way of some proxies.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor};
+
+/// A request from this peer, with these lines of one field.
+pub(crate) fn request<L: AsRef<[u8]>>(peer: &str, field: &str, lines: &[L]) -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(SocketAddr::new(ip(peer), 5123));
+    *request.headers_mut() = headers(field, lines);
+    request
+}
+
+pub(crate) fn headers<L: AsRef<[u8]>>(field: &str, lines: &[L]) -> HeaderMap {
+    let name: HeaderName = field.parse().unwrap();
+    let value = |line: &L| HeaderValue::from_bytes(line.as_ref()).unwrap();
+    lines.iter().map(|line| (name.clone(), value(line))).collect()
+}
+
+#[track_caller]
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// The address that is found for a request.
+#[track_caller]
+pub(crate) fn found(client: &ClientIp, request: &Request<()>) -> IpAddr {
+    client.address(&Head::of(request)).unwrap()
+}
+
+/// The key of a request.
+#[track_caller]
+pub(crate) fn key(extractor: &impl KeyExtractor, request: &Request<()>) -> Key {
+    match extractor.extract(&Head::of(request)) {
+        Ok(Extracted::Key(key)) => key,
+        other => panic!("no key: {other:?}"),
+    }
+}
