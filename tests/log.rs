@@ -5,6 +5,7 @@ mod support;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
@@ -15,7 +16,9 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::key::{ClientIp, header};
+use tollgate::key::{
+    ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, from_fn, global, header,
+};
 use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::{Layer, ServiceExt};
@@ -99,6 +102,205 @@ fn a_mistake_in_the_set_up_is_told_once_and_says_how_to_mend_it() {
     assert_eq!(lines.len(), 1, "{lines:#?}");
     let hint = "into_make_service_with_connect_info::<SocketAddr>()";
     assert!(lines[0].contains(hint) && lines[0].contains("limit=\"two\""), "{lines:#?}");
+}
+
+#[test]
+fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO);
+    let service = layer.key((header("x-user"), ClientIp::peer())).layer(inner());
+    let lines = logged(tracing::Level::WARN, || {
+        for user in [None, None, Some(""), Some("alice"), None, Some(""), Some("bob")] {
+            let mut request = Request::new(());
+            if let Some(user) = user {
+                request.headers_mut().insert("x-user", user.parse().unwrap());
+            }
+            at_once(service.clone().oneshot(request)).unwrap();
+        }
+    });
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    // Nobody has an address: of two that are missing, that is the mistake which is sure.
+    assert!(lines[0].contains("ERROR") && lines[0].contains("ConnectInfo"), "{lines:#?}");
+    assert!(
+        lines[1].contains("WARN") && lines[1].contains("`x-user` header is empty"),
+        "{lines:#?}"
+    );
+
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO);
+    let service = layer.key(header("x-user").or(ClientIp::peer())).layer(inner());
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(from_fn(|head| {
+        let addressed = head.headers().contains_key("x-user");
+        Err::<Key, _>(match addressed {
+            true => KeyError::set_up("nobody has an address"),
+            false => KeyError::missing("no user"),
+        })
+    }));
+    let either = layer.layer(inner());
+    let lines = logged(tracing::Level::WARN, || {
+        at_once(service.oneshot(Request::new(()))).unwrap();
+        for user in [false, true, false, true] {
+            let mut request = Request::new(());
+            if user {
+                request.headers_mut().insert("x-user", "alice".parse().unwrap());
+            }
+            at_once(either.clone().oneshot(request)).unwrap();
+        }
+    });
+    let told: Vec<_> = ["ConnectInfo", "no user", "nobody has an address"]
+        .map(|text| lines.iter().filter(|line| line.contains(text)).count())
+        .into();
+    assert_eq!(told, [1, 1, 1], "{lines:#?}");
+}
+
+#[test]
+fn a_limit_that_holds_nobody_is_told_also_where_requests_go_on_without_a_key() {
+    for missing_key in [MissingKey::Exempt, MissingKey::Shared] {
+        let layer = limiter(&ManualClock::new(START)).layer(&MANY).missing_key(missing_key);
+        let peer = layer.clone().key(ClientIp::peer()).layer(inner());
+        let user = layer.key(header("x-user")).layer(inner());
+        let lines = logged(tracing::Level::DEBUG, || {
+            for service in [&peer, &peer, &user] {
+                let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+                assert_eq!(response.status(), 200);
+            }
+        });
+        assert!(lines[0].contains("ERROR") && lines[0].contains("ConnectInfo"), "{lines:#?}");
+        assert!(lines[1..].iter().all(|line| line.contains("DEBUG")), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("x-user")), "{lines:#?}");
+    }
+}
+
+#[test]
+fn an_empty_key_is_no_key_and_told_once() {
+    #[derive(Clone)]
+    struct Tenant(&'static str);
+
+    let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
+    for (layer, message) in [
+        (layer().key(header("x-user")), "the `x-user` header is empty"),
+        (layer().key(extension(|tenant: &Tenant| tenant.0)), "Tenant` is empty"),
+        (layer().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
+        (layer().key(from_fn(|_| "")), "the closure gave an empty one"),
+        (layer().key(from_fn(|_| Some(String::new()))), "the closure gave an empty one"),
+        // Whoever has no key may be let through; whoever has an empty one is not.
+        (layer().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
+        (layer().key(header("x-user").or(global())), "header is empty"),
+    ] {
+        let service = layer.layer(inner());
+        let lines = logged(tracing::Level::WARN, || {
+            for _ in 0..3 {
+                let mut request = Request::builder().header("x-user", "").body(()).unwrap();
+                request.extensions_mut().insert(Tenant(""));
+                assert_eq!(at_once(service.clone().oneshot(request)).unwrap().status(), 400);
+            }
+        });
+        assert!(lines.len() == 1 && lines[0].contains(message), "{message}: {lines:#?}");
+    }
+}
+
+static MANY: Limit = Limit::new("many", Quota::token_bucket(1_000_000, MINUTE));
+
+/// What is logged of so many requests, each made from its number.
+fn watched(
+    key: impl KeyExtractor,
+    requests: u32,
+    request: impl Fn(u32) -> Request<()>,
+) -> Vec<String> {
+    let layer = limiter(&ManualClock::new(START)).layer(&MANY).key(key);
+    let services = [layer.layer(inner()), layer.layer(inner())];
+    logged(tracing::Level::WARN, || {
+        for n in 0..requests {
+            let service = services[n as usize % 2].clone();
+            let response = at_once(service.oneshot(request(n))).unwrap();
+            assert_eq!(response.status(), 200);
+        }
+    })
+}
+
+fn from(peer: IpAddr) -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(SocketAddr::new(peer, 5123));
+    request
+}
+
+#[test]
+fn a_forwarding_field_that_nobody_is_trusted_to_write_is_told_once() {
+    for (name, value) in [
+        ("x-forwarded-for", "203.0.113.7"),
+        ("forwarded", "for=203.0.113.7"),
+        ("x-real-ip", "203.0.113.7"),
+        ("cf-connecting-ip", "203.0.113.7"),
+        ("true-client-ip", "203.0.113.7"),
+        ("fly-client-ip", "203.0.113.7"),
+    ] {
+        let request = |n: u32| {
+            let mut request = from(IpAddr::from([192, 0, 2, 1]));
+            if n >= 5 {
+                request.headers_mut().insert(name, value.parse().unwrap());
+            }
+            request
+        };
+        for lines in [
+            watched(ClientIp::peer(), 2_000, request),
+            watched((header("host").or(global()), ClientIp::peer()), 2_000, request),
+            watched(header("x-user").or(ClientIp::peer()), 2_000, request),
+            watched(ClientIp::peer().unless(|_| false), 2_000, request),
+        ] {
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            let line = &lines[0];
+            let said = ["WARN", "limit=\"many\"", &format!("`{name}`"), "x_forwarded_for", "once"];
+            assert!(said.iter().all(|part| line.contains(part)), "{line}");
+        }
+        // Somebody is trusted.
+        let trusting = ClientIp::x_forwarded_for(Proxies::hops(1));
+        assert!(watched(trusting, 900, request).is_empty());
+        assert!(watched(global(), 2_000, request).is_empty());
+    }
+}
+
+#[test]
+fn one_private_address_for_all_is_told_once() {
+    let docker = IpAddr::from([172, 17, 0, 1]);
+    for peer in [docker, "fd00::1".parse().unwrap(), "::ffff:10.0.0.1".parse().unwrap()] {
+        let trusting = || ClientIp::x_forwarded_for(Networks::private());
+        for lines in [
+            watched(ClientIp::peer(), 3_000, |_| from(peer)),
+            watched(trusting(), 3_000, |_| from(peer)),
+            watched((ClientIp::peer(), header("host").or(global())), 3_000, |n| {
+                let mut request = from(peer);
+                request.headers_mut().insert("host", n.into());
+                request
+            }),
+        ] {
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            let line = &lines[0];
+            let key = format!("key={}", peer.to_canonical());
+            assert!(line.contains("WARN") && line.contains(&key), "{line}");
+            assert!(line.contains("came from one private address"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn one_address_for_all_is_not_told_before_it_is_sure() {
+    let docker = IpAddr::from([172, 17, 0, 1]);
+    assert!(watched(ClientIp::peer(), 999, |_| from(docker)).is_empty(), "too few");
+    assert_eq!(watched(ClientIp::peer(), 1_000, |_| from(docker)).len(), 1);
+    let but_for = |odd: u32| move |n| from(if n == odd { [172, 17, 0, 2].into() } else { docker });
+    for odd in [0, 1, 500, 999] {
+        assert!(watched(ClientIp::peer(), 3_000, but_for(odd)).is_empty(), "{odd}");
+    }
+    // A client of the Internet that asks often is no proxy.
+    let public = |_| from(IpAddr::from([203, 0, 113, 7]));
+    assert!(watched(ClientIp::peer(), 3_000, public).is_empty());
+    // Who is exempt is not looked at: health checks come from one address.
+    let health = |n: u32| {
+        let mut request = from(docker);
+        *request.uri_mut() = if n < 2_000 { "/health" } else { "/" }.parse().unwrap();
+        request
+    };
+    let key = || ClientIp::peer().unless(|head| head.uri().path() == "/health");
+    assert!(watched(key(), 2_999, health).is_empty());
+    assert_eq!(watched(key(), 3_000, health).len(), 1);
 }
 
 /// The flag "told once" is shared by layers made from one.

@@ -91,6 +91,12 @@ impl Key {
         }
     }
 
+    /// Whether it is one part of no content, as a name that is missing.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
+    }
+
     /// How many [bytes](Self::as_bytes) it has.
     #[cfg(feature = "memory")]
     #[inline]

@@ -14,6 +14,9 @@ pub struct Extension<T, F> {
 
 /// Takes the key from the request extension of type `T`, which an outer layer inserted.
 ///
+/// So it is with the user that your authentication has found, the claims of a token that it has verified, or whatever
+/// else is known of a request by then. An empty text is no key.
+///
 /// # Examples
 ///
 /// ```
@@ -46,7 +49,14 @@ where
 {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match head.extensions().get::<T>() {
-            Some(found) => Ok(Extracted::Key((self.read)(found).into())),
+            Some(found) => match (self.read)(found).into() {
+                key if key.is_empty() => Err(KeyError::empty(format!(
+                    "no key: the one from the extension of type `{}` is empty (see that the layer \
+                     which inserts it leaves nothing out)",
+                    type_name::<T>()
+                ))),
+                key => Ok(Extracted::Key(key)),
+            },
             None => Err(KeyError::missing(format!(
                 "no key: the request has no extension of type `{}` (add the layer that inserts it \
                  outside of this one)",

@@ -12,7 +12,7 @@ pub struct FromFn<F>(F);
 /// Takes the key by calling a closure with the head of the request.
 ///
 /// The closure returns a key, or an `Option` of one, or an [`Extracted`] to say that the request
-/// is exempt, or a `Result` of these: see [`IntoExtracted`]. What it borrows from the head it has
+/// is exempt, or a `Result` of these: see [`IntoExtracted`]. An empty text is no key. What it borrows from the head it has
 /// to make its own, as a [`Key`] or a `String`.
 ///
 /// # Examples
@@ -46,7 +46,12 @@ where
     R: IntoExtracted,
 {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        (self.0)(head).into_extracted()
+        match (self.0)(head).into_extracted() {
+            Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(
+                "no key: the closure gave an empty one (have it return `None` where there is none)",
+            )),
+            extracted => extracted,
+        }
     }
 }
 

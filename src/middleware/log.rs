@@ -17,20 +17,51 @@ use crate::limiter::{Error, Limit};
 /// mistake in the set-up, and a store that fails until it answers again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    key_was_missing: Arc<AtomicBool>,
+    keys: Arc<Keys>,
     is_blind: Arc<AtomicBool>,
 }
 
+/// What has been told of requests without a key. One kind does not use up the line of another: a
+/// client can leave a key out, or send an empty one, at any time.
+#[derive(Debug, Default)]
+struct Keys {
+    set_up: AtomicBool,
+    missing: AtomicBool,
+    empty: AtomicBool,
+}
+
 impl Log {
-    pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: StatusCode) {
-        let set_up = error.is_missing() && status.is_server_error();
-        let first = set_up && !self.key_was_missing.swap(true, Ordering::Relaxed);
+    /// A request without a key was answered with this status, or went on without.
+    pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
+        let told = match status {
+            _ if error.is_set_up() => Some(&self.keys.set_up),
+            _ if error.is_empty() => Some(&self.keys.empty),
+            // As it was chosen.
+            None => return,
+            Some(status) if error.is_missing() && status.is_server_error() => {
+                Some(&self.keys.missing)
+            }
+            Some(_) => None,
+        };
+        let first = told.is_some_and(|told| !told.swap(true, Ordering::Relaxed));
         #[cfg(feature = "tracing")]
-        if first {
-            let hint = "requests without a key are answered with this status; said once";
-            tracing::error!(limit = limit.name(), status = status.as_u16(), %error, "{hint}");
-        } else {
-            tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "no key");
+        {
+            let (limit, status) = (limit.name(), status.map(|status| status.as_u16()));
+            match first {
+                true if error.is_empty() => {
+                    let hint = "empty keys are answered with this status; said once";
+                    tracing::warn!(limit, status, %error, "{hint}");
+                }
+                true if status.is_none() => {
+                    let hint = "the limit does not hold anybody to a key of its own; said once";
+                    tracing::error!(limit, %error, "{hint}");
+                }
+                true => {
+                    let hint = "requests without a key are answered with this status; said once";
+                    tracing::error!(limit, status, %error, "{hint}");
+                }
+                false => tracing::debug!(limit, status, %error, "no key"),
+            }
         }
     }
 

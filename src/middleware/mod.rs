@@ -97,6 +97,7 @@ mod rule;
 mod rules;
 mod service;
 mod tell;
+mod watch;
 
 pub use self::actual_cost::{ActualCost, Meter};
 pub use self::body::ResponseBody;

@@ -8,6 +8,7 @@ use ::http::StatusCode;
 use bytes::Bytes;
 
 use super::log::Log;
+use super::watch::Watch;
 use crate::http::{self, Label};
 use crate::key::{Extracted, Head, Key, KeyExtractor, global};
 use crate::limiter::{Ask, Limit};
@@ -37,6 +38,7 @@ pub(super) struct Rule {
     pub(super) price: Price,
     pub(super) missing_key: MissingKey,
     pub(super) log: Log,
+    pub(super) watch: Watch,
 }
 
 pub(super) type Chooser = Arc<dyn Fn(&Head<'_>) -> Limit + Send + Sync>;
@@ -77,6 +79,7 @@ impl Rule {
             price: Price::Request,
             missing_key: MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR),
             log: Log::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -92,17 +95,23 @@ impl Rule {
     /// The status that answers a request whose key is missing or cannot be used.
     pub(super) fn ask(&self, head: &Head<'_>) -> Result<Option<Ask<Choice<'_>>>, StatusCode> {
         let key = match self.key.extract(head) {
-            Ok(Extracted::Key(key)) => key,
+            Ok(Extracted::Key(key)) => {
+                self.watch.look(&self.limit, &*self.key, head);
+                key
+            }
             Ok(Extracted::Exempt) => return Ok(None),
             Err(error) => {
                 let status = match self.missing_key {
-                    _ if !error.is_missing() => StatusCode::BAD_REQUEST,
-                    MissingKey::Reject(status) => status,
-                    MissingKey::Exempt => return Ok(None),
-                    MissingKey::Shared => return Ok(Some(self.ask_of(head, Key::GLOBAL))),
+                    _ if !error.is_missing() => Some(StatusCode::BAD_REQUEST),
+                    MissingKey::Reject(status) => Some(status),
+                    MissingKey::Exempt | MissingKey::Shared => None,
                 };
                 self.log.no_key(&self.limit, &error, status);
-                return Err(status);
+                return match (status, self.missing_key) {
+                    (Some(status), _) => Err(status),
+                    (None, MissingKey::Shared) => Ok(Some(self.ask_of(head, Key::GLOBAL))),
+                    (None, _) => Ok(None),
+                };
             }
         };
         Ok(Some(self.ask_of(head, key)))

@@ -16,6 +16,7 @@ use super::queue::{Queue, Seats};
 use super::reserve::Booked;
 use super::rule::{Choice, Rule};
 use super::tell;
+use super::watch::Watch;
 use crate::algebra::Verdict;
 #[cfg(feature = "memory")]
 use crate::backend::Reading;
@@ -111,8 +112,10 @@ impl Rules {
     pub(super) fn changed(&mut self) {
         self.log = Log::default();
         self.seats = Seats::default();
-        self.rest.iter_mut().for_each(|rule| rule.log = Log::default());
-        self.first.log = Log::default();
+        for rule in self.rest.iter_mut().chain([&mut self.first]) {
+            rule.log = Log::default();
+            rule.watch = Watch::default();
+        }
         let are_chosen = self.iter().any(|rule| rule.choose.is_some());
         self.policy = match are_chosen {
             true => None,
