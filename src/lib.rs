@@ -71,7 +71,10 @@
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `tracing` | events: refusals, missing keys, a store that fails | yes |
+//! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
+//! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `serde` | [`Quota`] in configuration files | no |
+//! | `quanta` | the time from the processor's own counter | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

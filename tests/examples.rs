@@ -3,6 +3,9 @@
 mod support;
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../examples/anonymous_sessions.rs"]
+mod anonymous_sessions;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../examples/custom_key.rs"]
 mod custom_key;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
@@ -71,6 +74,39 @@ async fn quickstart_is_stricter_with_log_ins_of_one_name() {
     assert_eq!(login("bob").await.status, 200);
     assert_eq!(send(server, Method::POST, "/login", &[]).await.status, 401);
     assert_eq!(get(server, "/").await.status, 200);
+}
+
+#[tokio::test]
+async fn anonymous_sessions_are_limited_in_three_ways() {
+    let app = anonymous_sessions::app(&limiter(&ManualClock::new(START)));
+    let (here, there) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    let admitted = async |path: &str, address: [u8; 4], sessions: &[&str]| {
+        let mut admitted = 0;
+        for session in sessions {
+            match anonymous_sessions::ask(&app, address, session, path).await {
+                200 | 204 => admitted += 1,
+                status => assert_eq!(status, 429, "{path}"),
+            }
+        }
+        admitted
+    };
+    let (alice, strangers) = (["alice"; 9], ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    // A session alone: who makes them up is not held by it.
+    assert_eq!(admitted("/alone", here, &alice).await, 3);
+    assert_eq!(admitted("/alone", there, &["alice"]).await, 0);
+    assert_eq!(admitted("/alone", here, &strangers).await, 9);
+    // Tied to an address: they share what the address has.
+    assert_eq!(admitted("/tied", here, &alice).await, 3);
+    assert_eq!(admitted("/tied", here, &strangers).await, 3);
+    assert_eq!(admitted("/tied", there, &alice).await, 3);
+    // Behind a challenge: little for all of an address, until one of them has solved it.
+    assert_eq!(admitted("/challenge", here, &strangers).await, 1);
+    assert_eq!(admitted("/challenge", here, &alice).await, 0);
+    assert_eq!(admitted("/solve", here, &["alice"]).await, 1);
+    assert_eq!(admitted("/challenge", here, &["alice"; 20]).await, 10);
+    assert_eq!(admitted("/challenge", here, &strangers).await, 0);
+    // Nor are challenges to be had without end.
+    assert_eq!(admitted("/solve", here, &strangers).await, 1);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 8] = [
 ];
 
 /// Other people's crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 8] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
     ("http_body", &["key/", "http/", "middleware/", "axum/"]),
     ("httpdate", &["retry/"]),
@@ -30,6 +30,8 @@ const CRATES: [(&str, &[&str]); 8] = [
         "tokio",
         &["clock/", "limiter/queue/", "limiter/unstoppable.rs", "middleware/queued.rs", "retry/"],
     ),
+    ("sha2", &["key/digest.rs"]),
+    ("tower_sessions_core", &["key/session.rs"]),
     ("tower_layer", &["middleware/", "retry/", "axum/"]),
     ("tower_service", &["middleware/", "retry/", "axum/"]),
     ("axum", &["axum/", "key/client_ip/peer.rs", "key/matched_path.rs"]),

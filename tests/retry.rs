@@ -411,7 +411,7 @@ async fn jitter_makes_waits_longer_and_never_shorter() {
     assert!(some.iter().all(|wait| (SECOND..SECOND + spread + 2 * TICK).contains(wait)));
     for tenth in 0..10 {
         let from = SECOND + tenth * spread / 10;
-        let there = some.iter().filter(|wait| (from..from + spread / 10).contains(wait)).count();
+        let there = some.iter().filter(|wait| (from..from + spread / 10).contains(*wait)).count();
         assert!((5..=40).contains(&there), "{there} of 200 in the tenth {tenth}");
     }
     assert_eq!(some, waits(7).await);

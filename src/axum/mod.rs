@@ -1,4 +1,4 @@
-//! For axum: limits on routes, and refusals as responses.
+//! For axum: limits on routes, keys from extractors, and refusals as responses.
 //!
 //! ```
 //! use axum::Router;
@@ -22,6 +22,8 @@
 //! ```
 
 mod annotate;
+mod extract;
 mod response;
 
 pub use self::annotate::RateLimitExt;
+pub use self::extract::{Extract, ExtractFuture, ExtractLayer, extract};

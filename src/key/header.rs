@@ -1,6 +1,6 @@
 //! Keys from a header field.
 
-use ::http::HeaderName;
+use ::http::{HeaderName, HeaderValue};
 
 use super::{Extracted, Head, Key, KeyError, KeyExtractor};
 
@@ -9,13 +9,22 @@ use super::{Extracted, Head, Key, KeyError, KeyExtractor};
 pub struct Header {
     name: HeaderName,
     max_len: usize,
+    case: Case,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Case {
+    Kept,
+    Ignored,
 }
 
 /// Takes the key from the header field of this name.
 ///
-/// The value is the key as it stands, so upper and lower case differ. It has to be there once, in
+/// The value is the key as it stands, so upper and lower case differ (but by
+/// [`ignore_case`](Header::ignore_case)), and so do encodings of one name. It has to be there once, in
 /// printable ASCII and at most 1,024 bytes long. Whoever sends the request chooses it: rely on it
-/// behind an authentication that sets it, not on what a client says of itself.
+/// behind an authentication that sets it, not on what a client says of itself. A secret should not be a key as it
+/// stands: for API keys and sessions there is `api_key`, with the feature `credentials`.
 ///
 /// # Panics
 ///
@@ -45,13 +54,13 @@ pub(super) fn name(name: &str) -> HeaderName {
 }
 
 /// Room for a token of some size; the store does not care how long a key is.
-const MAX_LEN: usize = 1_024;
+pub(super) const MAX_LEN: usize = 1_024;
 
 impl Header {
     /// Takes the key from the header field of this name.
     #[must_use]
     pub const fn new(name: HeaderName) -> Self {
-        Self { name, max_len: MAX_LEN }
+        Self { name, max_len: MAX_LEN, case: Case::Kept }
     }
 
     /// Accepts values of at most this many bytes.
@@ -60,39 +69,73 @@ impl Header {
         self.max_len = bytes;
         self
     }
+
+    /// Takes upper and lower case letters of ASCII as the same: for names that are the same to whoever
+    /// looks them up, or each spelling would have a bucket of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{Extracted, Head, Key, KeyExtractor, header};
+    ///
+    /// let request = http::Request::builder().header("x-user", "Alice").body(()).unwrap();
+    /// let extracted = header("x-user").ignore_case().extract(&Head::of(&request));
+    /// assert_eq!(extracted, Ok(Extracted::Key(Key::from("alice"))));
+    /// ```
+    #[must_use]
+    pub const fn ignore_case(mut self) -> Self {
+        self.case = Case::Ignored;
+        self
+    }
 }
 
 impl KeyExtractor for Header {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        let Self { name, max_len } = self;
-        let mut values = head.headers().get_all(name).iter();
-        let Some(value) = values.next() else {
-            return Err(KeyError::missing(format!(
-                "no key: the request has no `{name}` header (send it, or say by `missing_key` \
-                 what happens without)"
-            )));
-        };
-        if values.next().is_some() {
+        let Self { name, max_len, case } = self;
+        let Ok(text) = only(head, name, *max_len)?.to_str() else {
             return Err(KeyError::invalid(format!(
-                "no key: the request has more than one `{name}` header (send it once)"
-            )));
-        }
-        let len = value.len();
-        if len > *max_len {
-            return Err(KeyError::invalid(format!(
-                "no key: the `{name}` header is {len} bytes long (at most {max_len} are taken; \
-                 `max_len` allows more)"
-            )));
-        }
-        match value.to_str() {
-            Ok("") => Err(KeyError::empty(format!(
-                "no key: the `{name}` header is empty (send a value, or no header)"
-            ))),
-            Ok(text) => Ok(Extracted::Key(Key::from(text))),
-            Err(_) => Err(KeyError::invalid(format!(
                 "no key: the `{name}` header is not printable ASCII (encode it, as in \
                  percent-encoding)"
-            ))),
-        }
+            )));
+        };
+        Ok(Extracted::Key(match case {
+            Case::Ignored if text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+                Key::from(text.to_ascii_lowercase())
+            }
+            _ => Key::from(text),
+        }))
     }
+}
+
+/// The value of a field that has to be there once, and not empty.
+pub(super) fn only<'h>(
+    head: &Head<'h>,
+    name: &HeaderName,
+    max_len: usize,
+) -> Result<&'h HeaderValue, KeyError> {
+    let mut values = head.headers().get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Err(KeyError::missing(format!(
+            "no key: the request has no `{name}` header (send it, or say by `missing_key` \
+             what happens without)"
+        )));
+    };
+    if values.next().is_some() {
+        return Err(KeyError::invalid(format!(
+            "no key: the request has more than one `{name}` header (send it once)"
+        )));
+    }
+    let len = value.len();
+    if len > max_len {
+        return Err(KeyError::invalid(format!(
+            "no key: the `{name}` header is {len} bytes long (at most {max_len} are taken; \
+             `max_len` allows more)"
+        )));
+    }
+    if value.is_empty() {
+        return Err(KeyError::empty(format!(
+            "no key: the `{name}` header is empty (send a value, or no header)"
+        )));
+    }
+    Ok(value)
 }

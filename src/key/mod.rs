@@ -26,9 +26,26 @@
 //! ClientIp::peer().unless(|head| head.uri().path() == "/health") // but for health checks
 //! # );
 //! ```
+//!
+//! With the feature `credentials` there are `bearer`, `api_key` and `cookie` too, which keep no more than a
+//! digest of what they find, and with `tower-sessions` there is `session`. What has to wait, such as a
+//! query for the user, runs in a layer outside of the limit, which leaves what it found as a request
+//! extension: `tollgate::axum::extract` makes one of any extractor of axum.
+//!
+//! One request can also be held to another limit than the next, by its plan, method or path: see
+//! [`limit_with`](crate::RateLimitLayer::limit_with).
 
+#[cfg(feature = "credentials")]
+mod api_key;
+#[cfg(feature = "credentials")]
+mod bearer;
+mod claim;
 mod client_ip;
 mod combine;
+#[cfg(feature = "credentials")]
+mod cookie;
+#[cfg(feature = "credentials")]
+mod digest;
 mod doubt;
 mod extension;
 mod from_fn;
@@ -37,13 +54,24 @@ mod head;
 mod header;
 #[cfg(feature = "axum")]
 mod matched_path;
+#[cfg(feature = "tower-sessions")]
+mod session;
 mod unless;
 
 use std::borrow::Cow;
 use std::fmt;
 
+#[cfg(feature = "credentials")]
+pub use self::api_key::{ApiKey, api_key};
+#[cfg(feature = "credentials")]
+pub use self::bearer::{Bearer, bearer};
+pub use self::claim::{Claim, claim};
 pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
 pub use self::combine::Or;
+#[cfg(feature = "credentials")]
+pub use self::cookie::{Cookie, cookie};
+#[cfg(feature = "credentials")]
+pub use self::digest::digest;
 pub use self::doubt::Doubt;
 pub use self::extension::{Extension, extension};
 pub use self::from_fn::{FromFn, IntoExtracted, from_fn};
@@ -52,6 +80,8 @@ pub use self::head::Head;
 pub use self::header::{Header, header};
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
+#[cfg(feature = "tower-sessions")]
+pub use self::session::{Session, session};
 pub use self::unless::Unless;
 pub use crate::backend::Key;
 

@@ -102,6 +102,25 @@ impl RateLimitLayer {
     /// let layer = RateLimiter::in_memory().layer(&FREE).limit_with(plan).key(header("x-tenant"));
     /// # drop(layer);
     /// ```
+    ///
+    /// By method or path, where those are to have buckets of their own:
+    ///
+    /// ```
+    /// use tollgate::key::{ClientIp, Head};
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// static READS: Limit = Limit::new("reads", Quota::token_bucket(600, MINUTE));
+    /// static WRITES: Limit = Limit::new("writes", Quota::token_bucket(60, MINUTE));
+    /// static EXPORTS: Limit = Limit::new("exports", Quota::token_bucket(6, MINUTE));
+    ///
+    /// let by_kind = |head: &Head<'_>| match head.uri().path().starts_with("/export") {
+    ///     true => EXPORTS.clone(),
+    ///     false if head.method().is_safe() => READS.clone(),
+    ///     false => WRITES.clone(),
+    /// };
+    /// let layer = RateLimiter::in_memory().layer(&READS).limit_with(by_kind).key(ClientIp::peer());
+    /// # drop(layer);
+    /// ```
     #[must_use]
     pub fn limit_with<F>(self, choose: F) -> Self
     where

@@ -1,0 +1,86 @@
+//! Keys from claims, which not everybody has.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::{Extracted, Head, IntoExtracted, KeyError, KeyExtractor};
+
+/// Takes the key from what a verified token claims; made by [`claim`].
+pub struct Claim<T, F> {
+    read: F,
+    of: PhantomData<fn(&T)>,
+}
+
+/// Takes the key from the claims `T` of a token, which the layer that has verified it inserted as a request
+/// extension.
+///
+/// It is [`extension`](super::extension) for closures that return what [`from_fn`](super::from_fn) takes: an
+/// `Option` where not every token has the claim, or an [`Extracted`] where it exempts.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, Key, KeyExtractor, claim};
+///
+/// #[derive(Clone)]
+/// struct Claims {
+///     tenant: Option<String>,
+///     is_internal: bool,
+/// }
+///
+/// let tenant = claim(|claims: &Claims| match (&claims.tenant, claims.is_internal) {
+///     (_, true) => Some(Extracted::Exempt),
+///     (tenant, false) => tenant.as_deref().map(Extracted::from),
+/// });
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Claims { tenant: Some("acme".into()), is_internal: false });
+/// assert_eq!(tenant.extract(&Head::of(&request)), Ok(Extracted::Key(Key::from("acme"))));
+///
+/// request.extensions_mut().insert(Claims { tenant: None, is_internal: false });
+/// assert!(tenant.extract(&Head::of(&request)).unwrap_err().is_missing());
+/// ```
+pub const fn claim<T, F, R>(read: F) -> Claim<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+    R: IntoExtracted,
+{
+    Claim { read, of: PhantomData }
+}
+
+impl<T, F, R> KeyExtractor for Claim<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+    R: IntoExtracted,
+{
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        let claims = type_name::<T>();
+        let Some(found) = head.extensions().get::<T>() else {
+            return Err(KeyError::missing(format!(
+                "no key: the request has no claims of type `{claims}` (add the layer that verifies the \
+                 token outside of this one)"
+            )));
+        };
+        match (self.read)(found).into_extracted() {
+            Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(format!(
+                "no key: the claim in `{claims}` is empty (have the closure return `None` where there \
+                 is none)"
+            ))),
+            extracted => extracted,
+        }
+    }
+}
+
+impl<T, F: Clone> Clone for Claim<T, F> {
+    fn clone(&self) -> Self {
+        Self { read: self.read.clone(), of: PhantomData }
+    }
+}
+
+impl<T, F> fmt::Debug for Claim<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim<{}>", type_name::<T>())
+    }
+}

@@ -1,0 +1,125 @@
+//! Keys from cookies.
+
+use std::sync::Arc;
+
+use ::http::header::COOKIE;
+
+use super::digest::Digest;
+use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+
+/// Takes the digest of a cookie; made by [`cookie`].
+#[derive(Clone, Debug)]
+pub struct Cookie {
+    name: Arc<str>,
+}
+
+/// Takes the digest of the cookie of this name, such as a session's id.
+///
+/// It is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. One value is one key in
+/// any spelling: quoted or not, percent-encoded or not. All `Cookie` field lines are read, of
+/// together at most 65,536 bytes.
+///
+/// Of two cookies of this name, none counts, unless they are the same. Which one a server takes is not the same everywhere (RFC
+/// 6265, section 5.4), and a client that could have one counted and another one used would have as many buckets as it liked.
+///
+/// Nobody has verified it, and a client that sends none, or makes one up, has a bucket of its own: hold requests to a limit by
+/// address as well. The example `anonymous_sessions` shows how.
+///
+/// # Panics
+///
+/// If this is not the name of a cookie: a token of RFC 9110, section 5.6.2.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, Head, KeyExtractor};
+///
+/// let request = http::Request::builder().header("cookie", "theme=dark; session=31d4d96e");
+/// let extracted = key::cookie("session").extract(&Head::of(&request.body(()).unwrap()));
+/// assert_eq!(extracted, Ok(Extracted::Key(key::digest("31d4d96e"))));
+/// ```
+#[must_use]
+#[track_caller]
+pub fn cookie(name: &str) -> Cookie {
+    let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    assert!(!name.is_empty() && name.bytes().all(is_in), "{name:?} is not the name of a cookie");
+    Cookie { name: name.into() }
+}
+
+/// More than any browser sends, and read in no time.
+const MAX_LEN: usize = 65_536;
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        let name = &self.name;
+        let lines = || head.headers().get_all(COOKIE).iter().map(|line| line.as_bytes());
+        let len = lines().fold(0, |len: usize, line| len.saturating_add(line.len()));
+        if len > MAX_LEN {
+            return Err(KeyError::invalid(format!(
+                "no key: the cookies are {len} bytes long (at most {MAX_LEN} are read)"
+            )));
+        }
+        let pairs = lines().flat_map(|line| line.split(|&byte| byte == b';'));
+        let mut values = pairs.filter_map(|pair| value_of(name.as_bytes(), pair));
+        let Some(value) = values.next() else {
+            return Err(KeyError::missing(format!(
+                "no key: the request has no `{name}` cookie (send it, or say by `missing_key` what \
+                 happens without)"
+            )));
+        };
+        if values.any(|other| other != value) {
+            return Err(KeyError::invalid(format!(
+                "no key: the request has more than one `{name}` cookie, and they differ (send it once)"
+            )));
+        }
+        if value.is_empty() {
+            return Err(KeyError::empty(format!(
+                "no key: the `{name}` cookie is empty (send a value, or no cookie)"
+            )));
+        }
+        Ok(Extracted::Key(digest_of_decoded(value)))
+    }
+}
+
+/// Without its quotes, as they are not part of it to all servers.
+fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
+    let equals = pair.iter().position(|&byte| byte == b'=')?;
+    let (named, value) = pair.split_at_checked(equals)?;
+    let value = value.strip_prefix(b"=")?.trim_ascii();
+    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    (named.trim_ascii() == name).then_some(unquoted.unwrap_or(value))
+}
+
+/// Percent-encoding is undone as the session's store may do it, so that the many ways to write one id
+/// are not as many buckets.
+fn digest_of_decoded(value: &[u8]) -> Key {
+    let mut digest = Digest::default();
+    let mut rest = value;
+    while let Some((before, from)) =
+        rest.iter().position(|&byte| byte == b'%').and_then(|at| rest.split_at_checked(at))
+    {
+        digest.update(before);
+        let decoded = match from {
+            [_, high, low, after @ ..] => hex(*high).zip(hex(*low)).map(|pair| (pair, after)),
+            _ => None,
+        };
+        rest = match (decoded, from) {
+            (Some(((high, low), after)), _) => {
+                digest.update(&[high << 4 | low]);
+                after
+            }
+            // A percent sign that encodes nothing stands for itself.
+            (None, [percent, after @ ..]) => {
+                digest.update(&[*percent]);
+                after
+            }
+            (None, []) => break,
+        };
+    }
+    digest.update(rest);
+    digest.key()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| value.try_into().ok())
+}

@@ -1,0 +1,67 @@
+//! Keys from the sessions of `tower-sessions`.
+
+use tower_sessions_core::Session as Found;
+
+use super::digest::digest;
+use super::{Extracted, Head, KeyError, KeyExtractor};
+
+/// Takes the digest of the id of a session; made by [`session`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Session;
+
+/// Takes the digest of the id of the request's session, which `tower-sessions` manages: add its
+/// `SessionManagerLayer` outside of this layer.
+///
+/// A request that has no session yet has no key. That layer does not ask its store before somebody wants to know what is in the
+/// session: until then an id that the client made up is an id. Have a layer between the two that loads it, and such an id is missing
+/// as well:
+///
+/// ```
+/// use axum::Router;
+/// use axum::extract::Request;
+/// use axum::http::StatusCode;
+/// use axum::middleware::{Next, from_fn};
+/// use axum::response::{IntoResponse, Response};
+/// use tollgate::key::{ClientIp, KeyExtractor, session};
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+/// use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
+///
+/// const PER_SESSION: Limit = Limit::new("per-session", Quota::token_bucket(60, MINUTE));
+///
+/// async fn load(session: Session, request: Request, next: Next) -> Response {
+///     match session.get_value("").await {
+///         Ok(_) => next.run(request).await,
+///         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+///     }
+/// }
+///
+/// let key = session().or(ClientIp::peer());
+/// let app: Router = Router::new()
+///     .layer(RateLimiter::in_memory().layer(PER_SESSION).key(key))
+///     .layer(from_fn(load))
+///     .layer(SessionManagerLayer::new(MemoryStore::default()));
+/// # drop(app);
+/// ```
+#[must_use]
+pub const fn session() -> Session {
+    Session
+}
+
+impl KeyExtractor for Session {
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        let Some(session) = head.extensions().get::<Found>() else {
+            return Err(KeyError::set_up(
+                "no session: the request comes without `tower-sessions` (add its \
+                 `SessionManagerLayer` outside of this layer)",
+            ));
+        };
+        match session.id() {
+            Some(id) => Ok(Extracted::Key(digest(id.0.to_be_bytes()))),
+            None => Err(KeyError::missing(
+                "no session: the request has none yet (say by `missing_key` or `or` what happens \
+                 without)",
+            )),
+        }
+    }
+}
