@@ -296,6 +296,27 @@ fn a_claim_is_read_from_what_has_been_verified() {
     );
 }
 
+#[test]
+fn a_secret_is_hashed_without_an_allocation() {
+    let request = Request::builder()
+        .header("authorization", format!("Bearer {}", "s3cret".repeat(500)))
+        .header("x-api-key", "s3cret")
+        .header("cookie", "theme=dark; id=%22s3cret%22")
+        .body(())
+        .unwrap();
+    let head = Head::of(&request);
+    let both = (cookie("id"), bearer());
+    let (id, key) = (cookie("id"), api_key("x-api-key"));
+    for key in [&bearer() as &dyn KeyExtractor, &id, &key] {
+        let work = || assert!(key.extract(&head).is_ok());
+        assert_eq!(allocation_counter::measure(work).count_total, 0);
+    }
+    // A digest and an address are a short key together.
+    let with_address = key::digest("s3cret").and(std::net::Ipv4Addr::LOCALHOST);
+    assert!(with_address.as_bytes().len() <= 36);
+    assert!(both.extract(&head).is_ok());
+}
+
 // Secrecy.
 
 /// What a store sees, and what it is told to forget.

@@ -16,7 +16,7 @@ use support::{START, at_once, limiter};
 use tollgate::axum::RateLimitExt;
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
-use tollgate::key::{ClientIp, Head, header, matched_path};
+use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 
 /// The limits of the header vectors. A minute starts at `START`.
@@ -206,6 +206,28 @@ async fn clients_and_routes_have_buckets_of_their_own() {
     {
         assert_eq!(web::get(server, path).await.status.as_u16(), status, "{path}");
     }
+}
+
+/// What a client writes into the field is followed by what the proxy saw, and that counts.
+#[tokio::test]
+async fn a_client_behind_a_proxy_cannot_choose_its_address() {
+    let limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
+    let trusted = Networks::new(["127.0.0.1"]);
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(limit).key(ClientIp::x_forwarded_for(trusted));
+    let server = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+    let ask = async |forged: &str, client: &str| {
+        let fields = [("x-forwarded-for", forged), ("x-forwarded-for", client)];
+        send(server, Method::GET, "/", &fields).await.status.as_u16()
+    };
+    let asked = [
+        ask("198.51.100.1", "203.0.113.7").await,
+        ask("198.51.100.2, 127.0.0.1", "203.0.113.7:5123").await,
+        ask("198.51.100.3", "203.0.113.7").await,
+        ask("unknown", "::ffff:203.0.113.7").await,
+        ask("203.0.113.7", "203.0.113.8").await,
+    ];
+    assert_eq!(asked, [200, 200, 429, 429, 200]);
 }
 
 #[tokio::test]

@@ -118,7 +118,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the key [is missing](KeyError::missing) or [cannot be used](KeyError::invalid).
+    /// If the key [is missing](KeyError::missing) or [cannot be used](KeyError::invalid), as if it is
+    /// [empty](KeyError::empty).
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError>;
 
     /// This key, or the other one where this one is missing.
@@ -134,6 +135,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// This key, but for requests that the predicate holds for: those are exempt.
     ///
+    /// Health checks, callers of the house (by what an authentication has found out about them), or networks
+    /// that are let through ([`ClientIp::within`]).
+    ///
     /// # Examples
     ///
     /// ```
@@ -143,6 +147,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// let check = http::Request::builder().uri("/health").body(()).unwrap();
     /// assert_eq!(but_for_health_checks.extract(&Head::of(&check)), Ok(Extracted::Exempt));
+    ///
+    /// #[derive(Clone)]
+    /// struct Internal; // inserted by the layer that verifies the callers' certificates
+    ///
+    /// let but_for_us = ClientIp::peer().unless(|head| head.extensions().get::<Internal>().is_some());
+    /// # drop(but_for_us);
     /// ```
     fn unless<P>(self, is_exempt: P) -> Unless<Self, P>
     where

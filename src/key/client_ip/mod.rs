@@ -196,35 +196,41 @@ impl ClientIp {
     ///
     /// If the server has not told the peer's address.
     pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
-        match self.find(head).map(canonical) {
-            Some(address) => Ok(address),
-            None => Err(KeyError::set_up(
-                "no client address: `ConnectInfo` is missing (serve the router with \
-                 `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` \
-                 as a request extension)",
-            )),
-        }
+        self.find(head).map(canonical).ok_or_else(no_address)
     }
 
+    #[inline]
     fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = peer(head);
         match &self.source {
             Source::Peer => peer,
-            Source::XForwardedFor(trusted) => {
+            source => source.find(head, peer),
+        }
+    }
+}
+
+impl Source {
+    // Not inlined, so that whoever is not behind a proxy does not pay for it.
+    #[inline(never)]
+    fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+        match self {
+            Self::Peer => peer,
+            Self::XForwardedFor(trusted) => {
                 let lines = head.headers().get_all(&X_FORWARDED_FOR).iter().rev();
                 let entries = lines.flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','));
                 trusted.client(peer, entries.map(|entry| node::listed(entry.trim_ascii())))
             }
-            Source::Forwarded(trusted) => {
+            Self::Forwarded(trusted) => {
                 let lines = head.headers().get_all(FORWARDED).iter().rev();
-                trusted
-                    .client(peer, lines.flat_map(|line| forwarded::Elements::of(line.as_bytes())))
+                let hops = lines.flat_map(|line| forwarded::Elements::of(line.as_bytes()));
+                trusted.client(peer, hops)
             }
-            Source::Header(name, set_by) => {
-                let is_edge = peer.is_some_and(|peer| set_by.contains(peer));
+            Self::Header(name, set_by) => {
                 let mut values = head.headers().get_all(name).iter();
-                match (is_edge.then(|| values.next()).flatten(), values.next()) {
-                    (Some(only), None) => node::listed(only.as_bytes().trim_ascii()).or(peer),
+                match (values.next(), values.next()) {
+                    (Some(only), None) if peer.is_some_and(|peer| set_by.contains(peer)) => {
+                        node::listed(only.as_bytes().trim_ascii()).or(peer)
+                    }
                     _ => peer,
                 }
             }
@@ -234,10 +240,15 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        Ok(Extracted::Key(match self.address(head)? {
-            IpAddr::V4(address) => Key::from(address),
-            IpAddr::V6(address) => Key::network(address, self.ipv6_prefix),
-        }))
+        match self.find(head) {
+            // Most addresses, without a detour.
+            Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
+            Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded(address) {
+                Some(address) => Key::from(address),
+                None => Key::network(address, self.ipv6_prefix),
+            })),
+            None => Err(no_address()),
+        }
     }
 
     fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
@@ -265,19 +276,33 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// An IPv4 address in any clothing, or an IPv6 address: mapped (RFC 4291, section 2.5.5.2) or
-/// translated by the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1).
+/// An IPv4 address in any clothing is the IPv4 address.
 fn canonical(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => match address.segments() {
-            [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-                let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-                Ipv4Addr::new(a, b, c, d).into()
-            }
-            _ => Ipv6Addr::into(address),
-        },
+    match address {
+        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::from),
         v4 => v4,
     }
+}
+
+/// The IPv4 address that an IPv6 address stands for: mapped (RFC 4291, section 2.5.5.2) or
+/// translated by the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    address.to_ipv4_mapped().or(match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+            Some(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => None,
+    })
+}
+
+#[cold]
+fn no_address() -> KeyError {
+    KeyError::set_up(
+        "no client address: `ConnectInfo` is missing (serve the router with \
+         `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` \
+         as a request extension)",
+    )
 }
 
 macro_rules! untrusted {

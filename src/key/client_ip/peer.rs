@@ -1,11 +1,11 @@
 //! Who is at the other end of the connection.
 
-use std::net::IpAddr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::key::Head;
 
 /// The peer's address, if the server has told it.
+#[inline]
 pub(super) fn peer(head: &Head<'_>) -> Option<IpAddr> {
     connected(head).map(|peer| peer.ip())
 }
