@@ -534,6 +534,10 @@ fn networks_that_are_let_through_are_those_of_the_client_address() {
     // Forged: in front of the proxy's own entry, and without a proxy.
     assert!(!exempt("10.0.0.1", "192.168.0.7, 203.0.113.7"));
     assert!(!exempt("198.51.100.5", "192.168.0.7"));
+    // What a translator has made of one of theirs comes from somewhere else.
+    assert!(exempt("10.0.0.1", "::ffff:192.168.0.7"));
+    assert!(!exempt("10.0.0.1", "64:ff9b::192.168.0.7"));
+    assert!(!exempt("64:ff9b::192.168.0.7", ""));
     // A request of nobody is in no network.
     assert!(user.extract(&Head::of(&Request::new(()))).is_err());
 }

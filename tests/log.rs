@@ -250,9 +250,27 @@ fn a_forwarding_field_that_nobody_is_trusted_to_write_is_told_once() {
             let said = ["WARN", "limit=\"many\"", &format!("`{name}`"), "x_forwarded_for", "once"];
             assert!(said.iter().all(|part| line.contains(part)), "{line}");
         }
-        // Somebody is trusted.
-        let trusting = ClientIp::x_forwarded_for(Proxies::hops(1));
-        assert!(watched(trusting, 900, request).is_empty());
+        // Another field is read: a trusted proxy does not write it, others may forge what they like.
+        let other = || ClientIp::header("x-other", Networks::new(["192.0.2.1"]));
+        let lines = watched(other(), 2_000, request);
+        let said = ["WARN", &format!("`{name}`"), "the field that is read is not", "once"];
+        assert!(lines.len() == 1 && said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
+        let from_outside = |n: u32| {
+            let mut request = request(n);
+            request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 2], 80)));
+            request
+        };
+        assert!(watched(other(), 2_000, from_outside).is_empty());
+        // It is there as well.
+        for trusted in [Proxies::hops(1), Networks::new(["192.0.2.1"]).into()] {
+            let both = |n: u32| {
+                let mut request = request(n);
+                request.headers_mut().insert("x-forwarded-for", "203.0.113.7".parse().unwrap());
+                request
+            };
+            let trusting = ClientIp::x_forwarded_for(trusted);
+            assert!(watched(trusting, 2_000, both).is_empty());
+        }
         assert!(watched(global(), 2_000, request).is_empty());
     }
 }

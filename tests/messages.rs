@@ -13,7 +13,7 @@ use tollgate::backend::{
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
-    ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, extension, from_fn, header,
+    ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, Proxies, extension, from_fn, header,
     matched_path,
 };
 use tollgate::quota::QuotaError;
@@ -620,6 +620,69 @@ fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
     let mut request = Request::new(());
     request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 80)));
     assert!(ClientIp::peer().extract(&Head::of(&request)).is_ok());
+}
+
+#[test]
+fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
+    let doubt = |client: ClientIp, field: Option<&str>, peer: [u8; 4]| {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(SocketAddr::from((peer, 80)));
+        let mut fields = field.into_iter().map(|name| name.parse::<http::HeaderName>().unwrap());
+        let value = HeaderValue::from_static("203.0.113.7");
+        request.headers_mut().extend(fields.next().map(|name| (name, value)));
+        client.doubt(&Head::of(&request)).map(|doubt| doubt.to_string())
+    };
+    let hops = || ClientIp::forwarded(Proxies::hops(1));
+    let (public, private) = ([192, 0, 2, 1], [10, 0, 0, 1]);
+    for name in ["x-forwarded-for", "forwarded", "x-real-ip"] {
+        assert_eq!(
+            doubt(ClientIp::peer(), Some(name), public),
+            Some(format!(
+                "`{name}` is there, but no proxy is trusted, so the key is the address of the peer \
+                 (behind a proxy, all clients share it: say which proxies are trusted, as by \
+                 `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)"
+            ))
+        );
+    }
+    assert_eq!(
+        doubt(hops(), Some("x-forwarded-for"), private).as_deref(),
+        Some(
+            "`x-forwarded-for` is there, and the field that is read is not, so the key is the address \
+             of the proxy (see which field the trusted proxies write, and have `ClientIp` read that one)"
+        )
+    );
+    assert_eq!(
+        doubt(ClientIp::peer(), None, private).as_deref(),
+        Some(
+            "all requests so far came from one private address, though the limit is for each client (if \
+             that is a proxy or a translating router, have it pass the clients' addresses on, and say \
+             where: `ClientIp::x_forwarded_for` and its like; if it is one client, nothing is wrong)"
+        )
+    );
+    assert_eq!(doubt(ClientIp::peer(), None, public), None);
+    assert_eq!(doubt(hops(), None, public), None);
+}
+
+#[test]
+fn an_empty_key_says_where_it_came_from() {
+    #[derive(Clone)]
+    struct Tenant(&'static str);
+
+    let mut request = Request::new(());
+    request.extensions_mut().insert(Tenant(""));
+    let head = Head::of(&request);
+    invalid(
+        extension(|tenant: &Tenant| tenant.0).extract(&head),
+        &format!(
+            "no key: the one from the extension of type `{}` is empty (see that the layer which \
+             inserts it leaves nothing out)",
+            type_name::<Tenant>()
+        ),
+    );
+    invalid(
+        from_fn(|_| "").extract(&head),
+        "no key: the closure gave an empty one (have it return `None` where there is none)",
+    );
 }
 
 #[test]

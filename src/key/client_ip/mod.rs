@@ -8,20 +8,20 @@
 //! to hop as long as the hop that wrote it is trusted. What cannot be read ends the walk: to skip it
 //! would be to believe what stands left of it.
 
+mod doubts;
 mod forwarded;
 mod networks;
 mod node;
 mod peer;
 mod proxies;
+mod source;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use ::http::HeaderName;
-use ::http::header::FORWARDED;
 
 pub use self::networks::{NetworkError, Networks};
 use self::peer::peer;
 pub use self::proxies::Proxies;
+use self::source::Source;
 use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
 
 /// Takes the address that the request came from.
@@ -57,16 +57,6 @@ pub struct ClientIp {
     source: Source,
     ipv6_prefix: u8,
 }
-
-#[derive(Clone, Debug)]
-enum Source {
-    Peer,
-    XForwardedFor(Proxies),
-    Forwarded(Proxies),
-    Header(HeaderName, Networks),
-}
-
-static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ClientIp {
     /// The address of the peer, IPv6 by networks of 64 bits.
@@ -187,7 +177,8 @@ impl ClientIp {
         self,
         networks: Networks,
     ) -> impl Fn(&Head<'_>) -> bool + Clone + Send + Sync + 'static {
-        move |head| self.address(head).is_ok_and(|address| networks.contains(address))
+        // Not of what NAT64 has translated: that is nobody in the networks.
+        move |head| self.find(head).is_some_and(|address| networks.contains(address))
     }
 
     /// The client's address itself, not its network; an IPv4 address is one in any clothing.
@@ -209,35 +200,6 @@ impl ClientIp {
     }
 }
 
-impl Source {
-    // Not inlined, so that whoever is not behind a proxy does not pay for it.
-    #[inline(never)]
-    fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
-        match self {
-            Self::Peer => peer,
-            Self::XForwardedFor(trusted) => {
-                let lines = head.headers().get_all(&X_FORWARDED_FOR).iter().rev();
-                let entries = lines.flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','));
-                trusted.client(peer, entries.map(|entry| node::listed(entry.trim_ascii())))
-            }
-            Self::Forwarded(trusted) => {
-                let lines = head.headers().get_all(FORWARDED).iter().rev();
-                let hops = lines.flat_map(|line| forwarded::Elements::of(line.as_bytes()));
-                trusted.client(peer, hops)
-            }
-            Self::Header(name, set_by) => {
-                let mut values = head.headers().get_all(name).iter();
-                match (values.next(), values.next()) {
-                    (Some(only), None) if peer.is_some_and(|peer| set_by.contains(peer)) => {
-                        node::listed(only.as_bytes().trim_ascii()).or(peer)
-                    }
-                    _ => peer,
-                }
-            }
-        }
-    }
-}
-
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match self.find(head) {
@@ -252,27 +214,7 @@ impl KeyExtractor for ClientIp {
     }
 
     fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
-        let address = self.address(head).ok()?;
-        let is_peer = matches!(self.source, Source::Peer);
-        let ignored =
-            UNTRUSTED.iter().find(|(name, _)| is_peer && head.headers().contains_key(*name));
-        match ignored {
-            Some((_, message)) => Some(Doubt::now(*message)),
-            // Many clients at one address that is nobody's in the Internet are one proxy.
-            None if is_private(address) => Some(Doubt::if_always(address, SAME)),
-            None => None,
-        }
-    }
-}
-
-fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => {
-            address.is_private() || address.is_loopback() || address.is_link_local()
-        }
-        IpAddr::V6(address) => {
-            address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local()
-        }
+        doubts::of(&self.source, head, self.address(head).ok()?)
     }
 }
 
@@ -304,28 +246,3 @@ fn no_address() -> KeyError {
          as a request extension)",
     )
 }
-
-macro_rules! untrusted {
-    ($($name:literal),*) => {
-        [$(($name, concat!(
-            "`", $name, "` is there, but no proxy is trusted, so the key is the address of the peer \
-             (behind a proxy, all clients share it: say which proxies are trusted, as by \
-             `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)",
-        ))),*]
-    };
-}
-
-/// Where proxies and edges write the client's address.
-const UNTRUSTED: [(&str, &str); 6] = untrusted!(
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
-    "fly-client-ip"
-);
-
-const SAME: &str = "all requests so far came from one private address, though the limit is for each \
-                    client (if that is a proxy or a translating router, have it pass the clients' \
-                    addresses on, and say where: `ClientIp::x_forwarded_for` and its like; if it is \
-                    one client, nothing is wrong)";

@@ -66,7 +66,7 @@ impl Proxies {
     }
 
     /// Whether a hop is trusted that has so many between itself and this server.
-    fn trust(&self, hop: Option<IpAddr>, behind: usize) -> bool {
+    pub(super) fn trust(&self, hop: Option<IpAddr>, behind: usize) -> bool {
         match &self.0 {
             Trusted::Networks(networks) => hop.is_some_and(|hop| networks.contains(hop)),
             Trusted::Hops(hops) => behind < *hops,

@@ -1,0 +1,71 @@
+//! What is probably a mistake about the client's address.
+
+use std::net::IpAddr;
+
+use super::peer::peer;
+use super::source::Source;
+use crate::key::{Doubt, Head};
+
+pub(super) fn of(source: &Source, head: &Head<'_>, address: IpAddr) -> Option<Doubt> {
+    let is_there = |name| head.headers().contains_key(name);
+    let mut fields = FIELDS.iter().filter(|field| is_there(field.name));
+    match (source, source.field()) {
+        (_, Some(read)) if is_there(read.as_str()) => None,
+        (Source::Peer, _) => fields.next().map(|field| Doubt::now(field.nobody_trusted)),
+        (source, _) if source.trusts(peer(head)) => {
+            fields.next().map(|field| Doubt::now(field.another_read))
+        }
+        _ => None,
+    }
+    // Many clients at one address that is nobody's in the Internet are one proxy.
+    .or_else(|| is_private(address).then(|| Doubt::if_always(address, ONE_PRIVATE)))
+}
+
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            address.is_private() || address.is_loopback() || address.is_link_local()
+        }
+        IpAddr::V6(address) => {
+            address.is_unique_local() || address.is_loopback() || address.is_unicast_link_local()
+        }
+    }
+}
+
+/// Where proxies and edges write the client's address, and what is told of it.
+struct Field {
+    name: &'static str,
+    nobody_trusted: &'static str,
+    another_read: &'static str,
+}
+
+macro_rules! fields {
+    ($($name:literal),*) => {
+        [$(Field {
+            name: $name,
+            nobody_trusted: concat!(
+                "`", $name, "` is there, but no proxy is trusted, so the key is the address of the peer \
+                 (behind a proxy, all clients share it: say which proxies are trusted, as by \
+                 `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)",
+            ),
+            another_read: concat!(
+                "`", $name, "` is there, and the field that is read is not, so the key is the address of \
+                 the proxy (see which field the trusted proxies write, and have `ClientIp` read that one)",
+            ),
+        }),*]
+    };
+}
+
+const FIELDS: [Field; 6] = fields!(
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "fly-client-ip"
+);
+
+const ONE_PRIVATE: &str = "all requests so far came from one private address, though the limit is for \
+                           each client (if that is a proxy or a translating router, have it pass the \
+                           clients' addresses on, and say where: `ClientIp::x_forwarded_for` and its \
+                           like; if it is one client, nothing is wrong)";

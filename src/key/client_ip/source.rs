@@ -1,0 +1,68 @@
+//! Where the address is read.
+
+use std::net::IpAddr;
+
+use ::http::HeaderName;
+use ::http::header::FORWARDED;
+
+use super::{Networks, Proxies, forwarded, node};
+use crate::key::Head;
+
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Peer,
+    XForwardedFor(Proxies),
+    Forwarded(Proxies),
+    Header(HeaderName, Networks),
+}
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+impl Source {
+    /// The field that is read.
+    pub(super) fn field(&self) -> Option<&HeaderName> {
+        match self {
+            Self::Peer => None,
+            Self::XForwardedFor(_) => Some(&X_FORWARDED_FOR),
+            Self::Forwarded(_) => Some(&FORWARDED),
+            Self::Header(name, _) => Some(name),
+        }
+    }
+
+    /// Whether it is read if it comes from this peer.
+    pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        match self {
+            Self::Peer => false,
+            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) => trusted.trust(peer, 0),
+            Self::Header(_, set_by) => peer.is_some_and(|peer| set_by.contains(peer)),
+        }
+    }
+
+    /// The address of a request that came from this peer.
+    // Not inlined, so that whoever is not behind a proxy does not pay for it.
+    #[inline(never)]
+    pub(super) fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+        match self {
+            Self::Peer => peer,
+            Self::XForwardedFor(trusted) => {
+                let lines = head.headers().get_all(&X_FORWARDED_FOR).iter().rev();
+                let entries = lines.flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','));
+                trusted.client(peer, entries.map(|entry| node::listed(entry.trim_ascii())))
+            }
+            Self::Forwarded(trusted) => {
+                let lines = head.headers().get_all(FORWARDED).iter().rev();
+                let hops = lines.flat_map(|line| forwarded::Elements::of(line.as_bytes()));
+                trusted.client(peer, hops)
+            }
+            Self::Header(name, _) => {
+                let mut values = head.headers().get_all(name).iter();
+                match (values.next(), values.next()) {
+                    (Some(only), None) if self.trusts(peer) => {
+                        node::listed(only.as_bytes().trim_ascii()).or(peer)
+                    }
+                    _ => peer,
+                }
+            }
+        }
+    }
+}
