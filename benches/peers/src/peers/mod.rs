@@ -49,6 +49,7 @@ pub mod name {
     pub const HASH: &str = "floor: a keyed hash";
     pub const SWAP: &str = "floor: a compare-and-swap";
     pub const TABLE: &str = "floor: a table";
+    pub const STILL: &str = "floor: the machine itself";
 }
 
 /// The same allowance for everybody: `burst` at once, and `rate` in each `period`.

@@ -62,7 +62,8 @@ pub fn drive<S: Layered>(
     start.elapsed()
 }
 
-fn answer<S: Layered>(service: &mut S, request: Request<Body>) -> StatusCode {
+/// The status of one request, its body read to the end.
+pub fn answer<S: Layered>(service: &mut S, request: Request<Body>) -> StatusCode {
     let mut cx = Context::from_waker(Waker::noop());
     assert!(matches!(service.poll_ready(&mut cx), Poll::Ready(Ok(()))), "nothing is to wait for");
     let response = at_once(service.call(request)).expect("no service fails");
