@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 8] = [
 const CRATES: [(&str, &[&str]); 10] = [
     ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
     ("http_body", &["key/", "http/", "middleware/", "axum/"]),
-    ("httpdate", &["retry/"]),
+    ("httpdate", &["http/retry_after.rs", "retry/"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",

@@ -511,8 +511,9 @@ fn layer_service_and_future_are_what_tower_expects() {
     assert_eq!(
         format!("{:?}", named._layer),
         "RateLimitLayer(Rules { rules: [Rule { limit: \"two\", quota: 2 per minute, chosen: false, \
-         missing_key: Reject(500), .. }], fields: Draft11, on_failure: Close, queue: None, jitter: \
-         0ns, settles: false, .. })"
+         missing_key: Reject(500), .. }], fields: [Draft11], retry_after: Seconds, \
+         partition_key: None, on_refusal: OnRefusal(problem details), on_failure: Close, queue: \
+         None, jitter: 0ns, settles: false, .. })"
     );
     assert!(!named._service.into_inner().ready);
 }

@@ -4,8 +4,9 @@ use ::http::StatusCode;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 
-use crate::http::{self, Label, List, Told};
-use crate::limiter::{Error, RateLimited, Refusal};
+use crate::clock::Timestamp;
+use crate::http::{self, ComeBack, Dialects, Form, Known, Label, RetryAfter, Teller, Told};
+use crate::limiter::{Error, RateLimited, Refusal, Standing};
 
 /// 429 with `Retry-After` and problem details, as the layer answers; 503 if nobody could decide.
 impl IntoResponse for RateLimited {
@@ -13,7 +14,7 @@ impl IntoResponse for RateLimited {
         match (self.refusal(), self.error()) {
             (Some(refusal), _) => refused(refusal),
             (None, Some(error)) => failed(error),
-            (None, None) => http::failure(StatusCode::SERVICE_UNAVAILABLE).map(Body::from),
+            (None, None) => unavailable(),
         }
     }
 }
@@ -26,24 +27,25 @@ impl IntoResponse for Error {
 }
 
 fn refused(refusal: &Refusal<'_>) -> Response {
+    let names: Vec<_> = refusal.limits().iter().map(|standing| standing.limit().name()).collect();
+    let now = refusal.limits().first().map_or(Timestamp::UNIX_EPOCH, Standing::at);
+    let come_back = ComeBack { after: refusal.retry_after(), now, told_as: RetryAfter::Seconds };
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let names = refusal.limits().iter().map(|standing| standing.limit().name());
-    let body = http::quota_exceeded(status, names);
-    let mut response = http::refusal(status, body, refusal.retry_after());
-    let (mut policies, mut members) = (List::default(), List::default());
+    let mut response = http::refusal(Form::ProblemDetails, status, &names, come_back);
+    let mut teller = Teller::new(Dialects::default(), true);
     for standing in refusal.limits() {
-        let label = Label::of(standing.limit());
-        label.policy(&mut policies);
-        label.member(standing.limit(), standing.stand(), standing.at(), &mut members);
+        let (limit, stand) = (standing.limit(), standing.stand());
+        let label = &Label::of(limit);
+        teller.push(Known { label, limit, stand, cost: 1, partition_key: None }, standing.at());
     }
-    Told::new(policies.value(), members.value()).tell(response.headers_mut());
+    teller.told(None).tell(response.headers_mut());
     response.map(Body::from)
 }
 
 fn failed(error: &Error) -> Response {
     if error.is_too_large() {
-        let mut response = http::too_large(error);
-        Told::policy(error.limit()).tell(response.headers_mut());
+        let mut response = http::too_large(Form::ProblemDetails, error);
+        Told::policy(Dialects::default(), error.limit()).tell(response.headers_mut());
         return response.map(Body::from);
     }
     // The client is told nothing about the store, so the log has to be.
@@ -53,5 +55,10 @@ fn failed(error: &Error) -> Response {
         let error: &(dyn std::error::Error + 'static) = error;
         tracing::error!(limit, error, "no decision");
     }
-    http::failure(StatusCode::SERVICE_UNAVAILABLE).map(Body::from)
+    unavailable()
+}
+
+fn unavailable() -> Response {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    http::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
 }

@@ -101,7 +101,7 @@ impl<'l> Standing<'l> {
     }
 
     #[inline]
-    pub(super) fn of(limit: &'l Limit, readings: &[Reading], now: Timestamp) -> Self {
+    pub(crate) fn of(limit: &'l Limit, readings: &[Reading], now: Timestamp) -> Self {
         Self { limit: Borrowed::Limit(limit), stand: Stand::of(limit, readings), now }
     }
 

@@ -33,8 +33,11 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Inner { body } }
     }
 
-    pub(super) const fn refusal(text: Bytes) -> Self {
-        Self { kind: Kind::Refusal { text: Some(text) } }
+    pub(super) fn refusal(text: Bytes) -> Self {
+        // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if
+        // the stream ends with it.
+        let text = if text.is_empty() { None } else { Some(text) };
+        Self { kind: Kind::Refusal { text } }
     }
 
     /// The inner service's body; `None` if the request was refused.

@@ -14,6 +14,7 @@ use super::after::After;
 use super::queued::{Ended, Queued};
 use super::reserve::Booked;
 use super::rules::{Later, Ruling};
+use crate::key::Head;
 
 pin_project! {
     /// The future of [`RateLimit`](super::RateLimit).
@@ -104,6 +105,9 @@ where
                             State::Queued { queued }
                         }
                         Ruling::Stop(response) => State::Stopped { response: Some(response) },
+                        Ruling::Untold(say) => {
+                            State::Stopped { response: Some(say(&Head::of(&request))) }
+                        }
                     }
                 }
                 StateProjection::Queued { queued } => match ready!(queued.poll(cx))? {

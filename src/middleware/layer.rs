@@ -7,10 +7,11 @@ use std::time::Duration;
 use tower_layer::Layer;
 
 use super::RateLimit;
+use super::on_refusal::OnRefusal;
 use super::queue::Queue;
 use super::rule::{MissingKey, Price};
 use super::rules::{OnFailure, Rules};
-use crate::http::Fields;
+use crate::http::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, KeyExtractor};
 use crate::limiter::{Limit, RateLimiter};
 
@@ -153,10 +154,40 @@ impl RateLimitLayer {
         self.with(|rules| rules.last().price = Price::By(Arc::new(cost)))
     }
 
-    /// Tells clients about the limit in these header fields.
+    /// Tells clients about the limits in these header fields: one of [`Fields`](crate::http::Fields), which
+    /// is a guide to them, or several in an array.
+    ///
+    /// # Panics
+    ///
+    /// If drafts 11 and 7 are among them, whose fields have the same names and different contents.
     #[must_use]
-    pub fn fields(self, fields: Fields) -> Self {
-        self.with(|rules| rules.fields = fields)
+    #[track_caller]
+    pub fn fields(self, fields: impl Into<Dialects>) -> Self {
+        let dialects = fields.into();
+        assert!(
+            !dialects.clash(),
+            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
+        );
+        self.with(|rules| rules.telling.dialects = dialects)
+    }
+
+    /// Says how `Retry-After` tells when to come back.
+    #[must_use]
+    pub fn retry_after(self, retry_after: RetryAfter) -> Self {
+        self.with(|rules| rules.telling.retry_after = retry_after)
+    }
+
+    /// Tells clients of draft 11 which partition of each quota their requests belong to; nothing is
+    /// told of that otherwise.
+    #[must_use]
+    pub fn partition_key(self, partition_key: PartitionKey) -> Self {
+        self.with(|rules| rules.telling.partition_key = Some(partition_key))
+    }
+
+    /// Says what a request is answered that does not run.
+    #[must_use]
+    pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
+        self.with(|rules| rules.telling.on_refusal = on_refusal)
     }
 
     /// Says what becomes of a request whose key is missing.

@@ -13,7 +13,8 @@ use super::after::After;
 use super::queue::Seat;
 use super::reserve::Booked;
 use super::tell;
-use crate::http::{self, Fields};
+use crate::http;
+use crate::key::Head;
 use crate::limiter::{Bill, Spot, Waiting};
 
 pin_project! {
@@ -77,7 +78,8 @@ where
                     }
                     Err(_sent_away) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
-                        let response = held.seat.rules().sent_away();
+                        let head = Head::of(&held.request);
+                        let response = held.seat.rules().sent_away(&head);
                         return Poll::Ready(Ok(Ended::Stopped(response)));
                     }
                 },
@@ -109,7 +111,7 @@ where
             let used = spot.used();
             let rules = seat.rules();
             let timing = http::waited(rules.limit(), waited);
-            let told = used.filter(|_| rules.fields != Fields::None);
+            let told = used.filter(|_| rules.tells());
             let told = told.map(|used| tell::told_after(rules, &used));
             return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, bill))));
         }

@@ -11,6 +11,7 @@ use super::rule::Choice;
 use super::rules::{Asked, Manner, Rules, Ruling};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
+use crate::key::Head;
 use crate::limiter::{Ask, Bill, Booking, Limit, Unstoppable, Wish, ask, complete, said};
 
 /// A turn that was reserved for a request.
@@ -22,15 +23,20 @@ pub(super) struct Booked {
 }
 
 /// What is known before the store has answered.
-struct Waiting {
+struct Waiting<'h> {
     rules: Arc<Rules>,
     queue: Queue,
     max_wait: Duration,
-    manner: Manner,
+    manner: Manner<'h>,
 }
 
 impl Rules {
-    pub(super) fn reserve(self: &Arc<Self>, queue: &Queue, asks: &mut [Ask<Choice<'_>>]) -> Asked {
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        queue: &Queue,
+        asks: &mut [Ask<Choice<'_>>],
+    ) -> Asked {
         // Without a seat, nothing is reserved that would have to be given up.
         let has_seat = self.seats.are_left(queue);
         let patience = self.limiter.patience();
@@ -43,7 +49,7 @@ impl Rules {
         };
         let wish = if has_seat { Wish::Reserve(max_wait) } else { Wish::Take };
         let jitter = self.limiter.random().up_to(self.jitter);
-        let manner = Manner { status, jitter };
+        let manner = Manner { status, jitter, head: Some(head) };
         // What an empty queue could take is not too large, however full this one is.
         let longest = Wish::Reserve(queue.max_wait);
         let waiting = Waiting { rules: Arc::clone(self), queue: *queue, max_wait, manner };
@@ -54,7 +60,7 @@ impl Rules {
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
             Ok(answer @ Answer::Later(_)) => {
-                let rules = Arc::clone(self);
+                let (rules, waiting) = (Arc::clone(self), waiting.without_head());
                 let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
                 let heard = answer.map(move |applied| {
                     let answer = complete(&asks, applied);
@@ -69,12 +75,17 @@ impl Rules {
                         .unwrap_or_else(|error| rules.or_blind(None::<&Ask<Limit>>, Err(error)))
                 }))
             }
-            Err(error) => Asked::Ruled(Ruling::Stop(self.too_large(&error))),
+            Err(error) => Asked::Ruled(Ruling::Stop(self.too_large(&error, head))),
         }
     }
 }
 
-impl Waiting {
+impl Waiting<'_> {
+    fn without_head(self) -> Waiting<'static> {
+        let Self { rules, queue, max_wait, manner } = self;
+        Waiting { rules, queue, max_wait, manner: manner.without_head() }
+    }
+
     fn rule<L: Borrow<Limit>>(
         self,
         asks: &[Ask<L>],
@@ -87,7 +98,7 @@ impl Waiting {
             // Only now, as whoever need not wait needs none.
             let Some(seat) = Seat::take(&rules, &queue) else {
                 manner.status = queue.crowded.status();
-                return Ok(Ruling::Stop(rules.refusal(asks, applied, manner)));
+                return Ok(rules.refuse(asks, applied, manner));
             };
             // Chance never decides whether there is a turn.
             let jitter = manner.jitter.min(max_wait.saturating_sub(applied.wait()));

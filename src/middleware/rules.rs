@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{HeaderValue, Response, StatusCode};
+use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::after::After;
 use super::log::Log;
+use super::on_refusal::OnRefusal;
 use super::queue::{Queue, Seats};
 use super::reserve::Booked;
 use super::rule::{Choice, Rule};
@@ -21,9 +22,9 @@ use crate::algebra::Verdict;
 #[cfg(feature = "memory")]
 use crate::backend::Reading;
 use crate::backend::{Answer, Applied, BackendError};
-use crate::http::{self, Fields, Label, List};
-use crate::key::Head;
-use crate::limiter::{Ask, Bill, Error, Limit, RateLimiter, Shares, Wish, ask, complete, said};
+use crate::http::{Dialects, Label, PartitionKey, Ready, RetryAfter};
+use crate::key::{Head, Key};
+use crate::limiter::{Ask, Bill, Limit, RateLimiter, Shares, Wish, ask, complete};
 
 /// What becomes of requests while the store cannot answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,15 +42,24 @@ pub(super) struct Rules {
     pub(super) limiter: RateLimiter,
     first: Rule,
     rest: Vec<Rule>,
-    pub(super) fields: Fields,
+    pub(super) telling: Telling,
     pub(super) on_failure: OnFailure,
     pub(super) queue: Option<Queue>,
     pub(super) seats: Seats,
     pub(super) jitter: Duration,
     pub(super) settles: bool,
     pub(super) log: Log,
-    /// `RateLimit-Policy` where it is the same for every request.
-    policy: Option<HeaderValue>,
+    /// What is told in the same way to every request.
+    ready: Option<Arc<Ready>>,
+}
+
+/// How clients are told.
+#[derive(Clone, Default)]
+pub(super) struct Telling {
+    pub(super) dialects: Dialects,
+    pub(super) retry_after: RetryAfter,
+    pub(super) partition_key: Option<PartitionKey>,
+    pub(super) on_refusal: OnRefusal,
 }
 
 /// What the rules say before the store has answered, or when it has.
@@ -70,14 +80,27 @@ pub(super) enum Ruling {
     Wait(Box<Booked>),
     /// It is answered.
     Stop(Response<Bytes>),
+    /// It is answered by whoever has its head.
+    Untold(Untold),
 }
+
+pub(super) type Untold = Box<dyn FnOnce(&Head<'_>) -> Response<Bytes> + Send>;
 
 /// How a refusal is told.
 #[derive(Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct Manner<'h> {
     pub(super) status: StatusCode,
     /// What makes the wait longer.
     pub(super) jitter: Duration,
+    /// The head of the request; none if it is elsewhere by then.
+    pub(super) head: Option<&'h Head<'h>>,
+}
+
+impl Manner<'_> {
+    /// For answers that come later.
+    pub(super) const fn without_head(self) -> Manner<'static> {
+        Manner { status: self.status, jitter: self.jitter, head: None }
+    }
 }
 
 impl Rules {
@@ -86,14 +109,14 @@ impl Rules {
             limiter,
             first: Rule::new(limit),
             rest: Vec::new(),
-            fields: Fields::default(),
+            telling: Telling::default(),
             on_failure: OnFailure::default(),
             queue: None,
             seats: Seats::default(),
             jitter: Duration::ZERO,
             settles: false,
             log: Log::default(),
-            policy: None,
+            ready: None,
         };
         rules.changed();
         rules
@@ -116,15 +139,15 @@ impl Rules {
             rule.log = Log::default();
             rule.watch = Watch::default();
         }
-        let are_chosen = self.iter().any(|rule| rule.choose.is_some());
-        self.policy = match are_chosen {
-            true => None,
-            false => {
-                let mut list = List::default();
-                self.iter().for_each(|rule| rule.label.policy(&mut list));
-                list.value()
-            }
-        };
+        let differs =
+            self.iter().any(|rule| rule.choose.is_some()) || self.telling.partition_key.is_some();
+        let labels = self.iter().map(|rule| &rule.label);
+        let ready = (!differs).then(|| Arc::new(Ready::of(self.dialects(), labels)));
+        self.ready = ready;
+    }
+
+    pub(super) const fn first(&self) -> &Rule {
+        &self.first
     }
 
     /// The limit of the first rule, which stands for all where one has to be named.
@@ -144,9 +167,9 @@ impl Rules {
         }
         // Most layers have one rule, and need no list of what is asked.
         match self.first.ask(head) {
-            Ok(Some(ask)) => self.put(&mut [ask]),
+            Ok(Some(ask)) => self.put(head, &mut [ask]),
             Ok(None) => Asked::Ruled(Ruling::Run(After::default())),
-            Err(status) => Asked::Ruled(Ruling::Stop(http::failure(status))),
+            Err(status) => Asked::Ruled(Ruling::Stop(self.failure(status, head))),
         }
     }
 
@@ -155,27 +178,27 @@ impl Rules {
         for rule in self.iter() {
             match rule.ask(head) {
                 Ok(ask) => asks.extend(ask),
-                Err(status) => return Asked::Ruled(Ruling::Stop(http::failure(status))),
+                Err(status) => return Asked::Ruled(Ruling::Stop(self.failure(status, head))),
             }
         }
         match asks.is_empty() {
             true => Asked::Ruled(Ruling::Run(After::default())),
-            false => self.put(&mut asks),
+            false => self.put(head, &mut asks),
         }
     }
 
     #[inline]
-    fn put(self: &Arc<Self>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
+    fn put(self: &Arc<Self>, head: &Head<'_>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         match &self.queue {
-            None => self.take(asks),
-            Some(queue) => self.reserve(queue, asks),
+            None => self.take(head, asks),
+            Some(queue) => self.reserve(head, queue, asks),
         }
     }
 
     #[inline]
-    fn take(self: &Arc<Self>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
+    fn take(self: &Arc<Self>, head: &Head<'_>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         let jitter = self.limiter.random().up_to(self.jitter);
-        let manner = Manner { status: StatusCode::TOO_MANY_REQUESTS, jitter };
+        let manner = Manner { status: StatusCode::TOO_MANY_REQUESTS, jitter, head: Some(head) };
         // Mostly one bucket of this process answers, and nothing is to be told or done afterwards.
         #[cfg(feature = "memory")]
         if let [ask] = &*asks
@@ -189,7 +212,7 @@ impl Rules {
                     let ruling = self.rule(asks, &Applied::one(now, reading), manner);
                     self.or_blind(Some(ask), ruling)
                 }
-                Err(error) => Ruling::Stop(self.too_large(&error)),
+                Err(error) => Ruling::Stop(self.too_large(&error, head)),
             };
             return Asked::Ruled(ruling);
         }
@@ -200,7 +223,7 @@ impl Rules {
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
             Ok(Answer::Later(answer)) => {
-                let rules = Arc::clone(self);
+                let (rules, manner) = (Arc::clone(self), manner.without_head());
                 let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
                 Asked::Later(Box::pin(async move {
                     let answer = answer.await.and_then(|applied| complete(&asks, applied));
@@ -208,7 +231,7 @@ impl Rules {
                     rules.or_blind(asks.first(), ruling)
                 }))
             }
-            Err(error) => Asked::Ruled(Ruling::Stop(self.too_large(&error))),
+            Err(error) => Asked::Ruled(Ruling::Stop(self.too_large(&error, head))),
         }
     }
 
@@ -216,23 +239,20 @@ impl Rules {
     #[cfg(feature = "memory")]
     #[inline]
     fn passes(&self, reading: &Reading) -> bool {
-        reading.verdict() == Verdict::Admitted && self.fields == Fields::None && !self.settles
+        reading.verdict() == Verdict::Admitted && !self.tells() && !self.settles
     }
 
     /// Reads the store's answer.
     pub(super) fn rule<L: Borrow<Limit>>(
-        &self,
+        self: &Arc<Self>,
         asks: &[Ask<L>],
         applied: &Applied,
-        manner: Manner,
+        manner: Manner<'_>,
     ) -> Result<Ruling, BackendError> {
         match applied.verdict() {
-            Verdict::Refused => Ok(Ruling::Stop(self.refusal(asks, applied, manner))),
+            Verdict::Refused => Ok(self.refuse(asks, applied, manner)),
             Verdict::Admitted => {
-                let told = match self.fields {
-                    Fields::None => None,
-                    Fields::Draft11 => Some(tell::told(self, asks, applied)),
-                };
+                let told = self.tells().then(|| tell::told(self, asks, applied));
                 Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied))))
             }
             // Not asked for, or not said where: not for now in any case.
@@ -240,10 +260,26 @@ impl Rules {
         }
     }
 
-    /// `RateLimit-Policy`, where it is known: that of requests which are exempt from nothing.
-    pub(super) fn policy_of<L>(&self, asks: &[Ask<L>]) -> Option<&HeaderValue> {
-        let all = asks.len() == self.iter().count();
-        self.policy.as_ref().filter(|_| all)
+    pub(super) const fn dialects(&self) -> Dialects {
+        self.telling.dialects
+    }
+
+    /// Whether any field tells clients about their limits.
+    #[inline]
+    pub(super) fn tells(&self) -> bool {
+        !self.dialects().is_none()
+    }
+
+    /// What is ready, for requests that are exempt from nothing.
+    #[inline]
+    pub(super) fn ready_for<L>(&self, asks: &[Ask<L>]) -> Option<&Arc<Ready>> {
+        let all = asks.len().checked_sub(1) == Some(self.rest.len());
+        self.ready.as_ref().filter(|_| all)
+    }
+
+    /// Which partition of a quota a key stands for, where that is told.
+    pub(super) fn partition_of(&self, key: &Key) -> Option<String> {
+        self.telling.partition_key.as_ref()?.of(key)
     }
 
     /// What is told of a limit whoever asks; made now if no rule is of just this one.
@@ -271,7 +307,7 @@ impl Rules {
     /// The ruling, or what becomes of requests while there is none.
     #[inline]
     pub(super) fn or_blind<L: Borrow<Limit>>(
-        &self,
+        self: &Arc<Self>,
         first: Option<&Ask<L>>,
         ruling: Result<Ruling, BackendError>,
     ) -> Ruling {
@@ -286,63 +322,16 @@ impl Rules {
     }
 
     #[cold]
-    fn blind(&self, limit: &Limit, error: &BackendError) -> Ruling {
+    fn blind(self: &Arc<Self>, limit: &Limit, error: &BackendError) -> Ruling {
         self.log.blind(limit, error, self.on_failure);
         match self.on_failure {
-            OnFailure::Close => Ruling::Stop(http::failure(StatusCode::SERVICE_UNAVAILABLE)),
+            OnFailure::Close => {
+                let rules = Arc::clone(self);
+                Ruling::Untold(Box::new(move |head| {
+                    rules.failure(StatusCode::SERVICE_UNAVAILABLE, head)
+                }))
+            }
             OnFailure::Open => Ruling::Run(After::default()),
-        }
-    }
-
-    pub(super) fn too_large(&self, error: &Error) -> Response<Bytes> {
-        self.log.too_large(error);
-        let mut response = http::too_large(error);
-        if self.fields == Fields::Draft11 {
-            http::Told::policy(error.limit()).tell(response.headers_mut());
-        }
-        response
-    }
-
-    /// The answer to a request that was not to wait any longer.
-    pub(super) fn sent_away(&self) -> Response<Bytes> {
-        self.log.sent_away(self.limit());
-        http::failure(StatusCode::SERVICE_UNAVAILABLE)
-    }
-
-    pub(super) fn refusal<L: Borrow<Limit>>(
-        &self,
-        asks: &[Ask<L>],
-        applied: &Applied,
-        manner: Manner,
-    ) -> Response<Bytes> {
-        let retry_after = applied.wait().saturating_add(manner.jitter);
-        let mut refused = SmallVec::<[&str; 4]>::new();
-        for (ask, readings) in said(asks, applied) {
-            // Where a reservation could not be kept, those are to blame that made it wait.
-            if readings.iter().any(|reading| reading.verdict() == applied.verdict()) {
-                refused.push(ask.limit().name());
-                self.log.refused(ask.limit(), retry_after);
-            }
-        }
-        let body = self.refusal_of(manner.status, &refused);
-        let mut response = http::refusal(manner.status, body, retry_after);
-        if self.fields == Fields::Draft11 {
-            tell::told(self, asks, applied).tell(response.headers_mut());
-        }
-        response
-    }
-
-    /// The body that names these limits: mostly one, whose rule has it ready.
-    fn refusal_of(&self, status: StatusCode, refused: &[&str]) -> Bytes {
-        let ready = match refused {
-            [name] if status == StatusCode::TOO_MANY_REQUESTS => {
-                self.iter().find(|rule| rule.limit().name() == *name)
-            }
-            _ => None,
-        };
-        match ready {
-            Some(rule) => rule.refusal.clone(),
-            None => http::quota_exceeded(status, refused.iter().copied()),
         }
     }
 }
@@ -351,7 +340,10 @@ impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rules")
             .field("rules", &self.iter().collect::<Vec<_>>())
-            .field("fields", &self.fields)
+            .field("fields", &self.telling.dialects)
+            .field("retry_after", &self.telling.retry_after)
+            .field("partition_key", &self.telling.partition_key)
+            .field("on_refusal", &self.telling.on_refusal)
             .field("on_failure", &self.on_failure)
             .field("queue", &self.queue)
             .field("jitter", &self.jitter)

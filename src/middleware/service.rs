@@ -66,6 +66,7 @@ where
                 ResponseFuture::queued(self.inner.clone(), request, *booked)
             }
             Asked::Ruled(Ruling::Stop(response)) => ResponseFuture::stopped(response),
+            Asked::Ruled(Ruling::Untold(say)) => ResponseFuture::stopped(say(&Head::of(&request))),
             Asked::Later(ruling) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.

@@ -2,26 +2,34 @@
 
 use std::borrow::Borrow;
 
-use ::http::HeaderValue;
-
 use super::rules::Rules;
 use crate::backend::Applied;
-use crate::http::{List, Told};
+use crate::http::{Known, Teller, Told};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
 
 /// How all limits stand that were asked.
+#[inline]
 pub(super) fn told<L: Borrow<Limit>>(rules: &Rules, asks: &[Ask<L>], applied: &Applied) -> Told {
-    let mut members = List::default();
+    let ready = rules.ready_for(asks);
+    // Mostly there is one rule, and draft 11 alone.
+    if let ([ask], Some(ready)) = (asks, ready)
+        && rules.dialects().is_draft_11_alone()
+    {
+        let (limit, label) = (ask.limit(), &rules.first().label);
+        let stand = Stand::of(limit, applied.readings());
+        return Told::single(ready, label, limit, &stand, applied.now());
+    }
+    let mut teller = Teller::new(rules.dialects(), ready.is_none());
     for (ask, readings) in said(asks, applied) {
         let limit = ask.limit();
         let stand = Stand::of(limit, readings);
-        rules.label(limit).member(limit, &stand, applied.now(), &mut members);
+        let (label, partition_key) = (rules.label(limit), rules.partition_of(&ask.key));
+        let partition_key = partition_key.as_deref();
+        let cost = ask.cost;
+        let known = Known { label: &label, limit, stand: &stand, cost, partition_key };
+        teller.push(known, applied.now());
     }
-    let policy = match rules.policy_of(asks) {
-        Some(policy) => Some(policy.clone()),
-        None => policies(rules, asks.iter().map(Ask::limit)),
-    };
-    Told::new(policy, members.value())
+    teller.told(ready)
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.
@@ -34,17 +42,14 @@ pub(super) fn told_after(rules: &Rules, used: &Used) -> Told {
         }
     }
     stands.sort_by_key(|(part, _)| rules.position(part.limit().name()));
-    let mut members = List::default();
+    let mut teller = Teller::new(rules.dialects(), true);
     for (part, stand) in &stands {
-        rules.label(part.limit()).member(part.limit(), stand, used.at, &mut members);
+        let limit = part.limit();
+        let (label, partition_key) = (rules.label(limit), rules.partition_of(part.key()));
+        let partition_key = partition_key.as_deref();
+        // Nothing remains that has not been promised to somebody, whatever a request costs.
+        let known = Known { label: &label, limit, stand, cost: 1, partition_key };
+        teller.push(known, used.at);
     }
-    let policy = policies(rules, stands.iter().map(|(part, _)| part.limit()));
-    Told::new(policy, members.value())
-}
-
-/// `RateLimit-Policy` of several limits.
-fn policies<'l>(rules: &Rules, limits: impl Iterator<Item = &'l Limit>) -> Option<HeaderValue> {
-    let mut list = List::default();
-    limits.for_each(|limit| rules.label(limit).policy(&mut list));
-    list.value()
+    teller.told(None)
 }

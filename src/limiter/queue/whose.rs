@@ -36,6 +36,11 @@ impl Part {
         &self.limit
     }
 
+    #[cfg(feature = "middleware")]
+    pub(crate) const fn key(&self) -> &Key {
+        &self.key
+    }
+
     pub(super) fn id(&self) -> BucketId<'_> {
         BucketId::new(self.limit.name(), &self.key).shard(self.shard)
     }

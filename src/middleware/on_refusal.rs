@@ -1,0 +1,141 @@
+//! What a request is answered that does not run.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{Response, StatusCode};
+use bytes::Bytes;
+
+use crate::key::Head;
+use crate::limiter::{Error, Standing};
+
+/// What a request is answered that does not run: mostly as it was refused, but also as the store failed, or
+/// as its key is missing.
+///
+/// A gRPC request (of content type `application/grpc`) is answered by a status of gRPC whatever this says, as its
+/// client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with `google.rpc.RetryInfo`, and `UNAVAILABLE`
+/// for 503.
+///
+/// # Examples
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use http::{Request, Response};
+/// use tollgate::middleware::OnRefusal;
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// const ALL: Limit = Limit::new("all", Quota::token_bucket(1, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// let sorry = OnRefusal::handler(|head, refused| {
+///     let names: Vec<_> = refused.limits().iter().map(|one| one.limit().name()).collect();
+///     let mut response = Response::new(format!("{} is busy: {}", head.uri(), names.join(", ")));
+///     *response.status_mut() = refused.status();
+///     response
+/// });
+/// let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+/// let service = RateLimiter::in_memory().layer(ALL).cost(2).on_refusal(sorry).layer(hello);
+/// let response = service.oneshot(Request::new(())).await?;
+/// assert_eq!(response.status(), 429);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct OnRefusal(Manner);
+
+#[derive(Clone, Default)]
+pub(super) enum Manner {
+    #[default]
+    ProblemDetails,
+    PlainText,
+    Handler(Arc<Handler>),
+}
+
+pub(super) type Handler = dyn Fn(&Head<'_>, &Refused<'_>) -> Response<Bytes> + Send + Sync;
+
+impl OnRefusal {
+    /// Problem details (RFC 9457), which name the limits that have refused; so it is if nothing else
+    /// is said.
+    #[must_use]
+    pub const fn problem_details() -> Self {
+        Self(Manner::ProblemDetails)
+    }
+
+    /// A line of text, such as "Too Many Requests: refused by `api`, to be tried again in 5 seconds".
+    #[must_use]
+    pub const fn plain_text() -> Self {
+        Self(Manner::PlainText)
+    }
+
+    /// What this function makes of the request's head and of what has refused it.
+    ///
+    /// The layer adds `Retry-After` and the [fields](crate::http::Fields) that tell how the limits stand, each
+    /// unless the response has it already. The status is the function's own: [`Refused::status`] is what
+    /// the layer would say.
+    #[must_use]
+    pub fn handler<F, B>(handler: F) -> Self
+    where
+        F: Fn(&Head<'_>, &Refused<'_>) -> Response<B> + Send + Sync + 'static,
+        B: Into<Bytes>,
+    {
+        Self(Manner::Handler(Arc::new(move |head, refused| handler(head, refused).map(Into::into))))
+    }
+
+    pub(super) const fn manner(&self) -> &Manner {
+        &self.0
+    }
+}
+
+impl fmt::Debug for OnRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Manner::ProblemDetails => "OnRefusal(problem details)",
+            Manner::PlainText => "OnRefusal(plain text)",
+            Manner::Handler(_) => "OnRefusal(handler)",
+        })
+    }
+}
+
+/// What a [handler](OnRefusal::handler) is told of a request that does not run.
+///
+/// See [`OnRefusal`] for an example.
+#[derive(Debug)]
+pub struct Refused<'r> {
+    pub(super) status: StatusCode,
+    pub(super) limits: &'r [Standing<'r>],
+    pub(super) retry_after: Option<Duration>,
+    pub(super) error: Option<&'r Error>,
+}
+
+impl Refused<'_> {
+    /// The status that the layer would answer: 429; 503 where the queue is full, the limiter is drained
+    /// or the store could not answer; or what is said of requests whose key is
+    /// [missing](super::MissingKey).
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// How each limit stands that has refused; none if it was something else.
+    #[must_use]
+    pub const fn limits(&self) -> &[Standing<'_>] {
+        self.limits
+    }
+
+    /// When the request may come back, [jitter](super::RateLimitLayer::jitter) included; `None` if no
+    /// wait is known to help.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Why the request can never run, where it costs more than a limit can ever grant.
+    #[must_use]
+    pub const fn error(&self) -> Option<&Error> {
+        self.error
+    }
+}

@@ -1,0 +1,216 @@
+//! What a request is answered that does not run: in the layer's words, or in one's own.
+
+mod support;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use support::queue::Late;
+use support::web::Reply;
+use support::{START, limiter};
+use tollgate::backend::{
+    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
+};
+use tollgate::clock::ManualClock;
+use tollgate::http::{Fields, RetryAfter};
+use tollgate::key::{Head, header};
+use tollgate::middleware::{MissingKey, OnRefusal, Queue, Refused};
+use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tower::{Layer, ServiceExt, service_fn};
+
+static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
+static SLOW: Limit = Limit::new("slow", Quota::token_bucket(1, MINUTE));
+
+fn cost(head: &Head<'_>) -> u64 {
+    head.headers().get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
+}
+
+async fn ask(layer: &RateLimitLayer, path: &str, fields: &[(&str, &str)]) -> Reply {
+    let inner = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    });
+    let request =
+        fields.iter().fold(Request::builder().uri(path), |all, one| all.header(one.0, one.1));
+    Reply::read(layer.layer(inner).oneshot(request.body(()).unwrap()).await.unwrap()).await
+}
+
+/// A store that cannot be reached, and says so at once or later.
+#[derive(Debug)]
+struct Broken {
+    later: bool,
+}
+
+impl Broken {
+    fn fail<T: Send + 'static>(&self) -> Answer<T> {
+        let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = BackendError::unavailable("broken", cause);
+        match self.later {
+            false => Answer::Now(Err(error)),
+            true => Answer::later(async { Err(error) }),
+        }
+    }
+}
+
+impl Backend for Broken {
+    fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+        self.fail()
+    }
+    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+        self.fail()
+    }
+    fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
+        self.fail()
+    }
+}
+
+#[tokio::test]
+async fn plain_text_says_who_and_when() {
+    let plain = |layer: RateLimitLayer| layer.on_refusal(OnRefusal::plain_text()).cost_with(cost);
+    let layer = plain(limiter(&ManualClock::new(START)).layer(&TWO));
+    let both = plain(limiter(&ManualClock::new(START)).layer(&SLOW).and(&TWO));
+    let second = Limit::new("second", Quota::token_bucket(1, SECOND));
+    let second = plain(limiter(&ManualClock::new(START)).layer(second));
+    for layer in [&layer, &both, &second] {
+        assert_eq!(ask(layer, "/", &[("x-cost", "1")]).await.body, "hello");
+    }
+    for (layer, cost, wanted) in [
+        (&layer, "2", "refused by `two`, to be tried again in 30 seconds"),
+        (&both, "1", "refused by `slow`, to be tried again in 60 seconds"),
+        (&second, "1", "refused by `second`, to be tried again in 1 second"),
+        (&layer, "3", "the request costs more than the limit can ever grant (`two`)"),
+    ] {
+        let reply = ask(layer, "/", &[("x-cost", cost)]).await;
+        assert_eq!(reply.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(reply.body, format!("Too Many Requests: {wanted}\n"));
+        assert_eq!(reply.field("content-type"), Some("text/plain; charset=utf-8"));
+        assert_eq!(reply.field("cache-control"), Some("no-store"));
+        assert!(reply.field("ratelimit-policy").is_some());
+    }
+    let layer = layer.key(header("x-user"));
+    assert_eq!(ask(&layer, "/", &[]).await.body, "Internal Server Error\n");
+    let broken = RateLimiter::new(Broken { later: true }).layer(&TWO);
+    let reply = ask(&plain(broken), "/", &[]).await;
+    assert_eq!((reply.status.as_u16(), reply.body.as_str()), (503, "Service Unavailable\n"));
+}
+
+/// Notes what a handler was told, and answers with that.
+fn noting() -> (OnRefusal, Arc<Mutex<Vec<String>>>) {
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&notes);
+    let handler = OnRefusal::handler(move |head: &Head<'_>, refused: &Refused<'_>| {
+        let limits = refused
+            .limits()
+            .iter()
+            .map(|one| format!("{} {} {:?}", one.limit().name(), one.remaining(), one.wait()));
+        let limits: Vec<_> = limits.collect();
+        let note = format!(
+            "{} {} [{}] after {:?}{}",
+            head.uri(),
+            refused.status().as_u16(),
+            limits.join(", "),
+            refused.retry_after(),
+            refused.error().map_or(String::new(), |error| format!(" {error}")),
+        );
+        noted.lock().unwrap().push(note);
+        let mut response = Response::new("sorry");
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    });
+    (handler, notes)
+}
+
+/// Whether the store answers at once or later, the handler sees the head and what has refused.
+#[tokio::test(start_paused = true)]
+async fn a_handler_sees_the_head_and_every_limit_that_has_refused() {
+    let (_late, at_once, later) = {
+        let (late, later, at_once) = Late::new();
+        (late, at_once, later)
+    };
+    for (limiter, name) in [(at_once, "at-once"), (later, "later")] {
+        let (handler, notes) = noting();
+        let key = tollgate::key::from_fn(move |_| tollgate::Key::from(name));
+        let layer = limiter.layer(&TWO).key(key).cost_with(cost).and(&SLOW).key(key);
+        let layer = layer.on_refusal(handler);
+        assert_eq!(ask(&layer, "/first", &[]).await.status, 200);
+        let reply = ask(&layer, "/second", &[("x-cost", "2")]).await;
+        assert_eq!((reply.status, reply.body.as_str()), (StatusCode::IM_A_TEAPOT, "sorry"));
+        assert_eq!(reply.field("retry-after"), Some("60"));
+        assert_eq!(reply.field("ratelimit"), Some("\"two\";r=1;t=30, \"slow\";r=0;t=60"));
+        assert_eq!(reply.field("ratelimit-policy"), Some("\"two\";q=2;w=60, \"slow\";q=1;w=60"));
+        let reply = ask(&layer, "/third", &[("x-cost", "3")]).await;
+        assert_eq!((reply.status, reply.field("retry-after")), (StatusCode::IM_A_TEAPOT, None));
+        assert_eq!(reply.field("ratelimit-policy"), Some("\"two\";q=2;w=60"));
+        let notes = notes.lock().unwrap();
+        assert_eq!(notes.len(), 2);
+        assert_eq!(notes[0], "/second 429 [two 1 30s, slow 0 60s] after Some(60s)");
+        let (told, error) = notes[1].split_at("/third 429 [] after None ".len());
+        assert_eq!(told, "/third 429 [] after None ");
+        assert!(error.contains("limit `two`"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_words_every_answer_of_the_layer() {
+    let (handler, notes) = noting();
+    let by_user = limiter(&ManualClock::new(START)).layer(&TWO).key(header("x-user"));
+    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let layers = [
+        by_user.clone(),
+        by_user.missing_key(unauthorized),
+        RateLimiter::new(Broken { later: false }).layer(&TWO),
+        RateLimiter::new(Broken { later: true }).layer(&TWO),
+        limiter(&ManualClock::new(START))
+            .layer(&TWO)
+            .cost(2)
+            .queue(Queue::up_to(MINUTE).max_waiters(0)),
+    ];
+    for layer in layers {
+        let layer = layer.on_refusal(handler.clone());
+        let _ = ask(&layer, "/first", &[]).await;
+        let reply = ask(&layer, "/", &[("x-user", "")]).await;
+        assert_eq!(reply.body, "sorry");
+    }
+    let notes = notes.lock().unwrap();
+    let seen: Vec<_> = notes.iter().filter_map(|note| note.strip_prefix("/ ")).collect();
+    let failed = "503 [] after Some(1s)";
+    let crowded = "503 [two 0 60s] after Some(60s)";
+    assert_eq!(seen, ["400 [] after None", "400 [] after None", failed, failed, crowded]);
+    let first = |note: &str| notes.contains(&format!("/first {note}"));
+    assert!(first("500 [] after None") && first("401 [] after None"), "{notes:?}");
+}
+
+#[tokio::test]
+async fn what_a_handler_has_set_is_left_alone() {
+    let handler = OnRefusal::handler(|_, _| {
+        let response = Response::builder().status(429).header("retry-after", "soon");
+        let response = response.header("ratelimit", "mine").header("x-ratelimit-limit", "7");
+        response.body(String::from("mine")).unwrap()
+    });
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).on_refusal(handler);
+    let layer = layer.fields([Fields::Draft11, Fields::XRateLimit]);
+    assert_eq!(ask(&layer, "/", &[]).await.status, 200);
+    let reply = ask(&layer, "/", &[]).await;
+    assert_eq!(reply.field("retry-after"), Some("soon"));
+    assert_eq!(reply.field("ratelimit"), Some("mine"));
+    assert_eq!(reply.field("ratelimit-policy"), Some("\"two\";q=2;w=60"));
+    assert_eq!(reply.field("x-ratelimit-limit"), Some("7"));
+    assert_eq!(reply.field("x-ratelimit-remaining"), Some("0"));
+    assert_eq!(reply.field("cache-control"), None);
+    assert_eq!(reply.field("content-type"), None);
+}
+
+/// 503 without a decision has a date as well, of the time that it is here.
+#[tokio::test]
+async fn a_failing_store_has_a_date_to_come_back_too() {
+    let layer = RateLimiter::new(Broken { later: false }).layer(&TWO);
+    let before = std::time::SystemTime::now();
+    let reply = ask(&layer.retry_after(RetryAfter::Date), "/", &[]).await;
+    let told = httpdate::parse_http_date(reply.field("retry-after").unwrap()).unwrap();
+    assert!(told.duration_since(before).unwrap() >= Duration::from_secs(1));
+    let after = std::time::SystemTime::now() + Duration::from_secs(2);
+    assert!(told <= after);
+}
