@@ -29,8 +29,8 @@ use std::fmt;
 ///
 /// | clients know | dialect |
 /// |---|---|
-/// | the GitHub API, or most APIs before 2022 | [`XRateLimit`](Self::XRateLimit) |
-/// | `express-rate-limit` with `draft-6`, GitLab, other proxies and gateways | [`Draft6`](Self::Draft6) |
+/// | the GitHub API, and others like it | [`XRateLimit`](Self::XRateLimit) |
+/// | `express-rate-limit` with `draft-6`, the gateway Kong | [`Draft6`](Self::Draft6) |
 /// | `express-rate-limit` with `draft-7` | [`Draft7`](Self::Draft7) |
 ///
 /// This is what they say after one request of a new client, at 1,700,000,123.5 seconds of Unix time, to
@@ -67,7 +67,7 @@ use std::fmt;
 /// Layers within layers put their members of lists into one field, outermost first. Where there is room for one
 /// limit only, the outer layer leaves what the inner one has told if it was a refusal or has no more left, and
 /// replaces it otherwise. Let all of them speak the same dialects: the fields of draft 11 and draft 7 have
-/// the same names and different contents.
+/// the same names and different contents. A [`RateLimited`](crate::RateLimited) that a handler returns speaks draft 11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fields {

@@ -28,4 +28,4 @@ pub(crate) use self::response::{
     too_large, waited,
 };
 pub use self::retry_after::RetryAfter;
-pub(crate) use self::told::{Known, Teller, Told};
+pub(crate) use self::told::{Known, Teller, Told, member};

@@ -11,7 +11,7 @@ use super::label::Label;
 use super::number;
 use super::response::PROBLEM;
 use super::retry_after::seconds_up;
-use super::told::{Policies, RATELIMIT, RATELIMIT_POLICY, Told};
+use super::told::{Policies, RATELIMIT, RATELIMIT_POLICY};
 
 /// Header fields whose names are laid out and hashed once; a copy of them is cheaper than to put them in
 /// one by one.
@@ -60,7 +60,7 @@ impl Ready {
         &self,
         body: Bytes,
         retry_after: Duration,
-        told: Option<Told>,
+        member: Option<HeaderValue>,
     ) -> Response<Bytes> {
         let mut response = Response::new(body);
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -70,8 +70,10 @@ impl Ready {
         if let Some(blank) = blanks.next() {
             *blank = number::value(seconds_up(retry_after));
         }
-        if let Some((blank, members)) = blanks.next().zip(told.and_then(|told| told.members)) {
-            *blank = members;
+        if let Some(member) = member
+            && let Some(blank) = blanks.next()
+        {
+            *blank = member;
         }
         response
     }

@@ -22,7 +22,7 @@ pub(super) static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) struct Told {
     policy: Policy,
     /// `RateLimit` of draft 11.
-    pub(super) members: Option<HeaderValue>,
+    members: Option<HeaderValue>,
     /// Boxed, as few speak of one limit only.
     nearest: Option<Box<(Dialects, Nearest)>>,
 }
@@ -43,17 +43,10 @@ impl Policy {
 }
 
 impl Told {
-    /// What is told of the one limit of a layer that speaks draft 11 alone.
+    /// What is told of the one limit of a layer that speaks draft 11 alone: its [`member`].
     #[inline]
-    pub(crate) fn single(
-        ready: &Arc<Ready>,
-        label: &Label,
-        limit: &Limit,
-        stand: &Stand,
-        now: Timestamp,
-    ) -> Self {
-        let members = single_member(label, label.numbers(limit, stand, now));
-        Self { policy: Policy::Ready(Arc::clone(ready)), members, nearest: None }
+    pub(crate) fn single(ready: &Arc<Ready>, member: Option<HeaderValue>) -> Self {
+        Self { policy: Policy::Ready(Arc::clone(ready)), members: member, nearest: None }
     }
 
     /// What is told of a limit of which no more is known than its numbers.
@@ -89,6 +82,17 @@ impl Told {
             }
         }
     }
+}
+
+/// `RateLimit` of draft 11 where there is one limit.
+#[inline]
+pub(crate) fn member(
+    label: &Label,
+    limit: &Limit,
+    stand: &Stand,
+    now: Timestamp,
+) -> Option<HeaderValue> {
+    single_member(label, label.numbers(limit, stand, now))
 }
 
 /// Collects what is told of several limits.

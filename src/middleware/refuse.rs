@@ -47,16 +47,17 @@ impl Rules {
     ) -> Response<Bytes> {
         let after = applied.wait().saturating_add(manner.jitter);
         let by = self.by(head);
-        let told = self.tells().then(|| tell::told(self, asks, applied));
         // Mostly there is one rule, and nobody has said anything about refusals.
         if let ([ask], Some(ready), By::Us(Form::ProblemDetails)) =
             (asks, self.ready_for(asks), &by)
             && (manner.status, self.telling.retry_after) == (TOO_MANY, RetryAfter::Seconds)
-            && (self.dialects().is_draft_11_alone() || told.is_none())
+            && (self.dialects().is_draft_11_alone() || !self.tells())
         {
             self.log.refused(ask.limit(), after);
-            return ready.refusal(self.first().refusal.clone(), after, told);
+            let member = if self.tells() { tell::member(self, ask, applied) } else { None };
+            return ready.refusal(self.first().refusal.clone(), after, member);
         }
+        let told = self.tells().then(|| tell::told(self, asks, applied));
         // Where a reservation could not be kept, those are to blame that made it wait.
         let mut refused = SmallVec::<[Standing<'_>; 4]>::new();
         for (ask, readings) in said(asks, applied) {

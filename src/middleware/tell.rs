@@ -2,9 +2,11 @@
 
 use std::borrow::Borrow;
 
+use ::http::HeaderValue;
+
 use super::rules::Rules;
 use crate::backend::Applied;
-use crate::http::{Known, Teller, Told};
+use crate::http::{self, Known, Teller, Told};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
 
 /// How all limits stand that were asked.
@@ -15,9 +17,7 @@ pub(super) fn told<L: Borrow<Limit>>(rules: &Rules, asks: &[Ask<L>], applied: &A
     if let ([ask], Some(ready)) = (asks, ready)
         && rules.dialects().is_draft_11_alone()
     {
-        let (limit, label) = (ask.limit(), &rules.first().label);
-        let stand = Stand::of(limit, applied.readings());
-        return Told::single(ready, label, limit, &stand, applied.now());
+        return Told::single(ready, member(rules, ask, applied));
     }
     let mut teller = Teller::new(rules.dialects(), ready.is_none());
     for (ask, readings) in said(asks, applied) {
@@ -30,6 +30,17 @@ pub(super) fn told<L: Borrow<Limit>>(rules: &Rules, asks: &[Ask<L>], applied: &A
         teller.push(known, applied.now());
     }
     teller.told(ready)
+}
+
+/// How the one limit of the rules stands, in draft 11.
+#[inline]
+pub(super) fn member<L: Borrow<Limit>>(
+    rules: &Rules,
+    ask: &Ask<L>,
+    applied: &Applied,
+) -> Option<HeaderValue> {
+    let stand = Stand::of(ask.limit(), applied.readings());
+    http::member(&rules.first().label, ask.limit(), &stand, applied.now())
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.
