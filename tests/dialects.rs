@@ -243,6 +243,11 @@ fn draft_7_has_one_policy_for_each_quota() {
         .and(Limit::new("c", Quota::token_bucket(10, DAY)))
         .fields(Fields::Draft7);
     assert_eq!(field(&answer(&layer, 1), "ratelimit-policy"), Some("10;w=1, 50;w=60"));
+    // Numbers that no structured field can hold are told as the largest that it can.
+    let huge = |name, more| Limit::new(name, Quota::fixed_window((1_u64 << 52) + more, SECOND));
+    let layer = crate::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
+    let headers = answer(&layer.fields(Fields::Draft7), 1);
+    assert_eq!(field(&headers, "ratelimit-policy"), Some("999999999999999;w=1"));
 }
 
 // Layers within layers.

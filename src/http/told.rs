@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::fields::Dialects;
 use super::label::Label;
-use super::list::{List, single_member};
+use super::list::{List, MAX_INTEGER, single_member};
 use super::nearest::Nearest;
 use super::ready::Ready;
 use crate::clock::Timestamp;
@@ -170,9 +170,13 @@ impl Policies {
             if let Some(key) = partition_key {
                 self.list.partition_key(key);
             }
-        } else if self.dialects.draft_7 && !self.quotas.contains(&label.quota) {
-            self.quotas.push(label.quota);
-            self.list.next().number(label.quota).bytes(b";w=").number(label.window);
+            return;
+        }
+        // As it is told.
+        let quota = label.quota.min(MAX_INTEGER);
+        if self.dialects.draft_7 && !self.quotas.contains(&quota) {
+            self.quotas.push(quota);
+            self.list.next().number(quota).bytes(b";w=").number(label.window);
         }
     }
 
