@@ -208,10 +208,11 @@ impl Rules {
             let charged = ask.charge(Wish::Take, Wish::Take).map(|charge| memory.charge(&charge));
             let ruling = match charged {
                 Ok((_, reading)) if self.passes(&reading) => Ruling::Run(After::default()),
-                Ok((now, reading)) => {
-                    let ruling = self.rule(asks, &Applied::one(now, reading), manner);
-                    self.or_blind(Some(ask), ruling)
-                }
+                // Nobody has to hear that this store answers again: it always does.
+                Ok((now, reading)) => match self.rule(asks, &Applied::one(now, reading), manner) {
+                    Ok(ruling) => ruling,
+                    Err(error) => self.blind(ask.limit(), &error),
+                },
                 Err(error) => Ruling::Stop(self.too_large(&error, head)),
             };
             return Asked::Ruled(ruling);
@@ -243,6 +244,7 @@ impl Rules {
     }
 
     /// Reads the store's answer.
+    #[inline]
     pub(super) fn rule<L: Borrow<Limit>>(
         self: &Arc<Self>,
         asks: &[Ask<L>],
