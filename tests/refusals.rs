@@ -214,3 +214,24 @@ async fn a_failing_store_has_a_date_to_come_back_too() {
     let after = std::time::SystemTime::now() + Duration::from_secs(2);
     assert!(told <= after);
 }
+
+/// A status of gRPC, whenever the store answers or fails to.
+#[tokio::test(start_paused = true)]
+async fn grpc_is_answered_by_its_own_status_however_late() {
+    let grpc = [("content-type", "application/grpc")];
+    for later in [false, true] {
+        let layer = RateLimiter::new(Broken { later }).layer(&TWO);
+        let reply = ask(&layer.on_refusal(OnRefusal::plain_text()), "/", &grpc).await;
+        assert_eq!((reply.status, reply.body.as_str()), (StatusCode::OK, ""));
+        assert_eq!(reply.field("grpc-status"), Some("14"));
+        assert_eq!(reply.field("grpc-message"), Some("Service Unavailable"));
+        assert_eq!(reply.field("retry-after"), Some("1"));
+        assert!(reply.field("grpc-status-details-bin").is_some());
+    }
+    let (_late, later, _) = Late::new();
+    let layer = later.layer(&SLOW);
+    assert_eq!(ask(&layer, "/", &grpc).await.body, "hello");
+    let reply = ask(&layer, "/", &grpc).await;
+    assert_eq!((reply.status, reply.field("grpc-status")), (StatusCode::OK, Some("8")));
+    assert_eq!(reply.field("ratelimit"), Some("\"slow\";r=0;t=60"));
+}
