@@ -146,8 +146,14 @@ fn the_longest_durations_are_refused_like_any_other() {
     }
 }
 
+/// More than usual, as a text takes no time; or as many as `PROPTEST_CASES` asks for.
+fn many() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: usual.cases.max(2_048), ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_048))]
+    #![proptest_config(many())]
 
     #[test]
     fn what_is_printed_is_read_back_as_it_was(quota in quotas()) {
