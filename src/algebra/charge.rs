@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::block::most;
 use super::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
@@ -190,7 +191,9 @@ pub fn charge(
 /// Gives `units` back to a bucket at `now`, as far as they fit in, and says what to store.
 ///
 /// Less than no units are taken, into debt if need be, and never refused: the work that they pay
-/// for has been done. Only what is deeper than can be counted is let off.
+/// for has been done. Only what is deeper than can be counted is let off. A bucket that is in debt
+/// at an instant to come, as after a [`block`](super::block), is not brought out of it: what does
+/// not fit in beside the debt is lost.
 ///
 /// # Examples
 ///
@@ -209,8 +212,35 @@ pub fn charge(
 /// ```
 #[must_use]
 pub fn refund(bucket: &Bucket, state: State, units: Units, now: Timestamp) -> State {
-    let State { value, ts } = bucket.refresh(state, now);
-    State { value: value.saturating_add(units).clamp(bucket.deepest(), bucket.capacity()), ts }
+    let before = bucket.refresh(state, now);
+    give(bucket, before, units, most(bucket, before, now))
+}
+
+/// Gives `units` back that a charge has just taken from a bucket which is [`untouched`] since, and
+/// says what to store: as if the charge had never been made.
+///
+/// Unlike [`refund`], it brings a bucket out of debt at any time, as nobody has closed it since.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::{Bucket, State, Terms, charge, undo};
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let bucket = Bucket::new(&Quota::token_bucket(1, SECOND))?;
+/// let now = Timestamp::UNIX_EPOCH;
+/// let empty = State { value: 0, ts: now };
+/// let owed = charge(&bucket, empty, 5_000_000, Terms::reserving(bucket.floor()), now).after();
+/// assert_eq!(undo(&bucket, owed, 5_000_000, now), empty);
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[must_use]
+pub fn undo(bucket: &Bucket, state: State, units: Units, now: Timestamp) -> State {
+    give(bucket, bucket.refresh(state, now), units, bucket.capacity())
+}
+
+fn give(bucket: &Bucket, State { value, ts }: State, units: Units, most: Units) -> State {
+    State { value: value.saturating_add(units).min(most).max(bucket.deepest()), ts }
 }
 
 /// Whether nothing has been taken from a bucket, nor given back to it, since a charge `left` it.

@@ -15,13 +15,15 @@
 //! it. All numbers are integers, and all stay within 2^53 so that a script which counts in doubles
 //! gives the same answers.
 //!
-//! A limit in shards takes from one of two of them or from both: [`charge_pair`].
+//! A limit in shards takes from one of two of them or from both: [`charge_pair`]. What is to refuse
+//! until an instant is brought there: [`block`].
 //!
 //! There is no clock here, no lock, no I/O and no async: [`Backend`](crate::backend::Backend)s
 //! apply these functions atomically.
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
+mod block;
 mod bucket;
 mod calculate;
 mod charge;
@@ -30,9 +32,10 @@ mod pair;
 mod rescale;
 mod tokens;
 
+pub use self::block::block;
 pub use self::bucket::{Bucket, State, Units};
 pub use self::calculate::{Calculation, calculate};
-pub use self::charge::{Charged, Terms, Verdict, charge, refund, untouched};
+pub use self::charge::{Charged, Terms, Verdict, charge, refund, undo, untouched};
 pub use self::history::{Violation, check_history};
 pub use self::pair::{ChargedPair, charge_pair};
 pub use self::rescale::rescale;

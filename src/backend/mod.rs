@@ -141,8 +141,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Gives back all refunds, or none of them if one asks for a bucket that is
     /// [untouched](crate::algebra::untouched) and is not.
     ///
-    /// Each is what [`refund`](crate::algebra::refund) says. Nothing is stored for a bucket that is
-    /// not stored and gets something back: it is full, or has never been used.
+    /// Each is what [`Refund::carried_out`] says: [`refund`](crate::algebra::refund) mostly, or
+    /// [`undo`](crate::algebra::undo), or [`block`](crate::algebra::block). Nothing is stored for a
+    /// bucket that is not stored and from which none [takes](Refund::takes): it is full, or has never
+    /// been used.
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded>;
 
     /// Forgets these buckets, all at once, so that their next use is their first.

@@ -1,11 +1,14 @@
-//! What a backend is given back.
+//! What a backend is given back, or is to withhold.
+
+use std::time::Duration;
 
 use super::BucketId;
 use super::answer::List;
-use crate::algebra::{Bucket, State, Units};
+use crate::algebra::{Bucket, State, Units, block, refund, undo};
 use crate::clock::Timestamp;
 
-/// Units to give back to a bucket, or to take from it after the fact.
+/// Units to give back to a bucket, or to take from it after the fact; or a time for which to close
+/// it.
 ///
 /// # Examples
 ///
@@ -39,8 +42,15 @@ use crate::clock::Timestamp;
 pub struct Refund<'a> {
     id: BucketId<'a>,
     bucket: &'a Bucket,
-    units: Units,
+    change: Change,
     left: Option<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Give(Units),
+    /// Nothing comes in for so many microseconds.
+    Block(u64),
 }
 
 impl<'a> Refund<'a> {
@@ -50,7 +60,28 @@ impl<'a> Refund<'a> {
     /// work that cost more than was charged for it is settled.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, left: None }
+        Self { id, bucket, change: Change::Give(units), left: None }
+    }
+
+    /// Closes the bucket for this long from now on, as [`block`] says, and gives nothing back. The
+    /// time is rounded up to the microsecond; none at all changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::{Answer, Backend, BucketId, Key, Memory, Refund};
+    /// use tollgate::{HOUR, Limit, Quota};
+    ///
+    /// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+    /// let key = Key::from("mallory");
+    /// let refund = Refund::block(BucketId::new(limit.name(), &key), limit.bucket(), HOUR);
+    /// let Answer::Now(Ok(refunded)) = Memory::new().refund(&[refund]) else { panic!() };
+    /// assert!(refunded.states()[0].value < 0 && refunded.states()[0].ts > refunded.now());
+    /// ```
+    #[must_use]
+    pub fn block(id: BucketId<'a>, bucket: &'a Bucket, time: Duration) -> Self {
+        let micros = u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+        Self { id, bucket, change: Change::Block(micros), left: None }
     }
 
     /// Only if the bucket holds exactly what a charge `left` in it, both refreshed to now.
@@ -72,10 +103,56 @@ impl<'a> Refund<'a> {
         self.bucket
     }
 
-    /// How much to give back.
+    /// How much to give back; nothing, if it is to [close](Self::blocks) the bucket.
     #[must_use]
     pub const fn units(&self) -> Units {
-        self.units
+        match self.change {
+            Change::Give(units) => units,
+            Change::Block(_) => 0,
+        }
+    }
+
+    /// For how long to close the bucket; `None` if something is given back to it, or taken.
+    #[must_use]
+    pub const fn blocks(&self) -> Option<Duration> {
+        match self.change {
+            Change::Give(_) => None,
+            Change::Block(micros) => Some(Duration::from_micros(micros)),
+        }
+    }
+
+    /// Whether the bucket holds less for it: one that is not stored has to be, then.
+    #[must_use]
+    pub const fn takes(&self) -> bool {
+        match self.change {
+            Change::Give(units) => units < 0,
+            Change::Block(micros) => micros > 0,
+        }
+    }
+
+    /// What a bucket holds once this is carried out at `now`: what [`refund`], [`undo`] or [`block`]
+    /// says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::State;
+    /// use tollgate::backend::{BucketId, Key, Refund};
+    /// use tollgate::{HOUR, Limit, Quota, Timestamp};
+    ///
+    /// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+    /// let key = Key::from("alice");
+    /// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+    /// let refund = Refund::new(BucketId::new(limit.name(), &key), limit.bucket(), 7);
+    /// assert_eq!(refund.carried_out(empty, empty.ts).value, 7);
+    /// ```
+    #[must_use]
+    pub fn carried_out(&self, state: State, now: Timestamp) -> State {
+        match self.change {
+            Change::Give(units) if self.left.is_some() => undo(self.bucket, state, units, now),
+            Change::Give(units) => refund(self.bucket, state, units, now),
+            Change::Block(micros) => block(self.bucket, state, now.plus_micros(micros), now),
+        }
     }
 
     /// What the bucket has to hold; `None` if that does not matter.

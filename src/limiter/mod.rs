@@ -6,6 +6,7 @@ mod call;
 mod decision;
 mod error;
 mod limit;
+mod penalty;
 mod permit;
 mod question;
 mod queue;
@@ -26,6 +27,7 @@ pub use self::call::{CheckCall, LimitCall, ResetCall, ValueCall};
 pub use self::decision::{Decision, Refusal};
 pub use self::error::Error;
 pub use self::limit::{Limit, LimitError};
+pub use self::penalty::{Penalizing, PenaltyCall};
 #[cfg(feature = "middleware")]
 pub(crate) use self::permit::Bill;
 pub use self::permit::{Permit, Settling};

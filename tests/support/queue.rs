@@ -208,7 +208,8 @@ impl Backend for Late {
         let own = |refund: &Refund<'_>| -> Owned {
             let id = refund.id();
             let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());
-            (limit, key, shard, *refund.bucket(), refund.units(), refund.left())
+            let given = refund.blocks().map_or(Given::Units(refund.units()), Given::Blocked);
+            (limit, key, shard, *refund.bucket(), given, refund.left())
         };
         let owned: Vec<Owned> = refunds.iter().map(own).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
@@ -226,9 +227,19 @@ impl Backend for Late {
 }
 
 /// A refund that outlives the call.
-type Owned = (String, Key, u32, Bucket, Units, Option<State>);
+type Owned = (String, Key, u32, Bucket, Given, Option<State>);
 
-fn refund_of((limit, key, shard, bucket, units, left): &Owned) -> Refund<'_> {
-    let refund = Refund::new(BucketId::new(limit, key).shard(*shard), bucket, *units);
+#[derive(Clone, Copy)]
+enum Given {
+    Units(Units),
+    Blocked(Duration),
+}
+
+fn refund_of((limit, key, shard, bucket, given, left): &Owned) -> Refund<'_> {
+    let id = BucketId::new(limit, key).shard(*shard);
+    let refund = match *given {
+        Given::Units(units) => Refund::new(id, bucket, units),
+        Given::Blocked(time) => Refund::block(id, bucket, time),
+    };
     left.map_or(refund, |left| refund.if_untouched(left))
 }

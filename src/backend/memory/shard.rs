@@ -7,7 +7,7 @@ use super::room::Room;
 use super::shapes::Shapes;
 use super::table::{Slot, Table};
 use super::{BucketId, Charge, Refund};
-use crate::algebra::{Bucket, Charged, State, Verdict, charge, refund, rescale, untouched};
+use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale, untouched};
 use crate::clock::Timestamp;
 
 /// Buckets, at most `share` of them.
@@ -118,14 +118,14 @@ impl Shard {
         asked: &Refund<'_>,
         now: Timestamp,
     ) -> State {
-        let (bucket, units) = (asked.bucket(), asked.units());
+        let bucket = asked.bucket();
         let found = self.table.find(print.tag());
         let state = self.state(found, asked.id(), bucket, now);
         // To a bucket that nobody has used there is nothing to give back.
-        if found.is_none() && units >= 0 {
+        if found.is_none() && !asked.takes() {
             return state;
         }
-        let state = refund(bucket, state, units, now);
+        let state = asked.carried_out(state, now);
         self.store(found, print, bucket, Kept::Taken(state), now);
         state
     }

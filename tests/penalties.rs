@@ -1,0 +1,543 @@
+//! Penalties: tokens taken into debt, and buckets closed until an instant.
+
+mod support;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use support::queue::{Late, ms, paused, reserve, tokens};
+use support::{START, admitted, at_once, limiter, quotas, remaining, store};
+use tollgate::algebra::{
+    Bucket, State, Terms, Verdict, block, charge, charge_pair, refund, rescale, undo, untouched,
+};
+use tollgate::backend::{Backend, BucketId, Memory, Refund};
+use tollgate::clock::ManualClock;
+use tollgate::quota::Kind;
+use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+
+static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
+static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, MINUTE).shards(10));
+
+static EVERYBODY: Key = Key::GLOBAL;
+
+fn after(start: Timestamp, micros: u64) -> Timestamp {
+    start + Duration::from_micros(micros)
+}
+
+/// Small buckets of both kinds.
+fn small_buckets() -> Vec<Bucket> {
+    let mut buckets = Vec::new();
+    for (rate, period, capacity) in [(1, 1, 3), (1, 4, 2), (3, 4, 0), (5, 3, 4), (2, 7, 2)] {
+        let period = Duration::from_micros(period);
+        let bucket = Quota::token_bucket(rate, period).capacity(capacity);
+        let window = Quota::fixed_window(rate, period).capacity(capacity);
+        let shard = Quota::fixed_window(rate, period).capacity(capacity).shards(3);
+        let compiled = [Bucket::new(&bucket), Bucket::new(&window), Bucket::of_shard(&shard)];
+        buckets.extend(compiled.map(Result::unwrap));
+    }
+    buckets
+}
+
+/// Calls `check` with every small bucket, many states, instants and ends of blocks.
+fn by_brute_force(check: impl Fn(&Bucket, State, Timestamp, Timestamp)) {
+    let now = Timestamp::from_micros(1_000);
+    for bucket in &small_buckets() {
+        for value in -9..=bucket.capacity() {
+            // Now and then the clock has gone back since the state was stored.
+            for ts in 994..=1_002 {
+                let state = State { value, ts: Timestamp::from_micros(ts) };
+                for micros in 0..=12 {
+                    check(bucket, state, now, after(now, micros));
+                }
+            }
+        }
+    }
+}
+
+/// What is asked of a bucket at once.
+fn ask(bucket: &Bucket, state: State, units: i64, now: Timestamp) -> (Verdict, Duration) {
+    let charged = charge(bucket, state, units, Terms::AT_ONCE, now);
+    (charged.verdict(), charged.wait())
+}
+
+#[track_caller]
+fn assert_closed(bucket: &Bucket, state: State, from: Timestamp, end: Timestamp, what: &str) {
+    for at in 0..end.since(from).as_micros().try_into().unwrap() {
+        let at = after(from, at);
+        for units in 0..=3 {
+            let (verdict, wait) = ask(bucket, state, units, at);
+            assert_eq!(
+                verdict,
+                Verdict::Refused,
+                "{units} at {at:?}, {what}: {state:?} {bucket:?}"
+            );
+            assert!(at + wait >= end, "{units} at {at:?} after {wait:?}, {what}: {state:?}");
+        }
+    }
+}
+
+// The rule.
+
+#[test]
+fn a_closed_bucket_refuses_until_the_end_and_tells_when_it_will_not() {
+    by_brute_force(|bucket, state, now, end| {
+        let closed = block(bucket, state, end, now);
+        assert_closed(bucket, closed, now, end, "closed");
+        // Smaller than all that comes before: a debt of a billion ticks is not to be counted up.
+        for units in 0..=bucket.capacity() {
+            let (verdict, wait) = ask(bucket, closed, units, now);
+            assert_eq!(ask(bucket, closed, units, now + wait).0, Verdict::Admitted);
+            if verdict == Verdict::Refused {
+                let before = now + (wait - Duration::from_micros(1));
+                assert_eq!(ask(bucket, closed, units, before).0, Verdict::Refused);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_token_bucket_opens_empty_at_the_end_and_a_window_with_the_next() {
+    by_brute_force(|bucket, state, now, end| {
+        let closed = block(bucket, state, end, now);
+        if end <= now {
+            assert_eq!(closed, bucket.refresh(state, now), "nothing is changed");
+            return;
+        }
+        let gain = i64::try_from(bucket.gain()).unwrap();
+        // Whatever kind it is, the first gain from the end on opens it, unless it owed before.
+        let first_gain = after(closed.ts, bucket.step());
+        assert!(first_gain >= end);
+        if state.ts < end {
+            assert!(first_gain.since(end).as_micros() < u128::from(bucket.step()));
+        }
+        let without = bucket.refresh(state, first_gain);
+        let opened = bucket.refresh(closed, first_gain);
+        assert_eq!(opened.ts, without.ts, "windows stay where they are");
+        assert_eq!(opened.value, without.value.min((gain - 1).min(bucket.capacity())));
+    });
+}
+
+#[test]
+fn a_block_never_leaves_more_than_there_was() {
+    by_brute_force(|bucket, state, now, end| {
+        let closed = block(bucket, state, end, now);
+        for at in 0..30 {
+            let at = after(closed.ts.max(now), at);
+            assert!(bucket.refresh(closed, at).value <= bucket.refresh(state, at).value);
+        }
+    });
+}
+
+#[test]
+fn of_two_blocks_the_later_end_holds_in_either_order() {
+    by_brute_force(|bucket, state, now, end| {
+        for later in 0..=4 {
+            let later = after(end, later);
+            let once = block(bucket, state, later, now);
+            let longer = block(bucket, block(bucket, state, end, now), later, now);
+            let shorter = block(bucket, once, end, now);
+            if end > now {
+                assert_eq!((longer, shorter), (once, once));
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_given_back_does_not_open_a_token_bucket() {
+    by_brute_force(|bucket, state, now, end| {
+        let closed = block(bucket, state, end, now);
+        // In the last tick, nothing tells it from a bucket that is merely in debt.
+        for at in 0..end.since(now).as_micros().saturating_sub(1).try_into().unwrap() {
+            let at = after(now, at);
+            let given = refund(bucket, closed, 1_000, at);
+            match bucket.kind() {
+                Kind::TokenBucket => assert_closed(bucket, given, at, end, "given back"),
+                // Closed until the window begins in which the end lies.
+                _ => assert_closed(bucket, given, at, closed.ts, "given back"),
+            }
+        }
+    });
+}
+
+#[test]
+fn what_was_reserved_before_a_block_cannot_be_undone_to_open_a_token_bucket() {
+    by_brute_force(|bucket, state, now, end| {
+        let patient = Terms::reserving(bucket.floor());
+        let reserved = charge(bucket, state, 5, patient, now);
+        let is_bucket = bucket.kind() == Kind::TokenBucket;
+        if !is_bucket || reserved.verdict() != Verdict::Reserved || state.ts > now {
+            return;
+        }
+        let closed = block(bucket, reserved.after(), end, now);
+        for at in 0..end.since(now).as_micros().try_into().unwrap() {
+            let at = after(now, at);
+            if untouched(bucket, closed, reserved.after(), at) {
+                // In the last tick, nothing tells it from a bucket that is merely in debt.
+                assert_eq!(after(at, 1), end);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reservation_under_a_block_comes_after_it() {
+    by_brute_force(|bucket, state, now, end| {
+        let closed = block(bucket, state, end, now);
+        let reserved = charge(bucket, closed, 1, Terms::reserving(bucket.floor()), now);
+        if reserved.verdict() == Verdict::Reserved && end > now {
+            assert!(now + reserved.wait() >= end);
+            assert_eq!(undo(bucket, reserved.after(), 1, now), closed);
+        }
+    });
+}
+
+#[test]
+fn two_closed_shards_refuse_together_as_well() {
+    by_brute_force(|bucket, state, now, end| {
+        let other = State { value: bucket.capacity(), ts: now };
+        let closed = [state, other].map(|state| block(bucket, state, end, now));
+        for at in 0..end.since(now).as_micros().try_into().unwrap() {
+            let at = after(now, at);
+            for units in 0..=(2 * bucket.capacity()) {
+                let charged = charge_pair(bucket, closed, units, Terms::AT_ONCE, at);
+                assert_eq!(charged.verdict(), Verdict::Refused);
+                assert!(at + charged.wait() >= end, "{units} at {at:?}: {charged:?}");
+            }
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn other_numbers_leave_a_closed_token_bucket_closed(
+        quota in quotas(),
+        other in quotas(),
+        used in 0_u64..1_000,
+        time in prop_oneof![1_u64..=10, 1_u64..=10_000_000_000_000],
+        then in 0_u64..100,
+    ) {
+        let (old, new) = (Bucket::new(&quota).unwrap(), Bucket::new(&other).unwrap());
+        let state = State { value: old.capacity() - i64::try_from(used).unwrap(), ts: START };
+        let end = after(START, time);
+        let closed = block(&old, state, end, START);
+        let at = after(START, u64::try_from(u128::from(time) * u128::from(then) / 100).unwrap());
+        let moved = rescale(&old, &new, closed, at, START);
+        let closed_until = if old.kind() == Kind::TokenBucket { end } else { closed.ts };
+        if closed_until > at {
+            let (verdict, wait) = ask(&new, moved, 0, at);
+            prop_assert_eq!(verdict, Verdict::Refused);
+            prop_assert!(at + wait >= closed_until, "{:?}", moved);
+        }
+    }
+
+    /// Whatever happens meanwhile, nobody runs before the end, and somebody does at the time told.
+    #[test]
+    fn nobody_gets_through_a_block(
+        quota in quotas(),
+        steps in prop::collection::vec((0_u8..6, 0_u32..1_000), 1..40),
+        time in prop_oneof![2_u64..=1_000, 2_u64..=10_000_000_000],
+    ) {
+        let limit = Limit::try_new("limit", quota).unwrap();
+        let clock = ManualClock::new(START);
+        let (memory, limiter) = store(Memory::new(), &clock);
+        let id = BucketId::new("limit", &EVERYBODY);
+        let time = Duration::from_micros(time);
+        at_once(limiter.block(&limit, time)).unwrap();
+        let end = START + time;
+        for (step, amount) in steps {
+            let now = clock_now(&limiter, &limit);
+            match step {
+                0 => clock.set(now + time * amount / 2_000),
+                1 => clock.set(Timestamp::from_micros(now.as_micros() - i64::from(amount))),
+                2 => drop(at_once(limiter.block(&limit, time * amount / 1_000)).unwrap()),
+                3 => drop(at_once(limiter.penalize(&limit, amount.into())).unwrap()),
+                4 => {
+                    if let Ok(Decision::Reserved(turn)) = at_once(limiter.limit(&limit).reserve()) {
+                        prop_assert!(now >= end || turn.at() >= end);
+                        drop(turn);
+                    }
+                }
+                _ if quota.kind() == Kind::TokenBucket && now + Duration::from_micros(1) < end => {
+                    let refund = Refund::new(id, limit.bucket(), i64::from(amount) * 1_000_000);
+                    at_once(memory.refund(&[refund]).wait()).unwrap();
+                }
+                _ => {}
+            }
+            let now = clock_now(&limiter, &limit);
+            if now < end {
+                let decision = at_once(limiter.limit(&limit).cost(0)).unwrap();
+                let Decision::Refused(refusal) = decision else {
+                    return Err(TestCaseError::fail(format!("{decision:?} before the end")));
+                };
+                prop_assert!(now + refusal.retry_after() >= end);
+            }
+        }
+        let Decision::Refused(refusal) = at_once(limiter.limit(&limit).cost(0)).unwrap() else {
+            return Ok(());
+        };
+        let now = clock_now(&limiter, &limit);
+        clock.set(now + (refusal.retry_after() - Duration::from_micros(1)));
+        prop_assert!(!at_once(limiter.limit(&limit).cost(0)).unwrap().is_admitted());
+        clock.set(now + refusal.retry_after());
+        prop_assert!(at_once(limiter.limit(&limit).cost(0)).unwrap().is_admitted());
+    }
+}
+
+fn clock_now(limiter: &RateLimiter, limit: &Limit) -> Timestamp {
+    at_once(limiter.value(limit)).unwrap().at()
+}
+
+// Far ends.
+
+#[test]
+fn a_block_of_any_length_can_be_counted() {
+    let last = Timestamp::from_micros(1 << 53);
+    for bucket in small_buckets() {
+        let full = State { value: bucket.capacity(), ts: START };
+        let closed = block(&bucket, full, Timestamp::from_micros(i64::MAX), START);
+        assert!(closed.ts < last && closed.value < 0);
+        let (verdict, wait) = ask(&bucket, closed, 0, START);
+        assert_eq!(verdict, Verdict::Refused);
+        assert!(START + wait >= last && (START + wait).since(last) < SECOND, "{wait:?}");
+    }
+    // Where the capacity is all that can be counted, there is no less than nothing.
+    let most = Bucket::new(&Quota::token_bucket(1, Duration::from_micros(1)).capacity(1 << 53));
+    let most = most.unwrap();
+    let closed = block(&most, State { value: most.capacity(), ts: START }, START + HOUR, START);
+    assert_eq!(closed.value, 0);
+    assert_eq!(ask(&most, closed, 1, START), (Verdict::Refused, HOUR));
+}
+
+// Through the limiter.
+
+#[test]
+fn a_penalty_goes_into_debt_whatever_is_there_and_is_worked_off() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let standing = at_once(limiter.penalize(&CALLS, 15).key(1_u64)).unwrap();
+    assert_eq!(standing.tokens().to_string(), "-5");
+    assert_eq!((standing.verdict(), standing.wait()), (Verdict::Refused, SECOND * 30));
+    let decision = at_once(limiter.limit(&CALLS).key(1_u64)).unwrap();
+    assert_eq!(decision.retry_after(), Some(SECOND * 36));
+    clock.advance(SECOND * 36 - Duration::from_micros(1));
+    assert!(!admitted(&limiter, &CALLS, 1, 1));
+    clock.advance(Duration::from_micros(1));
+    assert!(admitted(&limiter, &CALLS, 1, 1));
+    assert_eq!(remaining(&limiter, &CALLS, 2), 10, "others are not concerned");
+}
+
+#[test]
+fn a_penalty_ends_where_counting_does() {
+    let limiter = limiter(&ManualClock::new(START));
+    for _ in 0..3 {
+        let standing = at_once(limiter.penalize(&CALLS, u64::MAX)).unwrap();
+        let deepest = CALLS.bucket().capacity() - (1 << 53);
+        assert_eq!(standing.state().value, deepest);
+    }
+    at_once(limiter.reset(&CALLS)).unwrap();
+    assert_eq!(at_once(limiter.value(&CALLS)).unwrap().remaining(), 10);
+}
+
+#[test]
+fn nothing_is_stored_for_a_penalty_of_nothing() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let standing = at_once(limiter.penalize(&CALLS, 0)).unwrap();
+    assert_eq!((standing.remaining(), standing.verdict()), (10, Verdict::Admitted));
+    assert_eq!(at_once(limiter.block(&HOT, Duration::ZERO)).unwrap().remaining(), 100);
+    assert!(memory.is_empty());
+    assert!(admitted(&limiter, &CALLS, 1, 4));
+    assert_eq!(at_once(limiter.penalize(&CALLS, 0).key(1_u64)).unwrap().remaining(), 6);
+    assert_eq!(at_once(limiter.block(&CALLS, Duration::ZERO).key(1_u64)).unwrap().remaining(), 6);
+    // Less than a tick is a tick.
+    let standing = at_once(limiter.block(&CALLS, Duration::from_nanos(1)).key(1_u64)).unwrap();
+    assert_eq!(standing.verdict(), Verdict::Refused);
+}
+
+#[test]
+fn a_block_holds_until_its_end_and_reset_lifts_it() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let standing = at_once(limiter.block(&CALLS, HOUR).key(1_u64)).unwrap();
+    assert_eq!((standing.remaining(), standing.wait()), (0, HOUR));
+    for _ in 0..100 {
+        assert!(!admitted(&limiter, &CALLS, 1, 1), "being refused makes it no longer");
+    }
+    clock.advance(HOUR - Duration::from_micros(1));
+    assert!(!admitted(&limiter, &CALLS, 1, 0));
+    clock.advance(Duration::from_micros(1));
+    assert!(admitted(&limiter, &CALLS, 1, 0));
+    assert!(!admitted(&limiter, &CALLS, 1, 1), "it begins empty");
+    clock.advance(SECOND * 6);
+    assert!(admitted(&limiter, &CALLS, 1, 1));
+
+    at_once(limiter.block(&CALLS, DAY).key(1_u64)).unwrap();
+    at_once(limiter.reset(&CALLS).key(1_u64)).unwrap();
+    assert_eq!(remaining(&limiter, &CALLS, 1), 10);
+}
+
+#[test]
+fn a_penalty_during_a_block_comes_on_top_and_debt_before_it_is_worked_off_meanwhile() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    at_once(limiter.block(&CALLS, HOUR).key(1_u64)).unwrap();
+    at_once(limiter.penalize(&CALLS, 10).key(1_u64)).unwrap();
+    at_once(limiter.penalize(&CALLS, 20).key(2_u64)).unwrap();
+    at_once(limiter.block(&CALLS, HOUR).key(2_u64)).unwrap();
+    let waits = [1_u64, 2].map(|key| at_once(limiter.value(&CALLS).key(key)).unwrap().wait());
+    assert_eq!(waits, [HOUR + MINUTE, HOUR]);
+}
+
+#[test]
+fn all_shards_pay_and_all_are_closed() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock).seed(1);
+    let standing = at_once(limiter.penalize(&HOT, 57)).unwrap();
+    assert_eq!(standing.remaining(), 43, "not a unit more or less");
+    assert_eq!(standing.tokens().to_string(), "43");
+    assert_eq!(standing.state(), at_once(limiter.value(&HOT)).unwrap().state());
+
+    at_once(limiter.block(&HOT, MINUTE)).unwrap();
+    for second in 0..60 {
+        for _ in 0..20 {
+            assert!(!at_once(limiter.limit(&HOT)).unwrap().is_admitted(), "in second {second}");
+        }
+        clock.advance(SECOND);
+    }
+    clock.advance(SECOND * 6);
+    assert!(at_once(limiter.limit(&HOT)).unwrap().is_admitted(), "each shard has one again");
+    at_once(limiter.block(&HOT, DAY)).unwrap();
+    at_once(limiter.reset(&HOT)).unwrap();
+    assert_eq!(at_once(limiter.value(&HOT)).unwrap().remaining(), 100);
+}
+
+#[test]
+fn a_window_stays_closed_until_it_ends_and_tells_so() {
+    let clock = ManualClock::new(Timestamp::from_micros(25 * 3_600_000_000));
+    let limiter = limiter(&clock);
+    let daily = Limit::new("daily", Quota::fixed_window(5, DAY).start(Timestamp::UNIX_EPOCH));
+    let standing = at_once(limiter.block(&daily, HOUR)).unwrap();
+    assert_eq!(standing.wait(), HOUR * 23);
+    assert_eq!(standing.window_start(), Some(Timestamp::UNIX_EPOCH + DAY));
+    // Over the end of a window, to the end of the next.
+    let standing = at_once(limiter.block(&daily, DAY)).unwrap();
+    assert_eq!(standing.wait(), HOUR * 47);
+    clock.advance(HOUR * 47 - Duration::from_micros(1));
+    assert!(!at_once(limiter.limit(&daily)).unwrap().is_admitted());
+    clock.advance(Duration::from_micros(1));
+    assert_eq!(at_once(limiter.value(&daily)).unwrap().remaining(), 4);
+}
+
+#[test]
+fn what_begins_below_full_and_what_saves_nothing_can_be_closed() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let new = Limit::new("new", Quota::token_bucket(10, MINUTE).initial(2));
+    let spaced = Limit::new("spaced", Quota::token_bucket(10, MINUTE).capacity(0));
+    for limit in [&new, &spaced] {
+        assert_eq!(at_once(limiter.block(limit, HOUR)).unwrap().wait(), HOUR);
+        clock.advance(HOUR - Duration::from_micros(1));
+        assert!(!at_once(limiter.limit(limit).cost(0)).unwrap().is_admitted());
+        clock.advance(Duration::from_micros(1));
+        assert!(at_once(limiter.limit(limit).cost(0)).unwrap().is_admitted());
+    }
+}
+
+#[test]
+fn other_plans_leave_a_key_blocked() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    let (free, pro) = (limit("1 per hour"), limit("1000 per second"));
+    at_once(limiter.block(&free, DAY)).unwrap();
+    for plan in [&pro, &free, &pro] {
+        let wait = at_once(limiter.limit(plan)).unwrap().retry_after().unwrap();
+        assert!(wait >= DAY && wait <= DAY + HOUR * 2, "{wait:?}");
+    }
+    clock.advance(DAY - Duration::from_micros(1));
+    assert!(!at_once(limiter.limit(&pro)).unwrap().is_admitted());
+}
+
+#[test]
+fn a_bill_that_is_settled_meanwhile_does_not_open_the_bucket() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let permit = at_once(limiter.limit(&CALLS).cost(9)).unwrap().into_result().unwrap();
+    at_once(limiter.block(&CALLS, HOUR)).unwrap();
+    assert_eq!(at_once(permit.refund()).unwrap().remaining(), 0);
+    let wait = at_once(limiter.limit(&CALLS)).unwrap().retry_after();
+    assert_eq!(wait, Some(HOUR + SECOND * 6));
+}
+
+#[test]
+fn a_clock_that_goes_back_opens_nothing() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    at_once(limiter.block(&CALLS, HOUR)).unwrap();
+    clock.set(Timestamp::from_micros(START.as_micros() - 5_000_000));
+    let wait = at_once(limiter.value(&CALLS)).unwrap().wait();
+    assert_eq!(wait, HOUR + SECOND * 5, "the instant is the same");
+}
+
+#[test]
+fn a_closed_bucket_is_the_last_to_make_room() {
+    let (memory, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
+    at_once(limiter.block(&CALLS, DAY).key(0_u64)).unwrap();
+    for key in 1..10_000 {
+        assert!(admitted(&limiter, &CALLS, key, 9));
+    }
+    assert!(memory.len() <= 100);
+    assert!(!admitted(&limiter, &CALLS, 0, 1));
+    memory.purge();
+    assert!(!admitted(&limiter, &CALLS, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservations_from_before_a_block_keep_their_instants_and_later_ones_come_after_it() {
+    let limiter = paused();
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    let before = reserve(&limiter, &SPACED, 1);
+    let blocked = at_once(limiter.block(&SPACED, SECOND)).unwrap();
+    let end = blocked.at() + SECOND;
+    let later = reserve(&limiter, &SPACED, 1);
+    assert_eq!((before.wait(), later.wait()), (ms(100), ms(1_100)));
+    let begun = tokio::time::Instant::now();
+    let _ = before.ready().await;
+    assert!(begun.elapsed() < ms(102));
+    // Given up, it leaves the bucket closed.
+    drop(later);
+    assert!(at_once(limiter.limit(&SPACED)).is_err_and(|error| error.is_too_large()));
+    assert!(reserve(&limiter, &SPACED, 1).at() >= end);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_later_hears_a_penalty_although_nobody_waits() {
+    let (late, limiter, past) = Late::new();
+    let held = late.close();
+    drop(limiter.block(&CALLS, HOUR).into_future());
+    drop(limiter.penalize(&HOT, 50).into_future());
+    assert_eq!((tokens(&past, &CALLS), tokens(&past, &HOT)), (10.0, 100.0));
+    held.let_go();
+    support::queue::settled().await;
+    assert!(tokens(&past, &CALLS) < 0.0);
+    assert_eq!(tokens(&past, &HOT), 50.0);
+    late.open();
+    assert!(limiter.block(&CALLS, HOUR).await.unwrap().wait() == HOUR);
+}
+
+#[test]
+fn a_block_and_a_refund_in_one_list_are_both_carried_out() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    assert!(admitted(&limiter, &CALLS, 1, 5) && admitted(&limiter, &CALLS, 2, 5));
+    let keys = [Key::from(1_u64), Key::from(2_u64)];
+    let [one, two] = [&keys[0], &keys[1]].map(|key| BucketId::new("calls", key));
+    let bucket = CALLS.bucket();
+    let refunds = [Refund::block(one, bucket, HOUR), Refund::new(two, bucket, bucket.capacity())];
+    assert_eq!((refunds[0].blocks(), refunds[1].blocks()), (Some(HOUR), None));
+    let refunded = at_once(memory.refund(&refunds).wait()).unwrap();
+    assert!(refunded.given());
+    assert!(!admitted(&limiter, &CALLS, 1, 0));
+    assert_eq!(remaining(&limiter, &CALLS, 2), 10);
+}
