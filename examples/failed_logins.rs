@@ -1,37 +1,38 @@
-//! A limit on failures only: look first, take a token when the password is wrong, and give the
-//! user a fresh start when it is right.
+//! A limit on failures only: every attempt takes a token up front, so that many guesses at once get
+//! no more than a few; it comes back unless the password was wrong, and the right one gives the user
+//! a fresh start.
 //!
 //! Run it with `cargo run --example failed_logins`.
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
 use axum::routing::post;
 use http::{HeaderMap, Request, StatusCode};
-use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+use tollgate::axum::RateLimitExt;
+use tollgate::key::header;
+use tollgate::middleware::MissingKey;
+use tollgate::{HOUR, Limit, Quota, RateLimiter};
 use tower::ServiceExt;
 
 /// Wrong passwords for one user name: 3 at once, then one every 20 minutes.
 const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(3, HOUR));
 
-async fn login(
-    State(limiter): State<RateLimiter>,
-    headers: HeaderMap,
-) -> Result<StatusCode, RateLimited> {
-    let field = |name| headers.get(name).map_or("", |value| value.to_str().unwrap_or(""));
-    let user = field("x-user");
-    limiter.check(&FAILURES).key(user).await?.into_result()?;
-    if field("x-password") == "correct horse" {
-        limiter.reset(&FAILURES).key(user).await?;
-        return Ok(StatusCode::OK);
+async fn login(headers: HeaderMap) -> StatusCode {
+    match headers.get("x-password").is_some_and(|password| password == "correct horse") {
+        true => StatusCode::OK,
+        false => StatusCode::UNAUTHORIZED,
     }
-    // Many guesses at once may all have passed the check: only those that get a token are answered.
-    limiter.limit(&FAILURES).key(user).await?.into_result()?;
-    Ok(StatusCode::UNAUTHORIZED)
 }
 
 pub(crate) fn app(limiter: RateLimiter) -> Router {
-    Router::new().route("/login", post(login)).with_state(limiter)
+    let failures = limiter
+        .layer(FAILURES)
+        .key(header("x-user"))
+        .missing_key(MissingKey::Reject(StatusCode::BAD_REQUEST))
+        .reset_if(|response| response.is_success())
+        // What went wrong otherwise is not the user's fault.
+        .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);
+    Router::new().route("/login", post(login).rate_limit(failures))
 }
 
 pub(crate) async fn attempt(app: &Router, user: &str, password: &str) -> u16 {

@@ -45,12 +45,16 @@
 //! # Where to look
 //!
 //! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
-//! * [`RateLimiter`]: `limit`, `check` (look, take nothing), `reset`, `value`, `drain`.
+//! * [`RateLimiter`]: `limit`, `check` (look, take nothing), `reset`, `value`, `drain`; `penalize` and
+//!   `block`.
 //! * [`Reservation`](limiter::Reservation): a turn at a known instant, made by
 //!   [`reserve`](limiter::LimitCall::reserve); [`Permit::settle`](limiter::Permit::settle): the
 //!   bill after the work.
 //! * [`middleware`]: the layer, for servers and clients, with a
-//!   [queue](middleware::RateLimitLayer::queue); [`axum`]: limits on routes.
+//!   [queue](middleware::RateLimitLayer::queue), with tokens that come back
+//!   [by the response](middleware::RateLimitLayer::refund_if), and in
+//!   [shadow](middleware::RateLimitLayer::shadow); [`axum`]: limits on routes.
+//! * [`Admission`](middleware::Admission): what handlers see of a decision, and do about it.
 //! * [`retry`]: the layer for clients that come back when they are told to.
 //! * [`key`]: who is asking; [`http`]: what clients are told.
 //! * [`backend`]: where buckets live, and how to write another store.

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
+use axum::extract::FromRequestParts;
 use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
 use support::{START, at_once, limiter};
@@ -19,8 +20,8 @@ use tollgate::clock::ManualClock;
 use tollgate::key::{
     ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, from_fn, global, header,
 };
-use tollgate::middleware::MissingKey;
-use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate::middleware::{Admission, MissingKey};
+use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter};
 use tower::{Layer, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -74,6 +75,42 @@ fn a_refusal_is_told_to_the_log() {
         lines[0].contains("limit=\"two\"") && lines[0].contains("retry_after=60s"),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn what_a_shadow_would_refuse_is_told_to_the_log() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&TWO).cost(2).shadow();
+    let ask = |layer: &RateLimitLayer| {
+        let response = at_once(layer.layer(inner()).oneshot(Request::new(()))).unwrap();
+        assert_eq!(response.status(), 200);
+    };
+    assert!(logged(tracing::Level::DEBUG, || ask(&layer)).is_empty(), "admitted");
+    let lines = logged(tracing::Level::DEBUG, || ask(&layer));
+    assert!(lines.len() == 1 && lines[0].contains("would be refused"), "{lines:#?}");
+    assert!(
+        lines[0].contains("limit=\"two\"") && lines[0].contains("retry_after=60s"),
+        "{lines:#?}"
+    );
+    let lines = logged(tracing::Level::DEBUG, || ask(&layer.clone().cost(3)));
+    assert!(lines.len() == 1 && lines[0].contains("would be refused for ever"), "{lines:#?}");
+    let keyless = layer.clone().key(header("x-user"));
+    let lines = logged(tracing::Level::DEBUG, || ask(&keyless));
+    assert!(lines.len() == 1 && lines[0].contains("would have no key"), "{lines:#?}");
+    // A mistake in the set-up is told as loud as ever.
+    let mistaken = layer.key(ClientIp::peer());
+    let lines = logged(tracing::Level::INFO, || (0..3).for_each(|_| ask(&mistaken)));
+    assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:#?}");
+    assert!(lines[0].contains("into_make_service_with_connect_info"), "{lines:#?}");
+}
+
+#[test]
+fn an_admission_that_no_layer_exposes_is_told_with_the_way_out() {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    let extracted = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &());
+    let missing = at_once(extracted).unwrap_err();
+    let lines = logged(tracing::Level::ERROR, || assert_eq!(missing.into_response().status(), 500));
+    assert!(lines.len() == 1 && lines[0].contains("say `.expose()` on its layer"), "{lines:#?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -247,6 +248,7 @@ proptest! {
         let time = Duration::from_micros(time);
         at_once(limiter.block(&limit, time)).unwrap();
         let end = START + time;
+        let mut latest = START;
         for (step, amount) in steps {
             let now = clock_now(&limiter, &limit);
             match step {
@@ -267,7 +269,9 @@ proptest! {
                 _ => {}
             }
             let now = clock_now(&limiter, &limit);
-            if now < end {
+            // A clock that goes back over the end closes nothing again.
+            latest = latest.max(now);
+            if latest < end {
                 let decision = at_once(limiter.limit(&limit).cost(0)).unwrap();
                 let Decision::Refused(refusal) = decision else {
                     return Err(TestCaseError::fail(format!("{decision:?} before the end")));
@@ -399,6 +403,11 @@ fn all_shards_pay_and_all_are_closed() {
     assert_eq!(standing.tokens().to_string(), "43");
     assert_eq!(standing.state(), at_once(limiter.value(&HOT)).unwrap().state());
 
+    // A token whose units three shards cannot pay evenly.
+    let uneven = Limit::new("uneven", Quota::token_bucket(3, SECOND).shards(3));
+    let standing = at_once(limiter.penalize(&uneven, 1)).unwrap();
+    assert_eq!(standing.state().value, 2 * i64::try_from(uneven.bucket().token()).unwrap());
+
     at_once(limiter.block(&HOT, MINUTE)).unwrap();
     for second in 0..60 {
         for _ in 0..20 {
@@ -458,6 +467,20 @@ fn other_plans_leave_a_key_blocked() {
     }
     clock.advance(DAY - Duration::from_micros(1));
     assert!(!at_once(limiter.limit(&pro)).unwrap().is_admitted());
+}
+
+#[test]
+fn who_may_wait_for_less_than_a_block_is_refused_at_once_and_told_how_long_it_takes() {
+    let limiter = limiter(&ManualClock::new(START));
+    at_once(limiter.block(&CALLS, MINUTE)).unwrap();
+    let within = |most| at_once(limiter.limit(&CALLS).reserve_within(most)).unwrap();
+    assert_eq!(within(MINUTE).retry_after(), Some(MINUTE + SECOND * 6));
+    let Decision::Reserved(turn) = within(MINUTE + SECOND * 6) else { panic!("it may wait") };
+    assert_eq!(turn.wait(), MINUTE + SECOND * 6);
+    // Nor does it help to ask for several limits, of which the other has its tokens.
+    let both = at_once(limiter.all().limit(&HOT).limit(&CALLS)).unwrap();
+    assert!(both.retry_after() > Some(MINUTE));
+    assert_eq!(at_once(limiter.value(&HOT)).unwrap().remaining(), 100);
 }
 
 #[test]
@@ -525,6 +548,40 @@ async fn a_store_that_answers_later_hears_a_penalty_although_nobody_waits() {
     assert_eq!(tokens(&past, &HOT), 50.0);
     late.open();
     assert!(limiter.block(&CALLS, HOUR).await.unwrap().wait() == HOUR);
+}
+
+#[test]
+fn once_a_bucket_is_blocked_no_thread_gets_in() {
+    static WIDE: Limit = Limit::new("wide", Quota::token_bucket(1_000_000_000, HOUR).shards(4));
+    for limit in [&WIDE, &Limit::new("one", Quota::token_bucket(1_000_000_000, HOUR))] {
+        let limiter = limiter(&ManualClock::new(START));
+        let (blocked, begun) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let threads = [(); 4].map(|()| {
+                scope.spawn(|| {
+                    let mut refused = 0;
+                    while refused < 1_000 {
+                        // Looked at first: what comes after the block has to be refused.
+                        let is_blocked = blocked.load(Ordering::Acquire);
+                        let permit = at_once(limiter.limit(limit)).unwrap().into_result();
+                        assert!(!(is_blocked && permit.is_ok()), "in after the block");
+                        refused += u32::from(is_blocked);
+                        // What was taken before it comes back after it, and opens nothing.
+                        if let Ok(permit) = permit {
+                            drop(at_once(permit.refund()).unwrap());
+                        }
+                        begun.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            });
+            while begun.load(Ordering::Relaxed) < 1_000 {
+                std::thread::yield_now();
+            }
+            at_once(limiter.block(limit, HOUR)).unwrap();
+            blocked.store(true, Ordering::Release);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! For axum: limits on routes, keys from extractors, and refusals as responses.
+//! For axum: limits on routes, keys from extractors, refusals as responses, and
+//! [`Admission`](crate::middleware::Admission) in handlers.
 //!
 //! ```
 //! use axum::Router;
@@ -21,9 +22,11 @@
 //! # drop(app);
 //! ```
 
+mod admission;
 mod annotate;
 mod extract;
 mod response;
 
+pub use self::admission::MissingAdmission;
 pub use self::annotate::RateLimitExt;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, extract};

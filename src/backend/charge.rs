@@ -60,12 +60,28 @@ impl<'a> BucketId<'a> {
     /// bytes, modulo the period.
     #[must_use]
     pub fn phase(&self, bucket: &Bucket) -> Timestamp {
+        let micros = self.hasher().finish().checked_rem(bucket.step()).unwrap_or(0);
+        Timestamp::UNIX_EPOCH.plus_micros(micros)
+    }
+
+    /// A number that this limit has drawn for this key, the same on every node and for every shard:
+    /// what picks the keys that a limit is enforced on.
+    ///
+    /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff, the key's bytes and
+    /// a byte 0xfe. So it has nothing to do with the [phase](Self::phase).
+    #[must_use]
+    pub fn lot(&self) -> u64 {
+        let mut hasher = self.hasher();
+        hasher.write_u8(0xfe);
+        hasher.finish()
+    }
+
+    fn hasher(&self) -> SipHasher13 {
         let mut hasher = SipHasher13::new();
         hasher.write(self.limit.as_bytes());
         hasher.write_u8(0xff);
         hasher.write(self.key.as_bytes());
-        let micros = hasher.finish().checked_rem(bucket.step()).unwrap_or(0);
-        Timestamp::UNIX_EPOCH.plus_micros(micros)
+        hasher
     }
 }
 

@@ -46,6 +46,8 @@ pub use self::refund::{Refund, Refunded};
 /// * A bucket that has been [full](crate::algebra::Bucket::full_at) for a second and [forgets](crate::algebra::Bucket::forgets) may
 ///   be dropped. As long as its numbers stay the same and the clock goes back by less than that, no
 ///   answer depends on whether it was.
+/// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
+///   clock has gone back. No time has passed for it then, and it is kept until it is full.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
 ///   read, never misread.
 /// * A bucket that is named twice is charged twice, in the order of the charges; each reading of it

@@ -64,8 +64,13 @@ impl<L: Borrow<Limit>> Ask<L> {
 
     /// The same on its own, for answers that come later.
     pub(crate) fn to_owned(&self) -> Ask<Limit> {
+        self.of_own(self.limit().clone())
+    }
+
+    /// The same with a limit of its own.
+    pub(crate) fn of_own<M>(&self, limit: M) -> Ask<M> {
         let &Self { cost, priced, shards, .. } = self;
-        Ask { limit: self.limit().clone(), key: self.key.clone(), cost, priced, shards }
+        Ask { limit, key: self.key.clone(), cost, priced, shards }
     }
 
     /// How many buckets it names.
@@ -180,6 +185,19 @@ pub(crate) fn ask<L: Borrow<Limit>>(
     let mut charges = SmallVec::<[Charge<'_>; 8]>::new();
     for ask in asks.iter() {
         charges.push(ask.charge(wish, longest)?);
+    }
+    Ok(limiter.backend().apply(&charges))
+}
+
+/// As [`ask`], without drawing: of the shards that have paid before.
+#[cfg(feature = "middleware")]
+pub(super) fn ask_again<L: Borrow<Limit>>(
+    limiter: &RateLimiter,
+    asks: &[Ask<L>],
+) -> Result<Answer<Applied>, Error> {
+    let mut charges = SmallVec::<[Charge<'_>; 8]>::new();
+    for ask in asks {
+        charges.push(ask.charge(Wish::Take, Wish::Take)?);
     }
     Ok(limiter.backend().apply(&charges))
 }

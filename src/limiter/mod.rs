@@ -2,10 +2,14 @@
 
 mod all;
 mod ask;
+#[cfg(feature = "middleware")]
+mod bill;
 mod call;
 mod decision;
 mod error;
 mod limit;
+#[cfg(feature = "middleware")]
+mod more;
 mod penalty;
 mod permit;
 mod question;
@@ -23,13 +27,15 @@ use std::sync::Arc;
 pub use self::all::{All, AllCall};
 #[cfg(feature = "middleware")]
 pub(crate) use self::ask::{Ask, Wish, ask};
+#[cfg(feature = "middleware")]
+pub(crate) use self::bill::Bill;
 pub use self::call::{CheckCall, LimitCall, ResetCall, ValueCall};
 pub use self::decision::{Decision, Refusal};
 pub use self::error::Error;
 pub use self::limit::{Limit, LimitError};
-pub use self::penalty::{Penalizing, PenaltyCall};
 #[cfg(feature = "middleware")]
-pub(crate) use self::permit::Bill;
+pub(crate) use self::more::take_more;
+pub use self::penalty::{Penalizing, PenaltyCall};
 pub use self::permit::{Permit, Settling};
 pub use self::question::Call;
 use self::queue::Lines;
@@ -39,7 +45,7 @@ pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
 #[cfg(feature = "middleware")]
-pub(crate) use self::share::{Shares, complete, said};
+pub(crate) use self::share::{Share, Shares, complete, said};
 #[cfg(feature = "middleware")]
 pub(crate) use self::standing::Stand;
 pub use self::standing::Standing;
@@ -173,7 +179,8 @@ impl RateLimiter {
         CheckCall::new(self, limit)
     }
 
-    /// Makes a bucket as if it had never been used.
+    /// Makes a bucket as if it had never been used, or [penalized](Self::penalize), or
+    /// [blocked](Self::block).
     ///
     /// # Errors
     ///
@@ -216,7 +223,8 @@ impl RateLimiter {
         ValueCall::new(self, limit)
     }
 
-    /// Draws all jitter, and the shards that pay, from this seed from here on, so that a test gets the same in each run.
+    /// Draws all jitter, the shards that pay and the requests of a sample from this seed from here on, so
+    /// that a test gets the same in each run.
     ///
     /// The clones of a limiter draw from one sequence.
     #[must_use]

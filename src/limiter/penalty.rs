@@ -69,8 +69,8 @@ impl RateLimiter {
     ///   meanwhile.
     /// * Reservations that were made before keep their instants, those that are made later come after
     ///   it.
-    /// * Tokens that are given back meanwhile do not open a token bucket; nor do other numbers for
-    ///   its limit. A fixed window can be opened by them, but not before the window begins in which the
+    /// * Tokens that are given back before its last microsecond do not open a token bucket; nor do other
+    ///   numbers for its limit. A fixed window can be opened by them, but not before the window begins in which the
     ///   time is up.
     /// * It ends in the year 2255 at the latest. The memory store forgets it last, when its bound is
     ///   reached.

@@ -240,29 +240,8 @@ impl Permit<'_> {
 }
 
 impl Permit<'static> {
-    pub(super) fn owned(limiter: RateLimiter, shares: Shares, at: Timestamp) -> Self {
+    pub(crate) fn owned(limiter: RateLimiter, shares: Shares, at: Timestamp) -> Self {
         Self(Paid::Own(Box::new(Own { limiter, shares, at })))
-    }
-}
-
-/// What a layer needs to settle a request by, and no more.
-#[cfg(feature = "middleware")]
-#[derive(Debug)]
-pub(crate) struct Bill {
-    limiter: RateLimiter,
-    shares: Shares,
-}
-
-#[cfg(feature = "middleware")]
-impl Bill {
-    pub(crate) const fn new(limiter: RateLimiter, shares: Shares) -> Self {
-        Self { limiter, shares }
-    }
-
-    /// Settles without waiting for it.
-    pub(crate) fn settle(self, actual: u64) {
-        let (first, parts) = (self.shares.standing().limit(), self.shares.iter().map(Share::part));
-        drop(Settling::new(&self.limiter, first, parts, Some(actual)));
     }
 }
 
@@ -279,7 +258,7 @@ pub struct Settling {
 
 impl Settling {
     /// `None` gives everything back.
-    fn new<'p>(
+    pub(super) fn new<'p>(
         limiter: &RateLimiter,
         first: &Limit,
         parts: impl Iterator<Item = Part<'p>> + Clone,

@@ -47,7 +47,8 @@ impl Random {
         [first, u32::try_from(second).unwrap_or(0)]
     }
 
-    fn next(&self) -> u64 {
+    /// Each number is as likely as any other.
+    pub(crate) fn next(&self) -> u64 {
         let before = self.state.fetch_add(GAMMA, Ordering::Relaxed);
         let z = before.wrapping_add(GAMMA);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

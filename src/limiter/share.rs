@@ -33,6 +33,46 @@ impl Share {
         Self { standing, key: ask.key.clone(), priced: ask.priced, taken }
     }
 
+    #[cfg(feature = "middleware")]
+    pub(crate) fn limit(&self) -> &Limit {
+        self.standing.limit()
+    }
+
+    #[cfg(feature = "middleware")]
+    pub(crate) const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Whether somebody has said what it costs.
+    #[cfg(feature = "middleware")]
+    pub(crate) const fn is_priced(&self) -> bool {
+        self.priced
+    }
+
+    #[cfg(feature = "middleware")]
+    pub(crate) const fn standing(&self) -> &Standing<'static> {
+        &self.standing
+    }
+
+    /// What to ask to take so many tokens more of the same buckets.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn ask(&self, tokens: u64) -> Ask<Limit> {
+        let mut ask = Ask::of(self.limit().clone());
+        ask.key = self.key.clone();
+        ask.price(tokens);
+        ask.shards = self.taken.map(|taken| taken.shard);
+        ask
+    }
+
+    /// The same with what was taken more.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn add(&mut self, readings: &[Reading], now: Timestamp) {
+        for (taken, reading) in self.taken.iter_mut().zip(readings) {
+            taken.units = taken.units.saturating_add(reading.units());
+        }
+        self.standing = Standing::of(self.standing.limit(), readings, now).into_owned();
+    }
+
     pub(super) fn part(&self) -> Part<'_> {
         let Self { standing, key, priced, taken } = self;
         Part { limit: standing.limit(), key, priced: *priced, taken: *taken }
@@ -62,6 +102,13 @@ impl<'p> Part<'p> {
         let ([shard, other], [first, second]) = (ask.shards, units);
         let taken = [(shard, first), (other, second)].map(|(shard, units)| Taken { shard, units });
         Self { limit: ask.limit(), key: &ask.key, priced: ask.priced, taken }
+    }
+
+    /// The same as if somebody had said what it costs.
+    #[cfg(feature = "middleware")]
+    pub(super) const fn priced(mut self) -> Self {
+        self.priced = true;
+        self
     }
 
     /// What there is to give back, or to take, if it really cost this much; and with each the units
@@ -120,6 +167,18 @@ impl Shares {
     /// How the first limit stood.
     pub(super) const fn standing(&self) -> &Standing<'static> {
         &self.first.standing
+    }
+
+    /// All of these; `None` if there are none.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn gathered(shares: impl IntoIterator<Item = Share>) -> Option<Self> {
+        let mut shares = shares.into_iter();
+        Some(Self { first: shares.next()?, rest: shares.collect() })
+    }
+
+    #[cfg(feature = "middleware")]
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = Share> {
+        std::iter::once(self.first).chain(self.rest)
     }
 }
 

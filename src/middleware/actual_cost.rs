@@ -88,10 +88,10 @@ impl ActualCost {
     }
 
     /// Settles the bill, now or once the meter is read.
-    pub(super) fn settle(&self, bill: Box<Bill>) {
+    pub(super) fn settle(&self, bill: Bill) {
         match &self.0 {
             Actual::Known(tokens) => bill.settle(*tokens),
-            Actual::Metered(metered) => complete(metered, |metered| metered.bills.push(*bill)),
+            Actual::Metered(metered) => complete(metered, |metered| metered.bills.push(bill)),
         }
     }
 }

@@ -1,30 +1,49 @@
 //! What is to be done when the response is there.
 
-use ::http::{HeaderValue, Response};
+use std::sync::Arc;
 
-use super::ActualCost;
+use ::http::{HeaderValue, Request, Response};
+
+use super::tab::Tab;
 use crate::http::{self, Told};
-use crate::limiter::Bill;
 
 #[derive(Default)]
 pub(super) struct After {
     told: Option<Told>,
     /// How long the request was in the queue, told in `Server-Timing`; boxed, as most do not wait.
     waited: Option<Box<HeaderValue>>,
-    bill: Option<Box<Bill>>,
+    tab: Option<Arc<Tab>>,
 }
 
 impl After {
-    #[inline]
+    // Always inlined: it would be copied otherwise, by every request that is told something.
+    #[inline(always)]
     pub(super) fn new(
         told: Option<Told>,
         waited: Option<HeaderValue>,
-        bill: Option<Box<Bill>>,
+        tab: Option<Arc<Tab>>,
     ) -> Self {
-        Self { told, waited: waited.map(Box::new), bill }
+        Self { told, waited: waited.map(Box::new), tab }
     }
 
-    /// Tells the client, and settles the bill.
+    /// Of a request that was asked for nothing.
+    pub(super) fn of(tab: Option<Arc<Tab>>) -> Self {
+        Self { tab, ..Self::default() }
+    }
+
+    pub(super) fn tab(&self) -> Option<&Tab> {
+        self.tab.as_deref()
+    }
+
+    /// Shows the request's handler what was decided, where the layer does.
+    #[inline]
+    pub(super) fn expose<B>(&self, request: &mut Request<B>) {
+        if let Some(tab) = &self.tab {
+            tab.expose(request);
+        }
+    }
+
+    /// Tells the client, and settles what the request has taken.
     pub(super) fn finish<R>(self, response: &mut Response<R>) {
         if let Some(told) = self.told {
             told.tell(response.headers_mut());
@@ -32,10 +51,8 @@ impl After {
         if let Some(waited) = self.waited {
             response.headers_mut().append(http::SERVER_TIMING, *waited);
         }
-        if let Some(bill) = self.bill
-            && let Some(actual) = response.extensions().get::<ActualCost>()
-        {
-            actual.settle(bill);
+        if let Some(tab) = self.tab {
+            tab.finish(response);
         }
     }
 }

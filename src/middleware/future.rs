@@ -93,9 +93,10 @@ where
                 StateProjection::Asking { asking, held } => {
                     let ruling = ready!(asking.as_mut().poll(cx));
                     let Some(held) = held.take() else { return Poll::Pending };
-                    let Held { mut service, request } = *held;
+                    let Held { mut service, mut request } = *held;
                     match ruling {
                         Ruling::Run(after) => {
+                            after.expose(&mut request);
                             let future = service.call(request);
                             State::Running { future, after }
                         }

@@ -49,7 +49,8 @@ impl RateLimitLayer {
     /// one step and one round trip to the store.
     ///
     /// What is said behind it of key, cost, chosen limits and missing keys concerns this limit, until
-    /// the next one is named. All else concerns the layer, wherever it is said.
+    /// the next one is named; and so do the requests that it is of, whether it is enforced, and when its
+    /// tokens come back. All else concerns the layer, wherever it is said.
     ///
     /// A request that is exempt from some of the limits is held to the others. One whose key for any of
     /// them is missing, and may not be, is answered at once and takes from none: where clients can
@@ -251,7 +252,7 @@ impl RateLimitLayer {
         self.with(|rules| rules.settles = true)
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
         let rules = Arc::make_mut(&mut self.rules);
         change(rules);
         rules.changed();

@@ -65,6 +65,22 @@ impl Log {
         }
     }
 
+    /// As [`no_key`](Self::no_key), where the request goes on.
+    pub(super) fn no_key_in_shadow(&self, limit: &Limit, error: &KeyError, status: StatusCode) {
+        #[cfg(feature = "tracing")]
+        tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
+    }
+
+    pub(super) fn would_refuse(&self, limit: &Limit, retry_after: Duration) {
+        #[cfg(feature = "tracing")]
+        tracing::debug!(limit = limit.name(), ?retry_after, "would be refused");
+    }
+
+    pub(super) fn would_be_too_large(&self, error: &Error) {
+        #[cfg(feature = "tracing")]
+        tracing::debug!(limit = error.limit().name(), %error, "would be refused for ever");
+    }
+
     pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), ?retry_after, "refused");

@@ -71,6 +71,27 @@
 //! # }
 //! ```
 //!
+//! A rule can count by the response, be of some requests only, and watch before it refuses:
+//!
+//! ```
+//! use http::{Method, StatusCode};
+//! use tollgate::key::header;
+//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+//!
+//! const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, HOUR));
+//! const PLANNED: Limit = Limit::new("logins", Quota::token_bucket(10, MINUTE));
+//!
+//! let layer = RateLimiter::in_memory()
+//!     .layer(FAILURES)
+//!     .key(header("x-user"))
+//!     .only_methods([Method::POST])
+//!     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED)
+//!     .and(PLANNED)
+//!     .key(header("x-user"))
+//!     .shadow();
+//! # drop(layer);
+//! ```
+//!
 //! # Design
 //!
 //! The layer never changes the error of the inner service: a refusal is a response. The service
@@ -85,28 +106,39 @@
 //! is called in the order of admission.
 
 mod actual_cost;
+mod admission;
 mod after;
 mod body;
+mod conditions;
 mod future;
 mod layer;
 mod log;
 mod on_refusal;
+mod portion;
 mod queue;
 mod queued;
 mod refuse;
 mod reserve;
+mod response_head;
 mod rule;
 mod rules;
 mod service;
+mod several;
+mod shadow;
+mod special;
+mod tab;
 mod tell;
 mod watch;
 
 pub use self::actual_cost::{ActualCost, Meter};
+pub use self::admission::Admission;
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::layer::RateLimitLayer;
 pub use self::on_refusal::{OnRefusal, Refused};
+pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Crowded, Queue};
+pub use self::response_head::ResponseHead;
 pub use self::rule::MissingKey;
 pub use self::rules::OnFailure;
 pub use self::service::RateLimit;

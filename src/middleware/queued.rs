@@ -1,6 +1,7 @@
 //! A request in the queue: it waits for its turn, and then for the inner service.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use ::http::{Request, Response};
@@ -12,10 +13,11 @@ use tower_service::Service;
 use super::after::After;
 use super::queue::Seat;
 use super::reserve::Booked;
+use super::tab::Tab;
 use super::tell;
 use crate::http;
 use crate::key::Head;
-use crate::limiter::{Bill, Spot, Waiting};
+use crate::limiter::{Spot, Waiting};
 
 pin_project! {
     // The wait is kept in the room of the response's future, where the inner service's future will be.
@@ -41,7 +43,7 @@ struct Held<S, B> {
     request: Request<B>,
     since: Instant,
     seat: Seat,
-    bill: Option<Box<Bill>>,
+    tab: Option<Arc<Tab>>,
 }
 
 /// How the wait ended.
@@ -53,9 +55,9 @@ pub(super) enum Ended<F> {
 impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
     pub(super) fn new(service: S, request: Request<B>, booked: Booked) -> Self {
-        let Booked { booking, seat, jitter, bill } = booked;
+        let Booked { booking, seat, jitter, tab } = booked;
         let waiting = booking.wait(jitter, true);
-        let held = Held { service, request, since: Instant::now(), seat, bill };
+        let held = Held { service, request, since: Instant::now(), seat, tab };
         Self { stage: Stage::Waiting { waiting }, held: Some(Box::new(held)) }
     }
 }
@@ -104,7 +106,10 @@ where
             let (Some(held), Some(spot)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let Held { mut service, request, since, seat, bill } = *held;
+            let Held { mut service, mut request, since, seat, tab } = *held;
+            if let Some(tab) = &tab {
+                tab.expose(&mut request);
+            }
             let waited = since.elapsed();
             let future = service.call(request);
             // Only now, so that those behind come after it.
@@ -113,7 +118,7 @@ where
             let timing = http::waited(rules.limit(), waited);
             let told = used.filter(|_| rules.tells());
             let told = told.map(|used| tell::told_after(rules, &used));
-            return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, bill))));
+            return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, tab))));
         }
     }
 }

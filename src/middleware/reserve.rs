@@ -1,25 +1,25 @@
 //! Requests that wait where they are short.
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::StatusCode;
 
 use super::queue::{Queue, Seat};
-use super::rule::Choice;
+use super::rule::{ByRule, Choice, own};
 use super::rules::{Asked, Manner, Rules, Ruling};
+use super::tab::Tab;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::key::Head;
-use crate::limiter::{Ask, Bill, Booking, Limit, Unstoppable, Wish, ask, complete, said};
+use crate::limiter::{Ask, Booking, Limit, Unstoppable, Wish, ask, complete, said};
 
 /// A turn that was reserved for a request.
 pub(super) struct Booked {
     pub(super) booking: Booking,
     pub(super) seat: Seat,
     pub(super) jitter: Duration,
-    pub(super) bill: Option<Box<Bill>>,
+    pub(super) tab: Option<Arc<Tab>>,
 }
 
 /// What is known before the store has answered.
@@ -61,7 +61,7 @@ impl Rules {
             }
             Ok(answer @ Answer::Later(_)) => {
                 let (rules, waiting) = (Arc::clone(self), waiting.without_head());
-                let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
+                let asks: Vec<_> = asks.iter().map(own).collect();
                 let heard = answer.map(move |applied| {
                     let answer = complete(&asks, applied);
                     let ruling = answer.and_then(|applied| waiting.rule(&asks, &applied));
@@ -86,11 +86,7 @@ impl Waiting<'_> {
         Waiting { rules, queue, max_wait, manner: manner.without_head() }
     }
 
-    fn rule<L: Borrow<Limit>>(
-        self,
-        asks: &[Ask<L>],
-        applied: &Applied,
-    ) -> Result<Ruling, BackendError> {
+    fn rule<L: ByRule>(self, asks: &[Ask<L>], applied: &Applied) -> Result<Ruling, BackendError> {
         let Self { rules, queue, max_wait, mut manner } = self;
         if applied.verdict() == Verdict::Reserved
             && let Some(booking) = Booking::of(&rules.limiter, asks, applied)
@@ -102,8 +98,8 @@ impl Waiting<'_> {
             };
             // Chance never decides whether there is a turn.
             let jitter = manner.jitter.min(max_wait.saturating_sub(applied.wait()));
-            let bill = rules.bill(asks, applied);
-            return Ok(Ruling::Wait(Box::new(Booked { booking, seat, jitter, bill })));
+            let tab = rules.tab(asks, applied);
+            return Ok(Ruling::Wait(Box::new(Booked { booking, seat, jitter, tab })));
         }
         // What an empty queue would not have taken either is not to blame on others.
         let longest = Wish::Reserve(queue.max_wait);

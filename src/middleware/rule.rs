@@ -8,6 +8,7 @@ use ::http::StatusCode;
 use bytes::Bytes;
 
 use super::log::Log;
+use super::special::Special;
 use super::watch::Watch;
 use crate::http::{self, Label};
 use crate::key::{Extracted, Head, Key, KeyExtractor, global};
@@ -37,6 +38,8 @@ pub(super) struct Rule {
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) price: Price,
     pub(super) missing_key: MissingKey,
+    /// What most rules do not need; boxed, so that they do not pay for it.
+    special: Option<Box<Special>>,
     pub(super) log: Log,
     pub(super) watch: Watch,
 }
@@ -52,19 +55,60 @@ pub(super) enum Price {
     By(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
 }
 
-/// The limit that a request is held to: the rule's, or the one that was chosen for it.
-pub(super) enum Choice<'l> {
+/// The limit that a request is held to, and by which rule, counted from the first.
+pub(super) struct Choice<'l> {
+    limit: Chosen<'l>,
+    rule: usize,
+}
+
+/// The rule's limit, or the one that was chosen for a request.
+enum Chosen<'l> {
     Rule(&'l Limit),
-    Chosen(Box<Limit>),
+    Other(Box<Limit>),
 }
 
 impl Borrow<Limit> for Choice<'_> {
     fn borrow(&self) -> &Limit {
-        match self {
-            Self::Rule(limit) => limit,
-            Self::Chosen(limit) => limit,
+        match &self.limit {
+            Chosen::Rule(limit) => limit,
+            Chosen::Other(limit) => limit,
         }
     }
+}
+
+/// A [`Choice`] that outlives the request's head.
+pub(super) struct OwnChoice {
+    limit: Limit,
+    rule: usize,
+}
+
+impl Borrow<Limit> for OwnChoice {
+    fn borrow(&self) -> &Limit {
+        &self.limit
+    }
+}
+
+/// A limit that a rule holds a request to.
+pub(super) trait ByRule: Borrow<Limit> {
+    /// Which rule, counted from the first.
+    fn rule(&self) -> usize;
+}
+
+impl ByRule for Choice<'_> {
+    fn rule(&self) -> usize {
+        self.rule
+    }
+}
+
+impl ByRule for OwnChoice {
+    fn rule(&self) -> usize {
+        self.rule
+    }
+}
+
+/// What is asked, for an answer that comes later.
+pub(super) fn own(ask: &Ask<Choice<'_>>) -> Ask<OwnChoice> {
+    ask.of_own(OwnChoice { limit: ask.limit().clone(), rule: ask.limit.rule() })
 }
 
 impl Rule {
@@ -78,9 +122,37 @@ impl Rule {
             key: Arc::new(global()),
             price: Price::Request,
             missing_key: MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR),
+            special: None,
             log: Log::default(),
             watch: Watch::default(),
         }
+    }
+
+    pub(super) fn special(&self) -> Option<&Special> {
+        self.special.as_deref()
+    }
+
+    /// The same, to say more.
+    pub(super) fn specially(&mut self) -> &mut Special {
+        self.special.get_or_insert_default()
+    }
+
+    /// Whether it is of this request, for which a number may have to be drawn.
+    pub(super) fn concerns(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
+        self.special().is_none_or(|special| special.concerns(head, draw))
+    }
+
+    /// Whether it may refuse what is asked; it is a shadow otherwise.
+    pub(super) fn enforces<L: ByRule>(&self, ask: &Ask<L>) -> bool {
+        self.special().is_none_or(|special| special.enforces(ask.limit().name(), &ask.key))
+    }
+
+    pub(super) fn is_enforced_on_all(&self) -> bool {
+        self.special().is_none_or(|special| special.enforced.is_all())
+    }
+
+    pub(super) fn is_enforced_on_some(&self) -> bool {
+        self.special().is_none_or(|special| !special.enforced.is_none())
     }
 
     /// The limit of those requests for which no other one is chosen.
@@ -88,12 +160,17 @@ impl Rule {
         &self.limit
     }
 
-    /// What a request is asked for; nothing if it is not held to the limit.
+    /// What a request is asked for by this rule, which is at this position; nothing if it is not held
+    /// to the limit.
     ///
     /// # Errors
     ///
     /// The status that answers a request whose key is missing or cannot be used.
-    pub(super) fn ask(&self, head: &Head<'_>) -> Result<Option<Ask<Choice<'_>>>, StatusCode> {
+    pub(super) fn ask(
+        &self,
+        head: &Head<'_>,
+        position: usize,
+    ) -> Result<Option<Ask<Choice<'_>>>, StatusCode> {
         let key = match self.key.extract(head) {
             Ok(Extracted::Key(key)) => {
                 self.watch.look(&self.limit, &*self.key, head);
@@ -106,23 +183,32 @@ impl Rule {
                     MissingKey::Reject(status) => Some(status),
                     MissingKey::Exempt | MissingKey::Shared => None,
                 };
-                self.log.no_key(&self.limit, &error, status);
+                match status {
+                    // The request goes on.
+                    Some(status) if !self.is_enforced_on_all() => {
+                        self.log.no_key(&self.limit, &error, None);
+                        self.log.no_key_in_shadow(&self.limit, &error, status);
+                    }
+                    status => self.log.no_key(&self.limit, &error, status),
+                }
                 return match (status, self.missing_key) {
                     (Some(status), _) => Err(status),
-                    (None, MissingKey::Shared) => Ok(Some(self.ask_of(head, Key::GLOBAL))),
+                    (None, MissingKey::Shared) => {
+                        Ok(Some(self.ask_of(head, Key::GLOBAL, position)))
+                    }
                     (None, _) => Ok(None),
                 };
             }
         };
-        Ok(Some(self.ask_of(head, key)))
+        Ok(Some(self.ask_of(head, key, position)))
     }
 
-    fn ask_of(&self, head: &Head<'_>, key: Key) -> Ask<Choice<'_>> {
+    fn ask_of(&self, head: &Head<'_>, key: Key, rule: usize) -> Ask<Choice<'_>> {
         let limit = match &self.choose {
-            None => Choice::Rule(&self.limit),
-            Some(choose) => Choice::Chosen(Box::new(choose(head))),
+            None => Chosen::Rule(&self.limit),
+            Some(choose) => Chosen::Other(Box::new(choose(head))),
         };
-        let mut ask = Ask::of(limit);
+        let mut ask = Ask::of(Choice { limit, rule });
         ask.key = key;
         match &self.price {
             Price::Request => {}
@@ -135,11 +221,14 @@ impl Rule {
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule")
-            .field("limit", &self.limit.name())
+        let mut rule = f.debug_struct("Rule");
+        rule.field("limit", &self.limit.name())
             .field("quota", &format_args!("{}", self.limit.quota()))
             .field("chosen", &self.choose.is_some())
-            .field("missing_key", &self.missing_key)
-            .finish_non_exhaustive()
+            .field("missing_key", &self.missing_key);
+        if let Some(special) = &self.special {
+            rule.field("special", special);
+        }
+        rule.finish_non_exhaustive()
     }
 }

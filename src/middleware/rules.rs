@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use ::http::{Response, StatusCode};
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use super::after::After;
 use super::log::Log;
 use super::on_refusal::OnRefusal;
 use super::queue::{Queue, Seats};
 use super::reserve::Booked;
-use super::rule::{Choice, Rule};
+use super::rule::{ByRule, Choice, Rule, own};
+use super::special::Special;
+use super::tab::Tab;
 use super::tell;
 use super::watch::Watch;
 use crate::algebra::Verdict;
@@ -24,7 +25,7 @@ use crate::backend::Reading;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::http::{Dialects, Label, PartitionKey, Ready, RetryAfter};
 use crate::key::{Head, Key};
-use crate::limiter::{Ask, Bill, Limit, RateLimiter, Shares, Wish, ask, complete};
+use crate::limiter::{Ask, Limit, RateLimiter, Wish, ask, complete};
 
 /// What becomes of requests while the store cannot answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,9 +49,17 @@ pub(super) struct Rules {
     pub(super) seats: Seats,
     pub(super) jitter: Duration,
     pub(super) settles: bool,
+    /// Whether handlers see what was decided.
+    pub(super) exposes: bool,
+    /// Whether there is one rule of which nothing special is said.
+    is_plain: bool,
+    /// Whether it matters after the decision what a request has taken.
+    pub(super) keeps_tabs: bool,
     pub(super) log: Log,
     /// What is told in the same way to every request.
     ready: Option<Arc<Ready>>,
+    /// How many rules that is of.
+    tells_of: usize,
 }
 
 /// How clients are told.
@@ -86,6 +95,17 @@ pub(super) enum Ruling {
 
 pub(super) type Untold = Box<dyn FnOnce(&Head<'_>) -> Response<Bytes> + Send>;
 
+impl Ruling {
+    /// What is kept of a request that goes on.
+    pub(super) fn tab(&self) -> Option<&Tab> {
+        match self {
+            Self::Run(after) => after.tab(),
+            Self::Wait(booked) => booked.tab.as_deref(),
+            Self::Stop(_) | Self::Untold(_) => None,
+        }
+    }
+}
+
 /// How a refusal is told.
 #[derive(Clone, Copy)]
 pub(super) struct Manner<'h> {
@@ -115,8 +135,12 @@ impl Rules {
             seats: Seats::default(),
             jitter: Duration::ZERO,
             settles: false,
+            exposes: false,
+            is_plain: true,
+            keeps_tabs: false,
             log: Log::default(),
             ready: None,
+            tells_of: 1,
         };
         rules.changed();
         rules
@@ -139,10 +163,15 @@ impl Rules {
             rule.log = Log::default();
             rule.watch = Watch::default();
         }
+        let waits = |rule: &Rule| rule.special().is_some_and(Special::waits);
+        let is_special = self.first.special().is_some() || self.exposes;
+        self.is_plain = self.rest.is_empty() && !is_special;
+        self.keeps_tabs = self.settles || self.exposes || self.iter().any(waits);
         let differs =
             self.iter().any(|rule| rule.choose.is_some()) || self.telling.partition_key.is_some();
-        let labels = self.iter().map(|rule| &rule.label);
+        let labels = self.told().map(|rule| &rule.label);
         let ready = (!differs).then(|| Arc::new(Ready::of(self.dialects(), labels)));
+        self.tells_of = self.told().count();
         self.ready = ready;
     }
 
@@ -155,40 +184,38 @@ impl Rules {
         self.first.limit()
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Rule> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
         std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    pub(super) fn rule_at(&self, position: usize) -> Option<&Rule> {
+        match position.checked_sub(1) {
+            None => Some(&self.first),
+            Some(rest) => self.rest.get(rest),
+        }
+    }
+
+    /// Those rules that clients may be told of.
+    fn told(&self) -> impl Iterator<Item = &Rule> {
+        self.iter().filter(|rule| rule.is_enforced_on_some())
     }
 
     /// Asks the store about a request.
     #[inline]
     pub(super) fn ask(self: &Arc<Self>, head: &Head<'_>) -> Asked {
-        if !self.rest.is_empty() {
+        if !self.is_plain {
             return self.ask_all(head);
         }
         // Most layers have one rule, and need no list of what is asked.
-        match self.first.ask(head) {
+        match self.first.ask(head, 0) {
             Ok(Some(ask)) => self.put(head, &mut [ask]),
             Ok(None) => Asked::Ruled(Ruling::Run(After::default())),
             Err(status) => Asked::Ruled(Ruling::Stop(self.failure(status, head))),
         }
     }
 
-    fn ask_all(self: &Arc<Self>, head: &Head<'_>) -> Asked {
-        let mut asks = SmallVec::<[_; 4]>::new();
-        for rule in self.iter() {
-            match rule.ask(head) {
-                Ok(ask) => asks.extend(ask),
-                Err(status) => return Asked::Ruled(Ruling::Stop(self.failure(status, head))),
-            }
-        }
-        match asks.is_empty() {
-            true => Asked::Ruled(Ruling::Run(After::default())),
-            false => self.put(head, &mut asks),
-        }
-    }
-
     #[inline]
-    fn put(self: &Arc<Self>, head: &Head<'_>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
+    pub(super) fn put(self: &Arc<Self>, head: &Head<'_>, asks: &mut [Ask<Choice<'_>>]) -> Asked {
         match &self.queue {
             None => self.take(head, asks),
             Some(queue) => self.reserve(head, queue, asks),
@@ -225,7 +252,7 @@ impl Rules {
             }
             Ok(Answer::Later(answer)) => {
                 let (rules, manner) = (Arc::clone(self), manner.without_head());
-                let asks: Vec<_> = asks.iter().map(Ask::to_owned).collect();
+                let asks: Vec<_> = asks.iter().map(own).collect();
                 Asked::Later(Box::pin(async move {
                     let answer = answer.await.and_then(|applied| complete(&asks, applied));
                     let ruling = answer.and_then(|applied| rules.rule(&asks, &applied, manner));
@@ -240,12 +267,12 @@ impl Rules {
     #[cfg(feature = "memory")]
     #[inline]
     fn passes(&self, reading: &Reading) -> bool {
-        reading.verdict() == Verdict::Admitted && !self.tells() && !self.settles
+        reading.verdict() == Verdict::Admitted && !self.tells() && !self.keeps_tabs
     }
 
     /// Reads the store's answer.
     #[inline]
-    pub(super) fn rule<L: Borrow<Limit>>(
+    pub(super) fn rule<L: ByRule>(
         self: &Arc<Self>,
         asks: &[Ask<L>],
         applied: &Applied,
@@ -255,7 +282,7 @@ impl Rules {
             Verdict::Refused => Ok(self.refuse(asks, applied, manner)),
             Verdict::Admitted => {
                 let told = self.tells().then(|| tell::told(self, asks, applied));
-                Ok(Ruling::Run(After::new(told, None, self.bill(asks, applied))))
+                Ok(Ruling::Run(After::new(told, None, self.tab(asks, applied))))
             }
             // Not asked for, or not said where: not for now in any case.
             Verdict::Reserved => Err(BackendError::incomplete()),
@@ -275,7 +302,7 @@ impl Rules {
     /// What is ready, for requests that are exempt from nothing.
     #[inline]
     pub(super) fn ready_for<L>(&self, asks: &[Ask<L>]) -> Option<&Arc<Ready>> {
-        let all = asks.len().checked_sub(1) == Some(self.rest.len());
+        let all = asks.len() == self.tells_of;
         self.ready.as_ref().filter(|_| all)
     }
 
@@ -294,16 +321,6 @@ impl Rules {
     /// Which rule, counted from the first, holds requests to a limit of this name.
     pub(super) fn position(&self, name: &str) -> usize {
         self.iter().take_while(|rule| rule.limit().name() != name).count()
-    }
-
-    /// What the request is settled by when its response is there.
-    pub(super) fn bill<L: Borrow<Limit>>(
-        &self,
-        asks: &[Ask<L>],
-        applied: &Applied,
-    ) -> Option<Box<Bill>> {
-        let shares = if self.settles { Shares::of(asks, applied) } else { None }?;
-        Some(Box::new(Bill::new(self.limiter.clone(), shares)))
     }
 
     /// The ruling, or what becomes of requests while there is none.
@@ -333,7 +350,7 @@ impl Rules {
                     rules.failure(StatusCode::SERVICE_UNAVAILABLE, head)
                 }))
             }
-            OnFailure::Open => Ruling::Run(After::default()),
+            OnFailure::Open => self.unasked(),
         }
     }
 }

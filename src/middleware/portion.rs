@@ -1,0 +1,114 @@
+//! A part of many: so many percent, or one in so many.
+
+use std::error::Error;
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// A part of all requests, or of all keys.
+///
+/// It is exact and drawn in integers: all are all, and none is none.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::middleware::Portion;
+///
+/// const TENTH: Portion = Portion::percent(10);
+/// assert_eq!(TENTH.to_string(), "10 of 100");
+/// assert_eq!(Portion::one_in(1_000).to_string(), "1 of 1000");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Portion {
+    part: u32,
+    whole: NonZeroU32,
+}
+
+impl Portion {
+    /// None of them.
+    pub const NONE: Self = Self { part: 0, whole: NonZeroU32::MIN };
+
+    /// All of them.
+    pub const ALL: Self = Self { part: 1, whole: NonZeroU32::MIN };
+
+    /// So many of a hundred.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than 100. In a `const` that is a compile error; for numbers read at run time
+    /// use [`try_percent`](Self::try_percent).
+    #[must_use]
+    #[track_caller]
+    pub const fn percent(percent: u32) -> Self {
+        match Self::try_percent(percent) {
+            Ok(portion) => portion,
+            Err(_) => panic!("a portion is at most 100 percent"),
+        }
+    }
+
+    /// [`percent`](Self::percent) for numbers that are known at run time only.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than 100.
+    pub const fn try_percent(percent: u32) -> Result<Self, PortionError> {
+        match percent {
+            0..=100 => Ok(Self { part: percent, whole: HUNDRED }),
+            _ => Err(PortionError { percent }),
+        }
+    }
+
+    /// One of so many.
+    ///
+    /// # Panics
+    ///
+    /// If that is zero.
+    #[must_use]
+    #[track_caller]
+    pub const fn one_in(whole: u32) -> Self {
+        match NonZeroU32::new(whole) {
+            Some(whole) => Self { part: 1, whole },
+            None => panic!("a portion is one in one or more"),
+        }
+    }
+
+    pub(super) const fn is_none(self) -> bool {
+        self.part == 0
+    }
+
+    pub(super) const fn is_all(self) -> bool {
+        self.part >= self.whole.get()
+    }
+
+    /// Whether somebody is part of it who has drawn this number, each as likely as any other. Whoever
+    /// is part of some percent is part of more percent.
+    pub(super) fn has(self, drawn: u64) -> bool {
+        // The upper half of the product is even over the whole.
+        let place = u128::from(drawn).saturating_mul(u128::from(self.whole.get())) >> 64;
+        place < u128::from(self.part)
+    }
+}
+
+const HUNDRED: NonZeroU32 = match NonZeroU32::new(100) {
+    Some(hundred) => hundred,
+    None => NonZeroU32::MIN,
+};
+
+impl fmt::Display for Portion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.part, self.whole)
+    }
+}
+
+/// More than all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortionError {
+    percent: u32,
+}
+
+impl fmt::Display for PortionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a portion of {} percent is more than all (use 0 to 100)", self.percent)
+    }
+}
+
+impl Error for PortionError {}

@@ -1,0 +1,67 @@
+//! What is seen of a response.
+
+use ::http::{Extensions, HeaderMap, Response, StatusCode};
+
+/// The head of a response, borrowed: all but its body.
+///
+/// # Examples
+///
+/// ```
+/// use http::Response;
+/// use tollgate::middleware::ResponseHead;
+///
+/// let response = Response::builder().status(204).header("x-cache", "hit").body(()).unwrap();
+/// let head = ResponseHead::of(&response);
+/// assert!(head.is_success() && head.headers().contains_key("x-cache"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    status: StatusCode,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// The head of a response.
+    #[must_use]
+    pub fn of<B>(response: &'a Response<B>) -> Self {
+        let (headers, extensions) = (response.headers(), response.extensions());
+        Self { status: response.status(), headers, extensions }
+    }
+
+    /// The status.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Whether the status says that it has worked: 200 to 299.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.status.is_success()
+    }
+
+    /// Whether the status says that the client is to blame: 400 to 499.
+    #[must_use]
+    pub fn is_client_error(&self) -> bool {
+        self.status.is_client_error()
+    }
+
+    /// Whether the status says that the server is to blame: 500 to 599.
+    #[must_use]
+    pub fn is_server_error(&self) -> bool {
+        self.status.is_server_error()
+    }
+
+    /// The header fields.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// What the handler and inner layers have added.
+    #[must_use]
+    pub const fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+}
