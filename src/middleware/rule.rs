@@ -11,7 +11,7 @@ use super::log::Log;
 use super::special::Special;
 use super::watch::Watch;
 use crate::http::{self, Label};
-use crate::key::{Extracted, Head, Key, KeyExtractor, global};
+use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, global};
 use crate::limiter::{Ask, Limit};
 
 /// What becomes of a request whose key [is missing](crate::key::KeyError::missing).
@@ -166,43 +166,50 @@ impl Rule {
     /// # Errors
     ///
     /// The status that answers a request whose key is missing or cannot be used.
+    #[inline]
     pub(super) fn ask(
         &self,
         head: &Head<'_>,
         position: usize,
     ) -> Result<Option<Ask<Choice<'_>>>, StatusCode> {
-        let key = match self.key.extract(head) {
+        match self.key.extract(head) {
             Ok(Extracted::Key(key)) => {
                 self.watch.look(&self.limit, &*self.key, head);
-                key
+                Ok(Some(self.ask_of(head, key, position)))
             }
-            Ok(Extracted::Exempt) => return Ok(None),
-            Err(error) => {
-                let status = match self.missing_key {
-                    _ if !error.is_missing() => Some(StatusCode::BAD_REQUEST),
-                    MissingKey::Reject(status) => Some(status),
-                    MissingKey::Exempt | MissingKey::Shared => None,
-                };
-                match status {
-                    // The request goes on.
-                    Some(status) if !self.is_enforced_on_all() => {
-                        self.log.no_key(&self.limit, &error, None);
-                        self.log.no_key_in_shadow(&self.limit, &error, status);
-                    }
-                    status => self.log.no_key(&self.limit, &error, status),
-                }
-                return match (status, self.missing_key) {
-                    (Some(status), _) => Err(status),
-                    (None, MissingKey::Shared) => {
-                        Ok(Some(self.ask_of(head, Key::GLOBAL, position)))
-                    }
-                    (None, _) => Ok(None),
-                };
-            }
-        };
-        Ok(Some(self.ask_of(head, key, position)))
+            Ok(Extracted::Exempt) => Ok(None),
+            Err(error) => self.ask_without_key(head, &error, position),
+        }
     }
 
+    #[cold]
+    fn ask_without_key(
+        &self,
+        head: &Head<'_>,
+        error: &KeyError,
+        position: usize,
+    ) -> Result<Option<Ask<Choice<'_>>>, StatusCode> {
+        let status = match self.missing_key {
+            _ if !error.is_missing() => Some(StatusCode::BAD_REQUEST),
+            MissingKey::Reject(status) => Some(status),
+            MissingKey::Exempt | MissingKey::Shared => None,
+        };
+        match status {
+            // The request goes on.
+            Some(status) if !self.is_enforced_on_all() => {
+                self.log.no_key(&self.limit, error, None);
+                self.log.no_key_in_shadow(&self.limit, error, status);
+            }
+            status => self.log.no_key(&self.limit, error, status),
+        }
+        match (status, self.missing_key) {
+            (Some(status), _) => Err(status),
+            (None, MissingKey::Shared) => Ok(Some(self.ask_of(head, Key::GLOBAL, position))),
+            (None, _) => Ok(None),
+        }
+    }
+
+    #[inline]
     fn ask_of(&self, head: &Head<'_>, key: Key, rule: usize) -> Ask<Choice<'_>> {
         let limit = match &self.choose {
             None => Chosen::Rule(&self.limit),

@@ -232,17 +232,19 @@ impl Rules {
             && let Some(memory) = self.limiter.memory()
             && !ask.limit().is_in_shards()
         {
-            let charged = ask.charge(Wish::Take, Wish::Take).map(|charge| memory.charge(&charge));
-            let ruling = match charged {
-                Ok((_, reading)) if self.passes(&reading) => Ruling::Run(After::default()),
-                // Nobody has to hear that this store answers again: it always does.
-                Ok((now, reading)) => match self.rule(asks, &Applied::one(now, reading), manner) {
-                    Ok(ruling) => ruling,
-                    Err(error) => self.blind(ask.limit(), &error),
-                },
-                Err(error) => Ruling::Stop(self.too_large(&error, head)),
+            let charge = match ask.charge(Wish::Take, Wish::Take) {
+                Ok(charge) => charge,
+                Err(error) => return Asked::Ruled(Ruling::Stop(self.too_large(&error, head))),
             };
-            return Asked::Ruled(ruling);
+            let (now, reading) = memory.charge(&charge);
+            if self.passes(&reading) {
+                return Asked::Ruled(Ruling::Run(After::default()));
+            }
+            // Nobody has to hear that this store answers again: it always does.
+            return Asked::Ruled(match self.rule(asks, &Applied::one(now, reading), manner) {
+                Ok(ruling) => ruling,
+                Err(error) => self.blind(ask.limit(), &error),
+            });
         }
         match ask(&self.limiter, asks, Wish::Take, Wish::Take) {
             Ok(Answer::Now(answer)) => {
