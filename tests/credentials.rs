@@ -178,6 +178,39 @@ fn a_cookie_is_found_by_its_name_in_all_lines() {
     }
 }
 
+/// A name was compared as it was sent. `tower-cookies`, and so `tower-sessions`, decode it: a client
+/// could have `id` counted and `%69d` used, and had as many buckets as it liked.
+#[test]
+fn a_cookie_is_one_by_its_decoded_name() {
+    for lines in [&["%69d=abc"][..], &["a=b; %69%64=abc"], &["i%64=\"abc\"", "id=abc"]] {
+        assert_eq!(extract(&cookie("id"), "cookie", lines), found("abc"), "{lines:?}");
+    }
+    for lines in [&["id=made-up; %69d=s3cret"][..], &["i%64=s3cret", "id=made-up"]] {
+        let error = extract(&cookie("id"), "cookie", lines).unwrap_err();
+        assert!(!error.is_missing() && error.to_string().contains("more than one"), "{error}");
+    }
+    // Decoded once, and nothing that is not encoded.
+    for line in ["%2569d=abc", "%6d=abc", "%69=abc", "id%=abc", "%69d%20=abc", "%=abc", "%69dd=abc"] {
+        assert!(extract(&cookie("id"), "cookie", &[line]).unwrap_err().is_missing(), "{line}");
+    }
+    // A percent sign is one of the characters that a name may have.
+    assert_eq!(extract(&cookie("a%"), "cookie", &["a%=abc"]), found("abc"));
+    assert_eq!(extract(&cookie("a%"), "cookie", &["%61%25=abc"]), found("abc"));
+}
+
+/// Quotes that were encoded stayed, so that a session had a second bucket where the server drops
+/// quotes from what it has decoded.
+#[test]
+fn a_cookie_s_quotes_are_none_of_it_if_they_are_encoded() {
+    for line in ["id=%22abc%22", "id=%22abc\"", "id=\"abc%22", "id=%22%61bc%22"] {
+        assert_eq!(extract(&cookie("id"), "cookie", &[line]), found("abc"), "{line}");
+    }
+    assert!(extract(&cookie("id"), "cookie", &["id=%22%22"]).unwrap_err().is_empty());
+    for (line, value) in [("id=%22", "\""), ("id=%22abc", "\"abc"), ("id=\"%2522", "\"%22")] {
+        assert_eq!(extract(&cookie("id"), "cookie", &[line]), found(value), "{line}");
+    }
+}
+
 #[test]
 fn cookies_that_cannot_be_a_key_say_why_and_not_what() {
     for (lines, message, kind) in [
@@ -425,6 +458,7 @@ proptest! {
     fn a_cookie_is_one_key_in_any_spelling(
         value in "[!#-+\\--:<-Z\\]-~]{1,20}",
         encoded in proptest::collection::vec(any::<bool>(), 20),
+        name in proptest::sample::select(vec!["id", "%69d", "i%64", "%69%64"]),
         quoted in any::<bool>(),
         other in "[!#$&-+\\--:<-Z\\]-~]{1,20}",
     ) {
@@ -433,7 +467,8 @@ proptest! {
             false => char::from(byte).to_string(),
         };
         let spelled: String = value.bytes().zip(&encoded).map(spell).collect();
-        let line = if quoted { format!("id=\"{spelled}\"") } else { format!("id={spelled}") };
+        let quote = if quoted { "\"" } else { "" };
+        let line = format!("{name}={quote}{spelled}{quote}");
         prop_assert_eq!(extract(&cookie("id"), "cookie", &[line]), found(&value));
         prop_assume!(other != value);
         prop_assert_ne!(extract(&cookie("id"), "cookie", &[format!("id={other}")]), found(&value));

@@ -16,8 +16,8 @@ pub struct Cookie {
 /// Takes the digest of the cookie of this name, such as a session's id.
 ///
 /// It is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. One value is one key in
-/// any spelling: quoted or not, percent-encoded or not. All `Cookie` field lines are read, of
-/// together at most 65,536 bytes.
+/// any spelling: quoted or not, percent-encoded or not; and so is the name. All `Cookie` field lines are
+/// read, of together at most 65,536 bytes.
 ///
 /// Of two cookies of this name, none counts, unless they are the same. Which one a server takes is not the same everywhere (RFC
 /// 6265, section 5.4), and a client that could have one counted and another one used would have as many buckets as it liked.
@@ -83,43 +83,66 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// Without its quotes, as they are not part of it to all servers.
+/// What stands behind this name, without quotes.
 fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
     let (named, value) = pair.split_at_checked(equals)?;
     let value = value.strip_prefix(b"=")?.trim_ascii();
-    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    (named.trim_ascii() == name).then_some(unquoted.unwrap_or(value))
+    let named = named.trim_ascii();
+    (named == name || is_decoded(named, name)).then_some(unquoted(value))
+}
+
+/// Whether this is how the name is written with percent-encoding, which servers undo in names as well.
+fn is_decoded(written: &[u8], name: &[u8]) -> bool {
+    if !written.contains(&b'%') {
+        return false;
+    }
+    let mut rest = Some(name);
+    decode(written, |piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
+    rest.is_some_and(<[u8]>::is_empty)
+}
+
+/// Without its quotes, as they are not part of it to all servers, before or after it is decoded.
+fn unquoted(value: &[u8]) -> &[u8] {
+    let quotes: [&[u8]; 2] = [b"\"", b"%22"];
+    let opened = quotes.iter().find_map(|quote| value.strip_prefix(*quote));
+    let closed = opened.and_then(|rest| quotes.iter().find_map(|quote| rest.strip_suffix(*quote)));
+    closed.unwrap_or(value)
 }
 
 /// Percent-encoding is undone as the session's store may do it, so that the many ways to write one id
 /// are not as many buckets.
 fn digest_of_decoded(value: &[u8]) -> Key {
     let mut digest = Digest::default();
-    let mut rest = value;
+    decode(value, |piece| digest.update(piece));
+    digest.key()
+}
+
+/// Undoes percent-encoding, piece by piece.
+fn decode(text: &[u8], mut take: impl FnMut(&[u8])) {
+    let mut rest = text;
     while let Some((before, from)) =
         rest.iter().position(|&byte| byte == b'%').and_then(|at| rest.split_at_checked(at))
     {
-        digest.update(before);
+        take(before);
         let decoded = match from {
             [_, high, low, after @ ..] => hex(*high).zip(hex(*low)).map(|pair| (pair, after)),
             _ => None,
         };
         rest = match (decoded, from) {
             (Some(((high, low), after)), _) => {
-                digest.update(&[high << 4 | low]);
+                take(&[high << 4 | low]);
                 after
             }
             // A percent sign that encodes nothing stands for itself.
             (None, [percent, after @ ..]) => {
-                digest.update(&[*percent]);
+                take(&[*percent]);
                 after
             }
             (None, []) => break,
         };
     }
-    digest.update(rest);
-    digest.key()
+    take(rest);
 }
 
 fn hex(digit: u8) -> Option<u8> {
