@@ -206,6 +206,30 @@ fn a_limit_that_holds_nobody_is_told_also_where_requests_go_on_without_a_key() {
     }
 }
 
+/// The second key took the place of the first, and nobody heard that the first can never be: with a
+/// header field as the second, each client chose its own bucket.
+#[test]
+fn a_mistake_in_the_set_up_is_told_also_where_another_key_takes_its_place() {
+    let user = |n: u32| {
+        let user = format!("user-{n}");
+        Request::builder().header("x-user", user).body(()).unwrap()
+    };
+    for lines in [
+        watched(ClientIp::peer().or(header("x-user")), 2_000, user),
+        watched(ClientIp::peer().or(header("x-user")).or(global()), 2_000, user),
+        watched((global(), ClientIp::peer().or(header("x-user"))), 2_000, user),
+        watched(header("x-tenant").or(ClientIp::peer()).or(global()), 2_000, user),
+    ] {
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        let said = ["WARN", "limit=\"many\"", "`ConnectInfo` is missing", "once"];
+        assert!(said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
+    }
+    // What a client may leave out is no mistake.
+    assert!(watched(header("x-tenant").or(header("x-user")), 2_000, user).is_empty());
+    // Nor is what is not needed: all have the first key.
+    assert!(watched(header("x-user").or(ClientIp::peer()), 2_000, user).is_empty());
+}
+
 #[test]
 fn an_empty_key_is_no_key_and_told_once() {
     #[derive(Clone)]

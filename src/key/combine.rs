@@ -27,7 +27,12 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 
     fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
-        self.first.doubt(head).or_else(|| self.second.doubt(head))
+        // A first key that no request could have is missed by nobody: the second one is there.
+        let set_up = self.first.extract(head).err().filter(KeyError::is_set_up);
+        set_up
+            .map(|error| Doubt::now(error.message))
+            .or_else(|| self.first.doubt(head))
+            .or_else(|| self.second.doubt(head))
     }
 }
 
