@@ -190,7 +190,8 @@ fn a_cookie_is_one_by_its_decoded_name() {
         assert!(!error.is_missing() && error.to_string().contains("more than one"), "{error}");
     }
     // Decoded once, and nothing that is not encoded.
-    for line in ["%2569d=abc", "%6d=abc", "%69=abc", "id%=abc", "%69d%20=abc", "%=abc", "%69dd=abc"] {
+    for line in ["%2569d=abc", "%6d=abc", "%69=abc", "id%=abc", "%69d%20=abc", "%=abc", "%69dd=abc"]
+    {
         assert!(extract(&cookie("id"), "cookie", &[line]).unwrap_err().is_missing(), "{line}");
     }
     // A percent sign is one of the characters that a name may have.
