@@ -73,12 +73,12 @@
 //! | `memory` | the store in this process, [`RateLimiter::in_memory`] | yes |
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
+//! | `quanta` | the time from the processor's own counter | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `tracing` | events: refusals, missing keys, a store that fails | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `serde` | [`Quota`] in configuration files | no |
-//! | `quanta` | the time from the processor's own counter | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
