@@ -81,6 +81,7 @@
 //! | `serde` | [`Quota`] in configuration files | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
+#![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod algebra;

@@ -42,7 +42,9 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
     /// Waits for longer, by this much at most; for five centuries if it is more.
     pub(super) const fn spread(&mut self, spread: Duration) {
         let nanos = spread.as_secs().saturating_mul(1_000_000_000);
-        self.jitter = nanos.saturating_add(spread.subsec_nanos() as u64);
+        // `u64::from` is not const.
+        let [a, b, c, d] = spread.subsec_nanos().to_le_bytes();
+        self.jitter = nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]));
     }
 
     const fn jitter(&self) -> Duration {
