@@ -162,7 +162,9 @@ impl ClientIp {
     /// Whether a request's address is in one of these networks, as a predicate for
     /// [`unless`](KeyExtractor::unless).
     ///
-    /// A request without an address is in none.
+    /// A request without an address is in none. Behind a proxy, have this read the address as the key does:
+    /// that of the peer is the proxy's, for everybody. And name no network with a proxy in it, as the
+    /// proxy's address counts for whoever's cannot be read.
     ///
     /// # Examples
     ///
