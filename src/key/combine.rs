@@ -1,5 +1,7 @@
 //! Several extractors as one.
 
+use std::sync::OnceLock;
+
 use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
 
 /// Takes the second key where the first is missing; made by [`KeyExtractor::or`].
@@ -7,32 +9,35 @@ use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
 pub struct Or<A, B> {
     first: A,
     second: B,
+    /// Why the first key can never be there, which nobody misses as the second one is.
+    passed_over: OnceLock<KeyError>,
 }
 
 impl<A, B> Or<A, B> {
     pub(super) const fn new(first: A, second: B) -> Self {
-        Self { first, second }
+        Self { first, second, passed_over: OnceLock::new() }
     }
 }
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match self.first.extract(head) {
-            Err(error) if error.is_missing() => Ok(match self.second.extract(head)? {
-                Extracted::Key(key) => Extracted::Key(key.fallback()),
-                Extracted::Exempt => Extracted::Exempt,
-            }),
+            Err(error) if error.is_missing() => {
+                if error.is_set_up() {
+                    self.passed_over.get_or_init(|| error);
+                }
+                Ok(match self.second.extract(head)? {
+                    Extracted::Key(key) => Extracted::Key(key.fallback()),
+                    Extracted::Exempt => Extracted::Exempt,
+                })
+            }
             first => first,
         }
     }
 
     fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
-        // A first key that no request could have is missed by nobody: the second one is there.
-        let set_up = self.first.extract(head).err().filter(KeyError::is_set_up);
-        set_up
-            .map(|error| Doubt::now(error.message))
-            .or_else(|| self.first.doubt(head))
-            .or_else(|| self.second.doubt(head))
+        let set_up = self.passed_over.get().map(|error| Doubt::now(error.message.clone()));
+        set_up.or_else(|| self.first.doubt(head)).or_else(|| self.second.doubt(head))
     }
 }
 
