@@ -14,7 +14,10 @@
 //! have read half of it.
 //!
 //! In between time runs slower by one part in 1,024. So it is always a little behind the system's,
-//! by a microsecond and what it takes to ask, and does not go back when that is asked again.
+//! by a microsecond and what it takes to ask, and does not go back when that is asked again. Only from
+//! one thread to another it may, by a microsecond or two, as a processor may read its counter before what
+//! stands earlier in the program; and by ten where the system was asked because another thread had lost
+//! its processor while asking. No time has passed then.
 
 #[cfg(not(tollgate_loom))]
 use std::hint::spin_loop;

@@ -135,8 +135,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// system is asked all the same. So whatever is wrong with a counter (its rate, a machine that was
 /// moved, processors that count apart) makes time run ahead by less than that; and one that has stood
 /// still makes it stand still, which grants nothing, until a millisecond is counted.
-/// The time told is a microsecond behind the system's at most, otherwise; ten where the system is
-/// slow to tell it.
+/// The time told is a microsecond or two behind the system's at most, otherwise; ten more where the system is
+/// slow to tell it. By as much it may go back from one thread to another.
 ///
 /// How fast the counter runs is measured once, when the first clock of the process is made. That
 /// takes a millisecond where nothing disturbs it, and never more than a fifth of a second. On a

@@ -1,4 +1,5 @@
-//! Every interleaving of the counter's clock: nobody reads half of what another writes.
+//! Every interleaving of the counter's clock, up to three switches between its threads: nobody reads half
+//! of what another writes.
 //!
 //! The file is the crate's own, with loom's atomics in place of the standard library's.
 
