@@ -239,8 +239,22 @@ mod tests {
         assert_eq!(counter.nanos(), 7);
     }
 
+    /// Far jumps are found out at once. One back to no less than the counter was counted from is not, before
+    /// a millisecond has been counted.
+    #[test]
+    fn a_counter_that_falls_back_makes_time_stand_still_and_grants_nothing() {
+        let counter = Counter::new(Hands::default());
+        for _ in 0..10 {
+            counter.source.pass(TRUSTED - 1);
+            assert!(counter.nanos() < TRUSTED);
+            counter.source.count.set(0);
+        }
+        counter.source.pass(TRUSTED);
+        assert_eq!(counter.nanos(), 10 * (TRUSTED - 1) + TRUSTED);
+    }
+
     proptest! {
-        /// Wherever the counter jumps to, and if it runs up to a tenth too fast or too slow, the time
+        /// However far the counter jumps, and if it runs up to a tenth too fast or too slow, the time
         /// told is off by little more than a millisecond; with one that is off by less than a
         /// thousandth it never goes back, nor ahead of the system's.
         #[test]
