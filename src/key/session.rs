@@ -13,7 +13,8 @@ pub struct Session;
 /// Takes the digest of the id of the request's session, which `tower-sessions` manages: add its
 /// `SessionManagerLayer` outside of this layer.
 ///
-/// A request that has no session yet has no key. That layer does not ask its store before somebody wants to know what is in the
+/// A request that has no session yet has no key, and whoever drops a session gets another one: hold requests to a limit by
+/// address as well. That layer does not ask its store before somebody wants to know what is in the
 /// session: until then an id that the client made up is an id. Have a layer between the two that loads it, and such an id is missing
 /// as well:
 ///

@@ -124,7 +124,7 @@ impl Memory {
     pub(crate) fn charge(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
-        // Read under the lock: whoever decides later has not an earlier time.
+        // Read under the lock: whoever decides later has not an earlier time, as far as the clock goes.
         let now = self.now();
         let charged = shard.apply(print, charge, now);
         drop(shard);
