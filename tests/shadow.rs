@@ -7,7 +7,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
 use support::dice::Dice;
 use support::queue::{Late, Recorder, paused, send, settled, tokens};
 use support::{START, at_once, limiter};
@@ -15,6 +17,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
+use tollgate::http::Fields;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Portion};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
@@ -209,6 +212,29 @@ fn a_limit_in_shards_can_be_a_shadow() {
         assert_eq!(ask(&layer), 200);
     }
     assert!(left(&limiter, &HOT) < 20);
+}
+
+/// The refusal named the first rule, and its label told how the other one stood.
+#[test]
+fn a_shadow_that_comes_first_is_not_told_in_the_place_of_the_other() {
+    let told = |layer: RateLimitLayer| {
+        let inner = service_fn(async |_: Request<()>| {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        });
+        [0; 3].map(|_| {
+            let response = at_once(layer.clone().layer(inner).oneshot(Request::new(()))).unwrap();
+            let (head, body) = response.into_parts();
+            let body = at_once(body.collect()).unwrap().to_bytes();
+            (head.status, head.headers, String::from_utf8(body.into()).unwrap())
+        })
+    };
+    let in_memory = || limiter(&ManualClock::new(START));
+    for fields in [Fields::Draft11, Fields::None] {
+        let alone = told(in_memory().layer(&TWO).fields(fields));
+        assert!(alone[2].2.contains("two"), "{alone:?}");
+        assert_eq!(told(in_memory().layer(&FIVE).shadow().and(&TWO).fields(fields)), alone);
+        assert_eq!(told(in_memory().layer(&TWO).and(&FIVE).shadow().fields(fields)), alone);
+    }
 }
 
 /// Random layers and requests: taking the shadow rules out changes no answer.

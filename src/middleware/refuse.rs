@@ -55,7 +55,7 @@ impl Rules {
         {
             self.log.refused(ask.limit(), after);
             let member = if self.tells() { tell::member(self, ask, applied) } else { None };
-            return ready.refusal(self.first().refusal.clone(), after, member);
+            return ready.refusal(self.first_told().refusal.clone(), after, member);
         }
         let told = self.tells().then(|| tell::told(self, asks, applied));
         // Where a reservation could not be kept, those are to blame that made it wait.

@@ -175,8 +175,10 @@ impl Rules {
         self.ready = ready;
     }
 
-    pub(super) const fn first(&self) -> &Rule {
-        &self.first
+    /// The first rule that clients may be told of; mostly the only one.
+    #[inline]
+    pub(super) fn first_told(&self) -> &Rule {
+        self.told().next().unwrap_or(&self.first)
     }
 
     /// The limit of the first rule, which stands for all where one has to be named.

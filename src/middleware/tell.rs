@@ -40,7 +40,7 @@ pub(super) fn member<L: Borrow<Limit>>(
     applied: &Applied,
 ) -> Option<HeaderValue> {
     let stand = Stand::of(ask.limit(), applied.readings());
-    http::member(&rules.first().label, ask.limit(), &stand, applied.now())
+    http::member(&rules.first_told().label, ask.limit(), &stand, applied.now())
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.
