@@ -472,3 +472,29 @@ async fn requests_that_waited_in_the_queue_get_their_tokens_back() {
     }
     assert_eq!(tokens(&limiter, &SPACED), 1.0);
 }
+
+/// For HTTP, an answer of gRPC is 200 whatever has become of the call.
+#[test]
+fn a_failure_of_grpc_is_no_success() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&FAILURES).refund_if(succeeded);
+    let answer = service_fn(|request: Request<Option<&'static str>>| {
+        let mut response = Response::new(());
+        if let Some(status) = request.into_body() {
+            response.headers_mut().insert("grpc-status", status.parse().unwrap());
+        }
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    for (status, left) in [(None, 5), (Some("0"), 5), (Some("16"), 4), (Some("7"), 3)] {
+        let response = at_once(layer.layer(answer).oneshot(Request::new(status))).unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(self::left(&limiter, &FAILURES), left, "{status:?}");
+    }
+    // Nor is the refusal of a layer within.
+    let refusing = layer.layer(limiter.layer(&CALLS).cost(11).layer(answer));
+    let request = Request::builder().header("content-type", "application/grpc").body(None);
+    let response = at_once(refusing.oneshot(request.unwrap())).unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert_eq!(left(&limiter, &FAILURES), 2);
+}

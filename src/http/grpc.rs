@@ -21,6 +21,12 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
         && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
+/// Whether the header fields of a response say that the call has failed. A status in the trailers comes
+/// later.
+pub(crate) fn has_grpc_failed(headers: &HeaderMap) -> bool {
+    headers.get(GRPC_STATUS).is_some_and(|status| status != "0")
+}
+
 /// A response of header fields only ("Trailers-Only", gRPC over HTTP/2): status 200 of HTTP, the status of gRPC
 /// that says what this one of HTTP does, and the time to come back as `google.rpc.RetryInfo`.
 pub(super) fn respond(

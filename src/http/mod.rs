@@ -19,7 +19,7 @@ mod retry_after;
 mod told;
 
 pub use self::fields::{Dialects, Fields};
-pub(crate) use self::grpc::is_grpc;
+pub(crate) use self::grpc::{has_grpc_failed, is_grpc};
 pub(crate) use self::label::Label;
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::ready::Ready;

@@ -2,6 +2,8 @@
 
 use ::http::{Extensions, HeaderMap, Response, StatusCode};
 
+use crate::http::has_grpc_failed;
+
 /// The head of a response, borrowed: all but its body.
 ///
 /// # Examples
@@ -35,10 +37,14 @@ impl<'a> ResponseHead<'a> {
         self.status
     }
 
-    /// Whether the status says that it has worked: 200 to 299.
+    /// Whether the status says that it has worked: 200 to 299, and no `grpc-status` but 0.
+    ///
+    /// A gRPC call that fails is 200 for HTTP, and says so in `grpc-status`: in the head if it fails
+    /// before its first message, as `tonic` does where a method returns an error. After that it is
+    /// in the trailers, of which the head knows nothing.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.status.is_success()
+        self.status.is_success() && !has_grpc_failed(self.headers)
     }
 
     /// Whether the status says that the client is to blame: 400 to 499.
