@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::http::StatusCode;
 use ::http::request::Parts;
@@ -32,7 +34,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
 }
 
 /// A handler asks for an [`Admission`], and no layer around it exposes one. As a response it is 500,
-/// and the log says how to mend that.
+/// and the log says how to mend that: once as an error, and then as detail.
 ///
 /// # Examples
 ///
@@ -67,8 +69,15 @@ impl Error for MissingAdmission {}
 impl IntoResponse for MissingAdmission {
     fn into_response(self) -> Response {
         #[cfg(feature = "tracing")]
-        tracing::error!("{self}");
+        match IS_TOLD.swap(true, Ordering::Relaxed) {
+            false => tracing::error!("{self}; said once"),
+            true => tracing::debug!("{self}"),
+        }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         http::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
     }
 }
+
+/// Every request for such a route meets it, which must not fill the log.
+#[cfg(feature = "tracing")]
+static IS_TOLD: AtomicBool = AtomicBool::new(false);

@@ -49,7 +49,10 @@ impl Log {
             let (limit, status) = (limit.name(), status.map(|status| status.as_u16()));
             match first {
                 true if error.is_empty() => {
-                    let hint = "empty keys are answered with this status; said once";
+                    let hint = match status {
+                        Some(_) => "empty keys are answered with this status; said once",
+                        None => "empty keys are held to no limit; said once",
+                    };
                     tracing::warn!(limit, status, %error, "{hint}");
                 }
                 true if status.is_none() => {
