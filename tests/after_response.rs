@@ -18,7 +18,9 @@ use support::queue::{Late, Recorder, ms, paused, send, settled, tokens};
 use support::{START, at_once, limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
+use tollgate::algebra::{Bucket, State};
 use tollgate::axum::RateLimitExt;
+use tollgate::backend::{BucketId, Key, Refund};
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
 use tollgate::key::header;
@@ -497,4 +499,75 @@ fn a_failure_of_grpc_is_no_success() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["grpc-status"], "8");
     assert_eq!(left(&limiter, &FAILURES), 2);
+}
+
+/// A request that runs on into the next window has taken nothing from that, and has nothing to give it.
+#[tokio::test]
+async fn slow_successes_let_no_more_failures_in_than_the_limit() {
+    let window = "fixed window: 5 per minute";
+    for quota in [window, "5 per minute", "fixed window: 5 per minute, capacity 8"] {
+        let (clock, limit) = (ManualClock::new(START), Limit::new("limit", quota.parse().unwrap()));
+        let limiter = limiter(&clock);
+        let layer = limiter.layer(limit.clone()).refund_if(succeeded);
+        let (done, wait) = watch::channel(false);
+        let slow = layer.layer(service_fn(move |_: Request<()>| {
+            let mut wait = wait.clone();
+            async move {
+                wait.wait_for(|done| *done).await.unwrap();
+                Ok::<_, Infallible>(Response::new(()))
+            }
+        }));
+        let capacity = left(&limiter, &limit);
+        let mut running: Vec<_> =
+            (0..capacity).map(|_| Box::pin(slow.clone().oneshot(Request::new(())))).collect();
+        assert!(running.iter_mut().all(|call| poll(call).is_none()));
+        assert_eq!(left(&limiter, &limit), 0);
+
+        clock.advance(MINUTE * 2);
+        let failures = || {
+            let fails = (0..20).map(|_| send_now(&layer, &[("status", "401")]).status());
+            fails.filter(|status| *status == 401).count()
+        };
+        let before = failures();
+        done.send_replace(true);
+        for call in &mut running {
+            assert_eq!(poll(call).unwrap().unwrap().status(), 200);
+        }
+        assert_eq!((before as u64, failures()), (capacity, 0), "{quota}");
+    }
+}
+
+proptest! {
+    /// With what is given back late, a bucket never holds more than if it had not been taken, and as
+    /// much where nobody else has come.
+    #[test]
+    fn what_is_given_back_late_is_no_more_than_was_missed(
+        quota in support::quotas(),
+        first in 0.0..=1.0_f64,
+        others in prop::collection::vec((0.0..=1.0_f64, 0.0..0.6_f64), 0..8),
+    ) {
+        let bucket = Bucket::new(&quota).unwrap();
+        let capacity = bucket.capacity();
+        let part = |part: f64| (capacity as f64 * part) as i64;
+        let full = State { value: capacity, ts: START };
+        let taking = |state: State, units: i64| State { value: state.value - units, ..state };
+        let (mut without, mut now) = (full, START);
+        let left = taking(full, part(first));
+        let mut held = left;
+        for (units, time) in &others {
+            now = now + bucket.full_at(State { value: 0, ts: START }).since(START).mul_f64(*time);
+            (without, held) = (bucket.refresh(without, now), bucket.refresh(held, now));
+            // What the bucket has, others take some of.
+            let units = part(*units).min(held.value).max(0);
+            (without, held) = (taking(without, units), taking(held, units));
+        }
+        let (limit, key) = (Limit::new("limit", quota), Key::GLOBAL);
+        let refund = Refund::new(BucketId::new(limit.name(), &key), &bucket, part(first));
+        let given = refund.less_gained_since(left).carried_out(held, now);
+        prop_assert!(given.value <= without.value, "{given:?} {without:?}");
+        prop_assert!(given.value >= held.value);
+        if others.iter().all(|(units, _)| part(*units) == 0) {
+            prop_assert_eq!(given, without);
+        }
+    }
 }

@@ -44,6 +44,7 @@ pub struct Refund<'a> {
     bucket: &'a Bucket,
     change: Change,
     left: Option<State>,
+    since: Option<State>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,7 @@ impl<'a> Refund<'a> {
     /// work that cost more than was charged for it is settled.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, change: Change::Give(units), left: None }
+        Self { id, bucket, change: Change::Give(units), left: None, since: None }
     }
 
     /// Closes the bucket for this long from now on, as [`block`] says, and gives nothing back. The
@@ -81,13 +82,42 @@ impl<'a> Refund<'a> {
     #[must_use]
     pub fn block(id: BucketId<'a>, bucket: &'a Bucket, time: Duration) -> Self {
         let micros = u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
-        Self { id, bucket, change: Change::Block(micros), left: None }
+        Self { id, bucket, change: Change::Block(micros), left: None, since: None }
     }
 
     /// Only if the bucket holds exactly what a charge `left` in it, both refreshed to now.
     #[must_use]
     pub const fn if_untouched(mut self, left: State) -> Self {
         self.left = Some(left);
+        self
+    }
+
+    /// Gives back no more than would still be missing from what a charge `left`, if nobody else had
+    /// taken anything: what the bucket has gained in place of it is not given a second time.
+    ///
+    /// So is work undone that has run for long. With its units back, the bucket never holds more than if
+    /// they had not been taken; where others have taken from it meanwhile, it may hold a little less.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::State;
+    /// use tollgate::backend::{BucketId, Key, Refund};
+    /// use tollgate::{HOUR, Limit, Quota, Timestamp};
+    ///
+    /// let limit = Limit::new("exports", Quota::fixed_window(10, HOUR));
+    /// let key = Key::from("alice");
+    /// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+    /// let refund = Refund::new(BucketId::new(limit.name(), &key), limit.bucket(), 7);
+    /// let refund = refund.less_gained_since(empty);
+    /// assert_eq!(refund.carried_out(empty, empty.ts).value, 7);
+    /// // The next window has begun with ten, which others have taken.
+    /// let next = State { value: 0, ts: empty.ts + HOUR };
+    /// assert_eq!(refund.carried_out(next, next.ts).value, 0);
+    /// ```
+    #[must_use]
+    pub const fn less_gained_since(mut self, left: State) -> Self {
+        self.since = Some(left);
         self
     }
 
@@ -150,9 +180,25 @@ impl<'a> Refund<'a> {
     pub fn carried_out(&self, state: State, now: Timestamp) -> State {
         match self.change {
             Change::Give(units) if self.left.is_some() => undo(self.bucket, state, units, now),
-            Change::Give(units) => refund(self.bucket, state, units, now),
+            Change::Give(units) => refund(self.bucket, state, units.min(self.missing(now)), now),
             Change::Block(micros) => block(self.bucket, state, now.plus_micros(micros), now),
         }
+    }
+
+    /// The most that may be given back.
+    fn missing(&self, now: Timestamp) -> Units {
+        let missing = |left| {
+            let held = self.bucket.refresh(left, now).value;
+            self.bucket.capacity().saturating_sub(held).max(0)
+        };
+        self.since.map_or(Units::MAX, missing)
+    }
+
+    /// What the charge has left from which on the bucket's [gains are
+    /// counted](Self::less_gained_since); `None` if they do not matter.
+    #[must_use]
+    pub const fn gained_since(&self) -> Option<State> {
+        self.since
     }
 
     /// What the bucket has to hold; `None` if that does not matter.

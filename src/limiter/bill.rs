@@ -25,9 +25,10 @@ impl Bill {
         drop(self.settling(Some(actual)));
     }
 
-    /// Gives everything back without waiting for it.
+    /// Gives everything back without waiting for it, but for what has come in since in its place.
     pub(crate) fn refund(self) {
-        drop(self.settling(None));
+        let parts = self.shares.iter().map(|share| share.late_part().priced());
+        drop(Settling::new(&self.limiter, self.limit(), parts, None));
     }
 
     /// `None` gives everything back.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::ask::Ask;
 use super::permit::Left;
 use super::{Limit, Standing};
-use crate::algebra::{Units, Verdict};
+use crate::algebra::{State, Units, Verdict};
 use crate::backend::{Applied, BackendError, BucketId, Key, Reading, Refund};
 use crate::clock::Timestamp;
 
@@ -18,6 +18,12 @@ pub(crate) struct Share {
     key: Key,
     priced: bool,
     taken: [Taken; 2],
+    /// What it was last taken from, after that.
+    #[cfg_attr(
+        not(feature = "middleware"),
+        allow(dead_code, reason = "only layers give back late")
+    )]
+    left: [Option<State>; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +36,8 @@ impl Share {
     fn of<L: Borrow<Limit>>(ask: &Ask<L>, readings: &[Reading], now: Timestamp) -> Self {
         let standing = Standing::of(ask.limit(), readings, now).into_owned();
         let taken = Part::of(ask, readings).taken;
-        Self { standing, key: ask.key.clone(), priced: ask.priced, taken }
+        let left = left(readings);
+        Self { standing, key: ask.key.clone(), priced: ask.priced, taken, left }
     }
 
     #[cfg(feature = "middleware")]
@@ -70,12 +77,19 @@ impl Share {
         for (taken, reading) in self.taken.iter_mut().zip(readings) {
             taken.units = taken.units.saturating_add(reading.units());
         }
+        self.left = left(readings);
         self.standing = Standing::of(self.standing.limit(), readings, now).into_owned();
     }
 
     pub(super) fn part(&self) -> Part<'_> {
-        let Self { standing, key, priced, taken } = self;
-        Part { limit: standing.limit(), key, priced: *priced, taken: *taken }
+        let Self { standing, key, priced, taken, .. } = self;
+        Part { limit: standing.limit(), key, priced: *priced, taken: *taken, left: [None; 2] }
+    }
+
+    /// The same, of which nothing is given back that has come in since.
+    #[cfg(feature = "middleware")]
+    pub(super) fn late_part(&self) -> Part<'_> {
+        Part { left: self.left, ..self.part() }
     }
 }
 
@@ -86,6 +100,8 @@ pub(super) struct Part<'p> {
     key: &'p Key,
     pub(super) priced: bool,
     taken: [Taken; 2],
+    /// Since when what comes in counts.
+    left: [Option<State>; 2],
 }
 
 impl<'p> Part<'p> {
@@ -101,7 +117,7 @@ impl<'p> Part<'p> {
     pub(super) fn taking<L: Borrow<Limit>>(ask: &'p Ask<L>, units: [Units; 2]) -> Self {
         let ([shard, other], [first, second]) = (ask.shards, units);
         let taken = [(shard, first), (other, second)].map(|(shard, units)| Taken { shard, units });
-        Self { limit: ask.limit(), key: &ask.key, priced: ask.priced, taken }
+        Self { limit: ask.limit(), key: &ask.key, priced: ask.priced, taken, left: [None; 2] }
     }
 
     /// The same as if somebody had said what it costs.
@@ -124,9 +140,12 @@ impl<'p> Part<'p> {
         let to_second = back.clamp(0, second.units.max(0));
         let to_first = back.saturating_sub(to_second);
         let parts = [(first, to_first, true), (second, to_second, second.units != 0)];
-        parts.into_iter().filter(|&(.., named)| named).map(move |(taken, units, _)| {
+        let parts = parts.into_iter().zip(self.left).filter(|&((.., named), _)| named);
+        parts.map(move |((taken, units, _), left)| {
             let id = BucketId::new(self.limit.name(), self.key).shard(taken.shard);
-            (Refund::new(id, bucket, units), taken.units.saturating_sub(units))
+            let refund = Refund::new(id, bucket, units);
+            let refund = left.map_or(refund, |left| refund.less_gained_since(left));
+            (refund, taken.units.saturating_sub(units))
         })
     }
 }
@@ -151,7 +170,8 @@ impl Shares {
     pub(super) fn of_one<L: Borrow<Limit>>(ask: &Ask<L>, left: Left, now: Timestamp) -> Self {
         let standing = Standing::admitted(ask.limit(), left.state, now).into_owned();
         let taken = Part::taking(ask, left.taken).taken;
-        let first = Share { standing, key: ask.key.clone(), priced: ask.priced, taken };
+        let (key, priced, left) = (ask.key.clone(), ask.priced, [None; 2]);
+        let first = Share { standing, key, priced, taken, left };
         Self { first, rest: Vec::new() }
     }
 
@@ -180,6 +200,15 @@ impl Shares {
     pub(crate) fn into_iter(self) -> impl Iterator<Item = Share> {
         std::iter::once(self.first).chain(self.rest)
     }
+}
+
+/// What the buckets hold that have said this.
+fn left(readings: &[Reading]) -> [Option<State>; 2] {
+    let mut left = [None; 2];
+    for (left, reading) in left.iter_mut().zip(readings) {
+        *left = Some(reading.state());
+    }
+    left
 }
 
 /// What was asked, and what the buckets said to each, in a complete answer.

@@ -128,6 +128,8 @@ impl RateLimitLayer {
     /// than the limit: of 1,000 wrong passwords at once, 5 reach the check where 5 are allowed.
     /// In exchange, requests that run at the same time may be refused although their tokens would come
     /// back.
+    /// Where a request runs for so long that its bucket fills up again meanwhile, or into the next
+    /// window, what has come in is not given a second time.
     ///
     /// They come back once the inner service has answered, even if the client has gone meanwhile,
     /// and not if it has gone before that, nor if the service fails or panics: what became of the work

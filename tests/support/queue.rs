@@ -209,7 +209,7 @@ impl Backend for Late {
             let id = refund.id();
             let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());
             let given = refund.blocks().map_or(Given::Units(refund.units()), Given::Blocked);
-            (limit, key, shard, *refund.bucket(), given, refund.left())
+            (limit, key, shard, *refund.bucket(), given, [refund.left(), refund.gained_since()])
         };
         let owned: Vec<Owned> = refunds.iter().map(own).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
@@ -227,7 +227,7 @@ impl Backend for Late {
 }
 
 /// A refund that outlives the call.
-type Owned = (String, Key, u32, Bucket, Given, Option<State>);
+type Owned = (String, Key, u32, Bucket, Given, [Option<State>; 2]);
 
 #[derive(Clone, Copy)]
 enum Given {
@@ -235,11 +235,12 @@ enum Given {
     Blocked(Duration),
 }
 
-fn refund_of((limit, key, shard, bucket, given, left): &Owned) -> Refund<'_> {
+fn refund_of((limit, key, shard, bucket, given, [left, since]): &Owned) -> Refund<'_> {
     let id = BucketId::new(limit, key).shard(*shard);
     let refund = match *given {
         Given::Units(units) => Refund::new(id, bucket, units),
         Given::Blocked(time) => Refund::block(id, bucket, time),
     };
+    let refund = since.map_or(refund, |since| refund.less_gained_since(since));
     left.map_or(refund, |left| refund.if_untouched(left))
 }
