@@ -536,6 +536,28 @@ async fn reservations_from_before_a_block_keep_their_instants_and_later_ones_com
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_from_before_a_block_is_handed_on_once() {
+    let limiter = paused();
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    let before = reserve(&limiter, &SPACED, 1);
+    at_once(limiter.block(&SPACED, SECOND)).unwrap();
+    let begun = tokio::time::Instant::now();
+    let [first, second] = [1_100, 1_200].map(|wait| {
+        let later = reserve(&limiter, &SPACED, 1);
+        assert_eq!(later.wait(), ms(wait));
+        tokio::spawn(async move {
+            later.ready().await;
+            begun.elapsed()
+        })
+    });
+    support::queue::settled().await;
+    drop(before);
+    // The second moves up to where the first was, which is after the end.
+    assert_eq!(first.await.unwrap().as_millis() / 50, 2);
+    assert_eq!(second.await.unwrap().as_millis() / 50, 22);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_answers_later_hears_a_penalty_although_nobody_waits() {
     let (late, limiter, past) = Late::new();
     let held = late.close();

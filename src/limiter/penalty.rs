@@ -68,7 +68,8 @@ impl RateLimiter {
     ///   given while a bucket is closed comes on top; debt that was there before is worked off
     ///   meanwhile.
     /// * Reservations that were made before keep their instants, those that are made later come after
-    ///   it.
+    ///   it. Where one from before is given up, its place goes to the next in line as ever, also to one
+    ///   that came later: no more run during the block than were promised to.
     /// * Tokens that are given back before its last microsecond do not open a token bucket; nor do other
     ///   numbers for its limit. A fixed window can be opened by them, but not before the window begins in which the
     ///   time is up.
