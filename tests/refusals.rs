@@ -235,3 +235,44 @@ async fn grpc_is_answered_by_its_own_status_however_late() {
     assert_eq!((reply.status, reply.field("grpc-status")), (StatusCode::OK, Some("8")));
     assert_eq!(reply.field("ratelimit"), Some("\"slow\";r=0;t=60"));
 }
+
+/// A map of header fields with no room for any more.
+fn full() -> http::HeaderMap {
+    let mut headers = http::HeaderMap::new();
+    let name = |nth: u32| http::HeaderName::try_from(format!("x-{nth}")).unwrap();
+    let mut nth = 0;
+    while headers.try_insert(name(nth), http::HeaderValue::from(nth)).is_ok() {
+        nth += 1;
+    }
+    headers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_with_no_room_for_more_is_left_as_it_is() {
+    let fields = full();
+    let crowded = fields.clone();
+    let handler = OnRefusal::handler(move |_, refused| {
+        let mut response = Response::new("");
+        *response.status_mut() = refused.status();
+        *response.headers_mut() = crowded.clone();
+        response
+    });
+    let limiter = support::queue::paused();
+    let layer = limiter.layer(&TWO).key(header("x-user")).on_refusal(handler);
+    for missing_key in [MissingKey::Reject(StatusCode::SERVICE_UNAVAILABLE), MissingKey::Shared] {
+        let reply = ask(&layer.clone().cost(2).missing_key(missing_key), "/", &[]).await;
+        assert_eq!(reply.headers.len(), if reply.status == 200 { 2 } else { fields.len() });
+    }
+    let reply = ask(&layer.missing_key(MissingKey::Shared), "/", &[]).await;
+    assert_eq!((reply.status.as_u16(), reply.headers.len()), (429, fields.len()));
+
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    let inner = service_fn(|_: Request<()>| {
+        let mut response = Response::new(());
+        *response.headers_mut() = full();
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let service = limiter.layer(&SPACED).queue(SECOND).layer(inner);
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.headers().len(), fields.len());
+}

@@ -64,7 +64,7 @@ pub(crate) fn refusal(
 pub(crate) fn put_retry_after<B>(response: &mut Response<B>, come_back: ComeBack) {
     let ComeBack { after, now, told_as } = come_back;
     if let Some(value) = told_as.value(after, now) {
-        response.headers_mut().entry(RETRY_AFTER).or_insert(value);
+        put_if_not_there(response, value);
     }
 }
 
@@ -101,7 +101,14 @@ pub(crate) fn failure(form: Form, status: StatusCode, told_as: RetryAfter) -> Re
 /// Says to come back in a second, if it is not said when.
 pub(crate) fn put_soon<B>(response: &mut Response<B>, told_as: RetryAfter) {
     if let Some(soon) = told_as.soon() {
-        response.headers_mut().entry(RETRY_AFTER).or_insert(soon);
+        put_if_not_there(response, soon);
+    }
+}
+
+fn put_if_not_there<B>(response: &mut Response<B>, retry_after: HeaderValue) {
+    // Only a map with no room for any more says that it cannot take it.
+    if let Ok(entry) = response.headers_mut().try_entry(RETRY_AFTER) {
+        let _ = entry.or_try_insert(retry_after);
     }
 }
 

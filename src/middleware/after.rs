@@ -49,7 +49,8 @@ impl After {
             told.tell(response.headers_mut());
         }
         if let Some(waited) = self.waited {
-            response.headers_mut().append(http::SERVER_TIMING, *waited);
+            // Only a map with no room for any more says that it cannot take it.
+            let _ = response.headers_mut().try_append(http::SERVER_TIMING, *waited);
         }
         if let Some(tab) = self.tab {
             tab.finish(response);
