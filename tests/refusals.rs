@@ -236,6 +236,16 @@ async fn grpc_is_answered_by_its_own_status_however_late() {
     assert_eq!(reply.field("ratelimit"), Some("\"slow\";r=0;t=60"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_has_waited_is_told_of_the_limit_that_is_enforced_also_behind_a_shadow() {
+    static SHADOW: Limit = Limit::new("shadow", Quota::token_bucket(10, MINUTE));
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    let limiter = support::queue::paused();
+    let reply = ask(&limiter.layer(&SHADOW).shadow().and(&SPACED).queue(SECOND), "/", &[]).await;
+    assert_eq!(reply.field("server-timing"), Some("queue;dur=100.000;desc=\"spaced\""));
+    assert!(reply.field("ratelimit").is_some_and(|told| told.starts_with("\"spaced\";")));
+}
+
 /// A map of header fields with no room for any more.
 fn full() -> http::HeaderMap {
     let mut headers = http::HeaderMap::new();

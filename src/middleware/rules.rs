@@ -181,9 +181,9 @@ impl Rules {
         self.told().next().unwrap_or(&self.first)
     }
 
-    /// The limit of the first rule, which stands for all where one has to be named.
-    pub(super) const fn limit(&self) -> &Limit {
-        self.first.limit()
+    /// The limit of that rule, which stands for all where one has to be named.
+    pub(super) fn limit(&self) -> &Limit {
+        self.first_told().limit()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
