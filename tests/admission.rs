@@ -269,6 +269,22 @@ async fn what_the_layer_settles_a_task_of_the_handler_does_not() {
 }
 
 #[tokio::test]
+async fn what_is_charged_beside_a_meter_is_not_settled_by_it() {
+    let limiter = limiter(&ManualClock::new(START));
+    let (send, mut kept) = tokio::sync::mpsc::unbounded_channel();
+    let app = app(limiter.layer(&TOKENS).cost(100).settle().expose(), move |admission| {
+        let (cost, meter) = ActualCost::metered();
+        send.send((admission, meter)).unwrap();
+        async { Extension(cost).into_response() }
+    });
+    ask(&app).await;
+    let (admission, meter) = kept.recv().await.unwrap();
+    admission.charge(50).await.unwrap();
+    meter.settle(70);
+    assert_eq!(left(&limiter, &TOKENS), 1_000 - 50 - 70);
+}
+
+#[tokio::test]
 async fn what_the_layer_leaves_open_a_task_may_settle_after_the_response() {
     let limiter = limiter(&ManualClock::new(START));
     let (send, mut kept) = tokio::sync::mpsc::unbounded_channel();

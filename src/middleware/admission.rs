@@ -114,8 +114,9 @@ impl Admission {
     /// Takes so many tokens more, from the limits of each layer in one step.
     ///
     /// Of several limits, those are concerned for which a cost was said, or all of them if none was, as
-    /// in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum. Shadow
-    /// rules are not asked.
+    /// in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum, be it the layer's.
+    /// What was settled before is not: what is charged then stays taken in addition, also where the
+    /// response is there and leaves the rest to a [`Meter`](super::Meter). Shadow rules are not asked.
     ///
     /// # Errors
     ///
