@@ -517,6 +517,25 @@ fn a_closed_bucket_is_the_last_to_make_room() {
     assert!(!admitted(&limiter, &CALLS, 0, 1));
 }
 
+/// Other limits may take much longer to fill up than a block lasts.
+#[test]
+fn a_closed_bucket_makes_no_room_for_those_that_fill_slowly() {
+    static YEARLY: Limit =
+        Limit::new("yearly", Quota::token_bucket(10, Duration::from_hours(8_760)));
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new().max_keys(100), &clock);
+    at_once(limiter.block(&CALLS, MINUTE).key(0_u64)).unwrap();
+    for key in 1..10_000 {
+        assert!(admitted(&limiter, &YEARLY, key, 9));
+    }
+    assert!(memory.len() <= 100);
+    clock.advance(MINUTE - Duration::from_micros(1));
+    assert!(!admitted(&limiter, &CALLS, 0, 1));
+    // When it is over, it makes room as any other.
+    clock.advance(MINUTE);
+    assert!(admitted(&limiter, &CALLS, 0, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn reservations_from_before_a_block_keep_their_instants_and_later_ones_come_after_it() {
     let limiter = paused();

@@ -1,10 +1,11 @@
-//! Which bucket makes room when a shard is full: the one nearest to full.
+//! Which bucket makes room when a shard is full: the one nearest to full, and a closed one last.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::shapes::Shapes;
 use super::table::{Slot, Table};
+use crate::algebra::State;
 use crate::clock::Timestamp;
 
 /// The buckets that are nearest to full, found by one look at the whole shard and used up one by
@@ -12,18 +13,27 @@ use crate::clock::Timestamp;
 ///
 /// Every bucket that is full before `horizon` is in the heap, with the instant at which it would
 /// be when it was last looked at. A charge only makes that later, which is noticed when the bucket
-/// is drawn; a bucket that was refunded or given other numbers meanwhile may keep its place until
-/// the next look.
+/// is drawn; a bucket that was refunded, opened or given other numbers meanwhile may keep its place
+/// until the next look.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     nearest: BinaryHeap<Reverse<Candidate>>,
-    horizon: Option<Timestamp>,
+    horizon: Option<Rank>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    full_at: Timestamp,
+    rank: Rank,
     tag: (u64, u32),
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Nothing comes in before an instant to come: to forget it would lift a block, which may well be over
+    /// before others are full.
+    is_closed: bool,
+    full_at: Timestamp,
 }
 
 /// The part of a shard that one look gathers.
@@ -31,38 +41,44 @@ const GATHERED: usize = 16;
 
 impl Room {
     /// Where the bucket is that is nearest to full.
-    pub(super) fn victim(&mut self, table: &Table, shapes: &Shapes) -> Option<usize> {
-        self.drawn(table, shapes).or_else(|| {
-            self.look(table, shapes);
-            self.drawn(table, shapes)
+    pub(super) fn victim(
+        &mut self,
+        table: &Table,
+        shapes: &Shapes,
+        now: Timestamp,
+    ) -> Option<usize> {
+        self.drawn(table, shapes, now).or_else(|| {
+            self.look(table, shapes, now);
+            self.drawn(table, shapes, now)
         })
     }
 
     /// Notes a bucket that was just added.
-    pub(super) fn added(&mut self, slot: &Slot, table: &Table, shapes: &Shapes) {
+    pub(super) fn added(&mut self, slot: &Slot, table: &Table, shapes: &Shapes, now: Timestamp) {
         let Some(horizon) = self.horizon else { return };
         if self.nearest.len() >= table.len() {
             // Buckets that come and go without need for room: better to look again then.
             *self = Self::default();
             return;
         }
-        if let Some(candidate) = candidate(slot, shapes)
-            && candidate.full_at < horizon
+        if let Some(candidate) = candidate(slot, shapes, now)
+            && candidate.rank < horizon
         {
             self.nearest.push(Reverse(candidate));
         }
     }
 
-    fn drawn(&mut self, table: &Table, shapes: &Shapes) -> Option<usize> {
+    fn drawn(&mut self, table: &Table, shapes: &Shapes, now: Timestamp) -> Option<usize> {
         while let Some(Reverse(noted)) = self.nearest.pop() {
             let Some(index) = table.find(noted.tag) else { continue };
-            let Some(current) = table.get(index).and_then(|slot| candidate(slot, shapes)) else {
+            let Some(current) = table.get(index).and_then(|slot| candidate(slot, shapes, now))
+            else {
                 continue;
             };
-            if current.full_at <= noted.full_at {
+            if current.rank <= noted.rank {
                 return Some(index);
             }
-            if self.horizon.is_some_and(|horizon| current.full_at < horizon) {
+            if self.horizon.is_some_and(|horizon| current.rank < horizon) {
                 self.nearest.push(Reverse(current));
             }
         }
@@ -71,10 +87,10 @@ impl Room {
     }
 
     /// Gathers the nearest to full among all; no more than those are held at any time.
-    fn look(&mut self, table: &Table, shapes: &Shapes) {
+    fn look(&mut self, table: &Table, shapes: &Shapes, now: Timestamp) {
         let gathered = table.len().div_ceil(GATHERED);
         let mut nearest = BinaryHeap::with_capacity(gathered);
-        for candidate in table.iter().filter_map(|slot| candidate(slot, shapes)) {
+        for candidate in table.iter().filter_map(|slot| candidate(slot, shapes, now)) {
             if nearest.len() < gathered {
                 nearest.push(candidate);
             } else if let Some(mut last) = nearest.peek_mut()
@@ -84,12 +100,14 @@ impl Room {
             }
         }
         // Whoever was left out is not before the last of those that were not.
-        self.horizon = nearest.peek().map(|last| last.full_at);
+        self.horizon = nearest.peek().map(|last| last.rank);
         self.nearest = nearest.into_iter().map(Reverse).collect();
     }
 }
 
-fn candidate(slot: &Slot, shapes: &Shapes) -> Option<Candidate> {
-    let bucket = shapes.get(slot.shape()?)?;
-    Some(Candidate { full_at: bucket.full_at(slot.state()), tag: slot.tag() })
+fn candidate(slot: &Slot, shapes: &Shapes, now: Timestamp) -> Option<Candidate> {
+    let (bucket, state) = (shapes.get(slot.shape()?)?, slot.state());
+    let State { value, ts } = state;
+    let rank = Rank { is_closed: value < 0 && ts > now, full_at: bucket.full_at(state) };
+    Some(Candidate { rank, tag: slot.tag() })
 }

@@ -204,14 +204,14 @@ impl Shard {
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         self.sweep(now);
         if self.table.len() >= self.share
-            && let Some(index) = self.room.victim(&self.table, &self.shapes)
+            && let Some(index) = self.room.victim(&self.table, &self.shapes, now)
         {
             self.remove(index);
         }
         if let Some(shape) = self.shapes.enter(bucket, self.table.len()) {
             let slot = Slot::new(print, shape, state);
             self.table.insert(slot);
-            self.room.added(&slot, &self.table, &self.shapes);
+            self.room.added(&slot, &self.table, &self.shapes, now);
         }
     }
 
