@@ -29,6 +29,9 @@ pub use self::throttlecrab::throttlecrab;
 pub mod name {
     pub const OURS: &str = "tollgate";
     pub const OURS_NO_FIELDS: &str = "tollgate without fields";
+    pub const OURS_DRAFT7: &str = "tollgate, draft 7";
+    pub const OURS_DRAFT6: &str = "tollgate, draft 6";
+    pub const OURS_X_RATE_LIMIT: &str = "tollgate, X-RateLimit";
     pub const GOVERNOR: &str = "governor";
     pub const GOVERNOR_FOLDHASH: &str = "governor with foldhash";
     pub const GOVERNOR_DIRECT: &str = "governor direct (no keys)";

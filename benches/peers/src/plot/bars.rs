@@ -39,7 +39,7 @@ pub(super) fn figures(title: &str, figures: &[&Figures]) -> Option<String> {
 
 fn class(name: &str) -> &'static str {
     match name {
-        who::OURS | who::OURS_NO_FIELDS => "s0",
+        name if name.starts_with(who::OURS) => "s0",
         _ if name.starts_with("floor") || name == who::BARE => "floor",
         _ => "s1",
     }

@@ -41,7 +41,14 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         let mut contest = Layers::new(name::LAYER_FIELDS, plan, &one);
         contest.enter(who::BARE, Inner);
         contest.enter(who::OURS, layers::ours(Allowance::OPEN, Fields::default(), 1));
-        contest.enter(who::OURS_NO_FIELDS, layers::ours(Allowance::OPEN, Fields::None, 1));
+        for (name, fields) in [
+            (who::OURS_DRAFT7, Fields::Draft7),
+            (who::OURS_DRAFT6, Fields::Draft6),
+            (who::OURS_X_RATE_LIMIT, Fields::XRateLimit),
+            (who::OURS_NO_FIELDS, Fields::None),
+        ] {
+            contest.enter(name, layers::ours(Allowance::OPEN, fields, 1));
+        }
         contest.enter(who::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
         contest.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
         contest.enter(who::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
