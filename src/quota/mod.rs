@@ -219,8 +219,8 @@ impl Quota {
     /// When one bucket is asked more often than what keeps it can answer. In a store that a fleet
     /// shares, one key is the work of one processor (Redis) or one row for which all wait
     /// (PostgreSQL). In memory the lock of a bucket is held for a small part of a decision, while a
-    /// second shard makes the decision half as long again: with few processors shards take more
-    /// than they give. Measure first.
+    /// second shard makes the decision two and a half times as long: with few processors shards take
+    /// more than they give. Measure first.
     ///
     /// # How many
     ///
