@@ -2,7 +2,7 @@
 //!
 //! # Design
 //!
-//! To ask the system for the time takes longer than the rest of a decision; to read the processor's
+//! To ask the system for the time takes half as long as the rest of a decision; to read the processor's
 //! counter takes a third of that. A counter alone can be wrong: its rate was measured and is off by
 //! some millionths, a machine may be moved to another, the counters of two processors may differ.
 //! So it only tells how long ago the system was asked, and when that is a millisecond, the system is

@@ -61,7 +61,7 @@ impl Portion {
     ///
     /// # Panics
     ///
-    /// If that is zero.
+    /// If that is zero. In a `const` that is a compile error.
     #[must_use]
     #[track_caller]
     pub const fn one_in(whole: u32) -> Self {

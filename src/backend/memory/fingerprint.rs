@@ -19,8 +19,8 @@
 //! This holds for names that were chosen without knowledge of the keys. They never leave the
 //! process, each store has others, and nothing that anybody is told depends on a hash.
 //!
-//! It takes four multiplications a word that need not wait for each other, and a fourth of the time
-//! of SipHash, whose rounds do. SipHash makes the keys here, and hashes what is too long.
+//! It takes four multiplications a word, and these need not wait for each other, as SipHash's rounds
+//! have to. SipHash makes the keys here, and hashes what is too long.
 
 use std::hash::{BuildHasher, Hasher as _, RandomState};
 use std::{array, slice};
