@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::block::most;
 use super::{Bucket, State, Units};
 use crate::clock::Timestamp;
+use crate::quota::MAX_UNITS;
 
 /// What a bucket answered to a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,11 +58,13 @@ impl Terms {
         Self { floor, max_wait: u64::MAX }
     }
 
-    /// Waits at most this long, rounded down to the microsecond.
+    /// Waits at most this long, rounded down to the microsecond. From 2^53 of them on, which are 285
+    /// years, that is for ever: scripts count no further.
     #[must_use]
     #[inline]
     pub fn within(mut self, max_wait: Duration) -> Self {
-        self.max_wait = u64::try_from(max_wait.as_micros()).unwrap_or(u64::MAX);
+        let micros = u64::try_from(max_wait.as_micros()).unwrap_or(u64::MAX);
+        self.max_wait = if micros < MAX_UNITS { micros } else { u64::MAX };
         self
     }
 

@@ -38,9 +38,8 @@ pub fn rescale(
     // Debt beyond what can be counted stays as deep as can be, whatever `max_reserved` says now.
     let clamped = scaled.clamp(i128::from(new.deepest()), i128::from(new.capacity()));
     let value = i64::try_from(clamped).unwrap_or(0);
-    let same_steps =
-        old.kind() == new.kind() && old.step() == new.step() && old.start() == new.start();
-    // New windows begin where the new numbers say; what this one gained is in the value already.
-    let ts = if same_steps { ts } else { new.absent(now.max(ts), phase).ts };
+    // New windows begin where the new numbers say, those of the same numbers where they did; what the old
+    // ones have gained is in the value already.
+    let ts = new.absent(now.max(ts), phase).ts;
     State { value, ts }
 }

@@ -89,7 +89,7 @@ impl<T> List<T> {
     }
 
     /// A list of these, of which there are `count`.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(super) fn gathered(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
         match count {
@@ -134,7 +134,7 @@ impl Applied {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(super) fn gathered(
         now: Timestamp,
         count: usize,

@@ -24,6 +24,8 @@ mod key;
 #[cfg(feature = "memory")]
 mod memory;
 mod refund;
+#[cfg(any(feature = "memory", feature = "redis"))]
+mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,9 +45,12 @@ pub use self::refund::{Refund, Refunded};
 /// * A bucket is named by its [`BucketId`] alone. One that is not stored is
 ///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
-/// * A bucket that has been [full](crate::algebra::Bucket::full_at) for a second and [forgets](crate::algebra::Bucket::forgets) may
-///   be dropped. As long as its numbers stay the same and the clock goes back by less than that, no
-///   answer depends on whether it was.
+/// * A bucket that is [full](crate::algebra::Bucket::full_at) and
+///   [forgets](crate::algebra::Bucket::forgets) may be dropped, as an absent one is full as well: as
+///   long as its numbers stay the same, and nobody decides by a time before it was full, no answer
+///   depends on whether it was. A store with one clock that it reads by itself, like a Redis server,
+///   may drop it at that very instant; one whose clock is read by several processors, or may go back,
+///   keeps it for as much longer. [`Memory`] keeps it for a second.
 /// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
 ///   clock has gone back. No time has passed for it then, and it is kept until it is full.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is

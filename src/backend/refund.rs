@@ -230,7 +230,7 @@ impl Refunded {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(super) fn gathered(
         now: Timestamp,
         given: bool,

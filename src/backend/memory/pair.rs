@@ -1,10 +1,10 @@
 //! A two-choices charge that is alone, as those of a hot limit are: no list has to be kept.
 
 use super::fingerprint::Hasher;
-use super::shard::{Kept, changes};
 use super::shards::Shards;
 use super::{Applied, Charge, Reading};
 use crate::algebra::charge_pair;
+use crate::backend::transaction::{Kept, changes};
 use crate::clock::Timestamp;
 
 /// Decides a charge that the bucket it is for may pay, or the same limit's shard `other`.
@@ -28,8 +28,8 @@ pub(super) fn apply(
     let now = now();
 
     let states = prints.map(|print| match &high_shard {
-        Some(shard) if shards.index_of(print) == high => shard.read(print, charge, now),
-        _ => low_shard.read(print, charge, now),
+        Some(shard) if shards.index_of(print) == high => shard.read(print, id, bucket, now),
+        _ => low_shard.read(print, id, bucket, now),
     });
     let charged = charge_pair(bucket, states, charge.units(), charge.terms(), now);
     if changes(charge) {

@@ -6,8 +6,9 @@ use super::fingerprint::Fingerprint;
 use super::room::Room;
 use super::shapes::Shapes;
 use super::table::{Slot, Table};
-use super::{BucketId, Charge, Refund};
-use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale, untouched};
+use super::{BucketId, Charge};
+use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale};
+use crate::backend::transaction::{Kept, changes};
 use crate::clock::Timestamp;
 
 /// Buckets, at most `share` of them.
@@ -22,6 +23,9 @@ pub(super) struct Shard {
     share: usize,
     /// The slot where the next look for full buckets begins.
     broom: usize,
+    /// Whether full buckets are kept, for tests that change the numbers of limits under them.
+    #[cfg(test)]
+    pub(super) hoards: bool,
 }
 
 /// How many slots each new bucket looks at. With 4, a store in which only one key in fifty is
@@ -35,7 +39,15 @@ const GRACE: u64 = 1_000_000;
 impl Shard {
     pub(super) fn new(share: usize) -> Self {
         let (shapes, room) = Default::default();
-        Self { table: Table::holding(share), shapes, room, share, broom: 0 }
+        Self {
+            table: Table::holding(share),
+            shapes,
+            room,
+            share,
+            broom: 0,
+            #[cfg(test)]
+            hoards: false,
+        }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -80,8 +92,18 @@ impl Shard {
     }
 
     /// What a bucket holds, as far as it is known.
-    pub(super) fn read(&self, print: Fingerprint, charge: &Charge<'_>, now: Timestamp) -> State {
-        self.state(self.table.find(print.tag()), charge.id(), charge.bucket(), now)
+    pub(super) fn read(
+        &self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> State {
+        self.state(self.table.find(print.tag()), id, bucket, now)
+    }
+
+    pub(super) fn holds(&self, print: Fingerprint) -> bool {
+        self.table.find(print.tag()).is_some()
     }
 
     /// Stores what a charge came to, in a bucket that may have moved since it was read.
@@ -93,41 +115,6 @@ impl Shard {
         now: Timestamp,
     ) {
         self.store(self.table.find(print.tag()), print, bucket, kept, now);
-    }
-
-    /// Whether a bucket holds what a refund asks for, if it asks for anything.
-    pub(super) fn is_as_asked(
-        &self,
-        print: Fingerprint,
-        asked: &Refund<'_>,
-        now: Timestamp,
-    ) -> bool {
-        let state = self.state(self.table.find(print.tag()), asked.id(), asked.bucket(), now);
-        asked.left().is_none_or(|left| untouched(asked.bucket(), state, left, now))
-    }
-
-    /// What a bucket holds, if nothing is given back to it.
-    pub(super) fn stands(&self, print: Fingerprint, asked: &Refund<'_>, now: Timestamp) -> State {
-        let state = self.state(self.table.find(print.tag()), asked.id(), asked.bucket(), now);
-        asked.bucket().refresh(state, now)
-    }
-
-    pub(super) fn refund(
-        &mut self,
-        print: Fingerprint,
-        asked: &Refund<'_>,
-        now: Timestamp,
-    ) -> State {
-        let bucket = asked.bucket();
-        let found = self.table.find(print.tag());
-        let state = self.state(found, asked.id(), bucket, now);
-        // To a bucket that nobody has used there is nothing to give back.
-        if found.is_none() && !asked.takes() {
-            return state;
-        }
-        let state = asked.carried_out(state, now);
-        self.store(found, print, bucket, Kept::Taken(state), now);
-        state
     }
 
     pub(super) fn forget(&mut self, print: Fingerprint) {
@@ -216,6 +203,10 @@ impl Shard {
     }
 
     fn sweep(&mut self, now: Timestamp) {
+        #[cfg(test)]
+        if self.hoards {
+            return;
+        }
         for _ in 0..SWEPT {
             if self.is_idle(self.broom, now) {
                 self.remove(self.broom);
@@ -243,23 +234,8 @@ impl Shard {
     }
 }
 
-/// Whether there can be something to store. Nothing is taken by a look, nor by a cost of zero; but
-/// a bucket that begins below full begins to fill with its first use, whatever that takes.
-pub(super) fn changes(charge: &Charge<'_>) -> bool {
-    charge.takes() && (charge.units() != 0 || !charge.bucket().forgets())
-}
-
-/// What is left in a bucket after a charge.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Kept {
-    /// The charge was taken.
-    Taken(State),
-    /// It was not, or another bucket has paid for it, and this is what the bucket holds.
-    NotTaken(State),
-}
-
 /// Asks the algebra.
 #[inline]
-pub(super) fn decide(asked: &Charge<'_>, state: State, now: Timestamp) -> Charged {
+fn decide(asked: &Charge<'_>, state: State, now: Timestamp) -> Charged {
     charge(asked.bucket(), state, asked.units(), asked.terms(), now)
 }
