@@ -6,7 +6,11 @@
 pub(crate) mod address;
 pub(crate) mod dice;
 pub(crate) mod queue;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 pub(crate) mod threads;
+#[cfg(feature = "redis")]
+pub(crate) mod traffic;
 pub(crate) mod web;
 
 use std::pin::pin;

@@ -1,0 +1,342 @@
+//! Tasks that ask a store in Redis all the time, and what they were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as StdError;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
+use tollgate::backend::{Redis, RedisBuilder};
+use tollgate::{DAY, Error, Limit, Quota, RateLimiter, Timestamp};
+
+/// What each key may take in a hundred years, counted from 1970: nothing comes back during a test.
+const MOST: u64 = 1_000_000_000;
+
+/// A limit that only counts.
+pub(crate) static COUNTED: Limit = Limit::new(
+    "counted",
+    Quota::fixed_window(MOST, DAY.saturating_mul(36_525)).start(Timestamp::UNIX_EPOCH),
+);
+
+/// The deadline of decisions, unless a test says otherwise.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+
+/// What a call may be late, beside what a bare timer is at the same time: others have work to do too.
+pub(crate) const NOISE: Duration = Duration::from_secs(1);
+
+/// What is said of a server that has not answered for a second: on a machine that has other work to do
+/// this may happen to any.
+pub(crate) const SILENT: [&str; 2] =
+    ["lost the connection to 127.0.0.1", "no connection to 127.0.0.1"];
+
+/// Longer than it takes to notice that a server is back on any machine.
+const RECOVERY: Duration = Duration::from_secs(20);
+
+/// Tasks that only sleep, and tell how late the machine is.
+const TIMERS: usize = 16;
+
+/// Tasks that ask all the time.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    tasks: Vec<JoinHandle<Vec<Call>>>,
+    timers: Vec<JoinHandle<Duration>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limiter: RateLimiter,
+    over: AtomicBool,
+    /// How often each task was admitted, or went away as it meant to.
+    went_well: Vec<AtomicU64>,
+    /// How often each task got an error.
+    failed: Vec<AtomicU64>,
+    errors: Mutex<BTreeSet<String>>,
+}
+
+/// A call that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) key: u64,
+    pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) told: Told,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Told {
+    Admitted,
+    Refused,
+    /// The time was up.
+    Late,
+    /// Some other error.
+    Failed,
+    /// Nothing: it was not there any more.
+    Gone,
+}
+
+/// What a store has lost that was told to be taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lost {
+    Nothing,
+    /// Some of what was taken before this.
+    Something(Instant),
+    /// All that was taken before some moment between these two.
+    Everything(Instant, Instant),
+}
+
+/// Who goes away before the answer comes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Nature {
+    Patient,
+    Fickle,
+}
+
+/// What was told in the end.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) calls: Vec<Call>,
+    /// The errors that there were, each with its causes.
+    pub(crate) errors: BTreeSet<String>,
+    /// How late a bare timer was.
+    noise: Duration,
+}
+
+impl Traffic {
+    /// So many tasks, two of which share a key.
+    pub(crate) fn begin(redis: Redis, tasks: u64) -> Self {
+        Self::of(redis, tasks, |_| Nature::Patient)
+    }
+
+    /// The same, and of any two that share a key one goes away at any moment.
+    pub(crate) fn with_fickle(redis: Redis, tasks: u64) -> Self {
+        Self::of(redis, tasks, |task| match task % 2 {
+            0 => Nature::Patient,
+            _ => Nature::Fickle,
+        })
+    }
+
+    fn of(redis: Redis, tasks: u64, nature: impl Fn(u64) -> Nature) -> Self {
+        let counts = || (0..tasks).map(|_| AtomicU64::new(0)).collect();
+        let shared = Arc::new(Shared {
+            limiter: RateLimiter::new(redis),
+            over: AtomicBool::new(false),
+            went_well: counts(),
+            failed: counts(),
+            errors: Mutex::default(),
+        });
+        let ask = |task| tokio::spawn(ask(Arc::clone(&shared), task, nature(task)));
+        let timers = (0..TIMERS).map(|_| tokio::spawn(noise(Arc::clone(&shared)))).collect();
+        Self { tasks: (0..tasks).map(ask).collect(), timers, shared }
+    }
+
+    pub(crate) fn limiter(&self) -> &RateLimiter {
+        &self.shared.limiter
+    }
+
+    /// Waits until each task was admitted several times more, and says how long it took until each was once.
+    pub(crate) async fn goes_on(&self) -> Duration {
+        let first = until_more(&self.shared.went_well, 1, "a task is admitted").await;
+        until_more(&self.shared.went_well, 5, "a task is admitted again and again").await;
+        first
+    }
+
+    /// Waits until each task has got an error, and another one.
+    pub(crate) async fn fails(&self) {
+        until_more(&self.shared.failed, 2, "a task gets errors").await;
+    }
+
+    /// Waits until each task has got this many more answers, whatever they are.
+    pub(crate) async fn is_answered(&self, times: u64) {
+        let Shared { went_well, failed, .. } = &*self.shared;
+        let all = |task: usize| count(&went_well[task]) + count(&failed[task]);
+        let before: Vec<_> = (0..failed.len()).map(all).collect();
+        let is_so = || (0..failed.len()).all(|task| all(task) >= before[task] + times);
+        wait_until("a task is answered", async || is_so()).await;
+    }
+
+    /// Waits until somebody was told an error with this text in it.
+    pub(crate) async fn is_told(&self, text: &str) {
+        let is_told = || self.shared.errors.lock().unwrap().iter().any(|told| told.contains(text));
+        wait_until(text, async || is_told()).await;
+    }
+
+    /// Lets everybody finish.
+    pub(crate) async fn end(self) -> Log {
+        self.shared.over.store(true, Ordering::Release);
+        let mut calls = Vec::new();
+        for task in self.tasks {
+            calls.extend(task.await.unwrap());
+        }
+        let mut noise = Duration::ZERO;
+        for timer in self.timers {
+            noise = noise.max(timer.await.unwrap());
+        }
+        let errors = std::mem::take(&mut *self.shared.errors.lock().unwrap());
+        Log { calls, errors, noise }
+    }
+}
+
+async fn ask(shared: Arc<Shared>, task: u64, nature: Nature) -> Vec<Call> {
+    let (nth, key) = (usize::try_from(task).unwrap(), task / 2);
+    let mut calls = Vec::new();
+    let mut round = task;
+    while !shared.over.load(Ordering::Acquire) {
+        round += 1;
+        let begun = Instant::now();
+        let decision = tokio::select! {
+            biased;
+            decision = shared.limiter.limit(&COUNTED).key(key) => Some(decision),
+            () = patience(nature, round) => None,
+        };
+        let ended = Instant::now();
+        let told = match &decision {
+            Some(Ok(decision)) if decision.is_admitted() => Told::Admitted,
+            Some(Ok(_)) => Told::Refused,
+            Some(Err(error)) if error.is_timeout() => Told::Late,
+            Some(Err(_)) => Told::Failed,
+            None => Told::Gone,
+        };
+        calls.push(Call { key, begun, ended, told });
+        match decision {
+            Some(Err(error)) => {
+                shared.errors.lock().unwrap().insert(chain(&error));
+                shared.failed[nth].fetch_add(1, Ordering::AcqRel)
+            }
+            _ => shared.went_well[nth].fetch_add(1, Ordering::AcqRel),
+        };
+        // Nobody asks without any pause, and those who are told at once would leave no time to the others.
+        sleep(Duration::from_millis(1)).await;
+    }
+    calls
+}
+
+/// How late a bare timer is, at the most.
+async fn noise(shared: Arc<Shared>) -> Duration {
+    let mut most = Duration::ZERO;
+    while !shared.over.load(Ordering::Acquire) {
+        let begun = Instant::now();
+        sleep(DEADLINE).await;
+        most = most.max(begun.elapsed().saturating_sub(DEADLINE));
+    }
+    most
+}
+
+/// Ends at once, soon, or some milliseconds later; if ever.
+async fn patience(nature: Nature, round: u64) {
+    match (nature, round % 8) {
+        (Nature::Patient, _) => pending().await,
+        (Nature::Fickle, soon @ 0..6) => {
+            for _ in 0..soon {
+                yield_now().await;
+            }
+        }
+        (Nature::Fickle, some) => sleep(Duration::from_millis(some - 5)).await,
+    }
+}
+
+fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Acquire)
+}
+
+async fn until_more(counters: &[AtomicU64], more: u64, what: &str) -> Duration {
+    let before: Vec<_> = counters.iter().map(count).collect();
+    let grown = |(counter, before): (&AtomicU64, &u64)| count(counter) >= before + more;
+    wait_until(what, async || counters.iter().zip(&before).all(grown)).await
+}
+
+/// Waits until something is so, and says how long that took.
+pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < RECOVERY, "{what}: not after {RECOVERY:?}");
+        sleep(Duration::from_millis(1)).await;
+    }
+    begun.elapsed()
+}
+
+/// How many tokens the store has taken from this key.
+pub(crate) async fn taken(limiter: &RateLimiter, key: u64) -> u64 {
+    let mut left = None;
+    wait_until("the store tells what it holds", async || {
+        left = limiter.value(&COUNTED).key(key).await.ok().map(|standing| standing.remaining());
+        left.is_some()
+    })
+    .await;
+    MOST - left.unwrap()
+}
+
+/// An error and what has caused it, on a line.
+pub(crate) fn chain(error: &Error) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        texts.push(cause.to_string());
+        next = cause.source();
+    }
+    texts.join(" < ")
+}
+
+impl Log {
+    /// How many calls were told this.
+    pub(crate) fn count(&self, told: Told) -> usize {
+        self.calls.iter().filter(|call| call.told == told).count()
+    }
+
+    /// Holds that nobody has waited for longer than the deadline, but for the machine.
+    #[track_caller]
+    pub(crate) fn all_in_time(&self) -> &Self {
+        let took = |call: &Call| call.ended - call.begun;
+        let longest = self.calls.iter().map(took).max().unwrap();
+        // Whoever waited longest may have met two of the longest stalls.
+        let most = DEADLINE + NOISE + 2 * self.noise;
+        assert!(longest < most, "somebody waited for {longest:?}, a timer for {:?}", self.noise);
+        self
+    }
+
+    /// Holds that what the store holds is what was told: an admission was taken once, an error at
+    /// most once, and nothing else at all. Where something was lost, an admission before that is
+    /// taken at most once as well, and of what was lost entirely nothing is left.
+    pub(crate) async fn is_what(&self, store: RedisBuilder, lost: Lost) {
+        let mut bounds = BTreeMap::<u64, (u64, u64)>::new();
+        for call in &self.calls {
+            let (least, most) = bounds.entry(call.key).or_default();
+            let (is_kept, may_be_kept) = match lost {
+                Lost::Nothing => (true, true),
+                Lost::Something(end) => (call.begun > end, true),
+                Lost::Everything(begin, end) => (call.begun > end, call.ended >= begin),
+            };
+            match call.told {
+                Told::Admitted => {
+                    *least += u64::from(is_kept);
+                    *most += u64::from(may_be_kept);
+                }
+                // What was sent may be carried out later.
+                Told::Late | Told::Failed | Told::Gone => *most += 1,
+                Told::Refused => panic!("nobody takes that much: {call:?}"),
+            }
+        }
+        let held = RateLimiter::new(store.deadline(RECOVERY).connect_lazily().unwrap());
+        for (key, (least, most)) in bounds {
+            let taken = taken(&held, key).await;
+            assert!((least..=most).contains(&taken), "{key}: {least} <= {taken} <= {most}");
+            assert!(taken > 0, "{key} was admitted in the end");
+        }
+    }
+
+    /// Holds that each error is the deadline's, or names one of these causes.
+    #[track_caller]
+    pub(crate) fn errors_name(&self, causes: &[&str]) -> &Self {
+        let late = "limit `counted` could not be decided < redis backend could not decide within";
+        let failed = "limit `counted` could not be decided < redis backend could not decide < ";
+        for error in &self.errors {
+            let named = |cause: &&str| error.contains(*cause);
+            let is_named = error.starts_with(failed) && causes.iter().any(named);
+            assert!(error.starts_with(late) || is_named, "{error}");
+        }
+        self
+    }
+}
