@@ -78,6 +78,8 @@
 //! | `tracing` | events: refusals, missing keys, a store that fails | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
+//! | `redis` | buckets in Redis or Valkey, for a fleet: single servers, clusters, sentinels | no |
+//! | `redis-tls` | `redis` over TLS | no |
 //! | `serde` | [`Quota`] in configuration files | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
@@ -108,6 +110,11 @@ pub use self::middleware::RateLimitLayer;
 pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 
 /// The code in the README compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[cfg(all(doctest, feature = "axum", feature = "memory", feature = "redis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The code in the guide to Redis compiles.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../docs/redis.md")]
+struct Guide;

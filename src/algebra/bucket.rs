@@ -92,6 +92,32 @@ impl Bucket {
         }
     }
 
+    /// The numbers in which a state was stored, as far as it matters to who reads it; `None` if no
+    /// quota has such numbers.
+    #[cfg(feature = "redis")]
+    pub(crate) fn stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
+        let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
+        let step = positive(step)?;
+        let kind = if step == NonZeroU64::MIN { Kind::TokenBucket } else { Kind::FixedWindow };
+        let (gain, token) = (positive(gain)?, positive(token)?);
+        (capacity >= 0).then_some(Self {
+            kind,
+            step,
+            gain,
+            token,
+            capacity,
+            floor: 0,
+            initial: capacity,
+            start: None,
+        })
+    }
+
+    /// Whether one of its windows begins at `ts`; every instant will do for a token bucket.
+    #[cfg(feature = "redis")]
+    pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
+        self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts
+    }
+
     /// How the bucket gains.
     #[must_use]
     #[inline]
@@ -158,13 +184,12 @@ impl Bucket {
         self.initial == self.capacity
     }
 
-    /// What a cost comes to; `None` if that is beyond any number counted here.
+    /// What a cost comes to; `None` if that is beyond the 2^53 that can be counted.
     #[must_use]
     #[inline]
     pub const fn units(&self, cost: u64) -> Option<Units> {
         match cost.checked_mul(self.token.get()) {
-            // The top bit would turn the number negative.
-            Some(units) if units <= Units::MAX.cast_unsigned() => Some(units.cast_signed()),
+            Some(units) if units <= MAX_UNITS => Some(units.cast_signed()),
             _ => None,
         }
     }

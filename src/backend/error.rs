@@ -23,8 +23,22 @@ pub struct BackendError(Problem);
 /// `backend` is what kind of store it is, as in "redis".
 #[derive(Clone, Debug)]
 enum Problem {
-    Unavailable { backend: &'static str, cause: Arc<dyn Error + Send + Sync> },
-    Timeout { backend: &'static str, within: Duration },
+    Unavailable {
+        backend: &'static str,
+        cause: Arc<dyn Error + Send + Sync>,
+    },
+    Timeout {
+        backend: &'static str,
+        within: Duration,
+    },
+    #[cfg(feature = "redis")]
+    Misconfigured {
+        backend: &'static str,
+        cause: Arc<dyn Error + Send + Sync>,
+    },
+    Apart {
+        limits: String,
+    },
     Incomplete,
 }
 
@@ -43,9 +57,29 @@ impl BackendError {
         Self(Problem::Timeout { backend, within })
     }
 
+    /// The store cannot be used as it was set up.
+    #[cfg(feature = "redis")]
+    pub(crate) fn misconfigured(
+        backend: &'static str,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self(Problem::Misconfigured { backend, cause: Arc::from(cause.into()) })
+    }
+
+    /// Buckets of these limits cannot be decided in one step, as a cluster keeps them in several slots.
+    pub fn apart(limits: impl Into<String>) -> Self {
+        Self(Problem::Apart { limits: limits.into() })
+    }
+
     /// The store answered, but not about every charge.
     pub(crate) const fn incomplete() -> Self {
         Self(Problem::Incomplete)
+    }
+
+    /// Whether buckets were to be charged together that a cluster keeps in several places: trying again will not help.
+    #[must_use]
+    pub const fn is_apart(&self) -> bool {
+        matches!(self.0, Problem::Apart { .. })
     }
 
     /// Whether the time was up: the decision may have been taken all the same.
@@ -66,6 +100,16 @@ impl fmt::Display for BackendError {
                     _ => write!(f, "{within:?}"),
                 }
             }
+            Problem::Apart { limits } => write!(
+                f,
+                "buckets of `{limits}` are in several slots of the cluster, and cannot be charged in one step \
+                 (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
+                 `HashTag::Fixed`)"
+            ),
+            #[cfg(feature = "redis")]
+            Problem::Misconfigured { backend, .. } => {
+                write!(f, "{backend} backend is misconfigured")
+            }
             Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
         }
     }
@@ -75,7 +119,9 @@ impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Problem::Unavailable { cause, .. } => Some(&**cause),
-            Problem::Timeout { .. } | Problem::Incomplete => None,
+            #[cfg(feature = "redis")]
+            Problem::Misconfigured { cause, .. } => Some(&**cause),
+            Problem::Timeout { .. } | Problem::Apart { .. } | Problem::Incomplete => None,
         }
     }
 }

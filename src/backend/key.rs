@@ -330,7 +330,8 @@ impl fmt::Debug for Key {
     }
 }
 
-enum Part<'a> {
+/// What a key is made of.
+pub(super) enum Part<'a> {
     Text(&'a [u8]),
     Bytes(&'a [u8]),
     Number(u64),
@@ -340,7 +341,8 @@ enum Part<'a> {
     Fallback,
 }
 
-fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
+/// The first part of an encoded key, and the encoding of the others.
+pub(super) fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     match tag {
         tag::TEXT | tag::BYTES => {

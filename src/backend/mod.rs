@@ -23,6 +23,8 @@ mod error;
 mod key;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod refund;
 #[cfg(any(feature = "memory", feature = "redis"))]
 mod transaction;
@@ -36,6 +38,8 @@ pub use self::error::BackendError;
 pub use self::key::Key;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
+#[cfg(feature = "redis")]
+pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 pub use self::refund::{Refund, Refunded};
 
 /// A store of buckets.

@@ -1,0 +1,80 @@
+//! Which node of a cluster has which slots, as the cluster tells it.
+
+use ::redis::Value;
+
+/// The slots of all masters, in their order, and the replicas of these.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    ranges: Vec<Range>,
+    replicas: Vec<(String, u16)>,
+}
+
+/// Slots next to each other that one master has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    first: u16,
+    last: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Slots {
+    /// Reads the answer to `CLUSTER SLOTS`, which leaves out the host of the node itself when that
+    /// does not know it.
+    pub(super) fn read(answer: Value, own_host: &str) -> Option<Self> {
+        let Value::Array(parts) = answer else { return None };
+        let mut slots = Self::default();
+        for part in &parts {
+            // [first, last, master, replicas ..]
+            let Value::Array(part) = part else { return None };
+            let [first, last, master, replicas @ ..] = part.as_slice() else { return None };
+            let (host, port) = place(master, own_host)?;
+            let (first, last) = (number(first)?, number(last)?);
+            slots.ranges.push(Range { first, last, host, port });
+            slots.replicas.extend(replicas.iter().filter_map(|replica| place(replica, own_host)));
+        }
+        slots.ranges.sort_unstable_by_key(|range| range.first);
+        slots.replicas.sort_unstable();
+        slots.replicas.dedup();
+        Some(slots)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The master of a slot.
+    pub(super) fn of(&self, slot: u16) -> Option<&Range> {
+        let after = self.ranges.partition_point(|range| range.first <= slot);
+        self.ranges.get(after.checked_sub(1)?).filter(|range| slot <= range.last)
+    }
+
+    /// Who else knows about the slots, should the masters be gone.
+    pub(super) fn replicas(&self) -> &[(String, u16)] {
+        &self.replicas
+    }
+
+    /// All ranges, so that a master may come several times.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &Range> {
+        self.ranges.iter()
+    }
+}
+
+/// `[host, port, ..]`
+fn place(node: &Value, own_host: &str) -> Option<(String, u16)> {
+    let Value::Array(node) = node else { return None };
+    let [host, port, ..] = node.as_slice() else { return None };
+    let host = match host {
+        Value::BulkString(host) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
+        Value::BulkString(_) | Value::Nil => own_host.to_owned(),
+        _ => return None,
+    };
+    Some((host, number(port)?))
+}
+
+fn number(value: &Value) -> Option<u16> {
+    match value {
+        Value::Int(number) => u16::try_from(*number).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,195 @@
+//! A cluster whose slots move, and whose nodes die.
+
+use std::time::Duration;
+
+use ::redis::Value;
+use tokio::time::Instant;
+
+use super::super::{Call, Common, Link, Servers};
+use super::server::{Server, until};
+use super::single::{COUNT, WITHIN, chain};
+use crate::backend::BackendError;
+use crate::backend::redis::names::slot;
+
+/// In the slots of the first node, and of the second.
+const FIRST: &str = "b";
+const SECOND: &str = "a";
+
+/// Two masters, each with half of the slots.
+async fn cluster() -> [Server; 2] {
+    let nodes = [Server::start_node(), Server::start_node()];
+    for (node, slots) in nodes.iter().zip([["0", "8191"], ["8192", "16383"]]) {
+        node.up().await;
+        ok(node, &["CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1]]).await;
+    }
+    let port = nodes[1].port.to_string();
+    ok(&nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+    for node in &nodes {
+        until("the cluster is whole", async || {
+            let info: String = node.ask(&["CLUSTER", "INFO"]).await.unwrap();
+            info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+        })
+        .await;
+    }
+    assert!(slot::of(FIRST.as_bytes()) <= 8191 && slot::of(SECOND.as_bytes()) > 8191);
+    nodes
+}
+
+async fn ok(node: &Server, command: &[&str]) {
+    assert_eq!(node.ask::<Value>(command).await.unwrap(), Value::Okay, "{command:?}");
+}
+
+fn link(node: &Server) -> Link {
+    let servers = Servers::cluster(&[node.url()], &Common::default()).unwrap();
+    Link::open(servers, COUNT, WITHIN).unwrap()
+}
+
+async fn call(link: &Link, key: &str) -> Result<Value, BackendError> {
+    link.call(Call::new(&[key], b"", Instant::now() + Duration::from_secs(30))).await
+}
+
+#[tokio::test]
+async fn calls_go_where_their_slots_are_and_follow_them() {
+    let [first, second] = cluster().await;
+    let link = link(&first);
+    link.ready().await.unwrap();
+    assert!(link.is_cluster());
+    assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(1));
+    assert_eq!(call(&link, SECOND).await.unwrap(), Value::Int(1));
+
+    // The key is on its way: the second node has it, and says so to those who ask.
+    ok(&second, &["SCRIPT", "FLUSH"]).await;
+    let slot = slot::of(FIRST.as_bytes()).to_string();
+    let first_id: String = first.ask(&["CLUSTER", "MYID"]).await.unwrap();
+    let second_id: String = second.ask(&["CLUSTER", "MYID"]).await.unwrap();
+    ok(&second, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &first_id]).await;
+    ok(&first, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &second_id]).await;
+    let port = second.port.to_string();
+    ok(&first, &["MIGRATE", "127.0.0.1", &port, FIRST, "0", "5000"]).await;
+    assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(2));
+
+    // The slot has arrived.
+    for node in [&second, &first] {
+        ok(node, &["CLUSTER", "SETSLOT", &slot, "NODE", &second_id]).await;
+    }
+    assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(3));
+    assert_eq!(second.ask::<u32>(&["GET", FIRST]).await.unwrap(), 3);
+
+    // After a while nobody asks the first node for it any longer.
+    until("the slots have been read again", async || {
+        let before = evaluated(&first).await;
+        call(&link, FIRST).await.unwrap();
+        evaluated(&first).await == before
+    })
+    .await;
+}
+
+/// How often a node was sent the script.
+async fn evaluated(node: &Server) -> usize {
+    let info: String = node.ask(&["INFO", "commandstats"]).await.unwrap();
+    let calls = info.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+    let count = |line: &str| {
+        let calls = |part: &str| {
+            let (_, count) = part.split_once('=').unwrap();
+            count.parse::<usize>().unwrap()
+        };
+        let counted = ["calls=", "rejected_calls="];
+        line.split(',')
+            .filter(|part| counted.iter().any(|c| part.starts_with(c)))
+            .map(calls)
+            .sum::<usize>()
+    };
+    calls.map(count).sum::<usize>()
+}
+
+#[tokio::test]
+async fn a_dead_node_holds_up_nobody_else() {
+    let [first, mut second] = cluster().await;
+    let link = link(&second);
+    assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(1));
+    assert_eq!(call(&link, SECOND).await.unwrap(), Value::Int(1));
+
+    // While the second node hangs, and somebody waits for it ..
+    second.signal("-STOP");
+    let hung = async { call(&link, SECOND).await.unwrap_err() };
+    let fast = async {
+        for count in 2..10 {
+            assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(count));
+        }
+        Instant::now()
+    };
+    let waited = async { (hung.await, Instant::now()) };
+    let ((error, gave_up), answered) = tokio::join!(waited, fast);
+    assert!(error.is_timeout(), "{error:?}");
+    assert!(answered < gave_up);
+
+    // .. and when it is gone, those of the first are answered.
+    second.kill();
+    until("the loss is told", async || {
+        chain(&call(&link, SECOND).await.unwrap_err()).contains("Connection refused")
+    })
+    .await;
+    for count in 10..20 {
+        assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(count));
+    }
+    second.restart();
+    until("the link has recovered", async || call(&link, SECOND).await.is_ok()).await;
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_replica_that_takes_over_is_found() {
+    let [mut first, second] = cluster().await;
+    let replica = Server::start_node();
+    replica.up().await;
+    let port = first.port.to_string();
+    ok(&replica, &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+    let id: String = first.ask(&["CLUSTER", "MYID"]).await.unwrap();
+    until("the replica follows its master", async || {
+        replica.ask::<Value>(&["CLUSTER", "REPLICATE", &id]).await.is_ok()
+    })
+    .await;
+    until("the replica has what its master has", async || {
+        let info: String = replica.ask(&["INFO", "replication"]).await.unwrap();
+        let slots: Value = first.ask(&["CLUSTER", "SLOTS"]).await.unwrap();
+        info.contains("master_link_status:up")
+            && format!("{slots:?}").contains(&replica.port.to_string())
+    })
+    .await;
+    let link = link(&first);
+    assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(1));
+    until("the count has arrived", async || {
+        let info: String = replica.ask(&["INFO", "keyspace"]).await.unwrap();
+        info.contains("keys=1,")
+    })
+    .await;
+    first.kill();
+    assert!(call(&link, FIRST).await.is_err());
+    ok(&replica, &["CLUSTER", "FAILOVER", "TAKEOVER"]).await;
+    until("the link has recovered", async || call(&link, FIRST).await.is_ok()).await;
+    assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(3));
+    drop(second);
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_is_told() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let told = chain(&link(&server).ready().await.unwrap_err());
+    assert!(told.contains("answered `ERR This instance has cluster support disabled`"), "{told}");
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_not_taken_for_a_single_server() {
+    let [first, _second] = cluster().await;
+    let servers = Servers::single(&first.url(), &Common::default()).unwrap();
+    let link = Link::open(servers, COUNT, WITHIN).unwrap();
+    assert_eq!(
+        chain(&call(&link, SECOND).await.unwrap_err()),
+        format!(
+            "redis backend could not decide: 127.0.0.1:{} is a node of a cluster (use \
+             `Redis::cluster`)",
+            first.port
+        )
+    );
+}

@@ -1,0 +1,151 @@
+//! A server of one's own, on a free port, without files.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, Value};
+use tokio::time::{Instant, sleep};
+
+/// A server, ended with this value.
+pub(super) struct Server {
+    pub(super) port: u16,
+    options: Vec<String>,
+    process: Option<Child>,
+    directory: Option<Directory>,
+}
+
+/// A directory that is removed in the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tollgate-link-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Server {
+    /// Starts a server with these options.
+    pub(super) fn start(options: &[&str]) -> Self {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut server = Self { port: free_port(), options, process: None, directory: None };
+        server.restart();
+        server
+    }
+
+    /// Starts a node of a cluster, which has no slots yet.
+    pub(super) fn start_node() -> Self {
+        let dir = Directory::new();
+        let path = dir.0.to_str().expect("a plain path").to_owned();
+        let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
+        let mut server = Self::start(&[&options[..], &["--dir", &path]].concat());
+        server.directory = Some(dir);
+        server
+    }
+
+    /// Starts a sentinel, which watches `master` by the name of `shop`.
+    pub(super) async fn start_sentinel(master: &Self) -> Self {
+        let dir = Directory::new();
+        let file = dir.0.join("sentinel.conf");
+        std::fs::write(&file, "").expect("a file");
+        master.up().await;
+        let port = free_port();
+        let process = Command::new("redis-sentinel")
+            .arg(&file)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .stdout(Stdio::null())
+            .spawn();
+        let process = Some(process.expect("redis-sentinel is installed"));
+        let sentinel = Self { port, options: Vec::new(), process, directory: Some(dir) };
+        sentinel.up().await;
+        let watched = master.port.to_string();
+        let monitor = ["SENTINEL", "MONITOR", "shop", "127.0.0.1", &watched, "1"];
+        assert_eq!(sentinel.ask::<Value>(&monitor).await.expect("a sentinel"), Value::Okay);
+        sentinel
+    }
+
+    /// Starts it again, with nothing in its memory.
+    pub(super) fn restart(&mut self) {
+        let process = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--save", "", "--appendonly", "no"])
+            .args(["--bind", "127.0.0.1"])
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .spawn();
+        self.process = Some(process.expect("redis-server is installed"));
+    }
+
+    /// Ends it without a word to anybody.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("the server runs");
+            process.wait().expect("the server runs");
+        }
+    }
+
+    /// Sends it a signal, as `kill -STOP` does.
+    pub(super) fn signal(&self, name: &str) {
+        let id = self.process.as_ref().expect("the server runs").id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().expect("kill").success());
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// What it says to a command, beside the link.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+        let client = ::redis::Client::open(self.url())?;
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let mut client = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let (name, rest) = command.split_first().expect("a command");
+        ::redis::cmd(name).arg(rest).query_async(&mut client).await
+    }
+
+    /// Waits until it answers.
+    pub(super) async fn up(&self) {
+        until("the server answers", async || {
+            !self.ask::<String>(&["PING"]).await.is_err_and(|error| error.code().is_none())
+        })
+        .await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Asks again and again, with a generous bound.
+pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let bound = Instant::now() + Duration::from_secs(30);
+    while !holds().await {
+        assert!(Instant::now() < bound, "in vain: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(super) fn free_port() -> u16 {
+    // The bus of a cluster's node is 10,000 above its port.
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        if port < 55_000 {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A single server that goes away, hangs, or refuses.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ::redis::Value;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
+
+use super::super::{Call, Common, Link, Route, Servers};
+use super::server::{Server, free_port, until};
+use crate::backend::BackendError;
+
+/// Counts how often it was carried out.
+pub(super) const COUNT: &str = "return redis.call('INCR', KEYS[1])";
+pub(super) const WITHIN: Duration = Duration::from_millis(50);
+
+fn link(url: &str) -> Link {
+    Link::open(Servers::single(url, &Common::default()).unwrap(), COUNT, WITHIN).unwrap()
+}
+
+/// With more time than any test takes.
+async fn call(link: &Link) -> Result<Value, BackendError> {
+    link.call(Call::new(&["count"], b"", Instant::now() + Duration::from_secs(30))).await
+}
+
+/// An error and its causes.
+pub(super) fn chain(error: &dyn Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", chain(cause)),
+        None => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn the_script_is_sent_again_with_its_text_when_the_server_has_lost_it() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let _: Value = server.ask(&["SCRIPT", "FLUSH"]).await.unwrap();
+    assert_eq!(call(&link).await.unwrap(), Value::Int(2));
+    assert_eq!(call(&link).await.unwrap(), Value::Int(3));
+    let statistics: String = server.ask(&["INFO", "commandstats"]).await.unwrap();
+    assert!(statistics.contains("cmdstat_eval:calls=2,"), "{statistics}");
+}
+
+// A caller whose time was up just then was told that there was no such script, as if that were his trouble.
+#[tokio::test]
+async fn a_script_that_is_lost_when_the_time_is_up_is_no_cause() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let _: Value = server.ask(&["SCRIPT", "FLUSH"]).await.unwrap();
+    let late = link.call(Call::new(&["count"], b"", Instant::now())).await.unwrap_err();
+    assert_eq!(chain(&late), BackendError::timeout("redis", WITHIN).to_string());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(2));
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found_again() {
+    let mut server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    server.kill();
+    let refused = chain(&call(&link).await.unwrap_err());
+    assert!(refused.starts_with("redis backend could not decide: "), "{refused}");
+    server.restart();
+    until("the link has recovered", async || call(&link).await.is_ok()).await;
+    assert_eq!(server.ask::<u32>(&["GET", "count"]).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_idle_costs_no_call() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    // The server closes what was idle, and the link finds out without a call.
+    let _: Value =
+        server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await.unwrap();
+    let Route::Single(node) = &link.0.route else { panic!("one server") };
+    node.loss(1).await;
+    assert_eq!(call(&link).await.unwrap(), Value::Int(2));
+    assert_eq!(server.ask::<u32>(&["GET", "count"]).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_loses_its_calls_and_then_its_connection() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    server.signal("-STOP");
+    let (first, second) = tokio::join!(call(&link), call(&link));
+    // One of them has run out of patience, and taken the other along if that had some left.
+    let [first, second] = [first.unwrap_err(), second.unwrap_err()];
+    assert!(first.is_timeout() || second.is_timeout(), "{first:?}, {second:?}");
+    // The kernel still accepts connections, but nobody answers: that ends as well.
+    let third = timeout(Duration::from_secs(20), call(&link)).await.unwrap();
+    assert!(third.is_err());
+    server.signal("-CONT");
+    until("the link has recovered", async || call(&link).await.is_ok()).await;
+    // Nothing was sent twice: the first, the two that hung, and those that have succeeded since.
+    assert!((2..=4).contains(&server.ask::<u32>(&["GET", "count"]).await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_told_at_once() {
+    let port = free_port();
+    let link = link(&format!("redis://127.0.0.1:{port}"));
+    let told = chain(&call(&link).await.unwrap_err());
+    assert_eq!(
+        told,
+        format!(
+            "redis backend could not decide: cannot connect to 127.0.0.1:{port}: Connection \
+             refused (os error 111)"
+        )
+    );
+    assert_eq!(chain(&link.ready().await.unwrap_err()), told);
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_missing_one_are_told() {
+    let server = Server::start(&["--requirepass", "right"]);
+    server.up().await;
+    let port = server.port;
+    let wrong = link(&format!("redis://:wrong@127.0.0.1:{port}"));
+    let told = chain(&wrong.ready().await.unwrap_err());
+    assert!(told.contains("WRONGPASS") && !told.contains(":wrong"), "{told}");
+    let missing = link(&server.url());
+    let told = chain(&missing.ready().await.unwrap_err());
+    assert!(told.contains("NOAUTH"), "{told}");
+    let right = link(&format!("redis://:right@127.0.0.1:{port}"));
+    assert_eq!(call(&right).await.unwrap(), Value::Int(1));
+    assert!(!format!("{right:?}").contains("right"));
+}
+
+/// A server that does not know how to be greeted quotes the greeting, in which the password is.
+#[tokio::test]
+async fn a_password_is_not_told_that_a_server_quotes() {
+    let server = Server::start(&["--rename-command", "HELLO", ""]);
+    server.up().await;
+    let link = link(&format!("redis://alice:hush@127.0.0.1:{}", server.port));
+    let error = link.ready().await.unwrap_err();
+    let told = chain(&error);
+    assert!(told.ends_with("answered `ERR unknown command 'HELLO'`"), "{told}");
+    assert!(!told.contains("hush") && !format!("{error:?}").contains("hush"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_replica_is_asked_again_until_the_deadline() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let nobody = free_port().to_string();
+    let _: Value = server.ask(&["REPLICAOF", "127.0.0.1", &nobody]).await.unwrap();
+    let soon = Instant::now() + WITHIN;
+    let told = chain(&link.call(Call::new(&["count"], b"", soon)).await.unwrap_err());
+    assert!(told.contains("READONLY"), "{told}");
+    let promoted = async {
+        let _: Value = server.ask(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(call(&link), promoted);
+    assert_eq!(answer.unwrap(), Value::Int(2));
+}
+
+/// Each time that a call was asked again it used to connect, some hundred times a second.
+#[tokio::test]
+async fn a_replica_is_not_stormed() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let nobody = free_port().to_string();
+    let _: Value = server.ask(&["REPLICAOF", "127.0.0.1", &nobody]).await.unwrap();
+    let begun = Instant::now();
+    for _ in 0..10 {
+        let soon = Instant::now() + WITHIN;
+        assert!(link.call(Call::new(&["count"], b"", soon)).await.is_err());
+    }
+    let most = begun.elapsed().as_millis() / 100 + 1;
+    let Route::Single(node) = &link.0.route else { panic!("one server") };
+    let last = node.connection(Instant::now() + Duration::from_secs(30)).await.unwrap();
+    // The first was made before.
+    assert!(u128::from(last.serial()) <= most + 1, "{} in {most} tenths", last.serial());
+}
+
+/// An answer that was later than a second used to be given up, however late it was allowed to be.
+#[tokio::test]
+async fn whoever_has_more_time_than_a_second_is_not_cut_off() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let servers = Servers::single(&server.url(), &Common::default()).unwrap();
+    let link = Link::open(servers, COUNT, Duration::from_secs(30)).unwrap();
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let _: Value = server.ask(&["CLIENT", "PAUSE", "1500"]).await.unwrap();
+    assert_eq!(call(&link).await.unwrap(), Value::Int(2));
+}
+
+/// What came behind it used to be taken for the answers to later calls, for as long as the connection lived.
+#[tokio::test]
+async fn an_answer_to_something_else_ends_the_connection() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    let late = Instant::now() + Duration::from_secs(30);
+    let strange = Call::new(&["count"], b"", late).read_by(|answer, keys| {
+        assert_eq!((answer, keys), (&Value::Int(1), 1));
+        false
+    });
+    assert_eq!(
+        chain(&link.call(strange).await.unwrap_err()),
+        format!(
+            "redis backend could not decide: 127.0.0.1:{} has not answered what it was asked",
+            server.port
+        )
+    );
+    let Route::Single(node) = &link.0.route else { panic!("one server") };
+    node.loss(1).await;
+    assert_eq!(call(&link).await.unwrap(), Value::Int(2));
+}
+
+#[tokio::test]
+async fn other_errors_are_not_asked_again() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let _: Value = server.ask(&["SET", "count", "text"]).await.unwrap();
+    let told = chain(&call(&link(&server.url())).await.unwrap_err());
+    assert!(told.contains("answered `ERR value is not an integer"), "{told}");
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again_until_the_deadline() {
+    let server = Server::start(&["--lua-time-limit", "1"]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    // Somebody's script does not end: whoever asks is told that the server is busy.
+    let busy = async {
+        let endless = server.ask::<Value>(&["EVAL", "while true do end", "0"]);
+        assert!(endless.await.unwrap_err().to_string().contains("killed"));
+    };
+    let killed = async {
+        until("the server is busy", async || {
+            server.ask::<Value>(&["PING"]).await.is_err_and(|busy| busy.code() == Some("BUSY"))
+        })
+        .await;
+        let soon = Instant::now() + WITHIN;
+        let told = chain(&link.call(Call::new(&["count"], b"", soon)).await.unwrap_err());
+        assert!(told.contains("BUSY"), "{told}");
+        let kill = async {
+            let _: Value = server.ask(&["SCRIPT", "KILL"]).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(call(&link), kill);
+        assert_eq!(answer.unwrap(), Value::Int(2));
+    };
+    tokio::join!(busy, killed);
+}
+
+#[tokio::test]
+async fn the_last_link_closes_its_connection() {
+    let server = Server::start(&[]);
+    server.up().await;
+    let link = link(&server.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let clients = async || {
+        let list: String = server.ask(&["CLIENT", "LIST"]).await.unwrap();
+        list.lines().count()
+    };
+    let other = link.clone();
+    drop(link);
+    assert_eq!(call(&other).await.unwrap(), Value::Int(2));
+    assert_eq!(clients().await, 2);
+    drop(other);
+    until("only the one that asks is left", async || clients().await == 1).await;
+}
+
+#[tokio::test]
+async fn each_call_knocks_once_at_a_server_that_hangs_up_on_everybody() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let knocks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&knocks);
+    let hang_up = tokio::spawn(async move {
+        loop {
+            drop(listener.accept().await.unwrap());
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let link = link(&format!("redis://127.0.0.1:{port}"));
+    for _ in 0..5 {
+        let told = chain(&call(&link).await.unwrap_err());
+        assert!(told.contains(&format!("cannot connect to 127.0.0.1:{port}")), "{told}");
+    }
+    // The link itself has knocked before it was asked.
+    let knocks = knocks.load(Ordering::Relaxed);
+    assert!((1..=6).contains(&knocks), "{knocks}");
+    hang_up.abort();
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_connection_longer_than_the_deadline() {
+    // The kernel accepts, and nobody ever answers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let link = link(&format!("redis://127.0.0.1:{port}"));
+    let soon = Instant::now() + WITHIN;
+    let told = chain(&link.call(Call::new(&["count"], b"", soon)).await.unwrap_err());
+    assert_eq!(told, "redis backend could not decide within 50 ms");
+    // Whoever waits longer learns why.
+    assert_eq!(
+        chain(&call(&link).await.unwrap_err()),
+        format!("redis backend could not decide: no connection to 127.0.0.1:{port} within 1 s")
+    );
+    drop(listener);
+}
+
+#[test]
+fn without_a_runtime_there_is_no_link() {
+    let servers = Servers::single("redis://127.0.0.1", &Common::default()).unwrap();
+    assert_eq!(
+        chain(&Link::open(servers, COUNT, WITHIN).unwrap_err()),
+        "redis backend could not decide: there is no tokio runtime here (connect inside \
+         `#[tokio::main]`)"
+    );
+}

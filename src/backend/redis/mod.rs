@@ -1,0 +1,268 @@
+//! Redis or Valkey: one truth for a fleet.
+//!
+//! # Design
+//!
+//! A decision is one script call, whatever the number of its limits. The script reads the server's time, finds the
+//! buckets, applies the formula of [`algebra`](crate::algebra) and stores what changed. It answers only what it
+//! has found: by the same formula the client works out what came of it, so that an answer is as exact as in memory
+//! and costs the server nothing. What is asked at the same time by one process travels in one call.
+
+mod batch;
+mod builder;
+mod dispatcher;
+mod found;
+mod line;
+mod link;
+mod names;
+mod number;
+mod order;
+mod script;
+mod spread;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use self::builder::Settings;
+pub use self::builder::{ColdStart, RedisBuilder};
+use self::dispatcher::{Dispatcher, Sending};
+use self::found::Outcome;
+use self::line::Bounds;
+use self::link::Link;
+pub use self::names::HashTag;
+use self::names::Names;
+use self::order::{Order, OwnCharge, OwnRefund, Whose};
+use self::spread::{Pair, share_a_slot};
+use super::{Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded};
+use crate::clock::{Clock, SystemClock};
+
+/// Keeps buckets in Redis or Valkey, for any number of processes.
+///
+/// Whoever asks the same servers under the same [prefix](RedisBuilder::prefix) shares their buckets, and
+/// all go by the server's clock. A decision is one call of a script, whatever the number of its limits,
+/// and exactly what it would be in memory; what a process asks at the same time travels in
+/// one call. The guide in `docs/redis.md` of the repository says how to run the server: what it costs,
+/// what is stored, which rights a user needs, and what is lost when.
+///
+/// A process has one connection to each server, which is made anew in the background when it breaks. It
+/// runs on the tokio runtime in which it was made, and ends with it. So make one, and clone
+/// the [`RateLimiter`](crate::RateLimiter).
+///
+/// # Deadlines
+///
+/// Who has no answer within 50 ms, or what [`deadline`](RedisBuilder::deadline) says, gets an error for
+/// which [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503. The tokens may be taken all
+/// the same: a decision is sent again only if the server has said that it did not carry it out, so what is
+/// not known counts as taken, and nobody gets more than the limit. A server that hangs is not sent more
+/// and more: a call that it has not answered takes the place of the next, for a second or, if that is longer,
+/// the deadline.
+///
+/// # Clusters
+///
+/// One step sees one slot of a cluster. Charges on buckets in several slots are refused before anything is
+/// sent, by an error for which [`is_apart`](BackendError::is_apart) is true; a [`HashTag`] puts into one slot
+/// what is to be charged together. Two shards of a limit in different slots are asked one after the
+/// other, the second only if the first refuses. Each is exact by itself; but to look at all of them, to
+/// reset or to penalize them is not one step there, and a reservation that two of them have paid is not
+/// undone when it is given up. Replicas are never asked about buckets.
+///
+/// # After a loss
+///
+/// What the server forgets, by a restart without persistence or an eviction, is full again, and nobody is
+/// refused for it; a failover may lose the last decisions, and what was given back last.
+/// [`ColdStart::Empty`] is for those who would rather have all wait after a store has come back empty.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tollgate::backend::Redis;
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, MINUTE));
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = RateLimiter::new(Redis::connect("redis://127.0.0.1:6379").await?);
+/// // Five a minute, whichever process is asked.
+/// let permit = limiter.limit(&LOGIN).key("alice").await?.into_result()?;
+/// println!("{} more", permit.remaining());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Redis {
+    dispatcher: Dispatcher,
+    names: Arc<Names>,
+}
+
+impl Redis {
+    /// Connects to a single server.
+    ///
+    /// The URL is `redis://user:password@host:port/database`, of which all but the host may be left
+    /// out; `rediss://` is TLS, with the feature `redis-tls`, and `unix:///path` is a socket.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RedisBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self, BackendError> {
+        Self::at(url).connect().await
+    }
+
+    /// Sets up a single server, by its URL; see [`connect`](Self::connect).
+    pub fn at(url: impl Into<String>) -> RedisBuilder {
+        RedisBuilder::at(url.into())
+    }
+
+    /// Sets up a cluster, by the URLs of some of its nodes, from which the others are learnt. The login of
+    /// all nodes is that of the first URL.
+    pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBuilder {
+        RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
+    }
+
+    /// Sets up the master of this name that sentinels look after, by the URLs of the sentinels. The
+    /// login of the master, and the number of its database, are those of the first URL.
+    pub fn sentinel<U: Into<String>>(
+        urls: impl IntoIterator<Item = U>,
+        master: impl Into<String>,
+    ) -> RedisBuilder {
+        RedisBuilder::sentinel(urls.into_iter().map(U::into).collect(), master.into())
+    }
+
+    /// An engine on this link, whose lanes run on this runtime.
+    fn new(link: Link, names: Names, runtime: Handle, settings: Settings) -> Self {
+        let in_all = if link.is_cluster() { LANES_OF_CLUSTER } else { LANES };
+        let births = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
+        let sending = Sending {
+            deadline: settings.deadline,
+            bounds: Bounds { lanes: LANES, in_all, buckets: BUCKETS },
+            births,
+            #[cfg(test)]
+            clock: settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new())),
+        };
+        let dispatcher = Dispatcher::new(link, runtime, sending);
+        Self { dispatcher, names: Arc::new(names) }
+    }
+
+    fn charges(&self, charges: &[Charge<'_>]) -> Result<Answer<Applied>, BackendError> {
+        let deadline = self.dispatcher.deadline();
+        let own: Result<SmallVec<[_; 1]>, _> =
+            charges.iter().map(|charge| OwnCharge::of(charge, &self.names)).collect();
+        let order = Order::Charges(own?);
+        if !self.dispatcher.is_cluster() || share_a_slot(&order) {
+            let answer = self.dispatcher.send(order, deadline);
+            return Ok(Answer::later(async move { applied(answer.await?) }));
+        }
+        let Order::Charges(own) = order else { return Err(BackendError::incomplete()) };
+        let dispatcher = self.dispatcher.clone();
+        match charges {
+            [charge] if let Some(other) = charge.other() => {
+                let id = charge.id();
+                let shards = [id, id.shard(other)].map(|id| Whose::of(id, &self.names));
+                let Some(charge) = own.into_iter().next() else {
+                    return Err(BackendError::incomplete());
+                };
+                let pair = Pair { dispatcher, shards, charge, deadline };
+                // Two steps are not left half done by who goes away in between.
+                Ok(Answer::later(self.dispatcher.spawn(pair.apply())))
+            }
+            _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
+                Ok(Answer::later(spread::look(dispatcher, own, deadline)))
+            }
+            _ => Err(BackendError::apart(spread::limits(charges.iter().map(Charge::id)))),
+        }
+    }
+
+    fn refunds(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        let deadline = self.dispatcher.deadline();
+        let own = refunds.iter().map(|refund| OwnRefund::of(refund, &self.names)).collect();
+        let order = Order::Refunds(own);
+        if !self.dispatcher.is_cluster() || share_a_slot(&order) {
+            let answer = self.dispatcher.send(order, deadline);
+            return Answer::later(async move { refunded(answer.await?) });
+        }
+        let Order::Refunds(own) = order else {
+            return Answer::Now(Err(BackendError::incomplete()));
+        };
+        Answer::later(spread::refund(self.dispatcher.clone(), own, deadline))
+    }
+
+    fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        let deadline = self.dispatcher.deadline();
+        let order = Order::Resets(ids.iter().map(|&id| self.names.of(id)).collect());
+        let orders: SmallVec<[Order; 1]> = match order {
+            Order::Resets(names) if self.dispatcher.is_cluster() => {
+                names.into_iter().map(|name| Order::Resets([name].into_iter().collect())).collect()
+            }
+            order => [order].into_iter().collect(),
+        };
+        let answers: SmallVec<[_; 1]> =
+            orders.into_iter().map(|order| self.dispatcher.send(order, deadline)).collect();
+        Answer::later(async move {
+            for answer in answers {
+                answer.await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The calls under way at most for one slot: the server works on one while the next is made up. More of
+/// them would only be smaller.
+const LANES: usize = 2;
+
+/// The calls under way at most for 64 slots of a cluster that are next to each other: 2,048 in all.
+const LANES_OF_CLUSTER: usize = 8;
+
+/// The buckets of a call, so that nobody waits for long behind it: some 200 microseconds.
+const BUCKETS: usize = 128;
+
+fn applied(outcome: Outcome) -> Result<Applied, BackendError> {
+    match outcome {
+        Outcome::Applied(applied) => Ok(applied),
+        Outcome::Refunded(_) | Outcome::Reset => Err(BackendError::incomplete()),
+    }
+}
+
+fn refunded(outcome: Outcome) -> Result<Refunded, BackendError> {
+    match outcome {
+        Outcome::Refunded(refunded) => Ok(refunded),
+        Outcome::Applied(_) | Outcome::Reset => Err(BackendError::incomplete()),
+    }
+}
+
+impl Backend for Redis {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        if charges.is_empty() {
+            return Answer::Now(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
+        }
+        self.charges(charges).unwrap_or_else(|error| Answer::Now(Err(error)))
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+        if refunds.is_empty() {
+            return Answer::Now(Ok(Refunded::many(SystemClock::new().now(), true, Vec::new())));
+        }
+        self.refunds(refunds)
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        if ids.is_empty() {
+            return Answer::Now(Ok(()));
+        }
+        self.resets(ids)
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("names", &self.names).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! How a bucket is named in Redis.
+//!
+//! A name can be read, and says which bucket it is: no two buckets have the same, whatever clients send,
+//! nor do buckets of different prefixes. Its fields are set apart by `:`, the last one is the key.
+//!
+//! ```text
+//! tollgate:per-client:ip=192.0.2.1
+//! tollgate:llm-tokens#3:*
+//! tollgate:{acme}:per-user:acme|alice
+//! ```
+//!
+//! | field | what it is |
+//! |---|---|
+//! | `tollgate:` | the prefix: 1 to 64 letters, digits and `-_.~@+/:` |
+//! | `{acme}:` | the hash tag, as [`HashTag`] says; the only braces of a name |
+//! | `llm-tokens` | the name of the limit, as text |
+//! | `#3` | the shard; the first, 0, is not written |
+//! | `:` and the key | its parts, joined by a vertical bar, or `*` for the key that everybody shares |
+//!
+//! | part of a key | as |
+//! |---|---|
+//! | text | letters, digits and `-_.~@+/` as they are, any other byte as `%` and two digits (`%7C`) |
+//! | text of no length | `text=` |
+//! | a number | `n=7`, `n=-7` |
+//! | bytes | `b=00ff` |
+//! | an IPv4 address | `ip=192.0.2.1` |
+//! | an IPv6 network | `ip=2001:db8::/64`, an address with `/128` |
+//! | what sets a fallback apart | `else=`, so that the fallback to `alice` is <code>else=\|alice</code> |
+//!
+//! Text has no `=`, so that it is never taken for another part, and no `:`, so that the first field
+//! with a `=` begins the key.
+//!
+//! Instead of the key there may be 32 digits, 128 bits of a hash of [`Key::as_bytes`]:
+//!
+//! * `sha256=..` when the name would have more than 200 bytes, so that what clients send does not grow
+//!   the store. The tag is hashed by itself when it would have more than 64.
+//! * `hmac=..` always when there is a secret (HMAC-SHA-256), so that the store has no personal data.
+//!   A tag of a key's first part is the hash of that part then.
+//!
+//! The birth of a store is noted under `tollgate:#born`, or `tollgate:#born:{n}` for each slot of a
+//! cluster. No limit begins with `#`, which text does not have.
+
+mod hash_tag;
+mod name;
+pub(super) mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+
+pub use self::hash_tag::HashTag;
+pub(super) use self::name::Name;
+use crate::backend::key::{Part, next_part};
+use crate::backend::{BucketId, Key};
+
+/// How the buckets of one store are named.
+#[derive(Clone)]
+pub(super) struct Names {
+    /// What all names begin with: the prefix, and a tag that they share.
+    head: Box<[u8]>,
+    /// What the births begin with.
+    born: Box<[u8]>,
+    by_first_part: bool,
+    /// Keyed with the secret.
+    hasher: Option<Hmac<Sha256>>,
+}
+
+impl Names {
+    /// Names with this prefix and tag, whose keys are hashed if there is a secret.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for whoever has chosen the prefix, the tag or the secret.
+    pub(super) fn new(prefix: String, tag: HashTag, secret: Option<&[u8]>) -> Result<Self, String> {
+        if !is_plain(&prefix) {
+            return Err(unfit("prefix", &prefix));
+        }
+        let (head, by_first_part) = match tag {
+            HashTag::Bucket => (format!("{prefix}:"), false),
+            HashTag::FirstPart => (format!("{prefix}:"), true),
+            HashTag::Fixed(tag) if is_plain(&tag) => (format!("{prefix}:{{{tag}}}:"), false),
+            HashTag::Fixed(tag) => return Err(unfit("hash tag", &tag)),
+        };
+        let hasher = secret.map(keyed).transpose()?;
+        let born = format!("{prefix}:#born").into_bytes().into();
+        Ok(Self { head: head.into_bytes().into(), born, by_first_part, hasher })
+    }
+
+    /// The name of a bucket.
+    #[inline]
+    pub(super) fn of(&self, id: BucketId<'_>) -> Name {
+        let mut name = Name::new(&self.head);
+        if self.by_first_part
+            && let Some(first) = first_part(id.key())
+        {
+            name.push(b'{');
+            self.write_key(&mut name, first, MAX_TAG);
+            name.extend(b"}:");
+        }
+        name.text(id.limit().as_bytes());
+        if id.shard_index() > 0 {
+            name.push(b'#');
+            name.number(id.shard_index());
+        }
+        name.push(b':');
+        let room = MAX_NAME.saturating_sub(name.len());
+        self.write_key(&mut name, id.key().as_bytes(), room);
+        name
+    }
+
+    /// The name under which the birth of a bucket's store is noted: one for all, or on a cluster
+    /// one in the slot of the bucket.
+    pub(super) fn birth(&self, of: &Name, cluster: bool) -> Name {
+        let mut name = Name::new(&self.born);
+        if cluster {
+            name.extend(b":{");
+            name.number(slot::number_in(of.slot()));
+            name.push(b'}');
+        }
+        name
+    }
+
+    /// Writes a key, or the first part of one, in no more than `room` bytes unless it is a hash.
+    #[inline]
+    fn write_key(&self, name: &mut Name, key: &[u8], room: usize) {
+        if let Some(hasher) = &self.hasher {
+            let mut hasher = hasher.clone();
+            hasher.update(key);
+            name.hash(b"hmac=", &hasher.finalize().into_bytes().into());
+            return;
+        }
+        let before = name.len();
+        if !name.key(key, before.saturating_add(room)) {
+            name.truncate(before);
+            name.hash(b"sha256=", &Sha256::digest(key).into());
+        }
+    }
+}
+
+/// The secret is not shown.
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names")
+            .field("head", &String::from_utf8_lossy(&self.head))
+            .field("by_first_part", &self.by_first_part)
+            .field("hashed", &self.hasher.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a key's first part. What sets a fallback apart is none: a tenant's fallbacks belong
+/// to the tenant.
+#[inline]
+fn first_part(key: &Key) -> Option<&[u8]> {
+    let mut bytes = key.as_bytes();
+    loop {
+        let (part, after) = next_part(bytes)?;
+        if !matches!(part, Part::Fallback) {
+            return bytes.get(..bytes.len().saturating_sub(after.len()));
+        }
+        bytes = after;
+    }
+}
+
+fn keyed(secret: &[u8]) -> Result<Hmac<Sha256>, String> {
+    let short = || {
+        format!(
+            "the secret to hash keys with has {} bytes (use at least {MIN_SECRET}, drawn at random)",
+            secret.len()
+        )
+    };
+    if secret.len() < MIN_SECRET {
+        return Err(short());
+    }
+    Hmac::new_from_slice(secret).map_err(|_| short())
+}
+
+fn unfit(what: &str, given: &str) -> String {
+    format!(
+        "{what} {given:?} cannot be part of a name in redis (use 1 to {MAX_PLAIN} letters, digits \
+         and {OTHER_PLAIN})"
+    )
+}
+
+fn is_plain(text: &str) -> bool {
+    let plain = |byte| name::is_plain(byte) || byte == b':';
+    (1..=MAX_PLAIN).contains(&text.len()) && text.bytes().all(plain)
+}
+
+const OTHER_PLAIN: &str = "`-_.~@+/:`";
+const MAX_PLAIN: usize = 64;
+const MAX_NAME: usize = 200;
+const MAX_TAG: usize = 64;
+const MIN_SECRET: usize = 16;

@@ -1,0 +1,168 @@
+//! The bytes of a name, and how they are written.
+
+use std::fmt::{self, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use smallvec::SmallVec;
+
+use super::slot;
+use crate::backend::key::{Part, next_part};
+
+/// The name of a bucket in Redis.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(in crate::backend::redis) struct Name(SmallVec<[u8; INLINE]>);
+
+/// As long as most names are; longer ones take an allocation.
+const INLINE: usize = 64;
+
+impl Name {
+    #[inline]
+    pub(super) fn new(head: &[u8]) -> Self {
+        Self(SmallVec::from_slice(head))
+    }
+
+    /// Which slot of a cluster it is in.
+    pub(in crate::backend::redis) fn slot(&self) -> u16 {
+        slot::of(&self.0)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    #[inline]
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn number(&mut self, number: impl itoa::Integer) {
+        self.extend(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Text in which only plain bytes stand for themselves.
+    #[inline]
+    pub(super) fn text(&mut self, text: &[u8]) {
+        for &byte in text {
+            if is_plain(byte) {
+                self.push(byte);
+            } else {
+                self.extend(&[b'%', digit(UPPER, byte >> 4), digit(UPPER, byte & 15)]);
+            }
+        }
+    }
+
+    /// The first 128 bits of a hash.
+    pub(super) fn hash(&mut self, kind: &[u8], hash: &[u8; 32]) {
+        self.extend(kind);
+        self.hex(hash.first_chunk::<16>().unwrap_or(&[0; 16]));
+    }
+
+    /// The parts of a key, unless the name has more than `most` bytes with them: says whether it has
+    /// them all.
+    #[inline]
+    pub(super) fn key(&mut self, mut key: &[u8], most: usize) -> bool {
+        if key.is_empty() {
+            self.push(b'*');
+        }
+        let mut is_first = true;
+        while let Some((part, after)) = next_part(key) {
+            if !is_first {
+                self.push(b'|');
+            }
+            if !self.part(&part, most) || self.len() > most {
+                return false;
+            }
+            (key, is_first) = (after, false);
+        }
+        self.len() <= most
+    }
+
+    /// Says whether it was tried: a part that is too long by itself is not.
+    #[inline]
+    fn part(&mut self, part: &Part<'_>, most: usize) -> bool {
+        match *part {
+            Part::Text(content) | Part::Bytes(content) if content.len() > most => return false,
+            Part::Text([]) => self.extend(b"text="),
+            Part::Text(text) => self.text(text),
+            Part::Bytes(bytes) => {
+                self.extend(b"b=");
+                self.hex(bytes);
+            }
+            Part::Number(number) => {
+                self.extend(b"n=");
+                self.number(number);
+            }
+            Part::BelowZero(number) => {
+                self.extend(b"n=-");
+                self.number(number);
+            }
+            Part::V4(address) => self.v4(address),
+            Part::V6(address, prefix) => self.v6(address, prefix),
+            Part::Fallback => self.extend(b"else="),
+        }
+        true
+    }
+
+    fn v4(&mut self, address: Ipv4Addr) {
+        let [a, b, c, d] = address.octets();
+        self.extend(b"ip=");
+        self.number(a);
+        for octet in [b, c, d] {
+            self.push(b'.');
+            self.number(octet);
+        }
+    }
+
+    fn v6(&mut self, address: Ipv6Addr, prefix: u8) {
+        // To memory, so it cannot fail.
+        let _ = write!(self, "ip={address}/{prefix}");
+    }
+
+    fn hex(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.extend(&[digit(LOWER, byte >> 4), digit(LOWER, byte & 15)]);
+        }
+    }
+}
+
+impl AsRef<[u8]> for Name {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.extend(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({})", String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// Whether a byte of text stands for itself.
+#[inline]
+pub(super) const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'@' | b'+' | b'/')
+}
+
+#[inline]
+fn digit(digits: &[u8; 16], value: u8) -> u8 {
+    digits.get(usize::from(value)).copied().unwrap_or(b'0')
+}
+
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
+const LOWER: &[u8; 16] = b"0123456789abcdef";

@@ -1,0 +1,414 @@
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SECRET: &[u8] = b"sixteen bytes or";
+
+fn names(tag: HashTag) -> Names {
+    Names::new("tollgate".into(), tag, None).unwrap()
+}
+
+fn hashed(tag: HashTag) -> Names {
+    Names::new("tollgate".into(), tag, Some(SECRET)).unwrap()
+}
+
+#[track_caller]
+fn text(name: &Name) -> &str {
+    str::from_utf8(name.as_ref()).unwrap()
+}
+
+/// The key's field of a name without a tag.
+fn shown(key: impl Into<Key>) -> String {
+    let name = names(HashTag::Bucket).of(BucketId::new("l", &key.into()));
+    text(&name).strip_prefix("tollgate:l:").unwrap().into()
+}
+
+#[test]
+fn names_can_be_read() {
+    let named = |tag, limit, key: Key, shard| {
+        text(&names(tag).of(BucketId::new(limit, &key).shard(shard))).to_owned()
+    };
+    let client = Key::from(Ipv4Addr::new(192, 0, 2, 1));
+    let alice = Key::from(("acme", "alice"));
+    let fixed = HashTag::Fixed("one".into());
+    for (name, expected) in [
+        (
+            named(HashTag::Bucket, "per-client", client.clone(), 0),
+            "tollgate:per-client:ip=192.0.2.1",
+        ),
+        (named(HashTag::Bucket, "llm-tokens", Key::GLOBAL, 3), "tollgate:llm-tokens#3:*"),
+        (named(HashTag::Bucket, "l", Key::GLOBAL, u32::MAX), "tollgate:l#4294967295:*"),
+        (named(HashTag::Bucket, "a b:#{}%", Key::GLOBAL, 0), "tollgate:a%20b%3A%23%7B%7D%25:*"),
+        (
+            named(HashTag::FirstPart, "per-user", alice.clone(), 0),
+            "tollgate:{acme}:per-user:acme|alice",
+        ),
+        (named(HashTag::FirstPart, "l", client, 7), "tollgate:{ip=192.0.2.1}:l#7:ip=192.0.2.1"),
+        (
+            named(HashTag::FirstPart, "l", alice.clone().fallback(), 0),
+            "tollgate:{acme}:l:else=|acme|alice",
+        ),
+        (named(HashTag::FirstPart, "l", Key::from(""), 0), "tollgate:{text=}:l:text="),
+        (named(HashTag::FirstPart, "l", Key::GLOBAL, 0), "tollgate:l:*"),
+        (named(HashTag::FirstPart, "l", Key::GLOBAL.fallback(), 0), "tollgate:l:else="),
+        (named(fixed.clone(), "per-user", alice, 0), "tollgate:{one}:per-user:acme|alice"),
+        (named(fixed, "l", Key::GLOBAL, 2), "tollgate:{one}:l#2:*"),
+    ] {
+        assert_eq!(name, expected);
+    }
+}
+
+#[test]
+fn each_part_of_a_key_has_its_form() {
+    for (shown, expected) in [
+        (shown(Key::GLOBAL), "*"),
+        (shown("azAZ09-_.~@+/"), "azAZ09-_.~@+/"),
+        (shown("*"), "%2A"),
+        (shown("a|b=c:d{e}f%g h#"), "a%7Cb%3Dc%3Ad%7Be%7Df%25g%20h%23"),
+        (shown("é\0\r\n\u{7f}"), "%C3%A9%00%0D%0A%7F"),
+        (shown(""), "text="),
+        (shown(("", "")), "text=|text="),
+        (shown(7_u64), "n=7"),
+        (shown(0_u64), "n=0"),
+        (shown(u64::MAX), "n=18446744073709551615"),
+        (shown(-7_i64), "n=-7"),
+        (shown(i64::MIN), "n=-9223372036854775808"),
+        (shown("7"), "7"),
+        (shown([0x00, 0xff, 0x1a]), "b=00ff1a"),
+        (shown([0_u8; 0]), "b="),
+        (shown(Ipv4Addr::new(255, 0, 10, 9)), "ip=255.0.10.9"),
+        (shown("2001:db8::1".parse::<Ipv6Addr>().unwrap()), "ip=2001:db8::1/128"),
+        (shown(Key::network("2001:db8::1".parse().unwrap(), 64)), "ip=2001:db8::/64"),
+        (shown("::ffff:192.0.2.1".parse::<Ipv6Addr>().unwrap()), "ip=::ffff:192.0.2.1/128"),
+        (shown(Key::network(Ipv6Addr::LOCALHOST, 0)), "ip=::/0"),
+        (shown(Key::from("alice").fallback()), "else=|alice"),
+        (shown(Key::from("acme").and(Key::from("alice").fallback())), "acme|else=|alice"),
+        (shown(("acme", 7_u64, Ipv4Addr::LOCALHOST)), "acme|n=7|ip=127.0.0.1"),
+    ] {
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
+fn a_key_that_makes_the_name_long_is_hashed() {
+    // "tollgate:l:" has 11 bytes.
+    assert_eq!(shown("a".repeat(189)), "a".repeat(189));
+    // As `printf 's\xbe%190s' | tr ' ' a | sha256sum` says.
+    assert_eq!(shown("a".repeat(190)), LONG_A);
+    assert!(shown("ä".repeat(40)).starts_with("sha256="), "240 bytes when escaped");
+    assert!(shown(vec![7_u8; 100].as_slice()).starts_with("sha256="), "202 bytes as digits");
+    let many = (0..60).fold(Key::GLOBAL, |key, part| key.and(part));
+    assert!(shown(many).starts_with("sha256="), "60 parts");
+    let name = names(HashTag::Bucket).of(BucketId::new(&":".repeat(64), &Key::GLOBAL));
+    assert_eq!(name.as_ref().len(), 9 + 3 * 64 + 1 + 39, "no room is left for the key");
+}
+
+const LONG_A: &str = "sha256=2324ec6e6609a8ccfc17cb64b5f6dfd0";
+
+#[test]
+fn a_tag_is_of_the_first_part_alone_however_long_the_rest() {
+    let names = names(HashTag::FirstPart);
+    let of = |first: &str, rest: &str| {
+        let key = Key::from((first, rest));
+        text(&names.of(BucketId::new("l", &key))).to_owned()
+    };
+    let (fits, long) = ("t".repeat(64), "t".repeat(65));
+    assert_eq!(of(&fits, "x"), format!("tollgate:{{{fits}}}:l:{fits}|x"));
+    assert!(of(&fits, &"x".repeat(200)).starts_with(&format!("tollgate:{{{fits}}}:l:sha256=")));
+    let tag = of(&long, "x").split_once('}').unwrap().0.to_owned();
+    assert_eq!(tag.len(), "tollgate:{sha256=".len() + 32);
+    assert!(of(&long, "y").starts_with(&format!("{tag}}}:l:{long}|y")));
+    assert!(of(&long, &"x".repeat(200)).starts_with(&format!("{tag}}}:l:sha256=")));
+}
+
+#[test]
+fn with_a_secret_no_key_is_shown() {
+    let alice = Key::from(("acme", "alice"));
+    let id = BucketId::new("per-user", &alice).shard(2);
+    assert_eq!(text(&hashed(HashTag::Bucket).of(id)), HASHED);
+    let by_part = hashed(HashTag::FirstPart);
+    assert_eq!(text(&by_part.of(id)), HASHED.replacen(":", HASHED_TAG, 1));
+    let acme = Key::from("acme");
+    let of_acme = text(&by_part.of(BucketId::new("l", &acme))).to_owned();
+    assert!(of_acme.starts_with(&format!("tollgate{HASHED_TAG}l:hmac=")));
+    let another = Names::new("tollgate".into(), HashTag::Bucket, Some(b"another of sixteen bytes"));
+    assert_ne!(another.unwrap().of(id), hashed(HashTag::Bucket).of(id));
+}
+
+// HMAC-SHA-256 with `SECRET` of `s\x04acmes\x05alice`, and of `s\x04acme`.
+const HASHED: &str = "tollgate:per-user#2:hmac=9486dee870413ee96e370a8f3def234a";
+const HASHED_TAG: &str = ":{hmac=81a79e41efa90bc1e79f12b0fd3a9474}:";
+
+#[test]
+fn short_names_are_not_allocated() {
+    // "tollgate:l:" and 53 more are 64 bytes.
+    let (fits, longer) = (Key::from("a".repeat(53)), Key::from("a".repeat(54)));
+    let address = Key::from(Ipv4Addr::new(192, 0, 2, 1));
+    for (key, allocations) in [(&address, 0), (&Key::GLOBAL, 0), (&fits, 0), (&longer, 1)] {
+        for names in [names(HashTag::Bucket), hashed(HashTag::Bucket)] {
+            let name = names.of(BucketId::new("l", key));
+            let counted = allocation_counter::measure(|| drop(names.of(BucketId::new("l", key))));
+            let expected = if name.as_ref().len() > 64 { allocations } else { 0 };
+            assert_eq!(counted.count_total, expected, "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn the_secret_is_not_shown() {
+    let shown = format!("{:?}", hashed(HashTag::FirstPart));
+    assert_eq!(shown, r#"Names { head: "tollgate:", by_first_part: true, hashed: true, .. }"#);
+}
+
+#[test]
+fn what_cannot_be_in_a_name_is_refused() {
+    let error = |prefix: &str, tag, secret| Names::new(prefix.into(), tag, secret).unwrap_err();
+    assert_eq!(
+        error("a{b", HashTag::Bucket, None),
+        "prefix \"a{b\" cannot be part of a name in redis (use 1 to 64 letters, digits and `-_.~@+/:`)"
+    );
+    assert_eq!(
+        error("a", HashTag::Fixed(String::new()), None),
+        "hash tag \"\" cannot be part of a name in redis (use 1 to 64 letters, digits and `-_.~@+/:`)"
+    );
+    assert_eq!(
+        error("a", HashTag::Bucket, Some(b"fifteen bytes..")),
+        "the secret to hash keys with has 15 bytes (use at least 16, drawn at random)"
+    );
+    for unfit in ["", "a b", "é", "a#", "a}", "a=", "a|", "a%", "a*", "a\n", &"a".repeat(65)] {
+        error(unfit, HashTag::Bucket, None);
+        error("a", HashTag::Fixed(unfit.into()), None);
+    }
+    for fit in ["a", "shop:eu-1/live_2.~@+", ":", &"a".repeat(64)] {
+        assert!(Names::new(fit.into(), HashTag::Fixed(fit.into()), Some(SECRET)).is_ok());
+    }
+}
+
+#[test]
+fn slots_are_those_of_the_server() {
+    // As `redis-cli cluster keyslot` says.
+    for (key, expected) in SLOTS {
+        assert_eq!(slot::of(key.as_bytes()), *expected, "{key}");
+    }
+}
+
+const SLOTS: &[(&str, u16)] = &[
+    ("", 0),
+    ("foo", 12_182),
+    ("123456789", 12_739),
+    ("{user1000}.following", 3_443),
+    ("{}x", 10_595),
+    ("a{}{b}", 15_033),
+    ("a{{b}}", 6_215),
+    ("a{b}{c}", 3_300),
+    ("a{b", 13_340),
+    ("a}b{c}", 7_365),
+    ("tollgate:per-client:ip=192.0.2.1", 7_918),
+    ("tollgate:llm-tokens#3:*", 12_824),
+    ("tollgate:{acme}:per-user:acme|alice", 11_304),
+    ("tollgate:#born:{0}", 13_907),
+];
+
+#[test]
+fn what_is_tagged_alike_shares_a_slot() {
+    let (acme, alice) = (Key::from("acme"), Key::from(("acme", "alice")));
+    let (tenant, user) = (BucketId::new("per-tenant", &acme), BucketId::new("per-user", &alice));
+    let everybody = BucketId::new("everybody", &Key::GLOBAL);
+    let slots =
+        |names: &Names| [tenant, user, user.shard(9), everybody].map(|id| names.of(id).slot());
+    let [a, b, c, d] = slots(&names(HashTag::FirstPart));
+    assert_eq!((a, b, c), (slot::of(b"acme"), a, a));
+    assert_eq!(d, slot::of(b"tollgate:everybody:*"));
+    let [a, b, c, _] = slots(&hashed(HashTag::FirstPart));
+    assert_eq!((b, c), (a, a));
+    assert_eq!(slots(&names(HashTag::Fixed("one".into()))), [slot::of(b"one"); 4]);
+}
+
+#[test]
+fn a_birth_is_noted_in_each_slot() {
+    let names = names(HashTag::Bucket);
+    let mut births = HashSet::new();
+    for slot in 0..16_384 {
+        let number = slot::number_in(slot);
+        assert!(number < 109_758);
+        assert_eq!(slot::of(number.to_string().as_bytes()), slot);
+        assert!(births.insert(number));
+    }
+    for user in 0..100_u64 {
+        let key = Key::from(user);
+        let name = names.of(BucketId::new("l", &key));
+        let birth = names.birth(&name, true);
+        assert_eq!(birth.slot(), name.slot());
+        assert_eq!(text(&birth), format!("tollgate:#born:{{{}}}", slot::number_in(name.slot())));
+        assert_eq!(text(&names.birth(&name, false)), "tollgate:#born");
+    }
+}
+
+#[test]
+fn no_two_of_many_nasty_buckets_share_a_name() {
+    let parts: Vec<Key> =
+        ["", "a", "|", "a|a", "%7C", "%", "*", "=", "else=", "text=", "n=1", "ip=::/0"]
+            .map(Key::from)
+            .into_iter()
+            .chain([Key::from(1), Key::from(-1), Key::from([0]), Key::from(Ipv4Addr::UNSPECIFIED)])
+            .chain([Key::network(Ipv6Addr::UNSPECIFIED, 0), Key::GLOBAL.fallback()])
+            .collect();
+    let mut keys = vec![Key::GLOBAL];
+    let mut longest = keys.clone();
+    for _ in 0..3 {
+        let longer =
+            |key: &Key| parts.iter().map(|part| key.clone().and(part.clone())).collect::<Vec<_>>();
+        longest = longest.iter().flat_map(longer).collect();
+        keys.extend_from_slice(&longest);
+    }
+    assert_eq!(keys.len(), 1 + 18 + 18 * 18 + 18 * 18 * 18);
+    for names in [names(HashTag::Bucket), names(HashTag::FirstPart), hashed(HashTag::Bucket)] {
+        let given: HashSet<Name> =
+            keys.iter().map(|key| names.of(BucketId::new("l", key))).collect();
+        assert_eq!(given.len(), keys.len());
+    }
+}
+
+/// All buckets that somebody who wants to have this name might try: its text, cut where a field or
+/// a part may end, as a prefix, a limit and a key.
+fn forged(name: &str) -> Vec<(String, String, Key)> {
+    let mut forged = Vec::new();
+    let colons: Vec<usize> = name.match_indices(':').map(|(at, _)| at).collect();
+    for (nth, &first) in colons.iter().enumerate() {
+        for &second in colons.iter().skip(nth + 1) {
+            let (prefix, limit, key) =
+                (&name[..first], &name[first + 1..second], &name[second + 1..]);
+            let parts = key.split('|').map(Key::from).reduce(Key::and).unwrap();
+            for key in [Key::from(key), parts, Key::GLOBAL] {
+                forged.push((prefix.into(), limit.into(), key));
+            }
+        }
+    }
+    forged
+}
+
+/// Few characters, so that what is ambiguous meets; and what may be anything.
+fn nasty() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[ab:#|=%{}*/.-]{0,4}",
+        1 => prop::sample::select(vec![
+            "*", "else=", "else=|a", "text=", "n=7", "b=00", "ip=1.2.3.4", "#born", "born", "%41", "A", "a#1",
+            "ip=::/0", "sha256=00",
+        ]).prop_map(String::from),
+        1 => any::<String>(),
+        1 => "[aä]{180,200}",
+    ]
+}
+
+fn part() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        4 => nasty().prop_map(Key::from),
+        1 => (-2..8_i64).prop_map(Key::from),
+        1 => prop::collection::vec(0..2_u8, 0..3).prop_map(|bytes| Key::from(bytes.as_slice())),
+        1 => prop::collection::vec(any::<u8>(), 80..120).prop_map(|bytes| Key::from(bytes.as_slice())),
+        1 => (0..2_u32).prop_map(|bits| Key::from(Ipv4Addr::from_bits(bits))),
+        1 => (0..2_u128, 0..=2_u8).prop_map(|(bits, off)| Key::network(Ipv6Addr::from_bits(bits), 128 - off)),
+        1 => Just(Key::GLOBAL.fallback()),
+    ]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    prop::collection::vec(part(), 0..4)
+        .prop_map(|parts| parts.into_iter().fold(Key::GLOBAL, Key::and))
+}
+
+fn id() -> impl Strategy<Value = (String, Key, u32)> {
+    let limit = prop_oneof![4 => "[ab:#=1]{1,3}", 1 => "[ -~]{1,64}"];
+    (limit, key(), prop_oneof![3 => 0..3_u32, 1 => any::<u32>()])
+}
+
+fn tag() -> impl Strategy<Value = HashTag> {
+    prop_oneof![
+        Just(HashTag::Bucket),
+        Just(HashTag::FirstPart),
+        "[ab:]{1,3}".prop_map(HashTag::Fixed),
+    ]
+}
+
+/// Pairs that differ in little: each thing is the same or not.
+fn pairs() -> impl Strategy<Value = [(String, Key, u32); 2]> {
+    (id(), id(), any::<[bool; 3]>()).prop_map(|(one, other, same)| {
+        let limit = if same[0] { one.0.clone() } else { other.0 };
+        let key = if same[1] { one.1.clone() } else { other.1 };
+        let shard = if same[2] { one.2 } else { other.2 };
+        [one, (limit, key, shard)]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn names_are_equal_if_the_buckets_are(
+        [one, other] in pairs(), tag in tag(), secret in any::<bool>(),
+    ) {
+        let names = Names::new("p".into(), tag, secret.then_some(SECRET)).unwrap();
+        let of = |(limit, key, shard): &(String, Key, u32)| {
+            names.of(BucketId::new(limit, key).shard(*shard))
+        };
+        prop_assert_eq!(of(&one) == of(&other), one == other, "{:?} {:?}", of(&one), of(&other));
+    }
+
+    #[test]
+    fn nobody_can_forge_a_name(
+        (limit, key, shard) in id(), tag in tag(), prefix in "[ab:]{1,4}",
+    ) {
+        let names = Names::new(prefix.clone(), tag, None).unwrap();
+        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        for name in [names.birth(&name, true), names.birth(&name, false), name.clone()] {
+            for (other, forged_limit, forged_key) in forged(text(&name)) {
+                let Ok(others) = Names::new(other.clone(), HashTag::Bucket, None) else { continue };
+                let forged = others.of(BucketId::new(&forged_limit, &forged_key));
+                let is_it = (&other, &forged_limit, &forged_key, 0) == (&prefix, &limit, &key, shard);
+                prop_assert_eq!(forged == name, is_it, "{:?} {:?}", forged, name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_prefixes_are_others(
+        [one, other] in pairs(), tags in (tag(), tag()), prefixes in ("[ab:]{1,4}", "[ab:]{1,4}"),
+    ) {
+        prop_assume!(prefixes.0 != prefixes.1);
+        let all = |prefix, tag, (limit, key, shard): &(String, Key, u32)| {
+            let names = Names::new(prefix, tag, None).unwrap();
+            let name = names.of(BucketId::new(limit, key).shard(*shard));
+            [names.birth(&name, false), names.birth(&name, true), name]
+        };
+        let ours = all(prefixes.0, tags.0, &one);
+        let theirs = all(prefixes.1, tags.1, &other);
+        prop_assert!(ours.iter().all(|name| !theirs.contains(name)), "{:?} {:?}", ours, theirs);
+        let own: HashSet<_> = ours.iter().collect();
+        prop_assert_eq!(own.len(), 3);
+    }
+
+    #[test]
+    fn names_are_printable_and_have_one_tag_that_decides(
+        (limit, key, shard) in id(), tag in tag(), secret in any::<bool>(),
+    ) {
+        let names = Names::new("p".into(), tag.clone(), secret.then_some(SECRET)).unwrap();
+        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        prop_assert!(name.as_ref().iter().all(u8::is_ascii_graphic), "{:?}", name);
+        let text = text(&name);
+        let braces = text.matches(['{', '}']).count();
+        let expected = match tag {
+            HashTag::Bucket => None,
+            HashTag::FirstPart => first_part(&key).map(|_| text.strip_prefix("p:{").unwrap().split_once("}:").unwrap().0),
+            HashTag::Fixed(ref tag) => Some(tag.as_str()),
+        };
+        prop_assert_eq!(braces, if expected.is_some() { 2 } else { 0 });
+        prop_assert_ne!(expected, Some(""));
+        prop_assert_eq!(name.slot(), slot::of(expected.unwrap_or(text).as_bytes()));
+        prop_assert_eq!(names.birth(&name, true).slot(), name.slot());
+        // The key's part is bounded, whatever it is.
+        prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);
+    }
+}

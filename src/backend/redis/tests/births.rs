@@ -1,0 +1,195 @@
+//! Stores that have lost their memory.
+
+use super::one::One;
+use super::servers::Reply;
+use super::trace::{History, Step, ask, at_once, keys};
+use super::{Dice, START, Server, on};
+use crate::algebra::{Bucket, Verdict, check_history};
+use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::quota::Quota;
+use crate::{HOUR, MINUTE, SECOND};
+
+fn born(server: &Server, prefix: &str) -> Reply {
+    server.command(&["GET", &format!("{prefix}:#born")])
+}
+
+/// A store in memory whose buckets were all empty at one instant.
+struct Emptied {
+    memory: Memory,
+    clock: ManualClock,
+    born: Timestamp,
+}
+
+impl Emptied {
+    fn new(clock: &ManualClock, history: &History) -> Self {
+        let memory = Memory::new().clock(clock.clone()).hoarding();
+        let all = Self { memory, clock: clock.clone(), born: clock.now() };
+        for (limit, quota) in &history.limits {
+            let bucket = Bucket::of_shard(quota).unwrap();
+            for (key, shard) in
+                keys().iter().flat_map(|key| (0..quota.shard_count()).map(move |s| (key, s)))
+            {
+                all.empty(BucketId::new(limit, key).shard(shard), &bucket);
+            }
+        }
+        all
+    }
+
+    /// Takes all that is in a bucket at the birth.
+    fn empty(&self, id: BucketId<'_>, bucket: &Bucket) {
+        let now = self.clock.now();
+        self.clock.set(self.born);
+        let charge = Charge::take(id, bucket, bucket.capacity());
+        let applied = at_once(self.memory.apply(&[charge])).unwrap();
+        assert_eq!(applied.verdict(), Verdict::Admitted);
+        self.clock.set(now);
+    }
+
+    /// As a store of that birth says to a step.
+    fn ask(&self, history: &History, step: &Step) -> String {
+        let told = at_once(ask(&self.memory, step)).unwrap();
+        if let Step::Reset(whose) = step {
+            // As if they had never been used: empty at the birth.
+            for who in whose {
+                let quota = history.limits.iter().find(|(limit, _)| *limit == who.limit).unwrap().1;
+                at_once(self.memory.reset(&[who.id()])).unwrap();
+                self.empty(who.id(), &Bucket::of_shard(&quota).unwrap());
+            }
+        }
+        told
+    }
+}
+
+#[tokio::test]
+async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
+    let server = Server::start();
+    let clock = ManualClock::new(START);
+    let (mut played, mut births) = (0, 0);
+    for seed in 0..100 {
+        clock.set(START);
+        let prefix = format!("b{seed}");
+        let redis = on(&server, &clock).prefix(prefix.as_str()).cold_start(ColdStart::Empty);
+        let redis = redis.connect().await.unwrap();
+        let mut history = History::forgetting(seed);
+        let mut emptied = Emptied::new(&clock, &history);
+        for nth in 0..80 {
+            history.pass(&clock);
+            clock.set(clock.now().max(emptied.born));
+            if nth == 0 || history.dice.one_in(25) {
+                server.flush_all();
+                emptied = Emptied::new(&clock, &history);
+                let anything = history.take();
+                redis.apply(&[anything.charge()]).wait().await.unwrap();
+                at_once(emptied.memory.apply(&[anything.charge()])).unwrap();
+                births += 1;
+            }
+            let mut step = history.step();
+            if let Step::Refund(backs) = &mut step {
+                // What an absent bucket is given is lost, whatever it was before the birth.
+                backs.retain(|back| back.units < 0 || back.blocks.is_some());
+            }
+            let told = ask(&redis, &step).wait().await.unwrap();
+            if matches!(&step, Step::Refund(backs) if backs.is_empty()) {
+                continue;
+            }
+            assert_eq!(told, emptied.ask(&history, &step), "seed {seed}: {step:?}");
+            let look = history.take();
+            let applied = redis.apply(&[look.charge()]).wait().await.unwrap();
+            assert_eq!(at_once(emptied.memory.apply(&[look.charge()])).unwrap(), applied);
+            history.seen.extend(applied.readings().iter().map(Reading::state));
+            let old = history.seen.len().saturating_sub(6);
+            history.seen.drain(..old);
+            assert_eq!(born(&server, &prefix).int(), emptied.born.as_micros());
+            played += 2;
+        }
+    }
+    assert!(played >= 12_000 && births >= 200, "{played} {births}");
+}
+
+#[tokio::test]
+async fn the_birth_of_a_store_is_noted_once_and_for_all() {
+    let server = Server::start();
+    let clock = ManualClock::new(START);
+    let quota = Quota::token_bucket(10, MINUTE);
+    let full = One::of(on(&server, &clock), &quota).await;
+    assert_eq!(full.take(1).await, (true, "9".to_owned()));
+    // Who does not ask for it notes nothing; what is stored is not absent.
+    assert_eq!(born(&server, "tollgate"), Reply::Nil);
+    let empty = async || One::of(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+    assert_eq!(empty().await.take(1).await, (true, "8".to_owned()));
+    let noted = born(&server, "tollgate");
+    assert_eq!(noted.int(), START.as_micros());
+    assert_eq!(server.command(&["TTL", "tollgate:#born"]), Reply::Int(-1));
+
+    clock.advance(MINUTE / 2);
+    server.command(&["DEL", str::from_utf8(One::NAME).unwrap()]);
+    assert_eq!(empty().await.take(1).await, (true, "4".to_owned()));
+    assert_eq!(born(&server, "tollgate"), noted);
+
+    server.flush_all();
+    assert_eq!(empty().await.take(1).await, (false, "0".to_owned()));
+    assert_eq!(born(&server, "tollgate").int(), (START + MINUTE / 2).as_micros());
+    clock.advance(MINUTE);
+    assert_eq!(empty().await.take(10).await, (true, "0".to_owned()));
+}
+
+#[tokio::test]
+async fn after_a_birth_nobody_begins_with_more_than_at_first() {
+    for quota in [
+        Quota::token_bucket(1, SECOND).capacity(10).initial(3),
+        Quota::fixed_window(1, SECOND).capacity(10).initial(3).start(START),
+    ] {
+        let server = Server::start();
+        let clock = ManualClock::new(START);
+        let redis = on(&server, &clock).cold_start(ColdStart::Empty);
+        let one = One::of(redis, &quota).await;
+        for (after, held) in [(0, 0), (2, 2), (3, 3), (60, 3)] {
+            clock.set(START + SECOND * after);
+            let look = Charge::look(one.id(), &one.bucket, 0);
+            let applied = one.redis.apply(&[look]).wait().await.unwrap();
+            let state = applied.readings()[0].state();
+            assert_eq!(one.bucket.tokens(state.value).to_string(), held.to_string(), "{after} s");
+        }
+        // From its first use on it is like any other.
+        assert_eq!(one.take(1).await, (true, "2".to_owned()));
+        assert_eq!(one.take(3).await, (false, "2".to_owned()));
+        clock.advance(SECOND * 60);
+        assert_eq!(one.take(10).await, (true, "0".to_owned()));
+    }
+}
+
+/// What ran of a limit whose store was flushed now and then.
+async fn ran_over_losses(quota: &Quota, cold_start: ColdStart, seed: u64) -> Vec<(Timestamp, u64)> {
+    let server = Server::start();
+    let clock = ManualClock::new(START);
+    let one = One::of(on(&server, &clock).cold_start(cold_start), quota).await;
+    let (mut dice, mut ran) = (Dice(seed), Vec::new());
+    for _ in 0..400 {
+        if dice.one_in(20) {
+            server.flush_all();
+        }
+        clock.advance(SECOND * u32::try_from(dice.below(60)).unwrap());
+        let cost = 1 + dice.below(3);
+        if one.take(cost).await.0 {
+            ran.push((clock.now(), cost));
+        }
+    }
+    ran
+}
+
+#[tokio::test]
+async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen() {
+    for quota in [
+        Quota::token_bucket(20, HOUR).capacity(10),
+        Quota::fixed_window(5, MINUTE * 10).capacity(10),
+    ] {
+        for seed in 0..5 {
+            let ran = ran_over_losses(&quota, ColdStart::Empty, seed).await;
+            assert!(ran.len() >= 10, "{} ran", ran.len());
+            assert_eq!(check_history(&quota, &ran).unwrap(), None, "{quota}, seed {seed}");
+            let ran = ran_over_losses(&quota, ColdStart::Full, seed).await;
+            assert!(check_history(&quota, &ran).unwrap().is_some(), "{quota}, seed {seed}");
+        }
+    }
+}

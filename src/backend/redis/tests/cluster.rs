@@ -1,0 +1,212 @@
+//! A cluster of three: what shares a slot, and what does not.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::servers::Cluster;
+use super::{Dice, START, trace};
+use crate::algebra::check_history;
+use crate::backend::{HashTag, Key, Redis};
+use crate::clock::ManualClock;
+use crate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+
+/// One for all tests of this file, each of which has a prefix of its own.
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(3));
+
+const TEN: Limit = Limit::new("ten", Quota::token_bucket(10, HOUR));
+const FIVE: Limit = Limit::new("five", Quota::fixed_window(5, HOUR));
+/// Shards of 10 tokens each, all of 6 minutes.
+const SHARDS: Limit =
+    Limit::new("shards", Quota::token_bucket(60, HOUR).max_reserved(30).shards(6));
+
+async fn on(prefix: &str, tag: HashTag, clock: &ManualClock) -> Redis {
+    connect(&CLUSTER, prefix, tag, clock).await
+}
+
+async fn connect(cluster: &Cluster, prefix: &str, tag: HashTag, clock: &ManualClock) -> Redis {
+    let builder = Redis::cluster(cluster.urls()).prefix(prefix).hash_tag(tag);
+    builder.clock(clock.clone()).deadline(Duration::from_secs(60)).connect().await.unwrap()
+}
+
+/// A limiter of this prefix, and its clock.
+async fn limiter(prefix: &str, tag: HashTag) -> (RateLimiter, ManualClock) {
+    let clock = ManualClock::new(START);
+    (RateLimiter::new(on(prefix, tag, &clock).await).seed(7), clock)
+}
+
+/// How many calls the nodes of a cluster have been sent.
+fn calls(cluster: &Cluster) -> usize {
+    let calls = |node: &super::Server| {
+        let info = node.command(&["INFO", "commandstats"]);
+        let calls =
+            info.text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    };
+    cluster.nodes().iter().map(calls).sum()
+}
+
+#[tokio::test]
+async fn limits_in_several_slots_are_not_taken_from_together_and_the_error_says_how() {
+    let (limiter, _) = limiter("apart", HashTag::Bucket).await;
+    let both = limiter.all().limit(&TEN).key("alice").limit(&FIVE).key("alice");
+    let error = both.await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(
+        source.to_string(),
+        "buckets of `ten`, `five` are in several slots of the cluster, and cannot be charged in one \
+         step (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
+         `HashTag::Fixed`)"
+    );
+    // Nothing was taken.
+    assert_eq!(limiter.value(&TEN).key("alice").await.unwrap().remaining(), 10);
+    // To look at both takes nothing, and needs no single step.
+    let look = limiter.check(&TEN).key("alice").await.unwrap();
+    assert!(look.is_admitted());
+}
+
+#[tokio::test]
+async fn limits_of_one_tag_are_taken_from_together_or_not_at_all() {
+    for (prefix, tag) in [("first", HashTag::FirstPart), ("fixed", HashTag::Fixed("all".into()))] {
+        let (limiter, _) = limiter(prefix, tag).await;
+        let user = Key::from(("acme", "alice"));
+        let mut admitted = 0;
+        for _ in 0..8 {
+            let both = limiter.all().limit(&TEN).key("acme").limit(&FIVE).key(user.clone());
+            admitted += usize::from(both.await.unwrap().is_admitted());
+        }
+        assert_eq!(admitted, 5);
+        assert_eq!(limiter.value(&TEN).key("acme").await.unwrap().remaining(), 5, "{prefix}");
+    }
+}
+
+#[tokio::test]
+async fn shards_lie_in_several_slots_and_give_exactly_what_the_limit_has() {
+    let (limiter, _) = limiter("spread", HashTag::Bucket).await;
+    let mut admitted = 0;
+    // Two shards are drawn at random, so that the last tokens take some tries.
+    for _ in 0..400 {
+        admitted += usize::from(limiter.limit(&SHARDS).await.unwrap().is_admitted());
+    }
+    assert_eq!(admitted, 60);
+    let standing = limiter.value(&SHARDS).await.unwrap();
+    assert_eq!((standing.remaining(), standing.tokens().to_string()), (0, "0".to_owned()));
+    let held: Vec<usize> = CLUSTER
+        .nodes()
+        .iter()
+        .map(|node| node.command(&["KEYS", "spread:*"]).list().len())
+        .collect();
+    assert_eq!(held.iter().sum::<usize>(), 6);
+    assert!(held.iter().filter(|held| **held > 0).count() > 1, "{held:?}");
+
+    limiter.reset(&SHARDS).await.unwrap();
+    assert_eq!(limiter.value(&SHARDS).await.unwrap().remaining(), 60);
+    let standing = limiter.penalize(&SHARDS, 66).await.unwrap();
+    assert_eq!(standing.tokens().to_string(), "-6");
+    let refused = limiter.limit(&SHARDS).await.unwrap();
+    // Two shards are a token each in debt, and gain three together in nine minutes.
+    assert_eq!(refused.retry_after(), Some(9 * MINUTE));
+}
+
+#[tokio::test]
+async fn the_second_shard_is_asked_only_if_the_first_refuses() {
+    // Others ask the nodes of the other one.
+    let (cluster, clock) = (Cluster::start(3), ManualClock::new(START));
+    let limiter = RateLimiter::new(connect(&cluster, "trips", HashTag::Bucket, &clock).await);
+    let one = Limit::new("trips", Quota::token_bucket(2, HOUR).shards(2));
+    let trips = async |cost: u64| {
+        let before = calls(&cluster);
+        let decision = limiter.limit(&one).cost(cost).await.unwrap();
+        (decision.is_admitted(), calls(&cluster) - before)
+    };
+    assert_eq!(trips(1).await, (true, 1));
+    // It may take two, when the shard is drawn first that has nothing left.
+    let (admitted, asked) = trips(1).await;
+    assert!(admitted && (1..=2).contains(&asked), "{asked}");
+    assert_eq!(trips(1).await, (false, 2));
+    // Half an hour later each has half a token, together one: it is taken from both.
+    clock.advance(HOUR / 2);
+    assert_eq!(trips(1).await, (true, 4));
+    assert_eq!(limiter.value(&one).await.unwrap().tokens().to_string(), "0");
+}
+
+#[tokio::test]
+async fn what_one_shard_does_not_hold_is_paid_or_owed_by_two() {
+    let (limiter, clock) = limiter("two", HashTag::Bucket).await;
+    let pair = Limit::new("pair", Quota::token_bucket(20, HOUR).max_reserved(20).shards(2));
+    let decision = limiter.limit(&pair).cost(15).await.unwrap();
+    assert!(decision.is_admitted());
+    assert_eq!(limiter.value(&pair).await.unwrap().remaining(), 5);
+    let refused = limiter.limit(&pair).cost(15).await.unwrap();
+    // Ten are missing, and come in half an hour.
+    assert_eq!(refused.retry_after(), Some(HOUR / 2));
+    clock.advance(HOUR / 2);
+    assert!(limiter.limit(&pair).cost(15).await.unwrap().is_admitted());
+
+    let Decision::Reserved(reservation) = limiter.limit(&pair).cost(12).reserve().await.unwrap()
+    else {
+        panic!("both may owe ten");
+    };
+    assert_eq!(reservation.at(), clock_now(&clock) + HOUR * 12 / 20);
+    let permit = reservation.keep();
+    assert_eq!(limiter.value(&pair).await.unwrap().tokens().to_string(), "-12");
+    permit.refund().await.unwrap();
+    assert_eq!(limiter.value(&pair).await.unwrap().tokens().to_string(), "0");
+    let error = limiter.limit(&pair).cost(21).await.unwrap_err();
+    assert!(error.is_too_large());
+}
+
+fn clock_now(clock: &ManualClock) -> crate::Timestamp {
+    crate::clock::Clock::now(clock)
+}
+
+/// Every history is played to shards in one slot, as in several they are decided by other rules.
+#[tokio::test]
+async fn ten_thousand_random_calls_are_answered_alike_in_memory_and_by_a_cluster() {
+    let clock = ManualClock::new(START);
+    let mut played = 0;
+    for seed in 10_000..10_060 {
+        clock.set(START);
+        let redis = on(&format!("t{seed}"), HashTag::Fixed("t".to_owned()), &clock).await;
+        played += trace::play(&redis, &clock, seed, 170).await;
+    }
+    assert!(played >= 10_000, "{played}");
+}
+
+/// Many at once, at the time of the servers, on shards that lie apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_shards_admit_that_lie_apart_is_within_the_bound_of_the_whole() {
+    let quota = Quota::token_bucket(60, SECOND).capacity(40).max_reserved(20).shards(4);
+    let limit = Limit::try_new("storm", quota).unwrap();
+    let redis = Redis::cluster(CLUSTER.urls()).prefix("storm").deadline(Duration::from_secs(60));
+    let limiter = RateLimiter::new(redis.connect().await.unwrap());
+    let tasks: Vec<_> = (0..16_u64)
+        .map(|seed| {
+            let (limiter, limit) = (limiter.clone(), limit.clone());
+            tokio::spawn(async move {
+                let mut dice = Dice(seed);
+                let mut runs = Vec::new();
+                for _ in 0..60 {
+                    let cost = 1 + dice.below(12);
+                    let call = limiter.limit(&limit).cost(cost);
+                    let call = if dice.one_in(2) { call.reserve() } else { call };
+                    match call.await.unwrap() {
+                        Decision::Admitted(permit) => runs.push((permit.at(), cost)),
+                        Decision::Reserved(reservation) => {
+                            runs.push((reservation.keep().at(), cost))
+                        }
+                        _ => {}
+                    }
+                }
+                runs
+            })
+        })
+        .collect();
+    let mut runs = Vec::new();
+    for task in tasks {
+        runs.extend(task.await.unwrap());
+    }
+    // Shards that pay together have bounds of their own: what each may exceed by is one cost.
+    let bound = quota.capacity(40 + 4 * 12);
+    assert!(runs.len() > 20, "{}", runs.len());
+    assert_eq!(check_history(&bound, &runs).unwrap(), None);
+}

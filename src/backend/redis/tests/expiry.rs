@@ -1,0 +1,274 @@
+//! When keys are forgotten, and that nobody can tell.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::one::One;
+use super::servers::{Client, Reply, until};
+use super::trace::{History, Step, ask, at_once};
+use super::{START, Server, on};
+use crate::algebra::{Bucket, State, Verdict};
+use crate::backend::redis::names::{HashTag, Names};
+use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::quota::Quota;
+use crate::{HOUR, MINUTE, SECOND};
+
+/// What is under a key: its bytes and, in milliseconds, when it expires.
+type Stored = Option<(Vec<u8>, i64)>;
+
+fn stored(client: &mut Client, name: &[u8]) -> Stored {
+    match client.call(&[b"GET", name]).unwrap() {
+        Reply::Text(raw) => Some((raw, client.call(&[b"PEXPIRETIME", name]).unwrap().int())),
+        Reply::Nil => None,
+        other => panic!("{other:?} is no bucket"),
+    }
+}
+
+fn names(prefix: &str) -> Names {
+    Names::new(prefix.to_owned(), HashTag::default(), None).unwrap()
+}
+
+/// The buckets that a step names, and the numbers in which it counts.
+fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
+    let names = names(prefix);
+    let name = |id: BucketId<'_>| names.of(id).as_ref().to_vec();
+    match step {
+        Step::Apply(takes) => {
+            let of = |take: &super::trace::Take| {
+                let id = take.who.id();
+                let other = take.other.map(|shard| (name(id.shard(shard)), Some(take.bucket)));
+                std::iter::once((name(id), Some(take.bucket))).chain(other).collect::<Vec<_>>()
+            };
+            takes.iter().flat_map(of).collect()
+        }
+        Step::Refund(backs) => {
+            backs.iter().map(|back| (name(back.who.id()), Some(back.bucket))).collect()
+        }
+        Step::Reset(whose) => whose.iter().map(|who| (name(who.id()), None)).collect(),
+    }
+}
+
+/// The numbers of a stored bucket, all of them whole: value, ts, gain, token, capacity, step.
+fn numbers(raw: &[u8]) -> [i64; 6] {
+    let (numbers, rest) = raw.as_chunks::<8>();
+    assert!(rest.is_empty(), "{raw:?}");
+    let whole = |number: &[u8; 8]| format!("{}", f64::from_le_bytes(*number)).parse().unwrap();
+    numbers.iter().map(whole).collect::<Vec<_>>().try_into().unwrap()
+}
+
+fn is_in(raw: &[u8], bucket: &Bucket) -> bool {
+    let [_, _, gain, token, capacity, step] = numbers(raw);
+    let own = [bucket.gain(), bucket.token(), bucket.step()];
+    own == [gain, token, step].map(i64::unsigned_abs) && capacity == bucket.capacity()
+}
+
+fn state(raw: &[u8]) -> State {
+    let [value, ts, ..] = numbers(raw);
+    State { value, ts: Timestamp::from_micros(ts) }
+}
+
+/// The last instant that the script counts exactly.
+const LAST: i64 = 1 << 53;
+
+const DAYS_30: i64 = 30 * 24 * 60 * 60 * 1_000;
+
+/// The millisecond, rounded up, at which a bucket in this state is full; if it is not then what it was at first, 30 days
+/// later, or after `now` if that is later still. The earliest that Redis takes is the first after the epoch.
+fn forgotten_at(bucket: &Bucket, state: State, now: Timestamp) -> i64 {
+    let millis = |at: Timestamp| {
+        let micros = at.as_micros();
+        micros.div_euclid(1_000) + i64::from(micros.rem_euclid(1_000) > 0)
+    };
+    let full_at = millis(bucket.full_at(state)).max(1);
+    if bucket.forgets() { full_at } else { full_at.max(millis(now)) + DAYS_30 }
+}
+
+#[tokio::test]
+async fn a_key_expires_in_the_millisecond_in_which_its_bucket_is_full() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    let (mut written, mut late) = (0, 0);
+    for seed in 0..150 {
+        clock.set(START);
+        let prefix = format!("e{seed}");
+        let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
+        let mut history = History::new(seed, seed.is_multiple_of(3));
+        for _ in 0..60 {
+            history.pass(&clock);
+            let step = history.step();
+            let named = named(&prefix, &step);
+            let before: Vec<_> = named.iter().map(|(name, _)| stored(&mut client, name)).collect();
+            ask(&redis, &step).wait().await.unwrap();
+            for ((name, _), before) in named.iter().zip(before) {
+                let after = stored(&mut client, name);
+                let Some((raw, expires)) = after.as_ref().filter(|_| after != before) else {
+                    continue;
+                };
+                // Of those who count in different numbers, one has written it.
+                let same = named.iter().filter(|(other, _)| other == name);
+                let writer = same.filter_map(|(_, bucket)| *bucket).find(|it| is_in(raw, it));
+                let bucket =
+                    writer.expect("nobody else's numbers are stored, nor anything by a reset");
+                let state = state(raw);
+                if bucket.full_at(state).as_micros() <= LAST {
+                    let wanted = forgotten_at(&bucket, state, clock.now());
+                    assert_eq!(*expires, wanted, "{state:?} of {bucket:?}, seed {seed}: {step:?}");
+                    written += 1;
+                } else {
+                    // In the year 2255, or later.
+                    assert!(*expires >= LAST / 1_000, "{expires}, seed {seed}: {step:?}");
+                    late += 1;
+                }
+            }
+        }
+    }
+    assert!(written >= 1_500 && late >= 100, "{written} {late}");
+}
+
+#[tokio::test]
+async fn forgetting_what_has_expired_changes_no_answer() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    let (mut played, mut forgotten) = (0, 0);
+    for seed in 0..150 {
+        clock.set(START);
+        let prefix = format!("f{seed}");
+        let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
+        let memory = Memory::new().clock(clock.clone()).hoarding();
+        let mut history = History::forgetting(seed);
+        let mut known = BTreeSet::<Vec<u8>>::new();
+        for _ in 0..80 {
+            let before = clock.now();
+            history.pass(&clock);
+            clock.set(clock.now().max(before));
+            // At the first microsecond at which a server may do so by itself.
+            if history.dice.one_in(2) {
+                for name in &known {
+                    let expired = stored(&mut client, name)
+                        .is_some_and(|(_, at)| at.saturating_mul(1_000) <= clock.now().as_micros());
+                    if expired {
+                        forgotten += client.call(&[b"DEL", name.as_slice()]).unwrap().int();
+                    }
+                }
+            }
+            let step = history.step();
+            known.extend(named(&prefix, &step).into_iter().map(|(name, _)| name));
+            let here = at_once(ask(&memory, &step)).unwrap();
+            let there = ask(&redis, &step).wait().await.unwrap();
+            assert_eq!(here, there, "seed {seed}, {played} steps before: {step:?}");
+            let look = history.take();
+            let applied = at_once(memory.apply(&[look.charge()])).unwrap();
+            assert_eq!(applied, redis.apply(&[look.charge()]).wait().await.unwrap(), "seed {seed}");
+            history.seen.extend(applied.readings().iter().map(crate::backend::Reading::state));
+            let old = history.seen.len().saturating_sub(6);
+            history.seen.drain(..old);
+            played += 2;
+        }
+    }
+    assert!(played >= 20_000 && forgotten >= 1_000, "{played} {forgotten}");
+}
+
+/// How often something was changed, and how often `SET` and `DEL` were called.
+fn changes(server: &Server) -> [u64; 3] {
+    let calls = |command: &str| {
+        let stats = server.command(&["INFO", "commandstats"]);
+        let line = stats.text().lines().find(|line| line.starts_with(command)).map(str::to_owned);
+        line.map_or(0, |line| {
+            let calls = line.split(['=', ',']).nth(1).unwrap();
+            calls.parse().unwrap()
+        })
+    };
+    let changed = server.info("persistence", "rdb_changes_since_last_save").parse().unwrap();
+    [changed, calls("cmdstat_set:"), calls("cmdstat_del:")]
+}
+
+#[tokio::test]
+async fn refusals_and_looks_write_nothing() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    let (mut refused, mut looked, mut wrote) = (0, 0, 0);
+    for seed in 0..60 {
+        clock.set(START);
+        let prefix = format!("n{seed}");
+        let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
+        let mut history = History::forgetting(seed);
+        for _ in 0..60 {
+            history.pass(&clock);
+            let step = history.step();
+            let Step::Apply(takes) = &step else {
+                ask(&redis, &step).wait().await.unwrap();
+                continue;
+            };
+            let names = named(&prefix, &step);
+            let mut all =
+                || names.iter().map(|(name, _)| stored(&mut client, name)).collect::<Vec<_>>();
+            let (before, changed) = (all(), changes(&server));
+            let charges: Vec<_> = takes.iter().map(super::trace::Take::charge).collect();
+            let applied = redis.apply(&charges).wait().await.unwrap();
+            if applied.verdict() == Verdict::Refused {
+                refused += 1;
+            } else if takes.iter().all(|take| !take.takes || take.units == 0) {
+                looked += 1;
+            } else {
+                wrote += 1;
+                assert!(changes(&server)[1] > changed[1], "seed {seed}: {step:?}");
+                continue;
+            }
+            assert_eq!(all(), before, "seed {seed}: {step:?}");
+            assert_eq!(changes(&server), changed, "seed {seed}: {step:?}");
+        }
+    }
+    assert!(refused >= 200 && looked >= 200 && wrote >= 200, "{refused} {looked} {wrote}");
+}
+
+#[tokio::test]
+async fn a_full_bucket_is_not_kept() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    let one = One::of(on(&server, &clock), &Quota::token_bucket(5, HOUR)).await;
+    assert_eq!(one.take(4).await, (true, "1".to_owned()));
+    let (_, expires) = stored(&mut client, One::NAME).unwrap();
+    let millis = |at: Timestamp| at.as_micros() / 1_000 + 1;
+    assert_eq!(expires, millis(START + HOUR * 4 / 5));
+    one.give(1).await;
+    assert_eq!(stored(&mut client, One::NAME).unwrap().1, millis(START + HOUR * 3 / 5));
+    one.give(9).await;
+    assert_eq!(stored(&mut client, One::NAME).unwrap().1, millis(START));
+}
+
+#[tokio::test]
+async fn what_begins_below_full_is_stored_with_its_first_use_and_kept_for_30_days() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    let quota = Quota::token_bucket(5, HOUR).initial(1);
+    let one = One::of(on(&server, &clock), &quota).await;
+    // Even a refusal is a use: it begins to fill.
+    assert_eq!(one.take(2).await, (false, "1".to_owned()));
+    let first = stored(&mut client, One::NAME).unwrap();
+    assert_eq!(first.1, (START + HOUR * 4 / 5).as_micros() / 1_000 + 1 + DAYS_30);
+    clock.advance(MINUTE);
+    assert!(!one.take(2).await.0);
+    assert_eq!(stored(&mut client, One::NAME).unwrap(), first);
+    clock.advance(MINUTE * 11);
+    assert_eq!(one.take(2).await, (true, "0".to_owned()));
+}
+
+#[tokio::test]
+async fn keys_vanish_when_their_time_has_come() {
+    let server = Server::start();
+    let redis = Redis::at(server.url()).deadline(Duration::from_secs(60)).connect().await.unwrap();
+    let take = async |limit: &str, quota: &Quota| {
+        let (bucket, key) = (Bucket::new(quota).unwrap(), Key::from("alice"));
+        let charge = Charge::take(BucketId::new(limit, &key), &bucket, bucket.units(1).unwrap());
+        let applied = redis.apply(&[charge]).wait().await.unwrap();
+        assert_eq!(applied.verdict(), Verdict::Admitted);
+    };
+    take("long", &Quota::token_bucket(1, HOUR)).await;
+    take("short", &Quota::token_bucket(20, SECOND)).await;
+    take("window", &Quota::fixed_window(5, SECOND / 20)).await;
+    let exists =
+        |limit: &str| server.command(&["EXISTS", &format!("tollgate:{limit}:alice")]).int();
+    until("the short ones have expired", || exists("short") + exists("window") == 0);
+    assert_eq!(exists("long"), 1);
+}

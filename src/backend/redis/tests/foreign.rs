@@ -1,0 +1,171 @@
+//! Keys that hold something else than buckets.
+
+use std::error::Error as _;
+
+use super::one::One;
+use super::servers::{Client, Reply};
+use super::{Dice, START, Server, on};
+use crate::HOUR;
+use crate::algebra::{State, Verdict};
+use crate::backend::{Backend, BackendError, BucketId, Charge, Key, Refund};
+use crate::clock::ManualClock;
+use crate::quota::Quota;
+
+const QUOTA: Quota = Quota::token_bucket(10, HOUR);
+
+/// A bucket with these numbers: value, ts, gain, token, capacity, step.
+fn bucket(numbers: [f64; 6]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// What no limiter has stored.
+fn nonsense() -> Vec<Vec<u8>> {
+    // 10 an hour.
+    let sound = [3.0, 4.1e15, 1.0, 360_000_000.0, 3_600_000_000.0, 1.0];
+    let mut all = vec![
+        Vec::new(),
+        b"hello".to_vec(),
+        b"7".to_vec(),
+        vec![b'x'; 48],
+        vec![0; 48],
+        vec![0xff; 48],
+        vec![b' '; 47],
+        vec![b' '; 49],
+    ];
+    for place in 0..6 {
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, 1e16, -1e16, 1e300] {
+            let mut numbers = sound;
+            numbers[place] = number;
+            all.push(bucket(numbers));
+        }
+    }
+    for (place, number) in
+        [(0, 3_600_000_001.0), (2, 0.0), (3, -1.0), (4, -1.0), (5, 0.0), (0, 0.5)]
+    {
+        let mut numbers = sound;
+        numbers[place] = number;
+        all.push(bucket(numbers));
+    }
+    let mut dice = Dice(1);
+    for _ in 0..200 {
+        all.push((0..48).map(|_| u8::try_from(dice.below(256)).unwrap()).collect());
+    }
+    all
+}
+
+/// All that is under a key, whatever it is.
+fn dump(client: &mut Client) -> Reply {
+    client.call(&[b"DUMP", One::NAME]).unwrap()
+}
+
+/// The error names the key, and the way out.
+fn is_told(answer: &Result<(), BackendError>, what: &str) {
+    let Err(error) = answer else { panic!("{what} is taken for a bucket") };
+    let source = error.source().map(ToString::to_string).unwrap_or_default();
+    let told = format!("{error}: {source}");
+    assert!(told.contains("tollgate:one:alice") && told.contains("reset it"), "{what}: {told}");
+}
+
+async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
+    let before = dump(client);
+    let other = Key::from("bob");
+    let token = one.bucket.units(1).unwrap();
+    let bob = || BucketId::new("one", &other);
+    let taken = async || {
+        let look = Charge::look(bob(), &one.bucket, 0);
+        let applied = one.redis.apply(&[look]).wait().await.unwrap();
+        one.bucket.capacity() - applied.readings()[0].state().value
+    };
+    let taken_before = taken().await;
+    let (take, theirs) =
+        (Charge::take(one.id(), &one.bucket, token), Charge::take(bob(), &one.bucket, token));
+    let left = State { value: 0, ts: START };
+    let give = Refund::new(one.id(), &one.bucket, token);
+    let block = Refund::block(one.id(), &one.bucket, HOUR);
+    // All of it at the same time, with one that has nothing to do with it.
+    let answers = [
+        one.redis.apply(&[take]),
+        one.redis.apply(&[Charge::look(one.id(), &one.bucket, token)]),
+        one.redis.apply(&[theirs, take]),
+        one.redis.apply(&[take.or_shard(3)]),
+    ];
+    let refunds = [
+        one.redis.refund(&[give]),
+        one.redis.refund(&[give.if_untouched(left)]),
+        one.redis.refund(&[block]),
+        one.redis.refund(&[Refund::new(bob(), &one.bucket, -token), give]),
+    ];
+    let own = one.redis.apply(&[theirs]);
+    let mut errors = Vec::new();
+    for answer in answers {
+        errors.push(answer.wait().await.map(|applied| format!("{applied:?}")));
+    }
+    for answer in refunds {
+        errors.push(answer.wait().await.map(|refunded| format!("{refunded:?}")));
+    }
+    for (nth, error) in errors.into_iter().enumerate() {
+        is_told(&error.map(drop), &format!("{what}: {nth}"));
+    }
+    assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
+    assert_eq!(dump(client), before, "{what}");
+    assert_eq!(taken().await, taken_before + token, "{what}");
+    one.redis.reset(&[bob()]).wait().await.unwrap();
+}
+
+async fn is_mended(one: &One, client: &mut Client, what: &str) {
+    one.redis.reset(&[one.id()]).wait().await.unwrap();
+    assert_eq!(dump(client), Reply::Nil, "{what}");
+    assert_eq!(one.take(1).await, (true, "9".to_owned()), "{what}");
+    one.redis.reset(&[one.id()]).wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_bucket_is_an_error_and_stays_as_it_is_until_it_is_reset() {
+    let server = Server::start();
+    let mut client = server.client();
+    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    for raw in nonsense() {
+        let what = format!("{raw:?}");
+        client.call(&[b"SET", One::NAME, &raw]).unwrap().ok();
+        is_refused_by_all(&one, &mut client, &what).await;
+        is_mended(&one, &mut client, &what).await;
+    }
+}
+
+/// They are seen only by who would store something.
+#[tokio::test]
+async fn other_types_are_not_overwritten() {
+    let server = Server::start();
+    let mut client = server.client();
+    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let made: [&[&[u8]]; 4] = [
+        &[b"RPUSH", One::NAME, b"1"],
+        &[b"HSET", One::NAME, b"1", b"2"],
+        &[b"SADD", One::NAME, b"1"],
+        &[b"ZADD", One::NAME, b"1", b"2"],
+    ];
+    for words in made {
+        client.call(words).unwrap();
+        let (what, before) = (format!("{:?}", str::from_utf8(words[0])), dump(&mut client));
+        let bob = Key::from("bob");
+        let bob = BucketId::new("one", &bob);
+        let token = one.bucket.units(1).unwrap();
+        let take = |id| one.redis.apply(&[Charge::take(id, &one.bucket, token)]);
+        let (first, own, second) = (take(one.id()), take(bob), take(one.id()));
+        is_told(&first.wait().await.map(drop), &what);
+        assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
+        is_told(&second.wait().await.map(drop), &what);
+        let block = one.redis.refund(&[Refund::block(one.id(), &one.bucket, HOUR)]);
+        is_told(&block.wait().await.map(drop), &what);
+        assert_eq!(dump(&mut client), before, "{what}");
+        is_mended(&one, &mut client, &what).await;
+
+        // Mended and used in one call, perhaps.
+        client.call(words).unwrap();
+        let (reset, first) = (one.redis.reset(&[one.id()]), take(one.id()));
+        reset.wait().await.unwrap();
+        assert_eq!(first.wait().await.unwrap().verdict(), Verdict::Admitted);
+        assert_eq!(one.take(9).await, (true, "0".to_owned()));
+        one.redis.reset(&[one.id(), bob]).wait().await.unwrap();
+    }
+}

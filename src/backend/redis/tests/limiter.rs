@@ -1,0 +1,389 @@
+//! The same calls of a limiter in memory and in Redis: all that can be seen of them is the same.
+//!
+//! A store that answers later undoes and hands on in tasks what is given up, so each such step is waited for, until
+//! nothing changes any more. All times are whole minutes, or long fractions of them: which places are still to come
+//! does not depend on how fast the machine is.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::{Dice, START, Server, on};
+use crate::backend::{Key, Memory};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::limiter::{Permit, Ready, Reservation};
+use crate::{Decision, Limit, MINUTE, Quota, RateLimiter};
+
+const NAMES: [&str; 5] = ["bucket", "window", "shards", "window-shards", "late"];
+
+fn keys() -> [Key; 2] {
+    [Key::GLOBAL, Key::from("alice")]
+}
+
+/// What is asked, of a limit by its number.
+#[derive(Clone, Debug)]
+enum Step {
+    Take(Vec<Ask>, Option<Duration>),
+    Check(Ask),
+    Reset(Ask),
+    Penalize(Ask),
+    Block(Ask, Duration),
+    Value(Ask),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    limit: usize,
+    key: usize,
+    cost: Option<u64>,
+}
+
+/// What is done with what somebody holds.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Drop,
+    Keep,
+    StandInLine,
+    Settle(u64),
+    Refund,
+}
+
+/// What is left of an answer.
+enum Held {
+    Nothing,
+    Permit(Permit<'static>),
+    Reservation(Reservation),
+    InLine(Pin<Box<Ready>>),
+}
+
+/// A limiter asks.
+async fn ask(limiter: &RateLimiter, limits: &[Limit], step: &Step) -> (String, Held) {
+    let key = |ask: &Ask| keys()[ask.key].clone();
+    let limit = |ask: &Ask| &limits[ask.limit];
+    let decision = match step {
+        Step::Take(asks, wait) => match asks.as_slice() {
+            [one] => {
+                let mut call = limiter.limit(limit(one)).key(key(one));
+                if let Some(cost) = one.cost {
+                    call = call.cost(cost);
+                }
+                match *wait {
+                    Some(Duration::MAX) => call.reserve().await,
+                    Some(wait) => call.reserve_within(wait).await,
+                    None => call.await,
+                }
+            }
+            [first, rest @ ..] => {
+                let mut call = limiter.all().limit(limit(first)).key(key(first));
+                if let Some(cost) = first.cost {
+                    call = call.cost(cost);
+                }
+                for ask in rest {
+                    call = call.limit(limit(ask)).key(key(ask));
+                    if let Some(cost) = ask.cost {
+                        call = call.cost(cost);
+                    }
+                }
+                match *wait {
+                    Some(wait) => call.reserve_within(wait).await,
+                    None => call.await,
+                }
+            }
+            [] => panic!("nothing is asked"),
+        },
+        Step::Check(one) => {
+            let call = limiter.check(limit(one)).key(key(one));
+            match one.cost {
+                Some(cost) => call.cost(cost).await,
+                None => call.await,
+            }
+        }
+        Step::Reset(one) => {
+            return (format!("{:?}", limiter.reset(limit(one)).key(key(one)).await), Held::Nothing);
+        }
+        Step::Penalize(one) => {
+            let call = limiter.penalize(limit(one), one.cost.unwrap_or(3)).key(key(one));
+            return (format!("{:?}", call.await), Held::Nothing);
+        }
+        Step::Block(one, time) => {
+            let call = limiter.block(limit(one), *time).key(key(one));
+            return (format!("{:?}", call.await), Held::Nothing);
+        }
+        Step::Value(one) => {
+            return (format!("{:?}", limiter.value(limit(one)).key(key(one)).await), Held::Nothing);
+        }
+    };
+    match decision {
+        Err(error) => (format!("{error} {error:?}"), Held::Nothing),
+        Ok(Decision::Refused(refusal)) => {
+            let retry = refusal.retry_after();
+            (
+                format!("{retry:?} {:?} {:?}", refusal.limits(), refusal.clone().into_owned()),
+                Held::Nothing,
+            )
+        }
+        Ok(Decision::Admitted(permit)) => {
+            let told = format!("{permit:?} {} {:?}", permit.remaining(), permit.standing());
+            match step {
+                Step::Check(_) => (told, Held::Nothing),
+                _ => (told, Held::Permit(permit.into_owned())),
+            }
+        }
+        Ok(Decision::Reserved(reservation)) => {
+            let standings: Vec<_> = reservation.standings().collect();
+            let told = format!("{:?} {:?} {standings:?}", reservation.at(), reservation.wait());
+            (told, Held::Reservation(reservation))
+        }
+    }
+}
+
+/// Does something with what is held.
+async fn go_on(held: Held, next: Next) -> (String, Held) {
+    match (held, next) {
+        (Held::Permit(permit), Next::Settle(actual)) => {
+            (format!("{:?}", permit.settle(actual).await), Held::Nothing)
+        }
+        (Held::Permit(permit), Next::Refund) => {
+            (format!("{:?}", permit.refund().await), Held::Nothing)
+        }
+        (Held::Reservation(reservation), Next::Keep | Next::Settle(_) | Next::Refund) => {
+            let permit = reservation.keep();
+            (format!("{permit:?}"), Held::Permit(permit))
+        }
+        (Held::Reservation(reservation), Next::StandInLine) => {
+            let mut ready = Box::pin(reservation.ready());
+            let turn = poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx))).await;
+            (format!("in line: {turn:?}"), Held::InLine(ready))
+        }
+        (Held::InLine(ready), Next::Drop) => {
+            drop(ready);
+            ("left the line".to_owned(), Held::Nothing)
+        }
+        (held, Next::Drop) => {
+            drop(held);
+            ("dropped".to_owned(), Held::Nothing)
+        }
+        (held, _) => (String::new(), held),
+    }
+}
+
+/// How all buckets stand: all are asked at the same time.
+async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
+    let buckets = limits.iter().flat_map(|limit| keys().map(|key| (limit, key)));
+    let call = |(limit, key): (_, Key)| limiter.value(limit).key(key).into_future();
+    let mut calls: Vec<_> = buckets.map(|bucket| (call(bucket), None)).collect();
+    poll_fn(|cx| {
+        for (call, answer) in &mut calls {
+            if answer.is_none()
+                && let Poll::Ready(standing) = Pin::new(call).poll(cx)
+            {
+                *answer = Some(standing.unwrap().state());
+            }
+        }
+        let is_over = calls.iter().all(|(_, answer)| answer.is_some());
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let answers = calls.iter().flat_map(|(_, answer)| answer);
+    format!("{:?}", answers.collect::<Vec<_>>())
+}
+
+/// Waits until all that was given up is undone, handed on or spent: a task that goes on asks after each answer.
+async fn settled(limiter: &RateLimiter, limits: &[Limit]) -> String {
+    let (mut before, mut same) = (String::new(), 0);
+    while same < 2 {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        let now = look(limiter, limits).await;
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+    }
+    before
+}
+
+/// Numbers of which every token takes whole minutes.
+fn quota(dice: &mut Dice, name: &str) -> Quota {
+    loop {
+        let rate = 1 + dice.below(5);
+        let shards = if name.ends_with("shards") { 2 + dice.below(3) } else { 1 };
+        let each = if shards > 1 { 3 << 12 } else { 1 + dice.below(20) };
+        let period = MINUTE * u32::try_from(rate * each).unwrap();
+        let mut quota = match name.starts_with("window") {
+            // Windows of the limit in shards begin anywhere: by the hash of its name.
+            true if shards > 1 => Quota::fixed_window(rate, period),
+            true => Quota::fixed_window(rate, period).start(START),
+            false => Quota::token_bucket(rate, period),
+        };
+        quota = quota.capacity(dice.below(9)).shards(u32::try_from(shards).unwrap());
+        if dice.one_in(2) {
+            quota = quota.max_reserved(dice.below(16));
+        }
+        if name == "late" {
+            quota = quota.initial(dice.below(quota.tokens_at_most() + 1));
+        }
+        if let Ok(quota) = quota.validated() {
+            return quota;
+        }
+    }
+}
+
+struct History {
+    dice: Dice,
+    limits: Vec<Limit>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let limits = NAMES.map(|name| Limit::try_new(name, quota(&mut dice, name)).unwrap());
+        Self { dice, limits: limits.to_vec() }
+    }
+
+    fn ask(&mut self) -> Ask {
+        let limit = usize::try_from(self.dice.below(NAMES.len() as u64)).unwrap();
+        let cost = match self.dice.below(8) {
+            0..=2 => None,
+            3 => Some(0),
+            4 => Some(self.dice.some(1 << 53)),
+            _ => Some(1 + self.dice.below(5)),
+        };
+        Ask { limit, key: usize::from(self.dice.one_in(2)), cost }
+    }
+
+    fn step(&mut self) -> Step {
+        if self.dice.one_in(60) {
+            let nth = usize::try_from(self.dice.below(NAMES.len() as u64)).unwrap();
+            let quota = quota(&mut self.dice, NAMES[nth]);
+            self.limits[nth] = Limit::try_new(NAMES[nth], quota).unwrap();
+        }
+        match self.dice.below(40) {
+            0 => Step::Reset(self.ask()),
+            1 => Step::Penalize(self.ask()),
+            2 => Step::Block(self.ask(), MINUTE * u32::try_from(self.dice.below(90)).unwrap()),
+            3..=5 => Step::Value(self.ask()),
+            6..=9 => Step::Check(self.ask()),
+            _ => {
+                let count = if self.dice.one_in(4) { 2 + self.dice.below(3) } else { 1 };
+                let wait = match self.dice.below(4) {
+                    0 | 1 => Some(Duration::MAX),
+                    2 => Some(MINUTE * u32::try_from(self.dice.below(200)).unwrap()),
+                    _ => None,
+                };
+                Step::Take((0..count).map(|_| self.ask()).collect(), wait)
+            }
+        }
+    }
+
+    fn next(&mut self) -> Next {
+        match self.dice.below(8) {
+            0..=2 => Next::Drop,
+            3 => Next::Keep,
+            4 => Next::Refund,
+            5 => Next::Settle(self.dice.below(8)),
+            _ => Next::StandInLine,
+        }
+    }
+}
+
+/// How often each thing has happened.
+#[derive(Debug, Default)]
+struct Count {
+    calls: usize,
+    reserved: usize,
+    in_line: usize,
+    given_up: usize,
+}
+
+/// Both limiters, and what somebody holds of each, in pairs.
+struct Both {
+    limiters: [RateLimiter; 2],
+    held: Vec<[Held; 2]>,
+    count: Count,
+}
+
+impl Both {
+    async fn ask(&mut self, limits: &[Limit], step: &Step) {
+        let [here, there] = &self.limiters;
+        let (told, held) = ask(here, limits, step).await;
+        let (told_there, held_there) = ask(there, limits, step).await;
+        assert_eq!(told, told_there, "{step:?} of {limits:?}");
+        self.count.calls += 1;
+        self.count.reserved += usize::from(matches!(held, Held::Reservation(_)));
+        if !matches!(held, Held::Nothing) {
+            self.held.push([held, held_there]);
+        }
+    }
+
+    async fn go_on(&mut self, limits: &[Limit], nth: usize, next: Next) {
+        let [here, there] = self.held.swap_remove(nth);
+        let frees = matches!(here, Held::Reservation(_) | Held::InLine(_));
+        let (told, held) = go_on(here, next).await;
+        let (told_there, held_there) = go_on(there, next).await;
+        assert_eq!(told, told_there, "{next:?} of {limits:?}");
+        self.count.calls += 1;
+        self.count.in_line += usize::from(matches!(held, Held::InLine(_)));
+        if frees {
+            let [here, there] = &self.limiters;
+            assert_eq!(
+                look(here, limits).await,
+                settled(there, limits).await,
+                "{next:?} of {limits:?}"
+            );
+            self.count.given_up += usize::from(matches!(held, Held::Nothing));
+        }
+        if !matches!(held, Held::Nothing) {
+            self.held.push([held, held_there]);
+        }
+    }
+
+    /// Nobody stands in line while time goes on: that would be for the timer.
+    async fn leave_the_line(&mut self, limits: &[Limit]) {
+        while let Some(nth) = self.held.iter().position(|[here, _]| matches!(here, Held::InLine(_)))
+        {
+            self.go_on(limits, nth, Next::Drop).await;
+        }
+    }
+}
+
+async fn play(server: &Server, seed: u64, steps: usize) -> Count {
+    let clock = ManualClock::new(START);
+    let redis = on(server, &clock).prefix(format!("l{seed}")).connect().await.unwrap();
+    let memory = Memory::new().clock(clock.clone()).hoarding();
+    let limiters = [RateLimiter::new(memory).seed(seed), RateLimiter::new(redis).seed(seed)];
+    let mut both = Both { limiters, held: Vec::new(), count: Count::default() };
+    let mut history = History::new(seed);
+    for _ in 0..steps {
+        if history.dice.one_in(6) {
+            both.leave_the_line(&history.limits).await;
+            let by = i64::try_from(history.dice.some(200)).unwrap();
+            let by = if history.dice.one_in(10) { -by } else { by };
+            let now = clock.now().as_micros() + by * 60_000_000;
+            clock.set(Timestamp::from_micros(now));
+        }
+        let step = history.step();
+        both.ask(&history.limits, &step).await;
+        if both.held.len() > 12 || (!both.held.is_empty() && history.dice.one_in(3)) {
+            let nth = usize::try_from(history.dice.below(both.held.len() as u64)).unwrap();
+            let next = history.next();
+            both.go_on(&history.limits, nth, next).await;
+        }
+    }
+    both.count
+}
+
+#[tokio::test]
+async fn twenty_thousand_calls_of_a_limiter_are_the_same_in_memory_and_in_redis() {
+    let server = Server::start();
+    let mut all = Count::default();
+    for seed in 0..64 {
+        let count = play(&server, seed, 200).await;
+        all.calls += count.calls;
+        all.reserved += count.reserved;
+        all.in_line += count.in_line;
+        all.given_up += count.given_up;
+    }
+    assert!(all.calls >= 20_000, "{all:?}");
+    assert!(all.reserved >= 1_000 && all.in_line >= 200 && all.given_up >= 500, "{all:?}");
+}

@@ -1,0 +1,39 @@
+//! One bucket, for what is told best of one.
+
+use crate::algebra::{Bucket, Verdict};
+use crate::backend::{Backend, BucketId, Charge, Key, Redis, RedisBuilder, Refund};
+use crate::quota::Quota;
+
+/// One bucket, and what is asked of it.
+pub(super) struct One {
+    pub(super) redis: Redis,
+    pub(super) bucket: Bucket,
+    key: Key,
+}
+
+impl One {
+    pub(super) const NAME: &[u8] = b"tollgate:one:alice";
+
+    pub(super) async fn of(redis: RedisBuilder, quota: &Quota) -> Self {
+        let redis = redis.connect().await.unwrap();
+        Self { redis, bucket: Bucket::new(quota).unwrap(), key: Key::from("alice") }
+    }
+
+    pub(super) fn id(&self) -> BucketId<'_> {
+        BucketId::new("one", &self.key)
+    }
+
+    /// Whether so many tokens were there, and how many are left.
+    pub(super) async fn take(&self, tokens: u64) -> (bool, String) {
+        let units = self.bucket.units(tokens).unwrap();
+        let charge = Charge::take(self.id(), &self.bucket, units);
+        let applied = self.redis.apply(&[charge]).wait().await.unwrap();
+        let left = self.bucket.tokens(applied.readings()[0].state().value).to_string();
+        (applied.verdict() == Verdict::Admitted, left)
+    }
+
+    pub(super) async fn give(&self, tokens: u64) {
+        let refund = Refund::new(self.id(), &self.bucket, self.bucket.units(tokens).unwrap());
+        self.redis.refund(&[refund]).wait().await.unwrap();
+    }
+}

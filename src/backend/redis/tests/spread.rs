@@ -1,0 +1,73 @@
+//! Charges on two shards in different slots of a cluster.
+
+use super::servers::Cluster;
+use super::{START, at_once};
+use crate::algebra::{Bucket, Terms, Verdict};
+use crate::backend::redis::order::{OwnCharge, Whose};
+use crate::backend::redis::spread::Pair;
+use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
+use crate::clock::ManualClock;
+use crate::{MINUTE, Quota, SECOND};
+
+fn terms(bucket: &Bucket) -> Terms {
+    Terms::reserving(bucket.floor())
+}
+
+fn bucket() -> Bucket {
+    Bucket::of_shard(&Quota::token_bucket(2, SECOND).max_reserved(20).shards(2)).unwrap()
+}
+
+async fn on(cluster: &Cluster, clock: &ManualClock) -> Redis {
+    let builder = Redis::cluster(cluster.urls()).clock(clock.clone()).deadline(MINUTE);
+    builder.connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_cost_of_nothing_waits_for_shards_in_debt() {
+    let cluster = Cluster::start(3);
+    let clock = ManualClock::new(START);
+    let (redis, memory) = (on(&cluster, &clock).await, Memory::new().clock(clock));
+    let bucket = bucket();
+    let key = Key::GLOBAL;
+    let id = BucketId::new("hot", &key);
+    for units in [bucket.units(3).unwrap(), bucket.units(5).unwrap()] {
+        for shard in [0, 1] {
+            let debt = Charge::take(id.shard(shard), &bucket, units).on(terms(&bucket));
+            let here = at_once(memory.apply(&[debt])).unwrap();
+            assert_eq!(redis.apply(&[debt]).wait().await.unwrap(), here);
+        }
+        let nothing = Charge::take(id, &bucket, 0).or_shard(1).on(terms(&bucket));
+        let here = at_once(memory.apply(&[nothing])).unwrap();
+        assert_eq!(here.verdict(), Verdict::Reserved);
+        assert_eq!(redis.apply(&[nothing]).wait().await.unwrap(), here);
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_after_it() {
+    let cluster = Cluster::start(3);
+    let clock = ManualClock::new(START);
+    let redis = on(&cluster, &clock).await;
+    let (bucket, key) = (bucket(), Key::GLOBAL);
+    let id = BucketId::new("hot", &key);
+    let units = |tokens| bucket.units(tokens).unwrap();
+    let charge = Charge::take(id, &bucket, units(14)).or_shard(1).on(terms(&bucket));
+    let pair = Pair {
+        dispatcher: redis.dispatcher.clone(),
+        shards: [id, id.shard(1)].map(|id| Whose::of(id, &redis.names)),
+        charge: OwnCharge::of(&charge, &redis.names).unwrap(),
+        deadline: redis.dispatcher.deadline(),
+    };
+
+    let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();
+    assert_eq!((half.verdict(), half.state().value), (Verdict::Reserved, -units(6)));
+    // Somebody is promised the place behind it, and keeps it: his work runs when ten tokens have come.
+    let behind = Charge::take(id, &bucket, units(4)).on(terms(&bucket));
+    let behind = redis.apply(&[behind]).wait().await.unwrap();
+    assert_eq!((behind.verdict(), behind.wait()), (Verdict::Reserved, SECOND * 10));
+    assert_eq!(pair.give_back(0, &half).await.unwrap(), behind.readings()[0].state());
+
+    let (_, last) = pair.take(1, units(7), terms(&bucket)).await.unwrap();
+    assert_eq!(last.verdict(), Verdict::Reserved);
+    assert_eq!(pair.give_back(1, &last).await.unwrap().value, bucket.capacity());
+}
