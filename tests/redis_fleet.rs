@@ -1,0 +1,352 @@
+//! Four processes with eight tasks each on one real server: no token is granted twice, and none is lost.
+//!
+//! This program is the fleet too: with arguments that say so, it is one of the processes. So it has a `main` of its
+//! own, that runs the tests whose names contain what it is given, or all of them.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::dice::Dice;
+use support::redis::Server;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tollgate::algebra::check_history;
+use tollgate::backend::Redis;
+use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+
+const PROCESSES: u64 = 4;
+const TASKS: u64 = 8;
+
+/// A decision takes as long as it takes: a machine may be slow.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What all processes of a fleet do.
+struct Fleet {
+    limits: &'static [Limit],
+    /// How many keys there are: one, or four times as many as a task asks for. Each is asked for equally often.
+    keys: u64,
+    /// How often each task asks.
+    calls: u64,
+    /// The largest cost; the smallest is 1.
+    most: u64,
+    /// Whether tasks wait for what is short, or go away while they do.
+    reserves: bool,
+}
+
+static BUCKET: [Limit; 1] = [Limit::new("bucket", Quota::token_bucket(800, SECOND).capacity(40))];
+static WINDOW: [Limit; 1] = [Limit::new("window", Quota::fixed_window(8, MS_10).capacity(40))];
+static SMALL_BUCKET: [Limit; 1] =
+    [Limit::new("small-bucket", Quota::token_bucket(7, SECOND).capacity(3))];
+static SMALL_WINDOW: [Limit; 1] =
+    [Limit::new("small-window", Quota::fixed_window(2, MS_100).capacity(3))];
+static PATIENT_BUCKET: [Limit; 1] =
+    [Limit::new("patient-bucket", Quota::token_bucket(2_000, SECOND).capacity(9).max_reserved(40))];
+static PATIENT_WINDOW: [Limit; 1] =
+    [Limit::new("patient-window", Quota::fixed_window(20, MS_10).max_reserved(40))];
+static SHARDS: [Limit; 1] =
+    [Limit::new("shards", Quota::token_bucket(800, SECOND).capacity(80).shards(4))];
+static WINDOW_SHARDS: [Limit; 1] =
+    [Limit::new("window-shards", Quota::fixed_window(8, MS_10).capacity(80).shards(4))];
+static HOARD: [Limit; 1] = [Limit::new("hoard", Quota::token_bucket(1, MONTH).capacity(1_000))];
+static ERA: [Limit; 1] = [Limit::new("era", ERAS.capacity(1_000))];
+static TWO: [Limit; 2] = [
+    Limit::new("thousand", Quota::token_bucket(1, MONTH).capacity(1_000)),
+    Limit::new("seven-hundred", ERAS.capacity(700)),
+];
+static SLOW: [Limit; 1] = [Limit::new("slow", Quota::token_bucket(1, HOUR).capacity(100))];
+
+const MS_10: Duration = Duration::from_millis(10);
+const MS_100: Duration = Duration::from_millis(100);
+const MONTH: Duration = DAY.saturating_mul(30);
+/// The next window begins in 2216.
+const ERAS: Quota = Quota::fixed_window(1, DAY.saturating_mul(90_000)).start(Timestamp::UNIX_EPOCH);
+
+/// A process is told which of these it belongs to.
+static FLEETS: [Fleet; 12] = [
+    Fleet { limits: &BUCKET, keys: 1, calls: 60, most: 1, reserves: false },
+    Fleet { limits: &WINDOW, keys: 1, calls: 60, most: 5, reserves: false },
+    Fleet { limits: &SMALL_BUCKET, keys: 1_000, calls: 250, most: 3, reserves: false },
+    Fleet { limits: &SMALL_WINDOW, keys: 1_000, calls: 250, most: 1, reserves: false },
+    Fleet { limits: &PATIENT_BUCKET, keys: 1, calls: 40, most: 4, reserves: true },
+    Fleet { limits: &PATIENT_WINDOW, keys: 1, calls: 40, most: 1, reserves: true },
+    Fleet { limits: &SHARDS, keys: 1, calls: 60, most: 1, reserves: false },
+    Fleet { limits: &WINDOW_SHARDS, keys: 1, calls: 60, most: 6, reserves: false },
+    Fleet { limits: &HOARD, keys: 1, calls: 40, most: 1, reserves: false },
+    Fleet { limits: &ERA, keys: 1, calls: 40, most: 1, reserves: false },
+    Fleet { limits: &TWO, keys: 1, calls: 30, most: 1, reserves: false },
+    Fleet { limits: &SLOW, keys: 1, calls: 20, most: 1, reserves: false },
+];
+
+type Test = fn(&Runtime);
+
+static TESTS: [(&str, Test); 7] = [
+    ("what_a_fleet_is_admitted_is_within_the_bound", within_the_bound),
+    ("what_waits_and_what_goes_away_is_within_the_bound", reservations),
+    ("the_shards_of_a_limit_are_within_the_bound_of_the_whole", shards),
+    ("a_fleet_is_admitted_exactly_the_capacity", exactly_the_capacity),
+    ("two_limits_are_taken_from_together_or_not_at_all", all_or_nothing),
+    ("a_fleet_that_shares_nothing_is_found_out", shares_nothing),
+    ("a_record_with_a_little_too_much_is_found_out", a_little_too_much),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    if let [first, rest @ ..] = args.as_slice()
+        && first == "--process"
+    {
+        let [url, prefix, fleet, process] = rest else { panic!("{rest:?} says too little") };
+        let (fleet, process) = (fleet.parse::<usize>().unwrap(), process.parse().unwrap());
+        return runtime.block_on(process_of(&FLEETS[fleet], url, prefix, process));
+    }
+    let names: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    for (name, test) in &TESTS {
+        if names.is_empty() || names.iter().any(|part| name.contains(part.as_str())) {
+            let begun = Instant::now();
+            test(&runtime);
+            println!("test {name} ... ok ({:.1} s)", begun.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// Work that ran: whose, when, and what it cost.
+type Run = (u64, Timestamp, u64);
+
+/// One of the processes: asks as fast as it can, and says at the end what was admitted.
+async fn process_of(fleet: &'static Fleet, url: &str, prefix: &str, process: u64) {
+    let redis = Redis::at(url).prefix(prefix).deadline(DEADLINE).connect().await.unwrap();
+    let limiter = RateLimiter::new(redis);
+    // All of them begin together.
+    println!("ready");
+    let mut go = String::new();
+    std::io::stdin().read_line(&mut go).unwrap();
+    assert_eq!(go, "go\n");
+    let tasks = (0..TASKS).map(|nth| {
+        let task = Task { fleet, limiter: limiter.clone(), nth: process * TASKS + nth };
+        tokio::spawn(task.run())
+    });
+    let mut said = String::new();
+    for task in tasks.collect::<Vec<_>>() {
+        for (key, at, cost) in task.await.unwrap() {
+            said.push_str(&format!("{key} {} {cost}\n", at.as_micros()));
+        }
+    }
+    said.push_str("done\n");
+    std::io::stdout().write_all(said.as_bytes()).unwrap();
+}
+
+struct Task {
+    fleet: &'static Fleet,
+    limiter: RateLimiter,
+    nth: u64,
+}
+
+impl Task {
+    async fn run(self) -> Vec<Run> {
+        let Self { fleet, limiter, nth } = self;
+        let (mut dice, mut ran) = (Dice(nth), Vec::new());
+        for call in 0..fleet.calls {
+            // Each part of the keys is gone through by as many tasks, those of each process in their own order.
+            let part = fleet.keys.min(fleet.calls);
+            let stride = [1, 3, 7, 9][usize::try_from(nth / TASKS).unwrap()];
+            let key = (nth * part + call * stride % part) % fleet.keys;
+            let cost = 1 + dice.below(fleet.most);
+            let decision = match fleet.limits {
+                [limit] if fleet.reserves => {
+                    limiter.limit(limit).key(key).cost(cost).reserve().await
+                }
+                [limit] => limiter.limit(limit).key(key).cost(cost).await,
+                [first, second] => {
+                    let both = limiter.all().limit(first).key(key).cost(cost);
+                    both.limit(second).key(key).cost(cost).await
+                }
+                _ => panic!("a fleet has one limit or two"),
+            };
+            match decision.unwrap() {
+                Decision::Admitted(permit) => ran.push((key, permit.at(), cost)),
+                Decision::Reserved(reservation) => match dice.below(4) {
+                    0 => drop(reservation),
+                    1 => ran.push((key, reservation.keep().at(), cost)),
+                    2 => ran.push((key, reservation.ready().await.at(), cost)),
+                    _ => {
+                        let patience = dice.time(Duration::from_millis(20));
+                        if let Ok(permit) = timeout(patience, reservation.ready()).await {
+                            ran.push((key, permit.at(), cost));
+                        }
+                    }
+                },
+                _ => {}
+            }
+        }
+        ran
+    }
+}
+
+/// A process that is killed if nobody waits for its end.
+struct Process {
+    child: Child,
+    says: BufReader<ChildStdout>,
+    hears: ChildStdin,
+}
+
+impl Process {
+    fn start(server: &Server, prefix: &str, fleet: usize, nth: u64) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--process", &server.url(), prefix]);
+        command.args([fleet.to_string(), nth.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        let hears = child.stdin.take().unwrap();
+        Self { child, says, hears }
+    }
+
+    fn until_ready(&mut self) {
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    }
+
+    fn go(&mut self) {
+        self.hears.write_all(b"go\n").unwrap();
+    }
+
+    /// All that has run.
+    fn runs(&mut self) -> Vec<Run> {
+        let mut said = String::new();
+        self.says.read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        let said = said.strip_suffix("done\n").unwrap();
+        let run = |line: &str| {
+            let mut numbers = line.split(' ').map(|number| number.parse::<i64>().unwrap());
+            let mut next = || numbers.next().unwrap();
+            let (key, at, cost) = (next(), Timestamp::from_micros(next()), next());
+            (u64::try_from(key).unwrap(), at, u64::try_from(cost).unwrap())
+        };
+        said.lines().map(run).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended by itself otherwise.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Lets the processes of a fleet loose at the same time, each with the prefix that it is given, and gathers what ran.
+fn let_loose(server: &Server, fleet: usize, prefix: impl Fn(u64) -> String) -> Vec<Run> {
+    let process = |nth| Process::start(server, &prefix(nth), fleet, nth);
+    let mut processes: Vec<_> = (0..PROCESSES).map(process).collect();
+    processes.iter_mut().for_each(Process::until_ready);
+    processes.iter_mut().for_each(Process::go);
+    processes.iter_mut().flat_map(Process::runs).collect()
+}
+
+/// The same for processes that share the buckets.
+fn together(server: &Server, fleet: usize) -> Vec<Run> {
+    let_loose(server, fleet, |_| "fleet".to_owned())
+}
+
+fn by_key(runs: &[Run]) -> BTreeMap<u64, Vec<(Timestamp, u64)>> {
+    let mut keys = BTreeMap::<_, Vec<_>>::new();
+    for &(key, at, cost) in runs {
+        keys.entry(key).or_default().push((at, cost));
+    }
+    keys
+}
+
+fn tokens(runs: &[(Timestamp, u64)]) -> u64 {
+    runs.iter().map(|(_, cost)| cost).sum()
+}
+
+/// A fleet with one limit is within its bound for each key, and is admitted what was saved up.
+fn holds(fleet: usize) {
+    let runs = together(&Server::start(), fleet);
+    let Fleet { limits: [limit, ..], keys, most, .. } = &FLEETS[fleet] else { panic!() };
+    let quota = limit.quota();
+    let by_key = by_key(&runs);
+    assert_eq!(by_key.len() as u64, *keys, "every key is asked for, and has something");
+    for (key, ran) in by_key {
+        let violation = check_history(quota, &ran).unwrap();
+        assert_eq!(violation, None, "{} of {key}: {}", limit.name(), violation.unwrap());
+        // Nobody is refused while there is enough; two shards may be short while others are not.
+        let (ran, saved) = (tokens(&ran), quota.tokens_at_most());
+        let least = if quota.shard_count() > 1 { saved / 2 } else { saved };
+        assert!(ran + most > least, "{} of {key}: {ran} of {saved} tokens", limit.name());
+    }
+}
+
+fn within_the_bound(_: &Runtime) {
+    (0..4).for_each(holds);
+}
+
+fn reservations(_: &Runtime) {
+    (4..6).for_each(holds);
+}
+
+fn shards(_: &Runtime) {
+    (6..8).for_each(holds);
+}
+
+/// What a limit has left of everybody's tokens.
+fn left(runtime: &Runtime, server: &Server, limit: &Limit) -> u64 {
+    runtime.block_on(async {
+        let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
+        RateLimiter::new(redis.unwrap()).value(limit).key(0_u64).await.unwrap().remaining()
+    })
+}
+
+fn exactly_the_capacity(runtime: &Runtime) {
+    for (fleet, limit) in [(8, &HOARD[0]), (9, &ERA[0])] {
+        let server = Server::start();
+        assert_eq!(together(&server, fleet).len(), 1_000, "{}", limit.name());
+        assert_eq!(left(runtime, &server, limit), 0);
+    }
+}
+
+fn all_or_nothing(runtime: &Runtime) {
+    let server = Server::start();
+    assert_eq!(together(&server, 10).len(), 700);
+    assert_eq!(TWO.each_ref().map(|limit| left(runtime, &server, limit)), [300, 0]);
+}
+
+/// Each process has buckets of its own: that is too much, and the check says so.
+fn shares_nothing(_: &Runtime) {
+    let server = Server::start();
+    let quota = SLOW[0].quota();
+    let alone = let_loose(&server, 11, |process| format!("process-{process}"));
+    assert_eq!(alone.len(), 400);
+    let violation = check_history(quota, &by_key(&alone)[&0]).unwrap().unwrap();
+    assert!(violation.ran().whole() >= 101, "{violation}");
+
+    let shared = together(&server, 11);
+    assert_eq!(shared.len(), 100);
+    assert_eq!(check_history(quota, &by_key(&shared)[&0]).unwrap(), None);
+}
+
+/// One token too much at an instant at which somebody ran, anywhere in a record.
+fn a_little_too_much(_: &Runtime) {
+    let server = Server::start();
+    for fleet in [0, 1] {
+        let quota = FLEETS[fleet].limits[0].quota();
+        let ran = by_key(&together(&server, fleet)).remove(&0).unwrap();
+        assert_eq!(check_history(quota, &ran).unwrap(), None);
+        // All that may run at one instant: what is saved up, and one step's gain.
+        let step =
+            if quota.kind() == tollgate::quota::Kind::FixedWindow { quota.rate() } else { 0 };
+        let bound = quota.tokens_at_most() + step;
+        for nth in [0, ran.len() / 2, ran.len() - 1] {
+            let (at, cost) = ran[nth];
+            let mut more = ran.clone();
+            more.push((at, bound + 1 - cost));
+            let violation = check_history(quota, &more).unwrap();
+            assert!(violation.is_some(), "{} at {at:?}", FLEETS[fleet].limits[0].name());
+        }
+    }
+}
