@@ -1,0 +1,74 @@
+//! Tollgate's script and what it is told, but a call for each decision: what batching is measured by.
+//!
+//! There is nothing around it that an engine needs, no lines and no deadline of its own.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+
+use super::connection::loaded;
+use super::{Allowance, Answer, Contestant, names};
+
+const SCRIPT: &str = concat!(
+    include_str!("../../../../src/backend/redis/clock.lua"),
+    include_str!("../../../../src/backend/redis/decide.lua")
+);
+
+#[derive(Clone)]
+pub(super) struct SameScript {
+    connection: MultiplexedConnection,
+    script: Arc<str>,
+    numbers: Numbers,
+    keys: Arc<[String]>,
+}
+
+/// What the limit counts in: one unit comes in each microsecond.
+#[derive(Clone, Copy)]
+struct Numbers {
+    token: f64,
+    capacity: f64,
+}
+
+impl SameScript {
+    pub(super) async fn new(mut connection: MultiplexedConnection, allowance: Allowance) -> Self {
+        let Allowance { name: limit, rate, period, burst } = allowance;
+        let script = loaded(&mut connection, SCRIPT).await;
+        let token = period.as_micros() as f64 / f64::from(rate);
+        let numbers = Numbers { token, capacity: token * f64::from(burst) };
+        let keys = names().iter().map(|name| format!("tollgate1:{limit}:{name}")).collect();
+        Self { connection, script, numbers, keys }
+    }
+}
+
+impl Contestant for SameScript {
+    async fn decide(&mut self, key: usize) -> Answer {
+        let mut call = cmd("EVALSHA");
+        call.arg(&*self.script).arg(1).arg(&self.keys[key]).arg(self.numbers.argument());
+        let found = call.query_async::<(i64, [Option<Vec<u8>>; 1])>(&mut self.connection).await;
+        Answer::admitted_if(found.map(|(now, [bucket])| self.numbers.admitted(now, bucket)))
+    }
+}
+
+impl Numbers {
+    /// In the order that the head of the script tells: all is of the commonest kind, one limit, one
+    /// operation, which takes a token from the first bucket.
+    fn argument(self) -> Vec<u8> {
+        let Self { token, capacity } = self;
+        let limit = [1.0, token, capacity, 1.0, capacity];
+        let take = [1.0, 1.0, 1.0, 0.0, token];
+        let numbers = [2.0, 1.0].into_iter().chain(limit).chain([1.0]).chain(take);
+        numbers.flat_map(f64::to_le_bytes).collect()
+    }
+
+    /// What came of it, by what was found.
+    fn admitted(self, now: i64, bucket: Option<Vec<u8>>) -> bool {
+        let Some(bucket) = bucket else { return self.token <= self.capacity };
+        let number = |place: usize| {
+            let bytes = bucket.get(place * 8..)?.first_chunk()?;
+            Some(f64::from_le_bytes(*bytes))
+        };
+        let stored = number(0).zip(number(1));
+        stored.is_some_and(|(value, ts)| value + (now as f64 - ts).max(0.0) >= self.token)
+    }
+}
