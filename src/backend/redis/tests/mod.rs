@@ -9,6 +9,7 @@ mod expiry;
 mod foreign;
 mod limiter;
 mod one;
+mod quotas;
 mod spread;
 mod trace;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::quotas::{another, changing, is_of_our_days, quota};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Terms};
 use crate::backend::{Answer, Backend, BucketId, Charge, Key, Memory, Redis, Refund};
@@ -87,97 +88,6 @@ pub(super) fn ask(store: &dyn Backend, step: &Step) -> Answer<String> {
         Step::Reset(whose) => {
             let ids: Vec<_> = whose.iter().map(Who::id).collect();
             store.reset(&ids).map(|()| "reset".to_owned())
-        }
-    }
-}
-
-/// Limits of both kinds, with numbers from the smallest to the largest that can be counted.
-pub(super) fn quota(dice: &mut Dice) -> Quota {
-    loop {
-        let period = match dice.below(4) {
-            0 => 1 + dice.some((1 << 53) - 1),
-            1 => 1 + dice.below(10),
-            _ => dice.of(&[1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000]),
-        };
-        let most = if dice.one_in(8) { 1 << 53 } else { 100 };
-        let rate = 1 + dice.some(most);
-        let period = Duration::from_micros(period);
-        let mut quota = match dice.below(2) {
-            0 => Quota::token_bucket(rate, period),
-            _ => Quota::fixed_window(rate, period),
-        };
-        if dice.one_in(2) {
-            quota = quota.capacity(match dice.below(4) {
-                0 => 0,
-                1 => dice.some(1 << 53),
-                _ => dice.below(40),
-            });
-        }
-        if dice.one_in(2) {
-            let most = if dice.one_in(8) { 1 << 53 } else { 64 };
-            quota = quota.max_reserved(dice.some(most));
-        }
-        if dice.one_in(6) {
-            quota = quota.initial(dice.below(quota.tokens_at_most().saturating_add(1)));
-        }
-        if quota.kind() == Kind::FixedWindow && dice.one_in(2) {
-            let start = i64::try_from(dice.some(1 << 62)).unwrap();
-            quota =
-                quota.start(Timestamp::from_micros(if dice.one_in(2) { start } else { -start }));
-        }
-        if dice.one_in(3) {
-            quota = quota.shards(1 + u32::try_from(dice.below(6)).unwrap());
-        }
-        if let Ok(quota) = quota.validated() {
-            return quota;
-        }
-    }
-}
-
-/// The same limit with some of its numbers changed, mostly one.
-fn another(dice: &mut Dice, before: &Quota) -> Quota {
-    loop {
-        let (mut rate, mut period) = (before.rate(), before.period());
-        let (mut capacity, mut shards) = (before.tokens_at_most(), before.shard_count());
-        let mut start = before.starts_at();
-        match dice.below(6) {
-            0 => rate = 1 + dice.below(6),
-            1 => period *= 1 + u32::try_from(dice.below(4)).unwrap(),
-            2 => capacity = dice.below(40),
-            3 => shards = 1 + u32::try_from(dice.below(6)).unwrap(),
-            4 => (period, capacity) = (period * 3, 0),
-            _ => start = start.map(|start| start + Duration::from_micros(1 + dice.some(1 << 40))),
-        }
-        let quota = match before.kind() {
-            Kind::TokenBucket => Quota::try_token_bucket(rate, period),
-            Kind::FixedWindow => Quota::try_fixed_window(rate, period),
-        };
-        let Ok(mut quota) = quota else { continue };
-        if let Some(start) = start {
-            quota = quota.start(start);
-        }
-        if let Some(most) = before.debt_at_most() {
-            quota = quota.max_reserved(most);
-        }
-        let quota = quota.capacity(capacity).shards(shards).validated();
-        if let Some(quota) = quota.ok().filter(is_of_our_days) {
-            return quota;
-        }
-    }
-}
-
-/// Whether all windows of a history have begun in days to come: a bucket that was full before today is dropped by the
-/// server, and that can be seen when its limit gets other numbers.
-fn is_of_our_days(quota: &Quota) -> bool {
-    quota.kind() == Kind::TokenBucket || quota.period() <= Duration::from_micros(1 << 50)
-}
-
-/// The same for who changes them.
-fn changing(dice: &mut Dice) -> Quota {
-    loop {
-        let quota = quota(dice);
-        if is_of_our_days(&quota) {
-            return quota;
         }
     }
 }

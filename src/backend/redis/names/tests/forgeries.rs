@@ -1,0 +1,174 @@
+//! Names that somebody would like to have who is not entitled to them.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn no_two_of_many_nasty_buckets_share_a_name() {
+    let parts: Vec<Key> =
+        ["", "a", "|", "a|a", "%7C", "%", "*", "=", "else=", "text=", "n=1", "ip=::/0"]
+            .map(Key::from)
+            .into_iter()
+            .chain([Key::from(1), Key::from(-1), Key::from([0]), Key::from(Ipv4Addr::UNSPECIFIED)])
+            .chain([Key::network(Ipv6Addr::UNSPECIFIED, 0), Key::GLOBAL.fallback()])
+            .collect();
+    let mut keys = vec![Key::GLOBAL];
+    let mut longest = keys.clone();
+    for _ in 0..3 {
+        let longer =
+            |key: &Key| parts.iter().map(|part| key.clone().and(part.clone())).collect::<Vec<_>>();
+        longest = longest.iter().flat_map(longer).collect();
+        keys.extend_from_slice(&longest);
+    }
+    assert_eq!(keys.len(), 1 + 18 + 18 * 18 + 18 * 18 * 18);
+    for names in [names(HashTag::Bucket), names(HashTag::FirstPart), hashed(HashTag::Bucket)] {
+        let given: HashSet<Name> =
+            keys.iter().map(|key| names.of(BucketId::new("l", key))).collect();
+        assert_eq!(given.len(), keys.len());
+    }
+}
+
+/// All buckets that somebody who wants to have this name might try: its text, cut where a field or
+/// a part may end, as a prefix, a limit and a key.
+fn forged(name: &str) -> Vec<(String, String, Key)> {
+    let mut forged = Vec::new();
+    let colons: Vec<usize> = name.match_indices(':').map(|(at, _)| at).collect();
+    for (nth, &first) in colons.iter().enumerate() {
+        for &second in colons.iter().skip(nth + 1) {
+            let (prefix, limit, key) =
+                (&name[..first], &name[first + 1..second], &name[second + 1..]);
+            let parts = key.split('|').map(Key::from).reduce(Key::and).unwrap();
+            for key in [Key::from(key), parts, Key::GLOBAL] {
+                forged.push((prefix.into(), limit.into(), key));
+            }
+        }
+    }
+    forged
+}
+
+/// Few characters, so that what is ambiguous meets; and what may be anything.
+fn nasty() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[ab:#|=%{}*/.-]{0,4}",
+        1 => prop::sample::select(vec![
+            "*", "else=", "else=|a", "text=", "n=7", "b=00", "ip=1.2.3.4", "#born", "born", "%41", "A", "a#1",
+            "ip=::/0", "sha256=00",
+        ]).prop_map(String::from),
+        1 => any::<String>(),
+        1 => "[aä]{180,200}",
+    ]
+}
+
+fn part() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        4 => nasty().prop_map(Key::from),
+        1 => (-2..8_i64).prop_map(Key::from),
+        1 => prop::collection::vec(0..2_u8, 0..3).prop_map(|bytes| Key::from(bytes.as_slice())),
+        1 => prop::collection::vec(any::<u8>(), 80..120).prop_map(|bytes| Key::from(bytes.as_slice())),
+        1 => (0..2_u32).prop_map(|bits| Key::from(Ipv4Addr::from_bits(bits))),
+        1 => (0..2_u128, 0..=2_u8).prop_map(|(bits, off)| Key::network(Ipv6Addr::from_bits(bits), 128 - off)),
+        1 => Just(Key::GLOBAL.fallback()),
+    ]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    prop::collection::vec(part(), 0..4)
+        .prop_map(|parts| parts.into_iter().fold(Key::GLOBAL, Key::and))
+}
+
+fn id() -> impl Strategy<Value = (String, Key, u32)> {
+    let limit = prop_oneof![4 => "[ab:#=1]{1,3}", 1 => "[ -~]{1,64}"];
+    (limit, key(), prop_oneof![3 => 0..3_u32, 1 => any::<u32>()])
+}
+
+fn tag() -> impl Strategy<Value = HashTag> {
+    prop_oneof![
+        Just(HashTag::Bucket),
+        Just(HashTag::FirstPart),
+        "[ab:]{1,3}".prop_map(HashTag::Fixed),
+    ]
+}
+
+/// Pairs that differ in little: each thing is the same or not.
+fn pairs() -> impl Strategy<Value = [(String, Key, u32); 2]> {
+    (id(), id(), any::<[bool; 3]>()).prop_map(|(one, other, same)| {
+        let limit = if same[0] { one.0.clone() } else { other.0 };
+        let key = if same[1] { one.1.clone() } else { other.1 };
+        let shard = if same[2] { one.2 } else { other.2 };
+        [one, (limit, key, shard)]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn names_are_equal_if_the_buckets_are(
+        [one, other] in pairs(), tag in tag(), secret in any::<bool>(),
+    ) {
+        let names = Names::new("p".into(), tag, secret.then_some(SECRET)).unwrap();
+        let of = |(limit, key, shard): &(String, Key, u32)| {
+            names.of(BucketId::new(limit, key).shard(*shard))
+        };
+        prop_assert_eq!(of(&one) == of(&other), one == other, "{:?} {:?}", of(&one), of(&other));
+    }
+
+    #[test]
+    fn nobody_can_forge_a_name(
+        (limit, key, shard) in id(), tag in tag(), prefix in "[ab:]{1,4}",
+    ) {
+        let names = Names::new(prefix.clone(), tag, None).unwrap();
+        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        for name in [names.birth(&name, true), names.birth(&name, false), name.clone()] {
+            for (other, forged_limit, forged_key) in forged(text(&name)) {
+                let Ok(others) = Names::new(other.clone(), HashTag::Bucket, None) else { continue };
+                let forged = others.of(BucketId::new(&forged_limit, &forged_key));
+                let is_it = (&other, &forged_limit, &forged_key, 0) == (&prefix, &limit, &key, shard);
+                prop_assert_eq!(forged == name, is_it, "{:?} {:?}", forged, name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_prefixes_are_others(
+        [one, other] in pairs(), tags in (tag(), tag()), prefixes in ("[ab:]{1,4}", "[ab:]{1,4}"),
+    ) {
+        prop_assume!(prefixes.0 != prefixes.1);
+        let all = |prefix, tag, (limit, key, shard): &(String, Key, u32)| {
+            let names = Names::new(prefix, tag, None).unwrap();
+            let name = names.of(BucketId::new(limit, key).shard(*shard));
+            [names.birth(&name, false), names.birth(&name, true), name]
+        };
+        let ours = all(prefixes.0, tags.0, &one);
+        let theirs = all(prefixes.1, tags.1, &other);
+        prop_assert!(ours.iter().all(|name| !theirs.contains(name)), "{:?} {:?}", ours, theirs);
+        let own: HashSet<_> = ours.iter().collect();
+        prop_assert_eq!(own.len(), 3);
+    }
+
+    #[test]
+    fn names_are_printable_and_have_one_tag_that_decides(
+        (limit, key, shard) in id(), tag in tag(), secret in any::<bool>(),
+    ) {
+        let names = Names::new("p".into(), tag.clone(), secret.then_some(SECRET)).unwrap();
+        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        prop_assert!(name.as_ref().iter().all(u8::is_ascii_graphic), "{:?}", name);
+        let text = text(&name);
+        let braces = text.matches(['{', '}']).count();
+        let expected = match tag {
+            HashTag::Bucket => None,
+            HashTag::FirstPart => first_part(&key).map(|_| text.strip_prefix("p:{").unwrap().split_once("}:").unwrap().0),
+            HashTag::Fixed(ref tag) => Some(tag.as_str()),
+        };
+        prop_assert_eq!(braces, if expected.is_some() { 2 } else { 0 });
+        prop_assert_ne!(expected, Some(""));
+        prop_assert_eq!(name.slot(), slot::of(expected.unwrap_or(text).as_bytes()));
+        prop_assert_eq!(names.birth(&name, true).slot(), name.slot());
+        // The key's part is bounded, whatever it is.
+        prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);
+    }
+}
