@@ -35,6 +35,24 @@ pub(super) enum Outcome {
     Reset,
 }
 
+impl Outcome {
+    /// What charges came to.
+    pub(super) fn applied(self) -> Result<Applied, BackendError> {
+        match self {
+            Self::Applied(applied) => Ok(applied),
+            Self::Refunded(_) | Self::Reset => Err(BackendError::incomplete()),
+        }
+    }
+
+    /// What became of refunds.
+    pub(super) fn refunded(self) -> Result<Refunded, BackendError> {
+        match self {
+            Self::Refunded(refunded) => Ok(refunded),
+            Self::Applied(_) | Self::Reset => Err(BackendError::incomplete()),
+        }
+    }
+}
+
 impl Found {
     /// Whether this can be an answer about so many keys.
     pub(super) fn is_answer(answer: &Value, keys: usize) -> bool {
@@ -76,9 +94,11 @@ impl Found {
             !matches!(self.cells.get(**place), Some(Cell::Absent | Cell::Stored(..)))
         };
         if let Some(place) = places.iter().position(|place| foreign(&place)) {
-            let name = order.names().get(place).map(|name| format!("{name:?}")).unwrap_or_default();
+            let names = order.names();
+            let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
+            let name = name.unwrap_or_default();
             let problem = format!(
-                "the key {name} holds something that is no bucket (reset it, or use another prefix)"
+                "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
             );
             return Err(BackendError::unavailable("redis", problem));
         }

@@ -31,7 +31,6 @@ use tokio::runtime::Handle;
 use self::builder::Settings;
 pub use self::builder::{ColdStart, RedisBuilder};
 use self::dispatcher::{Dispatcher, Sending};
-use self::found::Outcome;
 use self::line::Bounds;
 use self::link::Link;
 pub use self::names::HashTag;
@@ -158,7 +157,7 @@ impl Redis {
         let order = Order::Charges(own?);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Ok(Answer::later(async move { applied(answer.await?) }));
+            return Ok(Answer::later(async move { answer.await?.applied() }));
         }
         let Order::Charges(own) = order else { return Err(BackendError::incomplete()) };
         let dispatcher = self.dispatcher.clone();
@@ -186,7 +185,7 @@ impl Redis {
         let order = Order::Refunds(own);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Answer::later(async move { refunded(answer.await?) });
+            return Answer::later(async move { answer.await?.refunded() });
         }
         let Order::Refunds(own) = order else {
             return Answer::Now(Err(BackendError::incomplete()));
@@ -221,22 +220,8 @@ const LANES: usize = 2;
 /// The calls under way at most for 64 slots of a cluster that are next to each other: 2,048 in all.
 const LANES_OF_CLUSTER: usize = 8;
 
-/// The buckets of a call, so that nobody waits for long behind it: some 200 microseconds.
+/// The buckets of a call, so that nobody waits for long behind it: less than a millisecond of the server.
 const BUCKETS: usize = 128;
-
-fn applied(outcome: Outcome) -> Result<Applied, BackendError> {
-    match outcome {
-        Outcome::Applied(applied) => Ok(applied),
-        Outcome::Refunded(_) | Outcome::Reset => Err(BackendError::incomplete()),
-    }
-}
-
-fn refunded(outcome: Outcome) -> Result<Refunded, BackendError> {
-    match outcome {
-        Outcome::Refunded(refunded) => Ok(refunded),
-        Outcome::Applied(_) | Outcome::Reset => Err(BackendError::incomplete()),
-    }
-}
 
 impl Backend for Redis {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {

@@ -32,7 +32,7 @@ pub(super) async fn look(
     let answers: Vec<_> = orders.map(|order| dispatcher.send(order, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
-        let applied = applied(answer.await?)?;
+        let applied = answer.await?.applied()?;
         now = now.max(Some(applied.now()));
         readings.extend_from_slice(applied.readings());
     }
@@ -163,7 +163,7 @@ impl Pair {
         let whose = self.whose(place)?;
         let one = OwnCharge { whose, other: None, units, terms, ..self.charge.clone() };
         let applied =
-            applied(self.dispatcher.send(Order::Charges(smallvec![one]), self.deadline).await?)?;
+            self.dispatcher.send(Order::Charges(smallvec![one]), self.deadline).await?.applied()?;
         let reading = applied.readings().first().copied();
         reading.map(|reading| (applied.now(), reading)).ok_or_else(BackendError::incomplete)
     }
@@ -182,12 +182,9 @@ impl Pair {
             Verdict::Admitted | Verdict::Refused => refund.less_gained_since(taken.state()),
         };
         let refund = OwnRefund::of_whose(whose.clone(), &refund);
-        match self.dispatcher.send(Order::Refunds(smallvec![refund]), self.deadline).await? {
-            Outcome::Refunded(refunded) => {
-                refunded.states().first().copied().ok_or_else(BackendError::incomplete)
-            }
-            Outcome::Applied(_) | Outcome::Reset => Err(BackendError::incomplete()),
-        }
+        let order = Order::Refunds(smallvec![refund]);
+        let refunded = self.dispatcher.send(order, self.deadline).await?.refunded()?;
+        refunded.states().first().copied().ok_or_else(BackendError::incomplete)
     }
 
     fn whose(&self, place: usize) -> Result<Whose, BackendError> {
@@ -206,13 +203,6 @@ impl Pair {
                 .map(|it| Reading::new(Verdict::Refused, it.state(), Duration::from_micros(1)));
         }
         Applied::two(now, readings)
-    }
-}
-
-fn applied(outcome: Outcome) -> Result<Applied, BackendError> {
-    match outcome {
-        Outcome::Applied(applied) => Ok(applied),
-        Outcome::Refunded(_) | Outcome::Reset => Err(BackendError::incomplete()),
     }
 }
 
