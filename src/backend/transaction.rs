@@ -141,7 +141,7 @@ fn give<C: Cells>(cells: &mut C, cell: C::Id, asked: &Refund<'_>, now: Timestamp
 /// Whether there can be something to store. Nothing is taken by a look, nor by a cost of zero; but
 /// a bucket that begins below full begins to fill with its first use, whatever that takes.
 pub(super) fn changes(charge: &Charge<'_>) -> bool {
-    charge.takes() && (charge.units() != 0 || !charge.bucket().forgets())
+    charge.takes() && (charge.units() != 0 || !charge.bucket().is_droppable_when_full())
 }
 
 /// A bucket as a charge finds it.

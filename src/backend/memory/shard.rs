@@ -169,7 +169,7 @@ impl Shard {
             (Some(index), Kept::Taken(state)) => self.update(index, bucket, state),
             (Some(_), Kept::NotTaken(_)) => {}
             // Nothing was taken, and a full bucket is like none.
-            (None, Kept::NotTaken(_)) if bucket.forgets() => {}
+            (None, Kept::NotTaken(_)) if bucket.is_droppable_when_full() => {}
             (None, Kept::Taken(state) | Kept::NotTaken(state)) => {
                 self.add(print, bucket, state, now);
             }
@@ -221,7 +221,7 @@ impl Shard {
         let idle = |slot: &Slot| {
             let bucket = self.shapes.get(slot.shape()?)?;
             let full_at = bucket.full_at(slot.state());
-            Some(bucket.forgets() && full_at.plus_micros(GRACE) < now)
+            Some(bucket.is_droppable_when_full() && full_at.plus_micros(GRACE) < now)
         };
         self.table.get(index).and_then(idle).unwrap_or(false)
     }

@@ -199,7 +199,7 @@ impl Cells for Found {
         match kept {
             Kept::Taken(state) => self.keep(place, Cell::Stored(*bucket, state)),
             // Nothing was taken: only a bucket that begins to fill with its first use is stored for that.
-            Kept::NotTaken(state) if !bucket.forgets() && !self.is_stored(place) => {
+            Kept::NotTaken(state) if !bucket.is_droppable_when_full() && !self.is_stored(place) => {
                 self.keep(place, Cell::Stored(*bucket, state));
             }
             Kept::NotTaken(_) => {}
@@ -223,7 +223,7 @@ impl Cell {
         let mut numbers = numbers.iter().map(|bytes| whole(f64::from_le_bytes(*bytes)));
         let mut next = || numbers.next().flatten();
         let (value, ts) = (next()?, Timestamp::from_micros(next()?));
-        let bucket = Bucket::stored(next()?, next()?, next()?, next()?)?;
+        let bucket = Bucket::from_stored(next()?, next()?, next()?, next()?)?;
         (value <= bucket.capacity()).then_some(Self::Stored(bucket, State { value, ts }))
     }
 }
