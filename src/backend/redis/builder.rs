@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::link::{Common, Link, Servers};
+use super::link::{ConnectOptions, Link, Servers};
 use super::names::{HashTag, Names};
 use super::{Redis, script};
 use crate::backend::BackendError;
@@ -40,7 +40,7 @@ use crate::backend::BackendError;
 #[must_use = "a builder does nothing until it is told to connect"]
 pub struct RedisBuilder {
     place: Place,
-    common: Common,
+    options: ConnectOptions,
     login: Option<(String, String)>,
     prefix: String,
     hash_tag: HashTag,
@@ -113,7 +113,7 @@ impl RedisBuilder {
     fn new(place: Place) -> Self {
         Self {
             place,
-            common: Common::default(),
+            options: ConnectOptions::default(),
             login: None,
             prefix: "tollgate".to_owned(),
             hash_tag: HashTag::default(),
@@ -180,7 +180,7 @@ impl RedisBuilder {
     /// those of the well-known authorities.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.common.root = Some(pem.into());
+        self.options.root = Some(pem.into());
         self
     }
 
@@ -191,7 +191,7 @@ impl RedisBuilder {
         cert_pem: impl Into<Vec<u8>>,
         key_pem: impl Into<Vec<u8>>,
     ) -> Self {
-        self.common.client = Some((cert_pem.into(), key_pem.into()));
+        self.options.client = Some((cert_pem.into(), key_pem.into()));
         self
     }
 
@@ -238,7 +238,7 @@ impl RedisBuilder {
     }
 
     fn open(self) -> Result<(Link, Names, Settings), BackendError> {
-        let Self { place, common, login, prefix, hash_tag, secret, settings } = self;
+        let Self { place, options, login, prefix, hash_tag, secret, settings } = self;
         if settings.deadline.is_zero() {
             return Err(BackendError::misconfigured(
                 "redis",
@@ -248,11 +248,11 @@ impl RedisBuilder {
         let names = Names::new(prefix, hash_tag, secret.as_deref())
             .map_err(|wrong| BackendError::misconfigured("redis", wrong))?;
         let servers = match &place {
-            Place::Single(url) => Servers::single(url, &common)?,
-            Place::Cluster(urls) => Servers::cluster(urls, &common)?,
+            Place::Single(url) => Servers::single(url, &options)?,
+            Place::Cluster(urls) => Servers::cluster(urls, &options)?,
             Place::Sentinel(urls, master) => {
                 let login = login.as_ref().map(|(user, password)| (&**user, &**password));
-                Servers::sentinel(urls, master, login, &common)?
+                Servers::sentinel(urls, master, login, &options)?
             }
         };
         Ok((Link::open(servers, script::TEXT, settings.deadline)?, names, settings))

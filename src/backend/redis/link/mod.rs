@@ -1,23 +1,26 @@
-//! The link to the servers: one script call at a time, sent once, answered or failed.
+//! The link to the servers: each call is sent once, and answered or failed.
 //!
 //! # Design
 //!
-//! A [`Node`](node::Node) keeps one connection to one server; a [`Link`] knows which node to ask,
-//! and what to do about its answer. A call is sent again only if the server has said that it did
-//! not carry it out. What may have been carried out, because the connection broke or the server
-//! fell silent, fails instead: sent again, it might take tokens twice.
+//! A [`Node`] keeps one connection to one server. A [`Link`] knows which node to ask, and what to do
+//! about its answer. A call is sent again only if the server has said that it did not carry it out.
+//! A call that may have been carried out, because the connection broke or the server fell silent,
+//! fails instead: sent again, it might take tokens twice.
 
+mod call;
 mod cluster;
-mod connection;
 mod dial;
+mod error;
 mod node;
-mod remedy;
+mod node_state;
+mod retry_action;
 mod sentinel;
-mod servers;
-mod slots;
+mod server;
+mod single_flight;
+mod slot_map;
 #[cfg(test)]
 mod tests;
-mod trouble;
+mod url;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,74 +30,47 @@ use ::redis::{Cmd, RedisError, Script, Value};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
+pub(super) use self::call::Call;
+use self::call::{Connection, Fault};
 use self::cluster::Cluster;
-use self::connection::{Connection, Fault};
+use self::error::LinkError;
 use self::node::Node;
-use self::remedy::Remedy;
-use self::servers::Kind;
-pub(super) use self::servers::{Common, Servers};
-use self::trouble::Trouble;
+use self::node_state::NodeState;
+use self::retry_action::RetryAction;
+use self::url::Topology;
+pub(super) use self::url::{ConnectOptions, Servers};
 use super::names::slot;
 use crate::backend::BackendError;
 
-/// A connection that is made, and made anew when it breaks, in the background. Cheap to clone.
+/// Connections that are made in the background, and replaced when they break. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Link(Arc<Shared>);
+pub(super) struct Link(Arc<LinkShared>);
 
-struct Shared {
+struct LinkShared {
     route: Route,
     text: &'static str,
     digest: String,
     within: Duration,
 }
 
-/// What the script is called with.
-pub(super) struct Call<'c, K> {
-    keys: &'c [K],
-    argument: &'c [u8],
-    deadline: Instant,
-    divisible: bool,
-    /// Whether this can be the answer about so many keys.
-    reads: fn(&Value, usize) -> bool,
-}
-
-impl<'c, K> Call<'c, K> {
-    pub(super) const fn new(keys: &'c [K], argument: &'c [u8], deadline: Instant) -> Self {
-        Self { keys, argument, deadline, divisible: false, reads: |_, _| true }
-    }
-
-    /// Says what can be its answer. Where there is another, the connection is given up: what comes
-    /// behind it is not what was asked for either.
-    pub(super) const fn read_by(mut self, reads: fn(&Value, usize) -> bool) -> Self {
-        self.reads = reads;
-        self
-    }
-
-    /// Says that its parts may be sent one by one.
-    pub(super) const fn divisible(mut self) -> Self {
-        self.divisible = true;
-        self
-    }
-}
-
-/// Which node is asked.
+/// The nodes that there are.
 enum Route {
     Single(Node),
     Cluster(Cluster),
 }
 
-/// Whom a call is sent to.
+/// Where a call is sent.
 enum Target {
-    /// Whoever should have the keys.
+    /// To the node that should have the keys.
     Owner,
-    /// The node that was said to have them.
+    /// To the node that has them, according to another.
     Moved(Node),
-    /// The node that was said to be just getting them.
-    Asked(Node),
+    /// To the node that is importing them, according to another.
+    Importing(Node),
 }
 
 impl Target {
-    /// A single redirection is the rule; while nodes disagree there may be many.
+    /// Pauses from the second redirection on: while nodes disagree there may be many.
     async fn pause_before_another(&self, pauses: &mut Pauses) {
         if !matches!(self, Self::Owner) {
             pauses.next().await;
@@ -110,9 +86,9 @@ enum Form {
 }
 
 impl Link {
-    /// Begins to connect in the background, on the runtime in which it is called.
+    /// Starts to connect in the background, on the current runtime.
     ///
-    /// `within` is what callers are told who have waited for a connection until their deadline.
+    /// `within` is the time in the error of a call that waited for a connection until its deadline.
     pub(super) fn open(
         servers: Servers,
         text: &'static str,
@@ -120,21 +96,21 @@ impl Link {
     ) -> Result<Self, BackendError> {
         if Handle::try_current().is_err() {
             let text = "there is no tokio runtime here (connect inside `#[tokio::main]`)";
-            return Err(Trouble::new(text).into());
+            return Err(LinkError::new(text).into());
         }
         let digest = Script::new(text).get_hash().to_owned();
         let route = match servers.0 {
-            Kind::One(dial) => Route::Single(Node::new(dial, within)),
-            Kind::Cluster(seeds) => match Cluster::new(seeds, within) {
+            Topology::One(dial) => Route::Single(Node::new(dial, within)),
+            Topology::Cluster(seeds) => match Cluster::new(seeds, within) {
                 Some(cluster) => Route::Cluster(cluster),
-                None => return Err(Trouble::new("a cluster has at least one node").into()),
+                None => return Err(LinkError::new("a cluster has at least one node").into()),
             },
         };
         match &route {
             Route::Single(node) => node.connect(),
             Route::Cluster(cluster) => cluster.read(),
         }
-        Ok(Self(Arc::new(Shared { route, text, digest, within })))
+        Ok(Self(Arc::new(LinkShared { route, text, digest, within })))
     }
 
     /// Waits until there is a connection, or the first attempt has failed.
@@ -160,12 +136,13 @@ impl Link {
 
     /// Runs the script once on keys that all hash to one slot.
     ///
-    /// A call that is [divisible](Call::divisible) is not sent again while a slot is moved and its keys
-    /// are in several places: then it [is scattered](Self::is_scattered), and its parts may well not be.
+    /// A call that is [divisible](Call::divisible) is not sent again while a slot is moved and its
+    /// keys are in several places: its error [is scattered](Self::is_scattered), and each part may
+    /// succeed by itself.
     ///
     /// Waits for a connection, and for a server that cannot answer yet, until the deadline. Once the
-    /// script is sent, waits for its answer as long as a server may take at all, so that one which
-    /// hangs is not sent ever more.
+    /// script is sent, waits for its answer even beyond the deadline, so that a server that hangs is
+    /// not sent more and more.
     ///
     /// # Cancel safety
     ///
@@ -182,65 +159,66 @@ impl Link {
         loop {
             let connection = match self.connection(&target, keys, deadline).await {
                 Ok(connection) => connection,
-                // What the server said before says more than that the time is up.
+                // An earlier error of the server says more than that the time is up.
                 Err(error) if error.is_timeout() => return Err(refusal.unwrap_or(error)),
                 Err(error) => return Err(error),
             };
             let command = self.command(form, keys, argument);
             let answer = match &target {
                 Target::Owner | Target::Moved(_) => connection.run(&command).await,
-                Target::Asked(_) => connection.run_asking(&command).await,
+                Target::Importing(_) => connection.run_asking(&command).await,
             };
             let reply = match answer {
                 Ok(value) if reads(&value, keys.len()) => return Ok(value),
                 Ok(_) => {
                     connection.give_up();
-                    return Err(Trouble::new(connection.node().strange_text()).into());
+                    return Err(LinkError::new(connection.node().strange_text()).into());
                 }
                 Err(Fault::Unknown(error)) => {
-                    self.doubt();
+                    self.refresh_slots();
                     return Err(error);
                 }
                 Err(Fault::Reply(reply)) => reply,
             };
             let node = connection.node();
-            let remedy = Remedy::of(&reply);
-            // The next call is to help then; who runs out of time meanwhile has not been refused.
-            let is_detour = match (&remedy, &target) {
-                (Remedy::Text, _) => true,
-                (Remedy::Moved(_), Target::Moved(_)) | (Remedy::Ask(_), Target::Asked(_)) => false,
-                (Remedy::Moved(_) | Remedy::Ask(_), _) => true,
+            let action = RetryAction::new(&reply);
+            // A detour is not an error yet: the next attempt is expected to succeed.
+            let is_detour = match (&action, &target) {
+                (RetryAction::SendText, _) => true,
+                (RetryAction::Moved(_), Target::Moved(_))
+                | (RetryAction::Ask(_), Target::Importing(_)) => false,
+                (RetryAction::Moved(_) | RetryAction::Ask(_), _) => true,
                 _ => false,
             };
-            match remedy {
-                Remedy::Text if matches!(form, Form::Digest) => form = Form::Text,
-                Remedy::Text | Remedy::Nothing => return Err(told(node, &reply)),
-                Remedy::Patience if divisible && reply.code() == Some("TRYAGAIN") => {
-                    return Err(Trouble::reply(node.name(), &reply).scattered().into());
+            match action {
+                RetryAction::SendText if matches!(form, Form::Digest) => form = Form::Text,
+                RetryAction::SendText | RetryAction::Fail => return Err(reply_error(node, &reply)),
+                RetryAction::Wait if divisible && reply.code() == Some("TRYAGAIN") => {
+                    return Err(LinkError::reply(node.name(), &reply).scattered().into());
                 }
-                Remedy::Patience => {
+                RetryAction::Wait => {
                     target = Target::Owner;
-                    self.doubt();
+                    self.refresh_slots();
                     pauses.next().await;
                 }
-                Remedy::Reconnect => {
+                RetryAction::Reconnect => {
                     target = Target::Owner;
                     connection.retire();
-                    self.doubt();
+                    self.refresh_slots();
                     pauses.next().await;
                 }
-                Remedy::Moved(address) => {
+                RetryAction::Moved(address) => {
                     target.pause_before_another(&mut pauses).await;
                     target = Target::Moved(self.redirect(&address, node, &reply)?);
-                    self.doubt();
+                    self.refresh_slots();
                 }
-                Remedy::Ask(address) => {
+                RetryAction::Ask(address) => {
                     target.pause_before_another(&mut pauses).await;
-                    target = Target::Asked(self.redirect(&address, node, &reply)?);
+                    target = Target::Importing(self.redirect(&address, node, &reply)?);
                 }
             }
             if !is_detour {
-                refusal = Some(told(node, &reply));
+                refusal = Some(reply_error(node, &reply));
             }
             if Instant::now() >= deadline {
                 let late = || BackendError::timeout("redis", self.0.within);
@@ -249,9 +227,9 @@ impl Link {
         }
     }
 
-    /// Whether a call has failed, and not been carried out, for keys that are in several places.
+    /// Whether a call failed, and was not carried out, because its keys are in several places.
     pub(super) fn is_scattered(error: &BackendError) -> bool {
-        Trouble::is_scattered(error)
+        LinkError::is_scattered(error)
     }
 
     async fn connection<K: AsRef<[u8]>>(
@@ -262,7 +240,7 @@ impl Link {
     ) -> Result<Connection, BackendError> {
         match (&self.0.route, target) {
             (Route::Single(node), _) => node.connection(deadline).await,
-            (Route::Cluster(cluster), Target::Moved(node) | Target::Asked(node)) => {
+            (Route::Cluster(cluster), Target::Moved(node) | Target::Importing(node)) => {
                 cluster.connection(node, deadline).await
             }
             (Route::Cluster(cluster), Target::Owner) => {
@@ -272,27 +250,27 @@ impl Link {
         }
     }
 
-    /// The node that another has named.
+    /// The node that another one redirects to.
     fn redirect(
         &self,
         address: &str,
-        teller: &Node,
+        sender: &NodeState,
         reply: &RedisError,
     ) -> Result<Node, BackendError> {
         match &self.0.route {
             Route::Single(_) => {
                 let text =
-                    format!("{} is a node of a cluster (use `Redis::cluster`)", teller.name());
-                Err(Trouble::new(text).into())
+                    format!("{} is a node of a cluster (use `Redis::cluster`)", sender.name());
+                Err(LinkError::new(text).into())
             }
             Route::Cluster(cluster) => {
-                cluster.at(address, teller).ok_or_else(|| told(teller, reply))
+                cluster.at(address, sender).ok_or_else(|| reply_error(sender, reply))
             }
         }
     }
 
-    /// Finds out anew who has which keys, as what is known seems to be wrong.
-    fn doubt(&self) {
+    /// Reads again which node has which slots, as the last reading seems to be outdated.
+    fn refresh_slots(&self) {
         match &self.0.route {
             Route::Single(_) => {}
             Route::Cluster(cluster) => cluster.read(),
@@ -324,9 +302,9 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A server's error reply, which no retry has helped.
-fn told(node: &Node, reply: &RedisError) -> BackendError {
-    Trouble::reply(node.name(), reply).into()
+/// A server's error reply, as the error of the call.
+fn reply_error(node: &NodeState, reply: &RedisError) -> BackendError {
+    LinkError::reply(node.name(), reply).into()
 }
 
 /// The pauses of one call, each longer than the last.
@@ -345,10 +323,10 @@ impl Pauses {
     }
 }
 
-/// The pauses before a call is sent again: a script that is loaded, a slot that is moved or a
-/// script of somebody else that ends takes milliseconds.
+/// The pauses before a call is sent again: loading a script, moving a slot, or the end of another
+/// client's script takes milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// For a wait that its caller bounds.
+/// For a wait that the caller bounds.
 const FOREVER: Duration = Duration::from_secs(86_400);

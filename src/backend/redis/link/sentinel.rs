@@ -7,8 +7,8 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
 
-use super::dial::{Server, answer};
-use super::trouble::Trouble;
+use super::error::LinkError;
+use super::server::{Server, answer};
 
 /// Sentinels, the name of the master that they watch, and how to log in to it.
 #[derive(Debug)]
@@ -30,55 +30,55 @@ impl Sentinels {
         &self.name
     }
 
-    /// Asks all sentinels at once, and takes the first master that is named and says it is one.
+    /// Asks all sentinels at once, and takes the first server that one names and that is a master.
     ///
-    /// A sentinel that hangs or knows less than the others holds up nobody, nor does the server that
-    /// it names: after a failover the one that used to be the master is not taken for it, whether it
-    /// says so or says nothing.
+    /// A sentinel that hangs or has outdated knowledge does not delay the others, nor does the server
+    /// that it names: after a failover, the former master is not taken for the master, whether it
+    /// answers or hangs.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, Trouble> {
+    ) -> Result<MultiplexedConnection, LinkError> {
         let hang_up: Arc<dyn Fn() + Send + Sync> = Arc::new(hang_up);
         let mut steps = JoinSet::new();
         for sentinel in &self.sentinels {
             let named = ask(Arc::clone(sentinel), self.master.clone());
-            steps.spawn(async move { named.await.map(Step::Named) });
+            steps.spawn(async move { named.await.map(DialStep::Named) });
         }
         let mut tried = Vec::new();
-        let mut trouble = Trouble::new("there are no sentinels to ask");
+        let mut error = LinkError::new("there are no sentinels to ask");
         while let Some(step) = steps.join_next().await {
             match step {
-                Ok(Ok(Step::Named(address))) if tried.contains(&address) => {}
-                Ok(Ok(Step::Named(address))) => {
+                Ok(Ok(DialStep::Named(address))) if tried.contains(&address) => {}
+                Ok(Ok(DialStep::Named(address))) => {
                     let server = self.login.at(&address.0, address.1);
                     let reached = reach(server, Arc::clone(&hang_up));
-                    steps.spawn(async move { reached.await.map(Step::Reached) });
+                    steps.spawn(async move { reached.await.map(DialStep::Reached) });
                     tried.push(address);
                 }
-                Ok(Ok(Step::Reached(master))) => return Ok(master.taken()),
-                Ok(Err(failed)) => trouble = failed,
+                Ok(Ok(DialStep::Reached(master))) => return Ok(master.taken()),
+                Ok(Err(failed)) => error = failed,
                 Err(_) => {}
             }
         }
-        Err(trouble)
+        Err(error)
     }
 }
 
-enum Step {
-    /// A sentinel has named a master.
+enum DialStep {
+    /// A sentinel named a master.
     Named((String, u16)),
-    /// One that was named is a master.
+    /// A server that was named is a master.
     Reached(Master),
 }
 
-/// A connection whose end is told only if it is taken: those to other servers may end as they like.
+/// A connection whose end is reported only if it is taken: the others may end unnoticed.
 struct Master {
     client: MultiplexedConnection,
-    end: Arc<End>,
+    end: Arc<ConnectionEnd>,
 }
 
-struct End {
+struct ConnectionEnd {
     is_taken: AtomicBool,
     is_over: AtomicBool,
     hang_up: Arc<dyn Fn() + Send + Sync>,
@@ -87,7 +87,7 @@ struct End {
 impl Master {
     fn taken(self) -> MultiplexedConnection {
         self.end.is_taken.store(true, Ordering::SeqCst);
-        // Each side writes before it reads, so that one of them sees both.
+        // Each side writes its flag before it reads the other's, so at least one of them sees both set.
         if self.end.is_over.load(Ordering::SeqCst) {
             (self.end.hang_up)();
         }
@@ -96,47 +96,50 @@ impl Master {
 }
 
 /// Connects to a server that was named, if it is a master.
-async fn reach(server: Server, hang_up: Arc<dyn Fn() + Send + Sync>) -> Result<Master, Trouble> {
+async fn reach(server: Server, hang_up: Arc<dyn Fn() + Send + Sync>) -> Result<Master, LinkError> {
     let (is_taken, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let end = Arc::new(End { is_taken, is_over, hang_up });
-    let told = Arc::clone(&end);
+    let end = Arc::new(ConnectionEnd { is_taken, is_over, hang_up });
+    let reported = Arc::clone(&end);
     let over = move || {
-        told.is_over.store(true, Ordering::SeqCst);
-        if told.is_taken.load(Ordering::SeqCst) {
-            (told.hang_up)();
+        reported.is_over.store(true, Ordering::SeqCst);
+        if reported.is_taken.load(Ordering::SeqCst) {
+            (reported.hang_up)();
         }
     };
     let mut client = server.dial(over).await?;
     match answer(&mut client, ::redis::cmd("ROLE")).await {
         Ok(role) if !is_master(&role) => {
-            Err(Trouble::new(format!("{} is not a master", server.name())))
+            Err(LinkError::new(format!("{} is not a master", server.name())))
         }
-        // A user who may not ask for it finds out by the first call.
+        // A user without the right to `ROLE` may still have the right to decide.
         Err(error) if error.code() != Some("NOPERM") => {
-            Err(Trouble::caused(format!("{} has no role", server.name()), error))
+            Err(LinkError::with_cause(format!("{} has no role", server.name()), error))
         }
         _ => Ok(Master { client, end }),
     }
 }
 
 /// Asks one sentinel where the master is.
-async fn ask(sentinel: Arc<Server>, master: String) -> Result<(String, u16), Trouble> {
+async fn ask(sentinel: Arc<Server>, master: String) -> Result<(String, u16), LinkError> {
     let mut client = sentinel.dial(|| ()).await?;
     let mut command = ::redis::cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
-    let named = answer(&mut client, command).await.map_err(|error| told(&sentinel, error))?;
+    let named = answer(&mut client, command).await.map_err(|error| not_named(&sentinel, error))?;
     match ::redis::from_redis_value::<Option<(String, u16)>>(named) {
         Ok(Some(address)) => Ok(address),
         Ok(None) => {
             let text = format!("the sentinel {} knows no master `{master}`", sentinel.name());
-            Err(Trouble::new(text))
+            Err(LinkError::new(text))
         }
-        Err(error) => Err(told(&sentinel, error.into())),
+        Err(error) => Err(not_named(&sentinel, error.into())),
     }
 }
 
-fn told(sentinel: &Server, error: RedisError) -> Trouble {
-    Trouble::caused(format!("the sentinel {} did not name the master", sentinel.name()), error)
+fn not_named(sentinel: &Server, error: RedisError) -> LinkError {
+    LinkError::with_cause(
+        format!("the sentinel {} did not name the master", sentinel.name()),
+        error,
+    )
 }
 
 fn is_master(role: &Value) -> bool {

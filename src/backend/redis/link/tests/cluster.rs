@@ -5,8 +5,8 @@ use std::time::Duration;
 use ::redis::Value;
 use tokio::time::Instant;
 
-use super::super::{Call, Common, Link, Servers};
-use super::server::{Server, until};
+use super::super::{Call, ConnectOptions, Link, Servers};
+use super::process::{Server, until};
 use super::single::{COUNT, WITHIN, chain};
 use crate::backend::BackendError;
 use crate::backend::redis::names::slot;
@@ -40,7 +40,7 @@ async fn ok(node: &Server, command: &[&str]) {
 }
 
 fn link(node: &Server) -> Link {
-    let servers = Servers::cluster(&[node.url()], &Common::default()).unwrap();
+    let servers = Servers::cluster(&[node.url()], &ConnectOptions::default()).unwrap();
     Link::open(servers, COUNT, WITHIN).unwrap()
 }
 
@@ -182,7 +182,7 @@ async fn what_is_no_cluster_is_told() {
 #[tokio::test]
 async fn a_node_of_a_cluster_is_not_taken_for_a_single_server() {
     let [first, _second] = cluster().await;
-    let servers = Servers::single(&first.url(), &Common::default()).unwrap();
+    let servers = Servers::single(&first.url(), &ConnectOptions::default()).unwrap();
     let link = Link::open(servers, COUNT, WITHIN).unwrap();
     assert_eq!(
         chain(&call(&link, SECOND).await.unwrap_err()),

@@ -1,7 +1,7 @@
 //! The link against real servers, each private to its test.
 
 mod cluster;
+mod process;
 mod sentinel;
-mod server;
 mod single;
 mod words;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use ::redis::Value;
 use tokio::time::Instant;
 
-use super::super::{Call, Common, Link, Servers};
-use super::server::{Server, until};
+use super::super::{Call, ConnectOptions, Link, Servers};
+use super::process::{Server, until};
 use super::single::{COUNT, WITHIN, chain};
 
 fn link(sentinels: &[&Server]) -> Link {
     let urls: Vec<String> = sentinels.iter().map(|sentinel| sentinel.url()).collect();
-    let servers = Servers::sentinel(&urls, "shop", None, &Common::default()).unwrap();
+    let servers = Servers::sentinel(&urls, "shop", None, &ConnectOptions::default()).unwrap();
     Link::open(servers, COUNT, WITHIN).unwrap()
 }
 
@@ -67,7 +67,8 @@ async fn the_master_is_reached_though_a_sentinel_names_a_server_that_hangs() {
 async fn a_name_that_no_sentinel_knows_is_told() {
     let one = Server::start(&[]);
     let sentinel = Server::start_sentinel(&one).await;
-    let servers = Servers::sentinel(&[sentinel.url()], "shp", None, &Common::default()).unwrap();
+    let servers =
+        Servers::sentinel(&[sentinel.url()], "shp", None, &ConnectOptions::default()).unwrap();
     let link = Link::open(servers, COUNT, WITHIN).unwrap();
     let told = chain(&link.ready().await.unwrap_err());
     let port = sentinel.port;

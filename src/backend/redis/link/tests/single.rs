@@ -9,8 +9,8 @@ use ::redis::Value;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
-use super::super::{Call, Common, Link, Route, Servers};
-use super::server::{Server, free_port, until};
+use super::super::{Call, ConnectOptions, Link, Route, Servers};
+use super::process::{Server, free_port, until};
 use crate::backend::BackendError;
 
 /// Counts how often it was carried out.
@@ -18,7 +18,7 @@ pub(super) const COUNT: &str = "return redis.call('INCR', KEYS[1])";
 pub(super) const WITHIN: Duration = Duration::from_millis(50);
 
 fn link(url: &str) -> Link {
-    Link::open(Servers::single(url, &Common::default()).unwrap(), COUNT, WITHIN).unwrap()
+    Link::open(Servers::single(url, &ConnectOptions::default()).unwrap(), COUNT, WITHIN).unwrap()
 }
 
 /// With more time than any test takes.
@@ -47,7 +47,7 @@ async fn the_script_is_sent_again_with_its_text_when_the_server_has_lost_it() {
     assert!(statistics.contains("cmdstat_eval:calls=2,"), "{statistics}");
 }
 
-// A caller whose time was up just then was told that there was no such script, as if that were his trouble.
+// A caller whose time was up just then was told that there was no such script, as if that were his error.
 #[tokio::test]
 async fn a_script_that_is_lost_when_the_time_is_up_is_no_cause() {
     let server = Server::start(&[]);
@@ -196,7 +196,7 @@ async fn a_replica_is_not_stormed() {
 async fn whoever_has_more_time_than_a_second_is_not_cut_off() {
     let server = Server::start(&[]);
     server.up().await;
-    let servers = Servers::single(&server.url(), &Common::default()).unwrap();
+    let servers = Servers::single(&server.url(), &ConnectOptions::default()).unwrap();
     let link = Link::open(servers, COUNT, Duration::from_secs(30)).unwrap();
     assert_eq!(call(&link).await.unwrap(), Value::Int(1));
     let _: Value = server.ask(&["CLIENT", "PAUSE", "1500"]).await.unwrap();
@@ -323,7 +323,7 @@ async fn nobody_waits_for_a_connection_longer_than_the_deadline() {
 
 #[test]
 fn without_a_runtime_there_is_no_link() {
-    let servers = Servers::single("redis://127.0.0.1", &Common::default()).unwrap();
+    let servers = Servers::single("redis://127.0.0.1", &ConnectOptions::default()).unwrap();
     assert_eq!(
         chain(&Link::open(servers, COUNT, WITHIN).unwrap_err()),
         "redis backend could not decide: there is no tokio runtime here (connect inside \

@@ -4,14 +4,14 @@ use std::error::Error;
 
 use std::time::Duration;
 
-use super::super::remedy::Remedy;
-use super::super::{Common, Servers};
+use super::super::retry_action::RetryAction;
+use super::super::{ConnectOptions, Servers};
 use crate::backend::redis::RedisBuilder;
 use crate::backend::{HashTag, Redis};
 
 #[track_caller]
 fn wrong(url: &str) -> String {
-    let error = Servers::single(url, &Common::default()).unwrap_err();
+    let error = Servers::single(url, &ConnectOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "redis backend is misconfigured");
     error.source().unwrap().to_string()
 }
@@ -108,35 +108,35 @@ fn a_builder_shows_no_secrets() {
         .hash_keys("hush hush hush hush hush hush hush");
     let shown = format!("{builder:?}");
     assert!(shown.contains("shop") && !shown.contains("hush"), "{shown}");
-    let servers = Servers::single("redis://user:hush@host", &Common::default()).unwrap();
+    let servers = Servers::single("redis://user:hush@host", &ConnectOptions::default()).unwrap();
     assert!(!format!("{servers:?}").contains("hush"));
 }
 
 #[test]
 fn what_was_certainly_not_carried_out_is_asked_again() {
     let node = || "127.0.0.1:7001".to_owned();
-    for (reply, remedy) in [
-        ("NOSCRIPT No matching script. Please use EVAL.", Remedy::Text),
-        ("LOADING Redis is loading the dataset in memory", Remedy::Patience),
-        ("TRYAGAIN Multiple keys request during rehashing of slot", Remedy::Patience),
-        ("CLUSTERDOWN The cluster is down", Remedy::Patience),
-        ("MASTERDOWN Link with MASTER is down", Remedy::Patience),
-        ("BUSY Redis is busy running a script", Remedy::Patience),
-        ("READONLY You can't write against a read only replica.", Remedy::Reconnect),
+    for (reply, action) in [
+        ("NOSCRIPT No matching script. Please use EVAL.", RetryAction::SendText),
+        ("LOADING Redis is loading the dataset in memory", RetryAction::Wait),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", RetryAction::Wait),
+        ("CLUSTERDOWN The cluster is down", RetryAction::Wait),
+        ("MASTERDOWN Link with MASTER is down", RetryAction::Wait),
+        ("BUSY Redis is busy running a script", RetryAction::Wait),
+        ("READONLY You can't write against a read only replica.", RetryAction::Reconnect),
         // As Redis 6.2 says it.
         (
             "ERR Error running script (call to f_1): @user_script:9: -READONLY You can't write against a read only replica.",
-            Remedy::Reconnect,
+            RetryAction::Reconnect,
         ),
-        ("MOVED 1234 127.0.0.1:7001", Remedy::Moved(node())),
-        ("ASK 1234 127.0.0.1:7001", Remedy::Ask(node())),
-        ("MOVED", Remedy::Nothing),
-        ("OOM command not allowed when used memory > 'maxmemory'.", Remedy::Nothing),
-        ("NOPERM this user has no permissions", Remedy::Nothing),
-        ("ERR user_script:1: Script attempted to access", Remedy::Nothing),
-        ("UNKNOWN words", Remedy::Nothing),
+        ("MOVED 1234 127.0.0.1:7001", RetryAction::Moved(node())),
+        ("ASK 1234 127.0.0.1:7001", RetryAction::Ask(node())),
+        ("MOVED", RetryAction::Fail),
+        ("OOM command not allowed when used memory > 'maxmemory'.", RetryAction::Fail),
+        ("NOPERM this user has no permissions", RetryAction::Fail),
+        ("ERR user_script:1: Script attempted to access", RetryAction::Fail),
+        ("UNKNOWN words", RetryAction::Fail),
     ] {
         let value = ::redis::parse_redis_value(format!("-{reply}\r\n").as_bytes()).unwrap();
-        assert_eq!(Remedy::of(&value.extract_error().unwrap_err()), remedy, "{reply}");
+        assert_eq!(RetryAction::new(&value.extract_error().unwrap_err()), action, "{reply}");
     }
 }

@@ -1,4 +1,4 @@
-//! Where the servers are, from the URLs that the user has given.
+//! The servers of a store, from the URLs that the user gave.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,26 +9,27 @@ use ::redis::ConnectionAddr;
 use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use ::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
-use super::dial::{Dial, Server};
+use super::dial::Dial;
+use super::error::LinkError;
 use super::sentinel::Sentinels;
-use super::trouble::Trouble;
+use super::server::Server;
 use crate::backend::BackendError;
 
 /// The servers of one store.
 #[derive(Clone, Debug)]
-pub(in crate::backend::redis) struct Servers(pub(super) Kind);
+pub(in crate::backend::redis) struct Servers(pub(super) Topology);
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum Topology {
     /// One connection: to a server, or to the master that sentinels name.
     One(Dial),
-    /// The nodes of a cluster to begin with.
+    /// The known nodes of a cluster.
     Cluster(Vec<Server>),
 }
 
-/// What all connections have in common, beside their URL.
+/// What all connections share, beside their URL.
 #[derive(Clone, Default)]
-pub(in crate::backend::redis) struct Common {
+pub(in crate::backend::redis) struct ConnectOptions {
     /// The certificates to trust, in PEM.
     #[cfg(feature = "redis-tls")]
     pub(in crate::backend::redis) root: Option<Vec<u8>>,
@@ -41,16 +42,16 @@ impl Servers {
     /// A single server.
     pub(in crate::backend::redis) fn single(
         url: &str,
-        common: &Common,
+        common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
         let server = Server::new(parse(url, common)?);
-        Ok(Self(Kind::One(Dial::Server(Arc::new(server)))))
+        Ok(Self(Topology::One(Dial::Server(Arc::new(server)))))
     }
 
     /// A cluster, of which some nodes are known; the first URL has the login of all.
     pub(in crate::backend::redis) fn cluster(
         urls: &[String],
-        common: &Common,
+        common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
         let (first, infos) = parse_all(urls, common)?;
         let settings = first.redis_settings();
@@ -61,7 +62,7 @@ impl Servers {
             )));
         }
         let seeds = infos.into_iter().map(|info| info.set_redis_settings(settings.clone()));
-        Ok(Self(Kind::Cluster(seeds.map(Server::new).collect())))
+        Ok(Self(Topology::Cluster(seeds.map(Server::new).collect())))
     }
 
     /// The master that these sentinels name; the first URL has the login of the data nodes.
@@ -69,7 +70,7 @@ impl Servers {
         urls: &[String],
         master: &str,
         own: Option<(&str, &str)>,
-        common: &Common,
+        common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
         let (first, infos) = parse_all(urls, common)?;
         let settings = match own {
@@ -79,14 +80,14 @@ impl Servers {
         let sentinels = infos.into_iter().map(|info| info.set_redis_settings(settings.clone()));
         let sentinels = sentinels.map(Server::new).collect();
         let sentinels = Sentinels::new(sentinels, master.to_owned(), Server::new(first));
-        Ok(Self(Kind::One(Dial::Master(Arc::new(sentinels)))))
+        Ok(Self(Topology::One(Dial::Master(Arc::new(sentinels)))))
     }
 }
 
 /// The first and all of them, the first included.
 fn parse_all(
     urls: &[String],
-    common: &Common,
+    common: &ConnectOptions,
 ) -> Result<(ConnectionInfo, Vec<ConnectionInfo>), BackendError> {
     let infos = urls.iter().map(|url| parse(url, common));
     let infos = infos.collect::<Result<Vec<_>, _>>()?;
@@ -100,12 +101,12 @@ fn wrong(cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
     BackendError::misconfigured("redis", cause)
 }
 
-/// Login without name or database. RESP3 tells at once when a server hangs up.
+/// A login without user and database. RESP3 reports at once when a server hangs up.
 fn bare() -> RedisConnectionInfo {
     RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3)
 }
 
-fn parse(url: &str, common: &Common) -> Result<ConnectionInfo, BackendError> {
+fn parse(url: &str, common: &ConnectOptions) -> Result<ConnectionInfo, BackendError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     if cfg!(not(feature = "redis-tls")) && matches!(scheme, "rediss" | "valkeys") {
         return Err(wrong(format!(
@@ -119,7 +120,7 @@ fn parse(url: &str, common: &Common) -> Result<ConnectionInfo, BackendError> {
              TLS, unix:///path for a socket)",
             without_secrets(url)
         );
-        wrong(Trouble::caused(text, cause))
+        wrong(LinkError::with_cause(text, cause))
     })?;
     #[cfg(feature = "redis-tls")]
     if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
@@ -127,7 +128,7 @@ fn parse(url: &str, common: &Common) -> Result<ConnectionInfo, BackendError> {
     }
     let info = certified(info, common)?;
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    // A connection that nobody uses for a while is found to be dead before somebody does.
+    // Finds out that an idle connection is dead before a call uses it.
     let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_AGAIN);
     #[cfg(unix)]
     let keepalive = keepalive.with_retries(KEEP_ALIVE_TRIES);
@@ -136,24 +137,27 @@ fn parse(url: &str, common: &Common) -> Result<ConnectionInfo, BackendError> {
 }
 
 #[cfg(not(feature = "redis-tls"))]
-fn certified(info: ConnectionInfo, _: &Common) -> Result<ConnectionInfo, BackendError> {
+fn certified(info: ConnectionInfo, _: &ConnectOptions) -> Result<ConnectionInfo, BackendError> {
     Ok(info)
 }
 
-/// The client panics where the process has chosen none, or has several to choose from.
+/// Installs a cryptography provider: the client panics if the process has none, or several.
 #[cfg(feature = "redis-tls")]
 fn choose_cryptography() {
     use rustls::crypto::{CryptoProvider, ring};
 
     if CryptoProvider::get_default().is_none() {
-        // If somebody was quicker, there is one.
+        // An error means that another thread installed one meanwhile.
         drop(ring::default_provider().install_default());
     }
 }
 
 /// The same server, reached with the certificates that were given.
 #[cfg(feature = "redis-tls")]
-fn certified(info: ConnectionInfo, common: &Common) -> Result<ConnectionInfo, BackendError> {
+fn certified(
+    info: ConnectionInfo,
+    common: &ConnectOptions,
+) -> Result<ConnectionInfo, BackendError> {
     use ::redis::{Client, ClientTlsConfig, TlsCertificates};
 
     if common.root.is_none() && common.client.is_none() {
@@ -170,7 +174,7 @@ fn certified(info: ConnectionInfo, common: &Common) -> Result<ConnectionInfo, Ba
             let text = format!(
                 "the certificates cannot be used for {address} (they are PEM, for a rediss:// URL)"
             );
-            Err(wrong(Trouble::caused(text, cause)))
+            Err(wrong(LinkError::with_cause(text, cause)))
         }
     }
 }
@@ -188,7 +192,7 @@ fn without_secrets(url: &str) -> String {
         Some(at) => (rest.get(..at).unwrap_or_default(), ".."),
         None => (rest, ""),
     };
-    // What looks like a port may be a password whose host was forgotten.
+    // Without a host, a password stands where the port would be.
     let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
     let rest = match rest.rsplit_once(':') {
         Some((host, port)) if !digits(port.split('/').next().unwrap_or_default()) => {
@@ -199,8 +203,8 @@ fn without_secrets(url: &str) -> String {
     format!("{scheme}{secret}{rest}{query}")
 }
 
-/// After this long without a word, TCP asks whether the server is still there, so often, and gives it up
-/// after half a minute. By itself a system goes on to ask for ten minutes.
+/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a minute.
+/// The defaults of most systems keep probing for ten minutes and more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(5);
 #[cfg(unix)]

@@ -1,26 +1,26 @@
-//! Which node of a cluster has which slots, as the cluster tells it.
+//! Which node of a cluster has which slots.
 
 use ::redis::Value;
 
-/// The slots of all masters, in their order, and the replicas of these.
+/// The slots of all masters, in order, and their replicas.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
-    ranges: Vec<Range>,
+pub(super) struct SlotMap {
+    ranges: Vec<SlotRange>,
     replicas: Vec<(String, u16)>,
 }
 
-/// Slots next to each other that one master has.
+/// Consecutive slots of one master.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct SlotRange {
     first: u16,
     last: u16,
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Slots {
-    /// Reads the answer to `CLUSTER SLOTS`, which leaves out the host of the node itself when that
-    /// does not know it.
+impl SlotMap {
+    /// Reads the answer to `CLUSTER SLOTS`, in which a node that does not know its own host leaves it
+    /// out.
     pub(super) fn read(answer: Value, own_host: &str) -> Option<Self> {
         let Value::Array(parts) = answer else { return None };
         let mut slots = Self::default();
@@ -30,7 +30,7 @@ impl Slots {
             let [first, last, master, replicas @ ..] = part.as_slice() else { return None };
             let (host, port) = place(master, own_host)?;
             let (first, last) = (number(first)?, number(last)?);
-            slots.ranges.push(Range { first, last, host, port });
+            slots.ranges.push(SlotRange { first, last, host, port });
             slots.replicas.extend(replicas.iter().filter_map(|replica| place(replica, own_host)));
         }
         slots.ranges.sort_unstable_by_key(|range| range.first);
@@ -44,18 +44,18 @@ impl Slots {
     }
 
     /// The master of a slot.
-    pub(super) fn of(&self, slot: u16) -> Option<&Range> {
+    pub(super) fn master(&self, slot: u16) -> Option<&SlotRange> {
         let after = self.ranges.partition_point(|range| range.first <= slot);
         self.ranges.get(after.checked_sub(1)?).filter(|range| slot <= range.last)
     }
 
-    /// Who else knows about the slots, should the masters be gone.
+    /// The replicas, which know the slots as well should the masters be gone.
     pub(super) fn replicas(&self) -> &[(String, u16)] {
         &self.replicas
     }
 
-    /// All ranges, so that a master may come several times.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = &Range> {
+    /// All ranges; a master may have several.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &SlotRange> {
         self.ranges.iter()
     }
 }

@@ -1,57 +1,94 @@
-//! A call on a connection: its answer, or what is known when there is none.
+//! A call: what it sends, and its answer on one connection or what is known when there is none.
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::node::Node;
-use super::trouble::Trouble;
+use super::error::LinkError;
+use super::node_state::NodeState;
 use crate::backend::BackendError;
+
+/// What the script is called with.
+pub(in crate::backend::redis) struct Call<'c, K> {
+    pub(super) keys: &'c [K],
+    pub(super) argument: &'c [u8],
+    pub(super) deadline: Instant,
+    pub(super) divisible: bool,
+    /// Whether a value can be the answer about so many keys.
+    pub(super) reads: fn(&Value, usize) -> bool,
+}
+
+impl<'c, K> Call<'c, K> {
+    pub(in crate::backend::redis) const fn new(
+        keys: &'c [K],
+        argument: &'c [u8],
+        deadline: Instant,
+    ) -> Self {
+        Self { keys, argument, deadline, divisible: false, reads: |_, _| true }
+    }
+
+    /// Sets what can be its answer. After any other, the connection is given up: the answers behind
+    /// it would not fit their calls either.
+    pub(in crate::backend::redis) const fn read_by(
+        mut self,
+        reads: fn(&Value, usize) -> bool,
+    ) -> Self {
+        self.reads = reads;
+        self
+    }
+
+    /// Allows its parts to be sent one by one.
+    pub(in crate::backend::redis) const fn divisible(mut self) -> Self {
+        self.divisible = true;
+        self
+    }
+}
 
 /// A connection of a node.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: MultiplexedConnection,
-    node: Node,
+    node: Arc<NodeState>,
     serial: u64,
 }
 
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The server has said so, by an error.
+    /// The server answered with an error.
     Reply(RedisError),
     /// The server may have carried it out.
     Unknown(BackendError),
 }
 
 impl Connection {
-    pub(super) fn new(client: MultiplexedConnection, node: Node, serial: u64) -> Self {
+    pub(super) fn new(client: MultiplexedConnection, node: Arc<NodeState>, serial: u64) -> Self {
         Self { client, node, serial }
     }
 
-    /// Which of its node's connections it is.
+    /// Its number among the node's connections.
     #[cfg(test)]
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }
 
     /// The node at the other end.
-    pub(super) fn node(&self) -> &Node {
+    pub(super) fn node(&self) -> &NodeState {
         &self.node
     }
 
-    /// Takes another connection for what comes.
+    /// Lets it finish its calls; the node takes another connection for the next ones.
     pub(super) fn retire(&self) {
         self.node.retire(self.serial);
     }
 
-    /// Trusts nothing any more that comes from it.
+    /// Ends it, and fails all calls that are under way on it.
     pub(super) fn give_up(&self) {
         self.node.lose(self.serial);
     }
@@ -62,7 +99,7 @@ impl Connection {
         self.settle(async move { client.req_packed_command(command).await?.extract_error() }).await
     }
 
-    /// Sends a command, once, about keys that the node is just being given.
+    /// Sends a command, once, about keys that the node is importing.
     pub(super) async fn run_asking(&self, command: &Cmd) -> Result<Value, Fault> {
         let mut both = ::redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
@@ -77,7 +114,7 @@ impl Connection {
         .await
     }
 
-    /// Waits for an answer as long as the server's patience, or until the connection is lost.
+    /// Waits for an answer until the timeout, or until the connection is lost.
     async fn settle(
         &self,
         answer: impl Future<Output = RedisResult<Value>>,
@@ -88,19 +125,19 @@ impl Connection {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending => loss.as_mut().poll(cx).map(|()| None),
         });
-        // Nobody is to be cut off who said that he has more time.
-        let patience = PATIENCE.max(self.node.within());
-        match timeout(patience, first).await {
+        // A longer deadline extends the timeout, or calls that have more time would be cut off.
+        let time = REPLY_TIMEOUT.max(self.node.within());
+        match timeout(time, first).await {
             Ok(Some(Ok(value))) => Ok(value),
             Ok(Some(Err(error))) if is_reply(&error) => Err(Fault::Reply(error)),
             Ok(Some(Err(error))) => {
                 self.node.lose(self.serial);
-                Err(Fault::Unknown(Trouble::caused(self.node.lost_text(), error).into()))
+                Err(Fault::Unknown(LinkError::with_cause(self.node.lost_text(), error).into()))
             }
-            Ok(None) => Err(Fault::Unknown(Trouble::new(self.node.lost_text()).into())),
+            Ok(None) => Err(Fault::Unknown(LinkError::new(self.node.lost_text()).into())),
             Err(_) => {
                 self.node.lose(self.serial);
-                Err(Fault::Unknown(BackendError::timeout("redis", patience)))
+                Err(Fault::Unknown(BackendError::timeout("redis", time)))
             }
         }
     }
@@ -111,7 +148,8 @@ fn is_reply(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
 
-/// How long an answer may take after the command was sent, if no deadline is longer. Far longer than any decision waits, so
-/// that a server which is merely slow keeps its connection and is not asked more and more; short
-/// enough that one which hangs is noticed.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long an answer may take after the command was sent, if no deadline is longer.
+///
+/// It is far longer than any decision waits, so that a server which is merely slow keeps its
+/// connection and is not sent more and more; and short enough to notice a server that hangs.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);

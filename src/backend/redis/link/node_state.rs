@@ -1,0 +1,279 @@
+//! The connection of one node: whether there is one, and what follows when it breaks.
+//!
+//! # Design
+//!
+//! ```text
+//!                  connect              the attempt succeeds
+//! Disconnected ──────────────▶ Connecting ──────────────▶ Connected
+//!      ▲                         ▲    │ it fails              │
+//!      │      a call comes later │    ▼                       │
+//!      │                         Pausing ◀────────────────────┤ lost early, again
+//!      └──────────────────────────────────────────────────────┘ lost or retired
+//! ```
+//!
+//! No task outlives its work: a call that needs a connection starts the attempt, and an idle node
+//! costs nothing.
+//!
+//! Each connection has a number, its `serial`. A loss is told by number to all calls that are under
+//! way on it, because the client itself would let them wait for ever on a silent server. The number
+//! also makes a late report about an old connection harmless to its successor.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::dial::Dial;
+use super::error::LinkError;
+use super::single_flight::SingleFlight;
+use crate::backend::BackendError;
+
+/// What all clones of a [`Node`](super::node::Node), and its connections, share.
+#[derive(Debug)]
+pub(super) struct NodeState {
+    dial: Dial,
+    within: Duration,
+    connectivity: watch::Sender<Connectivity>,
+    attempt: SingleFlight,
+}
+
+#[derive(Debug)]
+struct Connectivity {
+    phase: Phase,
+    /// The number of the last attempt, and of the connection that it made.
+    serial: u64,
+    /// Connections up to this number are lost, with every call that was under way on them.
+    lost: u64,
+    /// How many attempts failed, or made a connection that broke early, since one lived for a while.
+    failures: u32,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Disconnected,
+    Connecting,
+    Connected { client: MultiplexedConnection, since: Instant },
+    Pausing { until: Instant, cause: BackendError },
+}
+
+/// What a call finds that needs the connection.
+#[derive(Debug)]
+pub(super) enum Lookup {
+    /// A connection, and its number.
+    Connection(MultiplexedConnection, u64),
+    /// An attempt is under way: wait for a change.
+    Attempt,
+    /// The last attempt has failed just now.
+    Failure(BackendError),
+}
+
+impl NodeState {
+    /// A node that is not connected yet; `within` is the time that calls are told when it is up.
+    pub(super) fn new(dial: Dial, within: Duration) -> Self {
+        let phase = Phase::Disconnected;
+        let connectivity = Connectivity { phase, serial: 0, lost: 0, failures: 0 };
+        let connectivity = watch::Sender::new(connectivity);
+        Self { dial, within, connectivity, attempt: SingleFlight::default() }
+    }
+
+    /// How long a call waits at most.
+    pub(super) fn within(&self) -> Duration {
+        self.within
+    }
+
+    /// Where the node is, for messages.
+    pub(super) fn name(&self) -> &str {
+        self.dial.name()
+    }
+
+    /// The host, for nodes that do not know their own; empty for a socket.
+    pub(super) fn host(&self) -> &str {
+        self.dial.host()
+    }
+
+    /// Waits until the outcome of an attempt is there, or a connection is lost.
+    pub(super) fn changes(&self) -> Changes {
+        Changes(self.connectivity.subscribe())
+    }
+
+    /// The connection, if there is one. Otherwise starts an attempt unless one is under way, or the
+    /// last one failed just now.
+    pub(super) fn look(self: &Arc<Self>) -> Lookup {
+        let mut lookup = Lookup::Attempt;
+        let mut start = None;
+        self.connectivity.send_if_modified(|state| {
+            match &state.phase {
+                Phase::Connected { client, .. } => {
+                    lookup = Lookup::Connection(client.clone(), state.serial);
+                }
+                Phase::Connecting => {}
+                Phase::Pausing { until, cause } if Instant::now() < *until => {
+                    lookup = Lookup::Failure(cause.clone());
+                }
+                Phase::Pausing { .. } | Phase::Disconnected => {
+                    state.serial = state.serial.saturating_add(1);
+                    state.phase = Phase::Connecting;
+                    start = Some(state.serial);
+                }
+            }
+            // No call waits for an attempt to start.
+            false
+        });
+        if let Some(serial) = start {
+            self.start(serial);
+        }
+        lookup
+    }
+
+    /// Waits until the connection with this number is lost.
+    pub(super) async fn loss(&self, serial: u64) {
+        // The sender lives as long as this node, so the wait has no other end.
+        let _ = self.connectivity.subscribe().wait_for(|state| state.lost >= serial).await;
+    }
+
+    /// Gives up this connection together with all calls that are under way on it.
+    ///
+    /// One that lived for a while is replaced at once, for the next call. Any other is replaced when
+    /// a call needs it, with pauses if it happens again: otherwise a server that accepts connections
+    /// and closes them would be dialled for ever.
+    pub(super) fn lose(self: &Arc<Self>, serial: u64) {
+        let mut again = false;
+        self.connectivity.send_if_modified(|state| {
+            if state.lost >= serial {
+                return false;
+            }
+            state.lost = serial;
+            if let Phase::Connected { since, .. } = &state.phase
+                && state.serial == serial
+            {
+                again = since.elapsed() >= STEADY;
+                if again {
+                    state.failures = 0;
+                }
+                if again || state.failures == 0 {
+                    state.failures = state.failures.saturating_add(u32::from(!again));
+                    state.phase = Phase::Disconnected;
+                } else {
+                    state.fail(LinkError::new(self.lost_text()).into());
+                }
+            }
+            true
+        });
+        if again {
+            self.look();
+        }
+    }
+
+    /// Lets this connection finish its calls, and takes another for the next ones.
+    ///
+    /// One that was just made is kept: the next would end at the same server, and while that is the
+    /// wrong one, each call of each process would connect to it, and ask all sentinels, many times.
+    pub(super) fn retire(self: &Arc<Self>, serial: u64) {
+        let retired = self.connectivity.send_if_modified(|state| {
+            let old = matches!(&state.phase, Phase::Connected { since, .. } if since.elapsed() >= LONGEST_PAUSE);
+            let held = old && state.serial == serial;
+            if held {
+                state.phase = Phase::Disconnected;
+            }
+            held
+        });
+        if retired {
+            self.look();
+        }
+    }
+
+    /// The message about a connection that broke.
+    pub(super) fn lost_text(&self) -> String {
+        format!("lost the connection to {}", self.name())
+    }
+
+    /// The message about an answer that does not fit the call.
+    pub(super) fn strange_text(&self) -> String {
+        format!("{} has not answered what it was asked", self.name())
+    }
+
+    /// Connects in the background.
+    fn start(self: &Arc<Self>, serial: u64) {
+        let (dial, node) = (self.dial.clone(), Arc::downgrade(self));
+        let lost = Weak::clone(&node);
+        let hang_up = move || {
+            if let Some(node) = lost.upgrade() {
+                node.lose(serial);
+            }
+        };
+        let work = async move {
+            match timeout(CONNECT_TIMEOUT, dial.dial(hang_up)).await {
+                Ok(made) => made,
+                Err(_) => {
+                    Err(LinkError::new(format!("no connection to {} within 1 s", dial.name())))
+                }
+            }
+        };
+        self.attempt.start(work, move |made| {
+            if let Some(node) = node.upgrade() {
+                node.settle(serial, made);
+            }
+        });
+    }
+
+    /// Takes over what an attempt has made.
+    fn settle(&self, serial: u64, made: Result<MultiplexedConnection, LinkError>) {
+        self.connectivity.send_if_modified(|state| {
+            if state.serial != serial || !matches!(state.phase, Phase::Connecting) {
+                return false;
+            }
+            match made {
+                // The server may have hung up before a call could use the connection.
+                Ok(_) if state.lost >= serial => {
+                    let text = format!("{} hung up at once", self.name());
+                    state.fail(LinkError::new(text).into());
+                }
+                Ok(client) => {
+                    state.phase = Phase::Connected { client, since: Instant::now() };
+                }
+                Err(error) => state.fail(error.into()),
+            }
+            true
+        });
+    }
+}
+
+impl Connectivity {
+    /// Pauses, twice as long after each failure.
+    fn fail(&mut self, cause: BackendError) {
+        let doubled = SHORTEST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        self.phase = Phase::Pausing { until: Instant::now() + doubled.min(LONGEST_PAUSE), cause };
+    }
+}
+
+/// Wakes calls that wait for a connection.
+#[derive(Debug)]
+pub(super) struct Changes(watch::Receiver<Connectivity>);
+
+impl Changes {
+    /// Counts changes from here on: to be called before a look, so that no change is missed between
+    /// the look and the wait.
+    pub(super) fn mark(&mut self) {
+        self.0.mark_unchanged();
+    }
+
+    /// Waits for the next change; false if the node is gone.
+    pub(super) async fn next(&mut self) -> bool {
+        self.0.changed().await.is_ok()
+    }
+}
+
+/// How long an attempt may take, name resolution, TLS and login included. A live server answers in a
+/// few round trips; a dead one must not hold up the next attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The pauses after failed attempts: long enough not to storm a server that starts, and far shorter
+/// than a person would notice after it is back.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that lived this long is replaced at once when it breaks.
+const STEADY: Duration = Duration::from_secs(1);

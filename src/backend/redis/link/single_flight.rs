@@ -1,0 +1,74 @@
+//! Background work of which one piece at a time is under way, and which ends with its owner.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::error::LinkError;
+
+/// A task that connects or reads, for all calls that wait for its result.
+///
+/// The owner notes under its own lock that work is under way, so that it starts no second piece. The
+/// note must not outlive the work, or no call would ever start it again: [`Landing`] sees to that.
+#[derive(Debug, Default)]
+pub(super) struct SingleFlight(Mutex<Option<AbortHandle>>);
+
+impl SingleFlight {
+    /// Runs `work` in a task of its own, and calls `settle` with its result.
+    ///
+    /// The task goes on when the calls that wait for it give up; it is aborted when `self` is
+    /// dropped. `settle` is called exactly once, also where no runtime can run the task.
+    pub(super) fn start<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, LinkError>> + Send + 'static,
+        settle: impl FnOnce(Result<T, LinkError>) + Send + 'static,
+    ) {
+        let landing = Landing(Some(Box::new(settle)));
+        let Ok(runtime) = Handle::try_current() else {
+            return landing.land(Err(LinkError::new("there is no tokio runtime here")));
+        };
+        let task = runtime.spawn(async move { landing.land(work.await) });
+        // A poisoned lock guards a handle alone.
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(task.abort_handle());
+    }
+}
+
+impl Drop for SingleFlight {
+    fn drop(&mut self) {
+        let task = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task.take() {
+            task.abort();
+        }
+    }
+}
+
+type Settle<T> = Box<dyn FnOnce(Result<T, LinkError>) + Send>;
+
+/// Passes the result of the work on. Work that is dropped, as by a runtime that ends, has failed.
+struct Landing<T>(Option<Settle<T>>);
+
+impl<T> Landing<T> {
+    fn land(mut self, result: Result<T, LinkError>) {
+        if let Some(settle) = self.0.take() {
+            settle(result);
+        }
+    }
+}
+
+impl<T> Drop for Landing<T> {
+    fn drop(&mut self) {
+        // After `land` there is nothing left to call.
+        if let Some(settle) = self.0.take() {
+            settle(Err(LinkError::new("the tokio runtime has ended")));
+        }
+    }
+}
+
+impl<T> fmt::Debug for Landing<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Landing")
+    }
+}
