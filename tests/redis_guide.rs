@@ -59,7 +59,7 @@ async fn the_rights_that_are_named_suffice() {
     server.command(&rights.split(' ').collect::<Vec<_>>()).ok();
     let url = server.url().replace("://", "://tollgate:secret@");
     // With births, as that asks for the most.
-    server.command(&["SET", "tollgate:#born", "0"]).ok();
+    server.command(&["SET", "tollgate:#init", "0"]).ok();
     let redis = Redis::at(url).cold_start(ColdStart::Empty).deadline(HOUR).connect().await.unwrap();
     use_all(&RateLimiter::new(redis)).await;
     // Newer servers are told the client's name, which does not need to be allowed.
@@ -113,7 +113,7 @@ async fn a_store_of_which_nothing_was_lost_begins_full() {
     let connect = || Redis::at(server.url()).cold_start(ColdStart::Empty).deadline(HOUR).connect();
     let limiter = RateLimiter::new(connect().await.unwrap());
     assert!(!limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
-    assert_eq!(type_in(&line("redis-cli SET tollgate:#born"), &server), "OK\n");
+    assert_eq!(type_in(&line("redis-cli SET tollgate:#init"), &server), "OK\n");
     assert!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
     server.flush_all();
     assert!(!limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::names::Name;
+use super::key_name::KeyName;
 use super::number::{MOST, double, double_of};
 use super::order::{Change, Order, OwnCharge, OwnRefund, Whose};
 use super::script::code;
@@ -11,7 +11,7 @@ use crate::quota::Kind;
 
 /// The buckets of several orders, each once, and what is asked of them.
 pub(super) struct Batch<'o> {
-    keys: Vec<&'o Name>,
+    keys: Vec<&'o KeyName>,
     /// Of each order, and each bucket that it names, which of the keys it is.
     places: Vec<usize>,
     argument: Vec<u8>,
@@ -34,7 +34,7 @@ impl<'o> Batch<'o> {
     }
 
     /// The names of its buckets.
-    pub(super) fn keys(&self) -> &[&'o Name] {
+    pub(super) fn keys(&self) -> &[&'o KeyName] {
         &self.keys
     }
 
@@ -57,9 +57,9 @@ impl<'o> Batch<'o> {
 }
 
 /// Gives each bucket one number, however often it is named.
-fn number<'o>(orders: impl Iterator<Item = &'o Order>) -> (Vec<&'o Name>, Vec<usize>) {
+fn number<'o>(orders: impl Iterator<Item = &'o Order>) -> (Vec<&'o KeyName>, Vec<usize>) {
     let (mut keys, mut places) = (Vec::new(), Vec::new());
-    let mut known: Option<HashMap<&Name, usize>> = None;
+    let mut known: Option<HashMap<&KeyName, usize>> = None;
     for order in orders {
         for name in order.names() {
             let next = keys.len();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::key_name::{HashTag, KeyNames};
 use super::link::{ConnectOptions, Link, Servers};
-use super::names::{HashTag, Names};
 use super::{Redis, script};
 use crate::backend::BackendError;
 
@@ -91,8 +91,8 @@ pub enum ColdStart {
     /// nobody gets more than the limit over the loss, and everybody waits for the first tokens.
     ///
     /// What is seen is that the note is gone which the first decision has left in the store, under
-    /// `tollgate:#born`, or in a cluster one for each slot. So the very first start counts as a loss
-    /// as well, unless `SET tollgate:#born 0` says that nothing was lost; and a store that comes back with an old
+    /// `tollgate:#init`, or in a cluster one for each slot. So the very first start counts as a loss
+    /// as well, unless `SET tollgate:#init 0` says that nothing was lost; and a store that comes back with an old
     /// snapshot, or without the last writes after a failover, counts as whole.
     Empty,
 }
@@ -237,7 +237,7 @@ impl RedisBuilder {
         self
     }
 
-    fn open(self) -> Result<(Link, Names, Settings), BackendError> {
+    fn open(self) -> Result<(Link, KeyNames, Settings), BackendError> {
         let Self { place, options, login, prefix, hash_tag, secret, settings } = self;
         if settings.deadline.is_zero() {
             return Err(BackendError::misconfigured(
@@ -245,7 +245,7 @@ impl RedisBuilder {
                 "a deadline of 0 leaves no time to decide (it must be more, 50 ms unless set)",
             ));
         }
-        let names = Names::new(prefix, hash_tag, secret.as_deref())
+        let names = KeyNames::new(prefix, hash_tag, secret.as_deref())
             .map_err(|wrong| BackendError::misconfigured("redis", wrong))?;
         let servers = match &place {
             Place::Single(url) => Servers::single(url, &options)?,

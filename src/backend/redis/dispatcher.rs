@@ -19,9 +19,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::batch::Batch;
 use super::found::{Found, Outcome};
+use super::key_name::{KeyName, KeyNames};
 use super::line::{Bounds, Job, Lines};
 use super::link::{Call, Link};
-use super::names::{Name, Names};
 use super::order::Order;
 use crate::backend::BackendError;
 
@@ -45,7 +45,7 @@ pub(super) struct Sending {
     /// What is under way at most.
     pub(super) bounds: Bounds,
     /// Where births are noted, if they count.
-    pub(super) births: Option<Names>,
+    pub(super) births: Option<KeyNames>,
     /// What time it is for the script.
     #[cfg(test)]
     pub(super) clock: Arc<dyn crate::clock::Clock>,
@@ -175,8 +175,8 @@ impl Shared {
         let buckets = batch.keys().len();
         let first = batch.keys().first();
         let birth =
-            first.zip(births).map(|(first, names)| names.birth(first, self.link.is_cluster()));
-        let keys: Vec<&Name> = batch.keys().iter().copied().chain(&birth).collect();
+            first.zip(births).map(|(first, names)| names.init_key(first, self.link.is_cluster()));
+        let keys: Vec<&KeyName> = batch.keys().iter().copied().chain(&birth).collect();
         // Those who have less time are answered by themselves.
         let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
         let call = Call::new(&keys, batch.argument(), last).read_by(Found::is_answer);

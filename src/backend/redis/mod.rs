@@ -11,9 +11,9 @@ mod batch;
 mod builder;
 mod dispatcher;
 mod found;
+mod key_name;
 mod line;
 mod link;
-mod names;
 mod number;
 mod order;
 mod script;
@@ -31,10 +31,10 @@ use tokio::runtime::Handle;
 use self::builder::Settings;
 pub use self::builder::{ColdStart, RedisBuilder};
 use self::dispatcher::{Dispatcher, Sending};
+pub use self::key_name::HashTag;
+use self::key_name::KeyNames;
 use self::line::Bounds;
 use self::link::Link;
-pub use self::names::HashTag;
-use self::names::Names;
 use self::order::{Order, OwnCharge, OwnRefund, Whose};
 use self::spread::{Pair, share_a_slot};
 use super::{Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded};
@@ -95,7 +95,7 @@ use crate::clock::{Clock, SystemClock};
 /// ```
 pub struct Redis {
     dispatcher: Dispatcher,
-    names: Arc<Names>,
+    names: Arc<KeyNames>,
 }
 
 impl Redis {
@@ -136,7 +136,7 @@ impl Redis {
     }
 
     /// An engine on this link, whose lanes run on this runtime.
-    fn new(link: Link, names: Names, runtime: Handle, settings: Settings) -> Self {
+    fn new(link: Link, names: KeyNames, runtime: Handle, settings: Settings) -> Self {
         let in_all = if link.is_cluster() { LANES_OF_CLUSTER } else { LANES };
         let births = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
         let sending = Sending {

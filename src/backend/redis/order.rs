@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::names::{Name, Names};
+use super::key_name::{KeyName, KeyNames};
 use super::number::MOST;
 use crate::algebra::{Bucket, State, Terms, Units};
 use crate::backend::{BackendError, BucketId, Charge, Key, Refund};
@@ -13,11 +13,11 @@ pub(super) struct Whose {
     limit: Box<str>,
     key: Key,
     shard: u32,
-    pub(super) name: Name,
+    pub(super) name: KeyName,
 }
 
 impl Whose {
-    pub(super) fn of(id: BucketId<'_>, names: &Names) -> Self {
+    pub(super) fn of(id: BucketId<'_>, names: &KeyNames) -> Self {
         let (limit, key) = (id.limit().into(), id.key().clone());
         Self { limit, key, shard: id.shard_index(), name: names.of(id) }
     }
@@ -32,7 +32,7 @@ impl Whose {
 pub(super) struct OwnCharge {
     pub(super) whose: Whose,
     /// The second shard of a two-choices charge.
-    pub(super) other: Option<(u32, Name)>,
+    pub(super) other: Option<(u32, KeyName)>,
     pub(super) bucket: Bucket,
     pub(super) units: Units,
     pub(super) terms: Terms,
@@ -43,7 +43,7 @@ impl OwnCharge {
     /// # Errors
     ///
     /// If the script cannot count so far.
-    pub(super) fn of(charge: &Charge<'_>, names: &Names) -> Result<Self, BackendError> {
+    pub(super) fn of(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.terms());
         if charge.units() > MOST || terms.floor() < -MOST {
             let (units, floor) = (charge.units(), terms.floor());
@@ -73,7 +73,7 @@ impl OwnCharge {
     }
 
     /// The names of its buckets.
-    pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &KeyName> {
         std::iter::once(&self.whose.name).chain(self.other.as_ref().map(|(_, name)| name))
     }
 }
@@ -96,7 +96,7 @@ pub(super) enum Change {
 }
 
 impl OwnRefund {
-    pub(super) fn of(refund: &Refund<'_>, names: &Names) -> Self {
+    pub(super) fn of(refund: &Refund<'_>, names: &KeyNames) -> Self {
         Self::of_whose(Whose::of(refund.id(), names), refund)
     }
 
@@ -143,7 +143,7 @@ impl OwnRefund {
 pub(super) enum Order {
     Charges(SmallVec<[OwnCharge; 1]>),
     Refunds(SmallVec<[OwnRefund; 1]>),
-    Resets(SmallVec<[Name; 1]>),
+    Resets(SmallVec<[KeyName; 1]>),
 }
 
 impl Order {
@@ -157,7 +157,7 @@ impl Order {
     }
 
     /// The names of its buckets, in order; one that is named twice is there twice.
-    pub(super) fn names(&self) -> SmallVec<[&Name; 8]> {
+    pub(super) fn names(&self) -> SmallVec<[&KeyName; 8]> {
         match self {
             Self::Charges(charges) => charges.iter().flat_map(OwnCharge::names).collect(),
             Self::Refunds(refunds) => refunds.iter().map(|refund| &refund.whose.name).collect(),

@@ -39,7 +39,7 @@ use self::node_state::NodeState;
 use self::retry_action::RetryAction;
 use self::url::Topology;
 pub(super) use self::url::{ConnectOptions, Servers};
-use super::names::slot;
+use super::key_name::slot;
 use crate::backend::BackendError;
 
 /// Connections that are made in the background, and replaced when they break. Cheap to clone.

@@ -11,7 +11,7 @@ use crate::quota::Quota;
 use crate::{HOUR, MINUTE, SECOND};
 
 fn born(server: &Server, prefix: &str) -> Reply {
-    server.command(&["GET", &format!("{prefix}:#born")])
+    server.command(&["GET", &format!("{prefix}:#init")])
 }
 
 /// A store in memory whose buckets were all empty at one instant.
@@ -120,7 +120,7 @@ async fn the_birth_of_a_store_is_noted_once_and_for_all() {
     assert_eq!(empty().await.take(1).await, (true, "8".to_owned()));
     let noted = born(&server, "tollgate");
     assert_eq!(noted.int(), START.as_micros());
-    assert_eq!(server.command(&["TTL", "tollgate:#born"]), Reply::Int(-1));
+    assert_eq!(server.command(&["TTL", "tollgate:#init"]), Reply::Int(-1));
 
     clock.advance(MINUTE / 2);
     server.command(&["DEL", str::from_utf8(One::NAME).unwrap()]);

@@ -8,7 +8,7 @@ use super::servers::{Client, Reply, until};
 use super::trace::{History, Step, ask, at_once};
 use super::{START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
-use crate::backend::redis::names::{HashTag, Names};
+use crate::backend::redis::key_name::{HashTag, KeyNames};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
@@ -25,8 +25,8 @@ fn stored(client: &mut Client, name: &[u8]) -> Stored {
     }
 }
 
-fn names(prefix: &str) -> Names {
-    Names::new(prefix.to_owned(), HashTag::default(), None).unwrap()
+fn names(prefix: &str) -> KeyNames {
+    KeyNames::new(prefix.to_owned(), HashTag::default(), None).unwrap()
 }
 
 /// The buckets that a step names, and the numbers in which it counts.

@@ -9,7 +9,7 @@ use super::super::{Call, ConnectOptions, Link, Servers};
 use super::process::{Server, until};
 use super::single::{COUNT, WITHIN, chain};
 use crate::backend::BackendError;
-use crate::backend::redis::names::slot;
+use crate::backend::redis::key_name::slot;
 
 /// In the slots of the first node, and of the second.
 const FIRST: &str = "b";

@@ -1,4 +1,4 @@
-//! What shares a slot of a cluster.
+//! The part of a name that chooses its slot of a cluster.
 
 /// Which slot of a Redis cluster a bucket goes to.
 ///
@@ -11,8 +11,8 @@
 /// # Examples
 ///
 /// A limit for each tenant and one for each of its users, with the keys `"acme"` and
-/// `("acme", "alice")`, can be charged together with [`FirstPart`](Self::FirstPart); a limit for
-/// everybody beside them cannot, as its key has no part.
+/// `("acme", "alice")`, can be charged together with [`FirstPart`](Self::FirstPart). A limit for all
+/// requests cannot be charged with them, as its key has no part.
 ///
 /// ```
 /// use tollgate::backend::HashTag;
@@ -20,7 +20,7 @@
 /// // {acme}:per-tenant:acme   {acme}:per-user:acme|alice
 /// let by_tenant = HashTag::FirstPart;
 ///
-/// // {shop}:per-tenant:acme   {shop}:everybody:*   {shop}:per-user:acme|alice
+/// // {shop}:per-tenant:acme   {shop}:signups:*   {shop}:per-user:acme|alice
 /// let one_node = HashTag::Fixed("shop".into());
 ///
 /// assert_eq!(HashTag::default(), HashTag::Bucket);
@@ -31,14 +31,14 @@
 pub enum HashTag {
     /// Each bucket by its whole name: buckets, and the shards of a limit, spread over the cluster.
     ///
-    /// Buckets can hardly be charged together on a cluster then, as two rarely share a slot.
+    /// On a cluster, two buckets then rarely share a slot and so can rarely be charged together.
     #[default]
     Bucket,
     /// The first part of the key, such as a tenant: the buckets of all keys that begin alike share a
     /// slot, and can be charged together, whatever their limits and shards.
     ///
     /// A [fallback](crate::Key::fallback) begins like the key that it is made of. The
-    /// [key of limits that everybody shares](crate::Key::GLOBAL) has no part: its buckets go by their
+    /// [key that all requests share](crate::Key::GLOBAL) has no part: its buckets go by their
     /// whole names.
     FirstPart,
     /// One for the whole limiter: every bucket is on one node, and all can be charged together.

@@ -1,7 +1,7 @@
-//! How a bucket is named in Redis.
+//! The names of buckets in Redis.
 //!
-//! A name can be read, and says which bucket it is: no two buckets have the same, whatever clients send,
-//! nor do buckets of different prefixes. Its fields are set apart by `:`, the last one is the key.
+//! A name is readable and unique: no two buckets share one, whatever clients send, nor do buckets of
+//! different prefixes. Its fields are separated by `:`; the last one is the key.
 //!
 //! ```text
 //! tollgate:per-client:ip=192.0.2.1
@@ -15,36 +15,36 @@
 //! | `{acme}:` | the hash tag, as [`HashTag`] says; the only braces of a name |
 //! | `llm-tokens` | the name of the limit, as text |
 //! | `#3` | the shard; the first, 0, is not written |
-//! | `:` and the key | its parts, joined by a vertical bar, or `*` for the key that everybody shares |
+//! | `:` and the key | its parts, joined by a vertical bar, or `*` for the key that all requests share |
 //!
 //! | part of a key | as |
 //! |---|---|
 //! | text | letters, digits and `-_.~@+/` as they are, any other byte as `%` and two digits (`%7C`) |
-//! | text of no length | `text=` |
+//! | empty text | `text=` |
 //! | a number | `n=7`, `n=-7` |
 //! | bytes | `b=00ff` |
 //! | an IPv4 address | `ip=192.0.2.1` |
 //! | an IPv6 network | `ip=2001:db8::/64`, an address with `/128` |
-//! | what sets a fallback apart | `else=`, so that the fallback to `alice` is <code>else=\|alice</code> |
+//! | the mark of a fallback | `else=`, so that the fallback to `alice` is <code>else=\|alice</code> |
 //!
-//! Text has no `=`, so that it is never taken for another part, and no `:`, so that the first field
-//! with a `=` begins the key.
+//! Text has no `=`, so it is never taken for another part, and no `:`, so the first field with a `=`
+//! begins the key.
 //!
-//! Instead of the key there may be 32 digits, 128 bits of a hash of [`Key::as_bytes`]:
+//! The key may be replaced by 32 hexadecimal digits, 128 bits of a hash of [`Key::as_bytes`]:
 //!
-//! * `sha256=..` when the name would have more than 200 bytes, so that what clients send does not grow
-//!   the store. The tag is hashed by itself when it would have more than 64.
+//! * `sha256=..` when the name would exceed 200 bytes, so that long keys of clients do not grow the
+//!   store. The tag is hashed by itself when it would exceed 64.
 //! * `hmac=..` always when there is a secret (HMAC-SHA-256), so that the store has no personal data.
-//!   A tag of a key's first part is the hash of that part then.
+//!   A tag made of a key's first part is then the hash of that part.
 //!
-//! The birth of a store is noted under `tollgate:#born`, or `tollgate:#born:{n}` for each slot of a
-//! cluster. No limit begins with `#`, which text does not have.
+//! The time at which a store was initialized is kept under `tollgate:#init`, or `tollgate:#init:{n}`
+//! for each slot of a cluster. No name of a limit begins with `#`, as text does not contain it.
 
 mod hash_tag;
-mod name;
 pub(super) mod slot;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::fmt;
 
@@ -52,28 +52,28 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
 pub use self::hash_tag::HashTag;
-pub(super) use self::name::Name;
+pub(super) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
 use crate::backend::{BucketId, Key};
 
 /// How the buckets of one store are named.
 #[derive(Clone)]
-pub(super) struct Names {
-    /// What all names begin with: the prefix, and a tag that they share.
+pub(super) struct KeyNames {
+    /// The start of all names: the prefix, and a tag that they share.
     head: Box<[u8]>,
-    /// What the births begin with.
-    born: Box<[u8]>,
+    /// The start of the names of initialization keys.
+    init: Box<[u8]>,
     by_first_part: bool,
     /// Keyed with the secret.
     hasher: Option<Hmac<Sha256>>,
 }
 
-impl Names {
-    /// Names with this prefix and tag, whose keys are hashed if there is a secret.
+impl KeyNames {
+    /// KeyNames with this prefix and tag, whose keys are hashed if there is a secret.
     ///
     /// # Errors
     ///
-    /// A sentence for whoever has chosen the prefix, the tag or the secret.
+    /// A sentence about the prefix, the tag or the secret that does not fit.
     pub(super) fn new(prefix: String, tag: HashTag, secret: Option<&[u8]>) -> Result<Self, String> {
         if !is_plain(&prefix) {
             return Err(unfit("prefix", &prefix));
@@ -85,14 +85,14 @@ impl Names {
             HashTag::Fixed(tag) => return Err(unfit("hash tag", &tag)),
         };
         let hasher = secret.map(keyed).transpose()?;
-        let born = format!("{prefix}:#born").into_bytes().into();
-        Ok(Self { head: head.into_bytes().into(), born, by_first_part, hasher })
+        let init = format!("{prefix}:#init").into_bytes().into();
+        Ok(Self { head: head.into_bytes().into(), init, by_first_part, hasher })
     }
 
     /// The name of a bucket.
     #[inline]
-    pub(super) fn of(&self, id: BucketId<'_>) -> Name {
-        let mut name = Name::new(&self.head);
+    pub(super) fn of(&self, id: BucketId<'_>) -> KeyName {
+        let mut name = KeyName::new(&self.head);
         if self.by_first_part
             && let Some(first) = first_part(id.key())
         {
@@ -111,10 +111,10 @@ impl Names {
         name
     }
 
-    /// The name under which the birth of a bucket's store is noted: one for all, or on a cluster
-    /// one in the slot of the bucket.
-    pub(super) fn birth(&self, of: &Name, cluster: bool) -> Name {
-        let mut name = Name::new(&self.born);
+    /// The name of the key that holds when the store was initialized: one for all buckets, or on a
+    /// cluster one in the slot of this bucket.
+    pub(super) fn init_key(&self, of: &KeyName, cluster: bool) -> KeyName {
+        let mut name = KeyName::new(&self.init);
         if cluster {
             name.extend(b":{");
             name.number(slot::number_in(of.slot()));
@@ -125,7 +125,7 @@ impl Names {
 
     /// Writes a key, or the first part of one, in no more than `room` bytes unless it is a hash.
     #[inline]
-    fn write_key(&self, name: &mut Name, key: &[u8], room: usize) {
+    fn write_key(&self, name: &mut KeyName, key: &[u8], room: usize) {
         if let Some(hasher) = &self.hasher {
             let mut hasher = hasher.clone();
             hasher.update(key);
@@ -141,9 +141,9 @@ impl Names {
 }
 
 /// The secret is not shown.
-impl fmt::Debug for Names {
+impl fmt::Debug for KeyNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names")
+        f.debug_struct("KeyNames")
             .field("head", &String::from_utf8_lossy(&self.head))
             .field("by_first_part", &self.by_first_part)
             .field("hashed", &self.hasher.is_some())
@@ -151,8 +151,8 @@ impl fmt::Debug for Names {
     }
 }
 
-/// The bytes of a key's first part. What sets a fallback apart is none: a tenant's fallbacks belong
-/// to the tenant.
+/// The bytes of a key's first part. The mark of a fallback does not count as a part, because a
+/// tenant's fallbacks belong to the tenant.
 #[inline]
 fn first_part(key: &Key) -> Option<&[u8]> {
     let mut bytes = key.as_bytes();
@@ -186,7 +186,7 @@ fn unfit(what: &str, given: &str) -> String {
 }
 
 fn is_plain(text: &str) -> bool {
-    let plain = |byte| name::is_plain(byte) || byte == b':';
+    let plain = |byte| writer::is_plain(byte) || byte == b':';
     (1..=MAX_PLAIN).contains(&text.len()) && text.bytes().all(plain)
 }
 

@@ -1,9 +1,9 @@
-//! The slots of a cluster: CRC-16/XMODEM of what decides, modulo 16,384.
+//! The slots of a cluster: CRC-16/XMODEM of the hash tag, modulo 16,384.
 
 use std::sync::LazyLock;
 
-/// The slot of a name. What is between the first brace and the next that closes decides; all of it
-/// if there is no such thing, or nothing in it.
+/// The slot of a name, by the text between the first opening brace and the next closing one, or by
+/// the whole name if there is no such text.
 pub(in crate::backend::redis) fn of(name: &[u8]) -> u16 {
     let tag = name.iter().position(|&byte| byte == b'{').and_then(|open| {
         let inside = name.get(open.saturating_add(1)..)?;
@@ -18,10 +18,10 @@ pub(super) fn number_in(slot: u16) -> u32 {
     NUMBERS.get(usize::from(slot)).copied().unwrap_or(0)
 }
 
-/// A number for each slot. The first 109,758 numbers have them all.
+/// A number for each slot: the first 109,758 numbers cover all.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut numbers = vec![None; SLOTS];
-    // The sums of the numbers so far: a longer one's is a step from that without its last digit.
+    // The sums of the numbers so far: the sum of `123` is one step from that of `12`.
     let mut sums = Vec::new();
     let mut missing = SLOTS;
     for number in 0_u32.. {

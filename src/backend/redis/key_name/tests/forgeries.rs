@@ -1,4 +1,4 @@
-//! Names that somebody would like to have who is not entitled to them.
+//! KeyNames that somebody would like to have who is not entitled to them.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ fn no_two_of_many_nasty_buckets_share_a_name() {
     }
     assert_eq!(keys.len(), 1 + 18 + 18 * 18 + 18 * 18 * 18);
     for names in [names(HashTag::Bucket), names(HashTag::FirstPart), hashed(HashTag::Bucket)] {
-        let given: HashSet<Name> =
+        let given: HashSet<KeyName> =
             keys.iter().map(|key| names.of(BucketId::new("l", key))).collect();
         assert_eq!(given.len(), keys.len());
     }
@@ -55,7 +55,7 @@ fn nasty() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab:#|=%{}*/.-]{0,4}",
         1 => prop::sample::select(vec![
-            "*", "else=", "else=|a", "text=", "n=7", "b=00", "ip=1.2.3.4", "#born", "born", "%41", "A", "a#1",
+            "*", "else=", "else=|a", "text=", "n=7", "b=00", "ip=1.2.3.4", "#init", "init", "%41", "A", "a#1",
             "ip=::/0", "sha256=00",
         ]).prop_map(String::from),
         1 => any::<String>(),
@@ -110,7 +110,7 @@ proptest! {
     fn names_are_equal_if_the_buckets_are(
         [one, other] in pairs(), tag in tag(), secret in any::<bool>(),
     ) {
-        let names = Names::new("p".into(), tag, secret.then_some(SECRET)).unwrap();
+        let names = KeyNames::new("p".into(), tag, secret.then_some(SECRET)).unwrap();
         let of = |(limit, key, shard): &(String, Key, u32)| {
             names.of(BucketId::new(limit, key).shard(*shard))
         };
@@ -121,11 +121,11 @@ proptest! {
     fn nobody_can_forge_a_name(
         (limit, key, shard) in id(), tag in tag(), prefix in "[ab:]{1,4}",
     ) {
-        let names = Names::new(prefix.clone(), tag, None).unwrap();
+        let names = KeyNames::new(prefix.clone(), tag, None).unwrap();
         let name = names.of(BucketId::new(&limit, &key).shard(shard));
-        for name in [names.birth(&name, true), names.birth(&name, false), name.clone()] {
+        for name in [names.init_key(&name, true), names.init_key(&name, false), name.clone()] {
             for (other, forged_limit, forged_key) in forged(text(&name)) {
-                let Ok(others) = Names::new(other.clone(), HashTag::Bucket, None) else { continue };
+                let Ok(others) = KeyNames::new(other.clone(), HashTag::Bucket, None) else { continue };
                 let forged = others.of(BucketId::new(&forged_limit, &forged_key));
                 let is_it = (&other, &forged_limit, &forged_key, 0) == (&prefix, &limit, &key, shard);
                 prop_assert_eq!(forged == name, is_it, "{:?} {:?}", forged, name);
@@ -139,9 +139,9 @@ proptest! {
     ) {
         prop_assume!(prefixes.0 != prefixes.1);
         let all = |prefix, tag, (limit, key, shard): &(String, Key, u32)| {
-            let names = Names::new(prefix, tag, None).unwrap();
+            let names = KeyNames::new(prefix, tag, None).unwrap();
             let name = names.of(BucketId::new(limit, key).shard(*shard));
-            [names.birth(&name, false), names.birth(&name, true), name]
+            [names.init_key(&name, false), names.init_key(&name, true), name]
         };
         let ours = all(prefixes.0, tags.0, &one);
         let theirs = all(prefixes.1, tags.1, &other);
@@ -154,7 +154,7 @@ proptest! {
     fn names_are_printable_and_have_one_tag_that_decides(
         (limit, key, shard) in id(), tag in tag(), secret in any::<bool>(),
     ) {
-        let names = Names::new("p".into(), tag.clone(), secret.then_some(SECRET)).unwrap();
+        let names = KeyNames::new("p".into(), tag.clone(), secret.then_some(SECRET)).unwrap();
         let name = names.of(BucketId::new(&limit, &key).shard(shard));
         prop_assert!(name.as_ref().iter().all(u8::is_ascii_graphic), "{:?}", name);
         let text = text(&name);
@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(braces, if expected.is_some() { 2 } else { 0 });
         prop_assert_ne!(expected, Some(""));
         prop_assert_eq!(name.slot(), slot::of(expected.unwrap_or(text).as_bytes()));
-        prop_assert_eq!(names.birth(&name, true).slot(), name.slot());
+        prop_assert_eq!(names.init_key(&name, true).slot(), name.slot());
         // The key's part is bounded, whatever it is.
         prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);
     }

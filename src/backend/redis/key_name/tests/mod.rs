@@ -7,16 +7,16 @@ use super::*;
 
 const SECRET: &[u8] = b"sixteen bytes or";
 
-fn names(tag: HashTag) -> Names {
-    Names::new("tollgate".into(), tag, None).unwrap()
+fn names(tag: HashTag) -> KeyNames {
+    KeyNames::new("tollgate".into(), tag, None).unwrap()
 }
 
-fn hashed(tag: HashTag) -> Names {
-    Names::new("tollgate".into(), tag, Some(SECRET)).unwrap()
+fn hashed(tag: HashTag) -> KeyNames {
+    KeyNames::new("tollgate".into(), tag, Some(SECRET)).unwrap()
 }
 
 #[track_caller]
-fn text(name: &Name) -> &str {
+fn text(name: &KeyName) -> &str {
     str::from_utf8(name.as_ref()).unwrap()
 }
 
@@ -134,7 +134,8 @@ fn with_a_secret_no_key_is_shown() {
     let acme = Key::from("acme");
     let of_acme = text(&by_part.of(BucketId::new("l", &acme))).to_owned();
     assert!(of_acme.starts_with(&format!("tollgate{HASHED_TAG}l:hmac=")));
-    let another = Names::new("tollgate".into(), HashTag::Bucket, Some(b"another of sixteen bytes"));
+    let another =
+        KeyNames::new("tollgate".into(), HashTag::Bucket, Some(b"another of sixteen bytes"));
     assert_ne!(another.unwrap().of(id), hashed(HashTag::Bucket).of(id));
 }
 
@@ -160,12 +161,12 @@ fn short_names_are_not_allocated() {
 #[test]
 fn the_secret_is_not_shown() {
     let shown = format!("{:?}", hashed(HashTag::FirstPart));
-    assert_eq!(shown, r#"Names { head: "tollgate:", by_first_part: true, hashed: true, .. }"#);
+    assert_eq!(shown, r#"KeyNames { head: "tollgate:", by_first_part: true, hashed: true, .. }"#);
 }
 
 #[test]
 fn what_cannot_be_in_a_name_is_refused() {
-    let error = |prefix: &str, tag, secret| Names::new(prefix.into(), tag, secret).unwrap_err();
+    let error = |prefix: &str, tag, secret| KeyNames::new(prefix.into(), tag, secret).unwrap_err();
     assert_eq!(
         error("a{b", HashTag::Bucket, None),
         "prefix \"a{b\" cannot be part of a name in redis (use 1 to 64 letters, digits and `-_.~@+/:`)"
@@ -183,7 +184,7 @@ fn what_cannot_be_in_a_name_is_refused() {
         error("a", HashTag::Fixed(unfit.into()), None);
     }
     for fit in ["a", "shop:eu-1/live_2.~@+", ":", &"a".repeat(64)] {
-        assert!(Names::new(fit.into(), HashTag::Fixed(fit.into()), Some(SECRET)).is_ok());
+        assert!(KeyNames::new(fit.into(), HashTag::Fixed(fit.into()), Some(SECRET)).is_ok());
     }
 }
 
@@ -209,7 +210,7 @@ const SLOTS: &[(&str, u16)] = &[
     ("tollgate:per-client:ip=192.0.2.1", 7_918),
     ("tollgate:llm-tokens#3:*", 12_824),
     ("tollgate:{acme}:per-user:acme|alice", 11_304),
-    ("tollgate:#born:{0}", 13_907),
+    ("tollgate:#init:{0}", 13_907),
 ];
 
 #[test]
@@ -218,7 +219,7 @@ fn what_is_tagged_alike_shares_a_slot() {
     let (tenant, user) = (BucketId::new("per-tenant", &acme), BucketId::new("per-user", &alice));
     let everybody = BucketId::new("everybody", &Key::GLOBAL);
     let slots =
-        |names: &Names| [tenant, user, user.shard(9), everybody].map(|id| names.of(id).slot());
+        |names: &KeyNames| [tenant, user, user.shard(9), everybody].map(|id| names.of(id).slot());
     let [a, b, c, d] = slots(&names(HashTag::FirstPart));
     assert_eq!((a, b, c), (slot::of(b"acme"), a, a));
     assert_eq!(d, slot::of(b"tollgate:everybody:*"));
@@ -240,9 +241,9 @@ fn a_birth_is_noted_in_each_slot() {
     for user in 0..100_u64 {
         let key = Key::from(user);
         let name = names.of(BucketId::new("l", &key));
-        let birth = names.birth(&name, true);
+        let birth = names.init_key(&name, true);
         assert_eq!(birth.slot(), name.slot());
-        assert_eq!(text(&birth), format!("tollgate:#born:{{{}}}", slot::number_in(name.slot())));
-        assert_eq!(text(&names.birth(&name, false)), "tollgate:#born");
+        assert_eq!(text(&birth), format!("tollgate:#init:{{{}}}", slot::number_in(name.slot())));
+        assert_eq!(text(&names.init_key(&name, false)), "tollgate:#init");
     }
 }

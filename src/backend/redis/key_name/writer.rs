@@ -1,4 +1,4 @@
-//! The bytes of a name, and how they are written.
+//! Writing the bytes of a name.
 
 use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,12 +10,12 @@ use crate::backend::key::{Part, next_part};
 
 /// The name of a bucket in Redis.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(in crate::backend::redis) struct Name(SmallVec<[u8; INLINE]>);
+pub(in crate::backend::redis) struct KeyName(SmallVec<[u8; INLINE]>);
 
-/// As long as most names are; longer ones take an allocation.
+/// The length of most names; longer ones need an allocation.
 const INLINE: usize = 64;
 
-impl Name {
+impl KeyName {
     #[inline]
     pub(super) fn new(head: &[u8]) -> Self {
         Self(SmallVec::from_slice(head))
@@ -48,7 +48,7 @@ impl Name {
         self.extend(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// Text in which only plain bytes stand for themselves.
+    /// Writes text, in which all but plain bytes are escaped.
     #[inline]
     pub(super) fn text(&mut self, text: &[u8]) {
         for &byte in text {
@@ -60,14 +60,13 @@ impl Name {
         }
     }
 
-    /// The first 128 bits of a hash.
+    /// Writes the first 128 bits of a hash.
     pub(super) fn hash(&mut self, kind: &[u8], hash: &[u8; 32]) {
         self.extend(kind);
         self.hex(hash.first_chunk::<16>().unwrap_or(&[0; 16]));
     }
 
-    /// The parts of a key, unless the name has more than `most` bytes with them: says whether it has
-    /// them all.
+    /// Writes the parts of a key while the name has at most `most` bytes; returns whether all fit.
     #[inline]
     pub(super) fn key(&mut self, mut key: &[u8], most: usize) -> bool {
         if key.is_empty() {
@@ -86,7 +85,7 @@ impl Name {
         self.len() <= most
     }
 
-    /// Says whether it was tried: a part that is too long by itself is not.
+    /// Writes one part; returns false for one that is too long by itself.
     #[inline]
     fn part(&mut self, part: &Part<'_>, most: usize) -> bool {
         match *part {
@@ -123,7 +122,7 @@ impl Name {
     }
 
     fn v6(&mut self, address: Ipv6Addr, prefix: u8) {
-        // To memory, so it cannot fail.
+        // Writing to memory cannot fail.
         let _ = write!(self, "ip={address}/{prefix}");
     }
 
@@ -134,22 +133,22 @@ impl Name {
     }
 }
 
-impl AsRef<[u8]> for Name {
+impl AsRef<[u8]> for KeyName {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl fmt::Write for Name {
+impl fmt::Write for KeyName {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.extend(text.as_bytes());
         Ok(())
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Name({})", String::from_utf8_lossy(&self.0))
+        write!(f, "KeyName({})", String::from_utf8_lossy(&self.0))
     }
 }
 
