@@ -1,11 +1,19 @@
-//! The script: what the server runs for each batch.
+//! The script that the server runs for each batch, its request and its reply.
 //!
 //! # Design
 //!
 //! The files are parts of one script, in this order. `clock` reads the time and `batch` what is asked
 //! and stored. `bucket` and `formula` are [`algebra`](crate::algebra) in Lua, with its names in its
-//! order. `plain` decides most batches by itself and returns, before the functions of the others are
-//! even made; `operations` are those of [`Order`](super::order::Order), and `main` runs them.
+//! order. `plain` decides most batches by itself and returns before the functions of the others are
+//! even made. `operations` carries out an [`Operation`](super::operation::Operation), and `main` runs
+//! them all.
+
+mod double;
+mod reply;
+mod request;
+
+pub(super) use self::reply::{OperationOutcome, ScriptReply};
+pub(super) use self::request::ScriptRequest;
 
 /// Concatenates the script behind what sets `now`.
 macro_rules! script {
@@ -30,15 +38,3 @@ pub(super) const TEXT: &str = script!(include_str!("clock.lua"));
 /// have a clock of their own.
 #[cfg(test)]
 pub(super) const TEXT: &str = script!("local now = struct.unpack('<d', ARGV[1]:sub(-8))\n");
-
-/// The codes of the operations.
-pub(super) mod code {
-    /// One charge, on one bucket, without debt.
-    pub(in crate::backend::redis) const TAKE: i64 = 1;
-    /// Charges, all or nothing.
-    pub(in crate::backend::redis) const CHARGES: i64 = 2;
-    /// Refunds, all or nothing.
-    pub(in crate::backend::redis) const REFUNDS: i64 = 3;
-    /// Resets.
-    pub(in crate::backend::redis) const RESETS: i64 = 4;
-}

@@ -3,14 +3,14 @@
 #[path = "../../../../tests/support/redis/mod.rs"]
 mod servers;
 
-mod births;
 mod cluster;
+mod cross_slot;
 mod expiry;
 mod foreign;
+mod initialization;
 mod limiter;
 mod one;
 mod quotas;
-mod spread;
 mod trace;
 
 use self::trace::at_once;

@@ -12,9 +12,9 @@
 
 use std::time::Duration;
 
-use super::dispatcher::Dispatcher;
-use super::found::Outcome;
-use super::order::{Order, OwnCharge, OwnRefund, Whose};
+use super::batch::Batcher;
+use super::operation::{Operation, OwnedBucketId, OwnedCharge, OwnedRefund};
+use super::script::OperationOutcome;
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
 use crate::backend::{Applied, BackendError, BucketId, Charge, Reading, Refund, Refunded};
 use crate::clock::Timestamp;
@@ -23,13 +23,13 @@ use tokio::time::Instant;
 
 /// Carries charges out of which none takes anything.
 pub(super) async fn look(
-    dispatcher: Dispatcher,
-    charges: SmallVec<[OwnCharge; 1]>,
+    batcher: Batcher,
+    charges: SmallVec<[OwnedCharge; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
-    let orders = charges.into_iter().map(|charge| Order::Charges(smallvec![charge]));
+    let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
     // All are on their way before the first is awaited.
-    let answers: Vec<_> = orders.map(|order| dispatcher.send(order, deadline)).collect();
+    let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
         let applied = answer.await?.applied()?;
@@ -41,47 +41,47 @@ pub(super) async fn look(
 
 /// Carries refunds out, each by itself.
 pub(super) async fn refund(
-    dispatcher: Dispatcher,
-    refunds: SmallVec<[OwnRefund; 1]>,
+    batcher: Batcher,
+    refunds: SmallVec<[OwnedRefund; 1]>,
     deadline: Instant,
 ) -> Result<Refunded, BackendError> {
     // What is to be untouched in all of them cannot be known at one instant: it is taken to be touched.
     let given = refunds.iter().all(|refund| refund.left.is_none());
-    let orders = refunds.into_iter().map(|refund| match given {
-        true => Order::Refunds(smallvec![refund]),
-        false => Order::Charges(smallvec![refund.look()]),
+    let operations = refunds.into_iter().map(|refund| match given {
+        true => Operation::Refunds(smallvec![refund]),
+        false => Operation::Charges(smallvec![refund.look()]),
     });
-    let answers: Vec<_> = orders.map(|order| dispatcher.send(order, deadline)).collect();
+    let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
     let (mut now, mut states) = (None, Vec::new());
     for answer in answers {
         match answer.await? {
-            Outcome::Refunded(refunded) => {
+            OperationOutcome::Refunded(refunded) => {
                 now = now.max(Some(refunded.now()));
                 states.extend_from_slice(refunded.states());
             }
-            Outcome::Applied(applied) => {
+            OperationOutcome::Applied(applied) => {
                 now = now.max(Some(applied.now()));
                 states.extend(applied.readings().iter().map(Reading::state));
             }
-            Outcome::Reset => return Err(BackendError::incomplete()),
+            OperationOutcome::Reset => return Err(BackendError::incomplete()),
         }
     }
     Ok(Refunded::many(now.unwrap_or_default(), given, states))
 }
 
 /// A two-choices charge on shards in different slots.
-pub(super) struct Pair {
-    pub(super) dispatcher: Dispatcher,
+pub(super) struct CrossSlotPair {
+    pub(super) batcher: Batcher,
     /// Each shard by itself.
-    pub(super) shards: [Whose; 2],
-    pub(super) charge: OwnCharge,
+    pub(super) shards: [OwnedBucketId; 2],
+    pub(super) charge: OwnedCharge,
     pub(super) deadline: Instant,
 }
 
 /// How often two shards are looked at anew of which others have taken meanwhile.
 const TRIES: usize = 3;
 
-impl Pair {
+impl CrossSlotPair {
     pub(super) async fn apply(self) -> Result<Applied, BackendError> {
         let (at_once, units) = (Terms::AT_ONCE, self.charge.units.max(0));
         if !self.charge.takes {
@@ -160,10 +160,13 @@ impl Pair {
         units: Units,
         terms: Terms,
     ) -> Result<(Timestamp, Reading), BackendError> {
-        let whose = self.whose(place)?;
-        let one = OwnCharge { whose, other: None, units, terms, ..self.charge.clone() };
-        let applied =
-            self.dispatcher.send(Order::Charges(smallvec![one]), self.deadline).await?.applied()?;
+        let id = self.id(place)?;
+        let one = OwnedCharge { id, other: None, units, terms, ..self.charge.clone() };
+        let applied = self
+            .batcher
+            .send(Operation::Charges(smallvec![one]), self.deadline)
+            .await?
+            .applied()?;
         let reading = applied.readings().first().copied();
         reading.map(|reading| (applied.now(), reading)).ok_or_else(BackendError::incomplete)
     }
@@ -174,28 +177,28 @@ impl Pair {
         place: usize,
         taken: &Reading,
     ) -> Result<State, BackendError> {
-        let whose = self.whose(place)?;
-        let refund = Refund::new(whose.id(), &self.charge.bucket, taken.units());
+        let id = self.id(place)?;
+        let refund = Refund::new(id.get(), &self.charge.bucket, taken.units());
         let refund = match taken.verdict() {
             // Others may be in line behind a place: one that is not the last is spent.
             Verdict::Reserved => refund.if_untouched(taken.state()),
             Verdict::Admitted | Verdict::Refused => refund.less_gained_since(taken.state()),
         };
-        let refund = OwnRefund::of_whose(whose.clone(), &refund);
-        let order = Order::Refunds(smallvec![refund]);
-        let refunded = self.dispatcher.send(order, self.deadline).await?.refunded()?;
+        let refund = OwnedRefund::with_id(id.clone(), &refund);
+        let operation = Operation::Refunds(smallvec![refund]);
+        let refunded = self.batcher.send(operation, self.deadline).await?.refunded()?;
         refunded.states().first().copied().ok_or_else(BackendError::incomplete)
     }
 
-    fn whose(&self, place: usize) -> Result<Whose, BackendError> {
+    fn id(&self, place: usize) -> Result<OwnedBucketId, BackendError> {
         self.shards.get(place).cloned().ok_or_else(BackendError::incomplete)
     }
 
     /// What two shards say that hold this, and from which nothing is taken.
     fn judged(&self, held: [State; 2], now: Timestamp) -> Applied {
-        let OwnCharge { bucket, units, terms, .. } = &self.charge;
+        let OwnedCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
-        let look = Charge::look(self.charge.whose.id(), bucket, *units);
+        let look = Charge::look(self.charge.id.get(), bucket, *units);
         let mut readings = Reading::of_pair(&look, &charged);
         if self.charge.takes && charged.verdict() != Verdict::Refused {
             // They had it, and others were quicker: the next may come as soon as the shortest wait.
@@ -207,8 +210,8 @@ impl Pair {
 }
 
 /// Whether these buckets can be named by one call.
-pub(super) fn share_a_slot(order: &Order) -> bool {
-    let names = order.names();
+pub(super) fn is_single_slot(operation: &Operation) -> bool {
+    let names = operation.names();
     let mut slots = names.iter().map(|name| name.slot());
     let first = slots.next();
     slots.all(|slot| Some(slot) == first)

@@ -3,8 +3,8 @@
 use super::servers::Cluster;
 use super::{START, at_once};
 use crate::algebra::{Bucket, Terms, Verdict};
-use crate::backend::redis::order::{OwnCharge, Whose};
-use crate::backend::redis::spread::Pair;
+use crate::backend::redis::cross_slot::CrossSlotPair;
+use crate::backend::redis::operation::{OwnedBucketId, OwnedCharge};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::ManualClock;
 use crate::{MINUTE, Quota, SECOND};
@@ -52,11 +52,11 @@ async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_
     let id = BucketId::new("hot", &key);
     let units = |tokens| bucket.units(tokens).unwrap();
     let charge = Charge::take(id, &bucket, units(14)).or_shard(1).on(terms(&bucket));
-    let pair = Pair {
-        dispatcher: redis.dispatcher.clone(),
-        shards: [id, id.shard(1)].map(|id| Whose::of(id, &redis.names)),
-        charge: OwnCharge::of(&charge, &redis.names).unwrap(),
-        deadline: redis.dispatcher.deadline(),
+    let pair = CrossSlotPair {
+        batcher: redis.batcher.clone(),
+        shards: [id, id.shard(1)].map(|id| OwnedBucketId::new(id, &redis.names)),
+        charge: OwnedCharge::new(&charge, &redis.names).unwrap(),
+        deadline: redis.batcher.deadline(),
     };
 
     let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();

@@ -1,36 +1,37 @@
-//! What a caller asks, on its own: it travels with what others ask, whatever becomes of the caller.
+//! The operations that calls send, as owned values: they travel in shared batches, and must outlive
+//! a call that is dropped.
 
 use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
-use super::number::MOST;
 use crate::algebra::{Bucket, State, Terms, Units};
 use crate::backend::{BackendError, BucketId, Charge, Key, Refund};
+use crate::quota::MAX_UNITS;
 
-/// A bucket by its names: here, and in Redis.
+/// A [`BucketId`] as an owned value, with its name in Redis.
 #[derive(Clone, Debug)]
-pub(super) struct Whose {
+pub(super) struct OwnedBucketId {
     limit: Box<str>,
     key: Key,
     shard: u32,
     pub(super) name: KeyName,
 }
 
-impl Whose {
-    pub(super) fn of(id: BucketId<'_>, names: &KeyNames) -> Self {
+impl OwnedBucketId {
+    pub(super) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
         let (limit, key) = (id.limit().into(), id.key().clone());
         Self { limit, key, shard: id.shard_index(), name: names.of(id) }
     }
 
-    pub(super) fn id(&self) -> BucketId<'_> {
+    pub(super) fn get(&self) -> BucketId<'_> {
         BucketId::new(&self.limit, &self.key).shard(self.shard)
     }
 }
 
-/// A [`Charge`] on its own.
+/// A [`Charge`] as an owned value.
 #[derive(Clone, Debug)]
-pub(super) struct OwnCharge {
-    pub(super) whose: Whose,
+pub(super) struct OwnedCharge {
+    pub(super) id: OwnedBucketId,
     /// The second shard of a two-choices charge.
     pub(super) other: Option<(u32, KeyName)>,
     pub(super) bucket: Bucket,
@@ -39,13 +40,13 @@ pub(super) struct OwnCharge {
     pub(super) takes: bool,
 }
 
-impl OwnCharge {
+impl OwnedCharge {
     /// # Errors
     ///
-    /// If the script cannot count so far.
-    pub(super) fn of(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
+    /// If a double cannot count so far.
+    pub(super) fn new(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.terms());
-        if charge.units() > MOST || terms.floor() < -MOST {
+        if charge.units() > MAX || terms.floor() < -MAX {
             let (units, floor) = (charge.units(), terms.floor());
             let problem = format!(
                 "a charge of {units} units down to {floor} cannot be counted (use at most 2^53 of either)"
@@ -53,7 +54,7 @@ impl OwnCharge {
             return Err(BackendError::unavailable("redis", problem));
         }
         Ok(Self {
-            whose: Whose::of(id, names),
+            id: OwnedBucketId::new(id, names),
             other: charge.other().map(|shard| (shard, names.of(id.shard(shard)))),
             bucket: *charge.bucket(),
             units: charge.units(),
@@ -63,7 +64,7 @@ impl OwnCharge {
     }
 
     pub(super) fn charge(&self) -> Charge<'_> {
-        let (id, bucket) = (self.whose.id(), &self.bucket);
+        let (id, bucket) = (self.id.get(), &self.bucket);
         let charge = match self.takes {
             true => Charge::take(id, bucket, self.units),
             false => Charge::look(id, bucket, self.units),
@@ -74,39 +75,39 @@ impl OwnCharge {
 
     /// The names of its buckets.
     pub(super) fn names(&self) -> impl Iterator<Item = &KeyName> {
-        std::iter::once(&self.whose.name).chain(self.other.as_ref().map(|(_, name)| name))
+        std::iter::once(&self.id.name).chain(self.other.as_ref().map(|(_, name)| name))
     }
 }
 
-/// A [`Refund`] on its own.
+/// A [`Refund`] as an owned value.
 #[derive(Clone, Debug)]
-pub(super) struct OwnRefund {
-    pub(super) whose: Whose,
+pub(super) struct OwnedRefund {
+    pub(super) id: OwnedBucketId,
     pub(super) bucket: Bucket,
-    pub(super) change: Change,
+    pub(super) change: OwnedChange,
     pub(super) left: Option<State>,
     pub(super) since: Option<State>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum OwnedChange {
     Give(Units),
     /// In microseconds.
     Block(u64),
 }
 
-impl OwnRefund {
-    pub(super) fn of(refund: &Refund<'_>, names: &KeyNames) -> Self {
-        Self::of_whose(Whose::of(refund.id(), names), refund)
+impl OwnedRefund {
+    pub(super) fn new(refund: &Refund<'_>, names: &KeyNames) -> Self {
+        Self::with_id(OwnedBucketId::new(refund.id(), names), refund)
     }
 
-    pub(super) fn of_whose(whose: Whose, refund: &Refund<'_>) -> Self {
+    pub(super) fn with_id(id: OwnedBucketId, refund: &Refund<'_>) -> Self {
         let change = match refund.blocks() {
-            Some(time) => Change::Block(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
-            None => Change::Give(refund.units()),
+            Some(time) => OwnedChange::Block(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
+            None => OwnedChange::Give(refund.units()),
         };
         Self {
-            whose,
+            id,
             bucket: *refund.bucket(),
             change,
             left: refund.left(),
@@ -114,17 +115,17 @@ impl OwnRefund {
         }
     }
 
-    /// What is asked to see how its bucket stands.
-    pub(super) fn look(&self) -> OwnCharge {
-        let (whose, bucket, terms) = (self.whose.clone(), self.bucket, Terms::AT_ONCE);
-        OwnCharge { whose, other: None, bucket, units: 0, terms, takes: false }
+    /// The charge that looks at its bucket and takes nothing.
+    pub(super) fn look(&self) -> OwnedCharge {
+        let (id, bucket, terms) = (self.id.clone(), self.bucket, Terms::AT_ONCE);
+        OwnedCharge { id, other: None, bucket, units: 0, terms, takes: false }
     }
 
     pub(super) fn refund(&self) -> Refund<'_> {
-        let (id, bucket) = (self.whose.id(), &self.bucket);
+        let (id, bucket) = (self.id.get(), &self.bucket);
         let mut refund = match self.change {
-            Change::Give(units) => Refund::new(id, bucket, units),
-            Change::Block(micros) => {
+            OwnedChange::Give(units) => Refund::new(id, bucket, units),
+            OwnedChange::Block(micros) => {
                 Refund::block(id, bucket, std::time::Duration::from_micros(micros))
             }
         };
@@ -138,16 +139,16 @@ impl OwnRefund {
     }
 }
 
-/// One step that is asked for.
+/// What one call does in one step.
 #[derive(Clone, Debug)]
-pub(super) enum Order {
-    Charges(SmallVec<[OwnCharge; 1]>),
-    Refunds(SmallVec<[OwnRefund; 1]>),
+pub(super) enum Operation {
+    Charges(SmallVec<[OwnedCharge; 1]>),
+    Refunds(SmallVec<[OwnedRefund; 1]>),
     Resets(SmallVec<[KeyName; 1]>),
 }
 
-impl Order {
-    /// How many buckets it names.
+impl Operation {
+    /// The number of buckets that it names.
     pub(super) fn buckets(&self) -> usize {
         match self {
             Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
@@ -156,12 +157,15 @@ impl Order {
         }
     }
 
-    /// The names of its buckets, in order; one that is named twice is there twice.
+    /// The names of its buckets in order, with repetitions.
     pub(super) fn names(&self) -> SmallVec<[&KeyName; 8]> {
         match self {
-            Self::Charges(charges) => charges.iter().flat_map(OwnCharge::names).collect(),
-            Self::Refunds(refunds) => refunds.iter().map(|refund| &refund.whose.name).collect(),
+            Self::Charges(charges) => charges.iter().flat_map(OwnedCharge::names).collect(),
+            Self::Refunds(refunds) => refunds.iter().map(|refund| &refund.id.name).collect(),
             Self::Resets(names) => names.iter().collect(),
         }
     }
 }
+
+/// The largest number of units, as that of the script.
+const MAX: Units = MAX_UNITS.cast_signed();

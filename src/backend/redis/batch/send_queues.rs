@@ -15,17 +15,17 @@ use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::found::Outcome;
-use super::order::Order;
 use crate::backend::BackendError;
+use crate::backend::redis::operation::Operation;
+use crate::backend::redis::script::OperationOutcome;
 
 /// An order that waits.
 #[derive(Debug)]
 pub(super) struct Job {
     /// Apart, as it is moved several times and large.
-    pub(super) order: Box<Order>,
+    pub(super) operation: Box<Operation>,
     pub(super) deadline: Instant,
-    pub(super) reply: oneshot::Sender<Result<Outcome, BackendError>>,
+    pub(super) reply: oneshot::Sender<Result<OperationOutcome, BackendError>>,
 }
 
 impl Job {
@@ -37,81 +37,81 @@ impl Job {
 
 /// How much is under way at most.
 #[derive(Debug)]
-pub(super) struct Bounds {
+pub(in crate::backend::redis) struct Bounds {
     /// Calls for one slot.
-    pub(super) lanes: usize,
+    pub(in crate::backend::redis) calls_per_slot: usize,
     /// Calls for a neighbourhood of them.
-    pub(super) in_all: usize,
+    pub(in crate::backend::redis) calls_per_group: usize,
     /// Buckets of a call, unless one order names more.
-    pub(super) buckets: usize,
+    pub(in crate::backend::redis) buckets_per_call: usize,
 }
 
 /// The lines of all slots.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    neighbourhoods: HashMap<u16, Line>,
+pub(super) struct SendQueues {
+    groups: HashMap<u16, SlotGroup>,
 }
 
 /// The slots of a neighbourhood: a cluster of 16,384 of them has 256.
-const NEIGHBOURS: u16 = 64;
+const GROUP_SIZE: u16 = 64;
 
-impl Lines {
+impl SendQueues {
     /// Lets an order wait. Whether there is to be another lane for it, which has to [take](Self::take) orders then.
     pub(super) fn push(&mut self, slot: u16, job: Job, bounds: &Bounds) -> bool {
-        self.of(slot).push(slot, job, bounds)
+        self.group(slot).push(slot, job, bounds)
     }
 
     /// Those who travel next with a lane of this slot, or of the one that it changes to. Where there are none, there
     /// is one lane less.
     pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> Vec<Job> {
-        self.of(*slot).take(slot, bounds)
+        self.group(*slot).take(slot, bounds)
     }
 
     /// The same for a lane that has been answered: those who have no lane come first.
     pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> Vec<Job> {
-        self.of(*slot).take_more(slot, bounds)
+        self.group(*slot).take_more(slot, bounds)
     }
 
     /// The slots around this one.
-    fn of(&mut self, slot: u16) -> &mut Line {
-        self.neighbourhoods.entry(slot / NEIGHBOURS).or_default()
+    fn group(&mut self, slot: u16) -> &mut SlotGroup {
+        self.groups.entry(slot / GROUP_SIZE).or_default()
     }
 }
 
 /// The lines of a neighbourhood, as far as somebody waits in them or is under way.
 #[derive(Debug, Default)]
-struct Line {
-    slots: HashMap<u16, Slot>,
+struct SlotGroup {
+    slots: HashMap<u16, SlotQueue>,
     /// The lanes of all these slots.
-    lanes: usize,
+    calls: usize,
     /// The slots in which somebody waits and that have no lane.
-    stranded: VecDeque<u16>,
+    waiting_slots: VecDeque<u16>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct SlotQueue {
     jobs: VecDeque<Job>,
     /// Those that carry orders, or are about to take some.
-    lanes: usize,
+    calls: usize,
     /// Those of them that are about to.
     ready: usize,
 }
 
-impl Line {
+impl SlotGroup {
     fn push(&mut self, number: u16, job: Job, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
         slot.leave(Instant::now());
         slot.jobs.push_back(job);
-        if slot.lanes >= bounds.lanes {
+        if slot.calls >= bounds.calls_per_slot {
             return false;
         }
-        if self.lanes < bounds.in_all {
+        if self.calls < bounds.calls_per_group {
             slot.enter();
-            self.lanes = self.lanes.saturating_add(1);
+            self.calls = self.calls.saturating_add(1);
             return true;
         }
-        if slot.lanes == 0 && slot.jobs.len() == 1 {
-            self.stranded.push_back(number);
+        if slot.calls == 0 && slot.jobs.len() == 1 {
+            self.waiting_slots.push_back(number);
         }
         false
     }
@@ -119,14 +119,15 @@ impl Line {
     fn take(&mut self, number: &mut u16, bounds: &Bounds) -> Vec<Job> {
         let now = Instant::now();
         loop {
-            let taken = self.slots.get_mut(number).map(|slot| slot.take(bounds.buckets, now));
+            let taken =
+                self.slots.get_mut(number).map(|slot| slot.take(bounds.buckets_per_call, now));
             match taken {
                 Some(taken) if !taken.is_empty() => return taken,
                 _ => self.exit(*number),
             }
-            let Some(next) = self.stranded.pop_front() else {
+            let Some(next) = self.waiting_slots.pop_front() else {
                 // Said under the same lock, so that whoever comes next gets a lane.
-                self.lanes = self.lanes.saturating_sub(1);
+                self.calls = self.calls.saturating_sub(1);
                 return Vec::new();
             };
             *number = next;
@@ -135,7 +136,7 @@ impl Line {
     }
 
     fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> Vec<Job> {
-        if let Some(next) = self.stranded.pop_front() {
+        if let Some(next) = self.waiting_slots.pop_front() {
             self.exit(*number);
             *number = next;
             self.slots.entry(next).or_default().enter();
@@ -148,22 +149,22 @@ impl Line {
     /// A lane leaves its slot.
     fn exit(&mut self, number: u16) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        slot.lanes = slot.lanes.saturating_sub(1);
-        if slot.lanes > 0 {
+        slot.calls = slot.calls.saturating_sub(1);
+        if slot.calls > 0 {
             return;
         }
         if slot.jobs.is_empty() {
             self.slots.remove(&number);
         } else {
-            self.stranded.push_back(number);
+            self.waiting_slots.push_back(number);
         }
     }
 }
 
-impl Slot {
+impl SlotQueue {
     /// Another lane is about to take orders.
     const fn enter(&mut self) {
-        self.lanes = self.lanes.saturating_add(1);
+        self.calls = self.calls.saturating_add(1);
         self.ready = self.ready.saturating_add(1);
     }
 
@@ -181,7 +182,7 @@ impl Slot {
         self.ready = self.ready.saturating_sub(1);
         let (mut taken, mut buckets) = (Vec::with_capacity(share.min(most)), 0_usize);
         while let Some(job) = self.jobs.front() {
-            buckets = buckets.saturating_add(job.order.buckets());
+            buckets = buckets.saturating_add(job.operation.buckets());
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;
             }

@@ -10,6 +10,8 @@
 //! travel with him. What has gone away, or is out of time, before it was sent is not sent. A call that is not
 //! answered keeps its lane, so that a server which hangs is not sent ever more.
 
+mod send_queues;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,45 +19,45 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::batch::Batch;
-use super::found::{Found, Outcome};
+pub(super) use self::send_queues::Bounds;
+use self::send_queues::{Job, SendQueues};
 use super::key_name::{KeyName, KeyNames};
-use super::line::{Bounds, Job, Lines};
 use super::link::{Call, Link};
-use super::order::Order;
+use super::operation::Operation;
+use super::script::{OperationOutcome, ScriptReply, ScriptRequest};
 use crate::backend::BackendError;
 
 /// Orders of all callers, on their way.
 #[derive(Clone, Debug)]
-pub(super) struct Dispatcher(Arc<Shared>);
+pub(super) struct Batcher(Arc<BatcherShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct BatcherShared {
     link: Link,
     runtime: Handle,
-    lines: Mutex<Lines>,
-    settings: Sending,
+    queues: Mutex<SendQueues>,
+    settings: BatchSettings,
 }
 
 /// How orders are sent.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct BatchSettings {
     /// How long a caller waits for his answer.
     pub(super) deadline: Duration,
     /// What is under way at most.
     pub(super) bounds: Bounds,
     /// Where births are noted, if they count.
-    pub(super) births: Option<KeyNames>,
+    pub(super) init_names: Option<KeyNames>,
     /// What time it is for the script.
     #[cfg(test)]
     pub(super) clock: Arc<dyn crate::clock::Clock>,
 }
 
-impl Dispatcher {
+impl Batcher {
     /// A dispatcher whose lanes run on this runtime.
-    pub(super) fn new(link: Link, runtime: Handle, settings: Sending) -> Self {
-        let lines = Mutex::default();
-        Self(Arc::new(Shared { link, runtime, lines, settings }))
+    pub(super) fn new(link: Link, runtime: Handle, settings: BatchSettings) -> Self {
+        let queues = Mutex::default();
+        Self(Arc::new(BatcherShared { link, runtime, queues, settings }))
     }
 
     /// Goes on with a task of its own, whatever becomes of whoever waits for it.
@@ -68,14 +70,14 @@ impl Dispatcher {
     }
 
     /// How long a caller waits for his answer.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn within(&self) -> Duration {
         self.0.settings.deadline
     }
 
     /// The instant by which what is asked now has to be answered.
     pub(super) fn deadline(&self) -> Instant {
         let now = Instant::now();
-        let end = now.checked_add(self.patience()).or_else(|| now.checked_add(FAR));
+        let end = now.checked_add(self.within()).or_else(|| now.checked_add(FAR));
         end.unwrap_or(now)
     }
 
@@ -93,18 +95,18 @@ impl Dispatcher {
     /// most once.
     pub(super) fn send(
         &self,
-        order: Order,
+        operation: Operation,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Outcome, BackendError>> + Send + 'static {
+    ) -> impl Future<Output = Result<OperationOutcome, BackendError>> + Send + 'static {
         let (reply, answer) = oneshot::channel();
-        let slot = self.slot(&order);
-        let job = Job { order: Box::new(order), deadline, reply };
-        let free = self.0.lines().push(slot, job, &self.0.settings.bounds);
+        let slot = self.slot(&operation);
+        let job = Job { operation: Box::new(operation), deadline, reply };
+        let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
         if free {
-            let lane = Lane { shared: Arc::clone(&self.0), slot, over: false };
-            self.0.runtime.spawn(lane.run());
+            let in_flight = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
+            self.0.runtime.spawn(in_flight.run());
         }
-        let within = self.patience();
+        let within = self.within();
         // Whoever asks elsewhere than on a runtime of tokio goes by the timer of ours.
         let ours = Handle::try_current().is_err().then(|| self.0.runtime.clone());
         async move {
@@ -121,27 +123,27 @@ impl Dispatcher {
         }
     }
 
-    fn slot(&self, order: &Order) -> u16 {
+    fn slot(&self, operation: &Operation) -> u16 {
         match self.is_cluster() {
-            true => order.names().first().map_or(0, |name| name.slot()),
+            true => operation.names().first().map_or(0, |name| name.slot()),
             false => 0,
         }
     }
 }
 
-impl Shared {
+impl BatcherShared {
     /// Nothing panics while it is held, but for want of memory.
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, SendQueues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends these, and tells each what came of it.
-    async fn answer(&self, jobs: Vec<Job>) {
-        let Err((error, jobs)) = self.answer_together(jobs).await else { return };
+    async fn send(&self, jobs: Vec<Job>) {
+        let Err((error, jobs)) = self.send_together(jobs).await else { return };
         if jobs.len() > 1 && Link::is_scattered(&error) {
             // While their slot is moved, each may find its keys in one place.
             for job in jobs {
-                if let Err((error, jobs)) = self.answer_together(vec![job]).await {
+                if let Err((error, jobs)) = self.send_together(vec![job]).await {
                     fail(jobs, &error);
                 }
             }
@@ -151,38 +153,40 @@ impl Shared {
     }
 
     /// Sends these in one call. If that has failed, nobody was told.
-    async fn answer_together(&self, jobs: Vec<Job>) -> Result<(), (BackendError, Vec<Job>)> {
-        let (places, found) = self.ask(&jobs).await;
+    async fn send_together(&self, jobs: Vec<Job>) -> Result<(), (BackendError, Vec<Job>)> {
+        let (places, found) = self.call(&jobs).await;
         let mut found = match found {
             Ok(found) => found,
             Err(error) => return Err((error, jobs)),
         };
         let mut rest = places.as_slice();
-        for Job { order, reply, .. } in jobs {
-            let (own, others) = rest.split_at_checked(order.buckets()).unwrap_or((rest, &[]));
+        for Job { operation, reply, .. } in jobs {
+            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
             rest = others;
-            drop(reply.send(found.carry_out(&order, own)));
+            drop(reply.send(found.replay(&operation, own)));
         }
         Ok(())
     }
 
     /// Finds the buckets of these, and which of them each one names.
-    async fn ask(&self, jobs: &[Job]) -> (Vec<usize>, Result<Found, BackendError>) {
-        let births = self.settings.births.as_ref();
-        let batch = Batch::of(jobs.iter().map(|job| &*job.order), births.is_some());
+    async fn call(&self, jobs: &[Job]) -> (Vec<usize>, Result<ScriptReply, BackendError>) {
+        let init_names = self.settings.init_names.as_ref();
+        let batch =
+            ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
         #[cfg(test)]
         let batch = batch.at(self.settings.clock.now());
         let buckets = batch.keys().len();
         let first = batch.keys().first();
-        let birth =
-            first.zip(births).map(|(first, names)| names.init_key(first, self.link.is_cluster()));
-        let keys: Vec<&KeyName> = batch.keys().iter().copied().chain(&birth).collect();
+        let init_key = first
+            .zip(init_names)
+            .map(|(first, names)| names.init_key(first, self.link.is_cluster()));
+        let keys: Vec<&KeyName> = batch.keys().iter().copied().chain(&init_key).collect();
         // Those who have less time are answered by themselves.
         let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
-        let call = Call::new(&keys, batch.argument(), last).read_by(Found::is_answer);
+        let call = Call::new(&keys, batch.argument(), last).read_by(ScriptReply::is_answer);
         let call = if jobs.len() > 1 { call.divisible() } else { call };
         let found = match self.link.call(call).await {
-            Ok(answer) => Found::read(answer, buckets, birth.is_some()).ok_or_else(|| {
+            Ok(answer) => ScriptReply::read(answer, buckets, init_key.is_some()).ok_or_else(|| {
                 BackendError::unavailable("redis", "the script's answer cannot be read")
             }),
             Err(error) => Err(error),
@@ -197,31 +201,31 @@ fn fail(jobs: Vec<Job>, error: &BackendError) {
 }
 
 /// One of those who carry orders, mostly of one slot.
-struct Lane {
-    shared: Arc<Shared>,
+struct InFlight {
+    shared: Arc<BatcherShared>,
     slot: u16,
     /// Whether it has found nobody, and has said so.
-    over: bool,
+    is_over: bool,
 }
 
-impl Lane {
+impl InFlight {
     /// Sends what waits until nobody does.
     async fn run(mut self) {
-        let mut taken = self.shared.lines().take(&mut self.slot, &self.shared.settings.bounds);
+        let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
         while !taken.is_empty() {
-            self.shared.answer(taken).await;
-            taken = self.shared.lines().take_more(&mut self.slot, &self.shared.settings.bounds);
+            self.shared.send(taken).await;
+            taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
-        self.over = true;
+        self.is_over = true;
     }
 }
 
 /// A lane whose runtime is shut down leaves nobody behind: no other would come for them.
-impl Drop for Lane {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        if !self.over {
-            let behind = std::mem::take(&mut *self.shared.lines());
-            drop(behind);
+        if !self.is_over {
+            let left = std::mem::take(&mut *self.shared.queues());
+            drop(left);
         }
     }
 }

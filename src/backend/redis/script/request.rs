@@ -1,0 +1,268 @@
+//! The request: several operations as one list of numbers.
+
+use std::collections::HashMap;
+
+use super::double;
+use crate::algebra::{Bucket, State};
+use crate::backend::redis::key_name::KeyName;
+use crate::backend::redis::operation::{
+    Operation, OwnedBucketId, OwnedChange, OwnedCharge, OwnedRefund,
+};
+use crate::quota::Kind;
+
+/// One call of the script: the buckets of several operations, each once, and the numbers.
+pub(in crate::backend::redis) struct ScriptRequest<'o> {
+    keys: Vec<&'o KeyName>,
+    /// For each bucket that an operation names, in order, its place among the keys.
+    places: Vec<usize>,
+    argument: Vec<u8>,
+}
+
+impl<'o> ScriptRequest<'o> {
+    /// `init_counts` if absent buckets count as empty when the store was initialized.
+    pub(in crate::backend::redis) fn new(
+        operations: impl Iterator<Item = &'o Operation> + Clone,
+        init_counts: bool,
+    ) -> Self {
+        let (keys, places) = number(operations.clone());
+        let mut writer = RequestWriter { limits: Vec::new(), numbers: Vec::new(), plain: true };
+        let (mut rest, mut count) = (places.as_slice(), 0_i64);
+        for operation in operations {
+            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+            rest = others;
+            writer.operation(operation, own);
+            count = count.saturating_add(1);
+        }
+        let argument = writer.argument(count, init_counts);
+        Self { keys, places, argument }
+    }
+
+    /// The names of its buckets.
+    pub(in crate::backend::redis) fn keys(&self) -> &[&'o KeyName] {
+        &self.keys
+    }
+
+    /// The numbers, as `batch.lua` reads them.
+    pub(in crate::backend::redis) fn argument(&self) -> &[u8] {
+        &self.argument
+    }
+
+    /// The same request at a time that a test chose.
+    #[cfg(test)]
+    pub(in crate::backend::redis) fn at(mut self, now: crate::clock::Timestamp) -> Self {
+        push(&mut self.argument, double::from_i64(now.as_micros()));
+        self
+    }
+
+    /// For each bucket that an operation names, in order, its place among the keys.
+    pub(in crate::backend::redis) fn into_places(self) -> Vec<usize> {
+        self.places
+    }
+}
+
+/// Numbers the buckets: one that is named several times gets one number.
+fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyName>, Vec<usize>) {
+    let (mut keys, mut places) = (Vec::new(), Vec::new());
+    let mut known: Option<HashMap<&KeyName, usize>> = None;
+    for operation in operations {
+        for name in operation.names() {
+            let next = keys.len();
+            // A single bucket needs no table.
+            let place = match &mut known {
+                Some(known) => *known.entry(name).or_insert(next),
+                None if keys.first() == Some(&name) => 0,
+                None if keys.is_empty() => 0,
+                None => {
+                    let first = keys.first().map(|first| (*first, 0));
+                    known = Some(first.into_iter().chain([(name, next)]).collect());
+                    next
+                }
+            };
+            if place == next {
+                keys.push(name);
+            }
+            places.push(place);
+        }
+    }
+    (keys, places)
+}
+
+/// Writes the numbers of the limits and of the operations.
+struct RequestWriter<'o> {
+    limits: Vec<&'o Bucket>,
+    numbers: Vec<u8>,
+    /// Whether all operations are plain charges.
+    plain: bool,
+}
+
+impl<'o> RequestWriter<'o> {
+    /// All numbers.
+    fn argument(self, count: i64, init_counts: bool) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.numbers.len().saturating_add(64));
+        let kind = match (init_counts, self.plain) {
+            (true, _) => 1,
+            (false, true) => 2,
+            (false, false) => 0,
+        };
+        push(&mut all, double::from_i64(kind));
+        push(&mut all, length(self.limits.len()));
+        for limit in self.limits {
+            push(&mut all, double::from_u64(limit.gain()));
+            push(&mut all, double::from_u64(limit.token()));
+            push(&mut all, double::from_i64(limit.capacity()));
+            push(&mut all, double::from_u64(limit.step()));
+            push(&mut all, double::from_i64(limit.initial()));
+        }
+        push(&mut all, double::from_i64(count));
+        all.extend_from_slice(&self.numbers);
+        all
+    }
+
+    fn operation(&mut self, operation: &'o Operation, places: &[usize]) {
+        if let Operation::Charges(charges) = operation
+            && let [one] = charges.as_slice()
+            && is_plain(one)
+        {
+            self.push_i64(code::TAKE);
+            self.bucket(places.first(), &one.bucket, &one.id);
+            return self.push_i64(one.units.max(0));
+        }
+        self.plain = false;
+        match operation {
+            Operation::Charges(charges) => {
+                self.push_i64(code::CHARGES);
+                self.push_f64(length(charges.len()));
+                let mut places = places.iter();
+                charges.iter().for_each(|charge| self.charge(charge, &mut places));
+            }
+            Operation::Refunds(refunds) => {
+                self.push_i64(code::REFUNDS);
+                self.push_f64(length(refunds.len()));
+                refunds.iter().zip(places).for_each(|(refund, place)| self.refund(refund, place));
+            }
+            Operation::Resets(names) => {
+                self.push_i64(code::RESETS);
+                self.push_f64(length(names.len()));
+                places.iter().for_each(|place| self.push_f64(key(Some(place))));
+            }
+        }
+    }
+
+    fn charge<'p>(
+        &mut self,
+        charge: &'o OwnedCharge,
+        places: &mut impl Iterator<Item = &'p usize>,
+    ) {
+        let bucket = &charge.bucket;
+        self.push_f64(key(places.next()));
+        self.push_f64(if charge.other.is_some() { key(places.next()) } else { 0.0 });
+        self.limit(bucket, &charge.id);
+        self.push_i64(charge.units.max(0));
+        self.push_i64(charge.terms.floor());
+        self.push_f64(double::from_u64(charge.terms.max_wait()));
+        self.push_i64(i64::from(charge.takes));
+    }
+
+    fn refund(&mut self, refund: &'o OwnedRefund, place: &usize) {
+        self.bucket(Some(place), &refund.bucket, &refund.id);
+        match refund.change {
+            OwnedChange::Give(units) => {
+                self.push_i64(0);
+                // That much empties or fills any bucket.
+                self.push_i64(units.clamp(-double::MAX, double::MAX));
+            }
+            OwnedChange::Block(micros) => {
+                self.push_i64(1);
+                self.push_f64(double::from_u64(micros));
+            }
+        }
+        self.state(refund.left);
+        self.state(refund.since);
+    }
+
+    /// Writes a bucket and its limit.
+    fn bucket(&mut self, place: Option<&usize>, bucket: &'o Bucket, id: &OwnedBucketId) {
+        self.push_f64(key(place));
+        self.limit(bucket, id);
+    }
+
+    /// Writes a limit and its phase.
+    fn limit(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) {
+        let same =
+            |known: &&Bucket| counts_as(known, bucket) && known.initial() == bucket.initial();
+        let place = self.limits.iter().position(same).unwrap_or_else(|| {
+            self.limits.push(bucket);
+            self.limits.len().saturating_sub(1)
+        });
+        self.push_f64(key(Some(&place)));
+        self.push_i64(phase(bucket, id));
+    }
+
+    fn state(&mut self, state: Option<State>) {
+        self.push_i64(i64::from(state.is_some()));
+        self.push_i64(state.map_or(0, |state| state.value));
+        self.push_i64(state.map_or(0, |state| state.ts.as_micros()));
+    }
+
+    fn push_i64(&mut self, number: i64) {
+        self.push_f64(double::from_i64(number));
+    }
+
+    fn push_f64(&mut self, number: f64) {
+        push(&mut self.numbers, number);
+    }
+}
+
+/// Whether the script's fast way can decide a charge.
+fn is_plain(charge: &OwnedCharge) -> bool {
+    charge.takes
+        && charge.other.is_none()
+        && charge.terms.floor() == 0
+        && charge.terms.max_wait() == 0
+}
+
+/// Whether states stored with the numbers of one need no conversion for the other.
+pub(in crate::backend::redis) fn counts_as(one: &Bucket, other: &Bucket) -> bool {
+    one.step() == other.step()
+        && one.gain() == other.gain()
+        && one.token() == other.token()
+        && one.capacity() == other.capacity()
+}
+
+/// An instant at which a window starts, within the first period after the epoch: a double holds it
+/// exactly.
+pub(in crate::backend::redis) fn phase(bucket: &Bucket, id: &OwnedBucketId) -> i64 {
+    match bucket.kind() {
+        Kind::TokenBucket => 0,
+        Kind::FixedWindow => {
+            let start = bucket.start().unwrap_or_else(|| id.get().phase(bucket));
+            let step = i64::try_from(bucket.step()).unwrap_or(i64::MAX);
+            start.as_micros().checked_rem_euclid(step).unwrap_or(0)
+        }
+    }
+}
+
+/// The place of a bucket or a limit for Lua, where lists begin at 1.
+fn key(place: Option<&usize>) -> f64 {
+    place.map_or(0.0, |place| length(place.saturating_add(1)))
+}
+
+fn length(length: usize) -> f64 {
+    u64::try_from(length).map_or(f64::INFINITY, double::from_u64)
+}
+
+fn push(bytes: &mut Vec<u8>, number: f64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+/// The codes of the operations.
+mod code {
+    /// One charge, on one bucket, without debt.
+    pub(super) const TAKE: i64 = 1;
+    /// Charges, all or nothing.
+    pub(super) const CHARGES: i64 = 2;
+    /// Refunds, all or nothing.
+    pub(super) const REFUNDS: i64 = 3;
+    /// Resets.
+    pub(super) const RESETS: i64 = 4;
+}
