@@ -1,4 +1,4 @@
-//! How a store in Redis is set up.
+//! Setting up a store in Redis.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,11 +12,10 @@ use super::link::{ConnectOptions, Link, Servers};
 use super::script;
 use crate::backend::BackendError;
 
-/// What is to be set up: the servers, how to connect to them, and how buckets are named.
+/// The settings of a [`Redis`] store: the servers, the connections, and the names of buckets.
 ///
-/// Made by [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`]. Whatever is wrong with it is
-/// told by [`connect`](Self::connect) or [`connect_lazily`](Self::connect_lazily), without the
-/// passwords.
+/// Made by [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`]. [`connect`](Self::connect) and
+/// [`connect_lazily`](Self::connect_lazily) report what is wrong with them, without the passwords.
 ///
 /// # Examples
 ///
@@ -59,8 +58,8 @@ enum Place {
 impl Redis {
     /// Connects to a single server.
     ///
-    /// The URL is `redis://user:password@host:port/database`, of which all but the host may be left
-    /// out; `rediss://` is TLS, with the feature `redis-tls`, and `unix:///path` is a socket.
+    /// The URL is `redis://user:password@host:port/database`, where all but the host is optional;
+    /// `rediss://` is TLS, with the feature `redis-tls`, and `unix:///path` is a socket.
     ///
     /// # Errors
     ///
@@ -78,14 +77,14 @@ impl Redis {
         RedisBuilder::at(url.into())
     }
 
-    /// Sets up a cluster, by the URLs of some of its nodes, from which the others are learnt. The login of
-    /// all nodes is that of the first URL.
+    /// Sets up a cluster, by the URLs of some of its nodes; these name the others. All nodes have the
+    /// login of the first URL.
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBuilder {
         RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
     }
 
-    /// Sets up the master of this name that sentinels look after, by the URLs of the sentinels. The
-    /// login of the master, and the number of its database, are those of the first URL.
+    /// Sets up the master of this name, by the URLs of its sentinels. The login of the master, and the
+    /// number of its database, are those of the first URL.
     pub fn sentinel<U: Into<String>>(
         urls: impl IntoIterator<Item = U>,
         master: impl Into<String>,
@@ -116,7 +115,7 @@ impl RedisBuilder {
             hash_tag: HashTag::default(),
             secret: None,
             settings: Settings {
-                deadline: DEADLINE,
+                deadline: DEFAULT_DEADLINE,
                 cold_start: ColdStart::default(),
                 #[cfg(test)]
                 clock: None,
@@ -124,64 +123,63 @@ impl RedisBuilder {
         }
     }
 
-    /// How long a decision may take before the limiter goes on without it, 50 ms unless set.
+    /// Sets how long a decision may take, 50 ms by default.
     ///
-    /// What happens then is for the limiter and its layers to say: an
-    /// [error](BackendError::is_timeout), or a request let through. The decision may still be taken
-    /// by the server, once.
+    /// After that it fails with a [timeout](BackendError::is_timeout). The server may still carry it
+    /// out, once.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
     }
 
-    /// What all keys in the store begin with, `tollgate` unless set: 1 to 64 letters, digits and
+    /// Sets the start of all keys in the store, `tollgate` by default: 1 to 64 letters, digits and
     /// `-_.~@+/:`.
     ///
-    /// Limiters with the same prefix on the same servers, and in the same database, share their buckets.
-    /// Others never meet them, also if one prefix begins with the other.
+    /// Limiters with the same prefix on the same servers, and in the same database, share their
+    /// buckets. Others never do, even if one prefix starts with the other.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Which buckets share a slot of a cluster, and so can be charged together.
+    /// Sets which buckets share a slot of a cluster, and so can be charged together.
     pub fn hash_tag(mut self, hash_tag: HashTag) -> Self {
         self.hash_tag = hash_tag;
         self
     }
 
-    /// Stores hashes in place of keys, by HMAC-SHA-256 with this secret, so that whoever reads the
-    /// store does not learn who the clients are.
+    /// Stores hashes in place of keys, by HMAC-SHA-256 with this secret, so that the store does not
+    /// reveal the clients.
     ///
-    /// The secret has at least 16 bytes, drawn at random. All processes that share buckets need the same
-    /// one. Another secret means other buckets, which begin full.
+    /// The secret has at least 16 random bytes. All processes that share buckets need the same one.
+    /// Another secret means other buckets, which start full.
     pub fn hash_keys(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// What buckets hold after the store has lost its memory, [`ColdStart::Full`] unless set.
+    /// Sets what buckets hold after the store has lost its data, [`ColdStart::Full`] by default.
     pub fn cold_start(mut self, cold_start: ColdStart) -> Self {
         self.settings.cold_start = cold_start;
         self
     }
 
-    /// How to log in to the sentinels themselves, which need no login unless set. The login of the
-    /// master and the number of its database are those of the first URL.
+    /// Sets the login of the sentinels themselves, none by default. The login of the master and the
+    /// number of its database are those of the first URL.
     pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.login = Some((user.into(), password.into()));
         self
     }
 
-    /// The certificates, in PEM, that servers at `rediss://` URLs must descend from, in place of
-    /// those of the well-known authorities.
+    /// Sets the root certificates, in PEM, for servers at `rediss://` URLs, in place of those of the
+    /// well-known authorities.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.options.root = Some(pem.into());
         self
     }
 
-    /// The certificate, in PEM, that servers at `rediss://` URLs are shown, and its private key.
+    /// Sets the client certificate, in PEM, and its private key for servers at `rediss://` URLs.
     #[cfg(feature = "redis-tls")]
     pub fn client_certificate(
         mut self,
@@ -192,35 +190,34 @@ impl RedisBuilder {
         self
     }
 
-    /// Connects, and waits until there is a connection, for 5 seconds at most.
+    /// Connects, and waits for the connection for at most 5 seconds.
     ///
-    /// From then on it is made anew in the background whenever it breaks.
+    /// From then on, it is replaced in the background whenever it breaks.
     ///
     /// # Errors
     ///
-    /// If something is wrong with what was set, or the servers cannot be reached or refuse the
-    /// login. A service that is to start without its store takes
-    /// [`connect_lazily`](Self::connect_lazily).
+    /// If a setting is wrong, the servers cannot be reached, or they refuse the login. A service that
+    /// may start without its store uses [`connect_lazily`](Self::connect_lazily).
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left of it when the future is dropped.
+    /// Dropping the future ends the connection.
     pub async fn connect(self) -> Result<Redis, BackendError> {
         let runtime = runtime()?;
         let (link, names, settings) = self.open()?;
-        match timeout(CONNECT, link.ready()).await {
+        match timeout(CONNECT_TIMEOUT, link.ready()).await {
             Ok(ready) => ready?,
-            Err(_) => return Err(BackendError::timeout("redis", CONNECT)),
+            Err(_) => return Err(BackendError::timeout("redis", CONNECT_TIMEOUT)),
         }
         Ok(Redis::new(link, names, runtime, settings))
     }
 
-    /// Begins to connect in the background, and does not wait: until there is a connection,
-    /// decisions fail with what is in the way of it.
+    /// Starts to connect in the background, and does not wait. Until there is a connection, decisions
+    /// fail with the reason why there is none.
     ///
     /// # Errors
     ///
-    /// If something is wrong with what was set, or there is no tokio runtime here.
+    /// If a setting is wrong, or there is no tokio runtime here.
     pub fn connect_lazily(self) -> Result<Redis, BackendError> {
         let runtime = runtime()?;
         let (link, names, settings) = self.open()?;
@@ -264,7 +261,7 @@ fn runtime() -> Result<Handle, BackendError> {
     })
 }
 
-/// Passwords and secrets are not shown, nor the URLs that may contain some.
+/// Shows no passwords and secrets, nor the URLs, which may contain some.
 impl fmt::Debug for RedisBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.place {
@@ -282,8 +279,8 @@ impl fmt::Debug for RedisBuilder {
     }
 }
 
-/// In a data centre a decision takes less than a millisecond; nobody waits visibly for 50.
-const DEADLINE: Duration = Duration::from_millis(50);
+/// In a data centre a decision takes less than a millisecond, and a user does not notice 50.
+const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
 /// Longer than any attempt to connect takes, through sentinels and to all seeds of a cluster.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

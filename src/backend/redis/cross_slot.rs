@@ -1,12 +1,12 @@
-//! Buckets in several slots of a cluster, which no call can name together.
+//! Operations on buckets in several slots of a cluster, which no call can name together.
 //!
 //! # Design
 //!
-//! What needs no single instant (a look, a reset, refunds without a condition) is asked slot by slot. The shards of
-//! a limit lie in different slots on purpose, so a two-choices charge asks one, and only if that refuses the
-//! other. If both do, it is known what they hold: what [`charge_pair`] makes of that is carried out on
-//! one shard, or on both one after the other. What the second does not have is given back to the first; what the
-//! first has reserved, only if nobody came after it.
+//! Operations that need no single instant (looks, resets, unconditional refunds) are sent slot by slot.
+//! The shards of a limit lie in different slots on purpose, so a two-choices charge tries one, and the
+//! other only if that refuses. If both refuse, their states are known: the result of [`charge_pair`] is
+//! carried out on one shard, or on both one after the other. If the second lacks the units by then, the
+//! first gets its own back; a reservation only if it is untouched.
 //!
 //! Everything else is all or nothing, and refused before anything is sent.
 
@@ -21,14 +21,14 @@ use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-/// Carries charges out of which none takes anything.
+/// Carries out charges that only look.
 pub(super) async fn look(
     batcher: Batcher,
     charges: SmallVec<[OwnedCharge; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
     let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
-    // All are on their way before the first is awaited.
+    // All are sent before the first is awaited.
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
@@ -39,13 +39,13 @@ pub(super) async fn look(
     Ok(Applied::many(now.unwrap_or_default(), readings))
 }
 
-/// Carries refunds out, each by itself.
+/// Carries out refunds, each by itself.
 pub(super) async fn refund(
     batcher: Batcher,
     refunds: SmallVec<[OwnedRefund; 1]>,
     deadline: Instant,
 ) -> Result<Refunded, BackendError> {
-    // What is to be untouched in all of them cannot be known at one instant: it is taken to be touched.
+    // No single instant shows whether several buckets are untouched, so they count as touched.
     let given = refunds.iter().all(|refund| refund.left.is_none());
     let operations = refunds.into_iter().map(|refund| match given {
         true => Operation::Refunds(smallvec![refund]),
@@ -78,7 +78,7 @@ pub(super) struct CrossSlotPair {
     pub(super) deadline: Instant,
 }
 
-/// How often two shards are looked at anew of which others have taken meanwhile.
+/// How often a pair is tried again from which other calls took meanwhile.
 const TRIES: usize = 3;
 
 impl CrossSlotPair {
@@ -91,7 +91,7 @@ impl CrossSlotPair {
         }
         let (now, first) = self.take(0, units, at_once).await?;
         if first.verdict() == Verdict::Admitted {
-            // Nobody has looked at the other: it is taken to hold as much as this one did.
+            // The other shard was not read: the answer assumes that it holds as much as this one did.
             let State { value, ts } = first.state();
             let like = State { value: value.saturating_add(first.units()), ts };
             return Ok(Applied::two(
@@ -107,7 +107,7 @@ impl CrossSlotPair {
         self.together([first.state(), second.state()], now.max(then)).await
     }
 
-    /// Does what the rules say of two shards that have both refused by themselves.
+    /// Charges two shards together that have both refused alone.
     async fn together(
         &self,
         mut held: [State; 2],
@@ -120,7 +120,7 @@ impl CrossSlotPair {
                 break;
             }
             if charged.paid() == [0, 0] {
-                // There is nothing to take: how they stand is the answer.
+                // There is nothing to take: their states are the answer.
                 return Ok(Applied::two(now, Reading::of_pair(&self.charge.charge(), &charged)));
             }
             let mut readings = charged
@@ -153,7 +153,7 @@ impl CrossSlotPair {
         Ok(self.judged(held, now))
     }
 
-    /// Asks one shard for so much.
+    /// Charges one shard.
     pub(super) async fn take(
         &self,
         place: usize,
@@ -171,7 +171,7 @@ impl CrossSlotPair {
         reading.map(|reading| (applied.now(), reading)).ok_or_else(BackendError::incomplete)
     }
 
-    /// Gives back what was taken from one shard, and says what it holds then.
+    /// Gives back what was taken from one shard, and returns what it then holds.
     pub(super) async fn give_back(
         &self,
         place: usize,
@@ -180,7 +180,7 @@ impl CrossSlotPair {
         let id = self.id(place)?;
         let refund = Refund::new(id.get(), &self.charge.bucket, taken.units());
         let refund = match taken.verdict() {
-            // Others may be in line behind a place: one that is not the last is spent.
+            // Later reservations count on this one: unless it is the last, it cannot be undone.
             Verdict::Reserved => refund.if_untouched(taken.state()),
             Verdict::Admitted | Verdict::Refused => refund.less_gained_since(taken.state()),
         };
@@ -194,14 +194,14 @@ impl CrossSlotPair {
         self.shards.get(place).cloned().ok_or_else(BackendError::incomplete)
     }
 
-    /// What two shards say that hold this, and from which nothing is taken.
+    /// The answer of two shards with these states, from which nothing was taken.
     fn judged(&self, held: [State; 2], now: Timestamp) -> Applied {
         let OwnedCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
         let look = Charge::look(self.charge.id.get(), bucket, *units);
         let mut readings = Reading::of_pair(&look, &charged);
         if self.charge.takes && charged.verdict() != Verdict::Refused {
-            // They had it, and others were quicker: the next may come as soon as the shortest wait.
+            // They had the units when read, and other calls were faster: worth another try at once.
             readings = readings
                 .map(|it| Reading::new(Verdict::Refused, it.state(), Duration::from_micros(1)));
         }
@@ -209,7 +209,7 @@ impl CrossSlotPair {
     }
 }
 
-/// Whether these buckets can be named by one call.
+/// Whether one call can name these buckets.
 pub(super) fn is_single_slot(operation: &Operation) -> bool {
     let names = operation.names();
     let mut slots = names.iter().map(|name| name.slot());

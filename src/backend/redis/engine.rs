@@ -17,39 +17,38 @@ use crate::clock::{Clock, SystemClock};
 
 /// Keeps buckets in Redis or Valkey, for any number of processes.
 ///
-/// Whoever asks the same servers under the same [prefix](RedisBuilder::prefix) shares their buckets, and
-/// all go by the server's clock. A decision is one call of a script, whatever the number of its limits,
-/// and exactly what it would be in memory; what a process asks at the same time travels in
-/// one call. The guide in `docs/redis.md` of the repository says how to run the server: what it costs,
-/// what is stored, which rights a user needs, and what is lost when.
+/// Processes that use the same servers with the same [prefix](super::RedisBuilder::prefix) share their
+/// buckets, and all decide by the server's clock. A decision is one call of a script, whatever the
+/// number of its limits, and exactly what it would be in memory. Decisions that a process makes at the
+/// same time share a call. The guide in `docs/redis.md` of the repository covers operation: cost, what
+/// is stored, the rights that a user needs, and what a failure loses.
 ///
-/// A process has one connection to each server, which is made anew in the background when it breaks. It
-/// runs on the tokio runtime in which it was made, and ends with it. So make one, and clone
-/// the [`RateLimiter`](crate::RateLimiter).
+/// A process has one connection to each server, which is replaced in the background when it breaks. It
+/// runs on the tokio runtime in which it was made, and ends with it. So make one store, and clone the
+/// [`RateLimiter`](crate::RateLimiter).
 ///
 /// # Deadlines
 ///
-/// Who has no answer within 50 ms, or what [`deadline`](RedisBuilder::deadline) says, gets an error for
-/// which [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503. The tokens may be taken all
-/// the same: a decision is sent again only if the server has said that it did not carry it out, so what is
-/// not known counts as taken, and nobody gets more than the limit. A server that hangs is not sent more
-/// and more: a call that it has not answered takes the place of the next, for a second or, if that is longer,
-/// the deadline.
+/// A call without an answer by the [deadline](super::RedisBuilder::deadline), 50 ms by default, fails
+/// with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503. The
+/// tokens may be taken all the same: a decision is sent again only if the server has said that it did
+/// not carry it out, so no client gets more than its limit. A server that hangs is not sent more and
+/// more: an unanswered call blocks the next one for a second, or for the deadline if that is longer.
 ///
 /// # Clusters
 ///
-/// One step sees one slot of a cluster. Charges on buckets in several slots are refused before anything is
-/// sent, by an error for which [`is_apart`](BackendError::is_apart) is true; a [`HashTag`] puts into one slot
-/// what is to be charged together. Two shards of a limit in different slots are asked one after the
-/// other, the second only if the first refuses. Each is exact by itself; but to look at all of them, to
-/// reset or to penalize them is not one step there, and a reservation that two of them have paid is not
-/// undone when it is given up. Replicas are never asked about buckets.
+/// A step sees one slot of a cluster. Charges on buckets in several slots fail before anything is sent,
+/// with an error whose [`is_apart`](BackendError::is_apart) is true; a [`HashTag`](super::HashTag) puts
+/// buckets that are charged together into one slot. Two shards of a limit in different slots are
+/// charged one after the other, the second only if the first refuses. Each is exact by itself, but
+/// looks, resets and penalties over several shards are not one step there, and a reservation paid by
+/// two shards is not undone when it is dropped. Replicas are never used.
 ///
 /// # After a loss
 ///
-/// What the server forgets, by a restart without persistence or an eviction, is full again, and nobody is
-/// refused for it; a failover may lose the last decisions, and what was given back last.
-/// [`ColdStart::Empty`] is for those who would rather have all wait after a store has come back empty.
+/// A bucket that the server loses, by a restart without persistence or an eviction, is full again, so
+/// no client is refused for it. A failover may lose the last decisions and refunds. With
+/// [`ColdStart::Empty`], all clients wait for new tokens instead after a store has come back empty.
 ///
 /// # Examples
 ///
@@ -62,7 +61,7 @@ use crate::clock::{Clock, SystemClock};
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::new(Redis::connect("redis://127.0.0.1:6379").await?);
-/// // Five a minute, whichever process is asked.
+/// // Five a minute, over all processes.
 /// let permit = limiter.limit(&LOGIN).key("alice").await?.into_result()?;
 /// println!("{} more", permit.remaining());
 /// # Ok(())
@@ -74,7 +73,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// An engine on this link, whose lanes run on this runtime.
+    /// A store on this link, whose tasks run on this runtime.
     pub(super) fn new(link: Link, names: KeyNames, runtime: Handle, settings: Settings) -> Self {
         let calls_per_group = if link.is_cluster() { CALLS_PER_GROUP } else { CALLS_PER_SLOT };
         let init_names = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
@@ -112,7 +111,7 @@ impl Redis {
                     return Err(BackendError::incomplete());
                 };
                 let pair = CrossSlotPair { batcher, shards, charge, deadline };
-                // Two steps are not left half done by who goes away in between.
+                // Runs as a task, so that a dropped future does not leave the second step undone.
                 Ok(Answer::later(self.batcher.spawn(pair.apply())))
             }
             _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
@@ -159,19 +158,19 @@ impl Redis {
     }
 }
 
-/// What the engine has to know beside its connection and its names.
+/// The settings of the engine.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     /// How long a decision may take.
     pub(super) deadline: Duration,
-    /// What buckets hold after a loss.
+    /// What absent buckets hold after a loss.
     pub(super) cold_start: ColdStart,
     /// What time it is for the script.
     #[cfg(test)]
     pub(super) clock: Option<std::sync::Arc<dyn crate::clock::Clock>>,
 }
 
-/// What buckets hold after the store has lost its memory, as by a restart without persistence.
+/// What buckets hold after the store has lost its data, as by a restart without persistence.
 ///
 /// # Examples
 ///
@@ -179,7 +178,7 @@ pub(super) struct Settings {
 /// use tollgate::backend::{ColdStart, Redis};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// // Whoever is limited by the day should not have a second day's worth after a restart.
+/// // A restart must not give a client of a daily limit a second day's worth.
 /// let redis = Redis::at("redis://127.0.0.1").cold_start(ColdStart::Empty).connect().await?;
 /// # drop(redis);
 /// # Ok(())
@@ -188,27 +187,28 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColdStart {
-    /// They are full again: nobody is refused for the loss, and what was taken before is forgotten.
+    /// They are full again: no client is refused for the loss, and what was taken before is forgotten.
     #[default]
     Full,
-    /// They are treated as empty at the moment when the loss was first seen, and fill from then on:
-    /// nobody gets more than the limit over the loss, and everybody waits for the first tokens.
+    /// They count as empty when the loss was detected, and fill from then on: no client gets more than
+    /// its limit over the loss, and all wait for the first tokens.
     ///
-    /// What is seen is that the note is gone which the first decision has left in the store, under
-    /// `tollgate:#init`, or in a cluster one for each slot. So the very first start counts as a loss
-    /// as well, unless `SET tollgate:#init 0` says that nothing was lost; and a store that comes back with an old
-    /// snapshot, or without the last writes after a failover, counts as whole.
+    /// A loss is detected by a missing key, `tollgate:#init` (on a cluster one for each slot), which
+    /// the first decision writes. So the very first start counts as a loss as well, unless
+    /// `SET tollgate:#init 0` has marked the store as initialized. A store that comes back with an old
+    /// snapshot, or without its last writes after a failover, has the key and counts as complete.
     Empty,
 }
 
-/// The calls under way at most for one slot: the server works on one while the next is made up. More of
-/// them would only be smaller.
+/// The most calls in flight for one slot: the server works on one while the client writes the next.
+/// More of them would only be smaller.
 const CALLS_PER_SLOT: usize = 2;
 
-/// The calls under way at most for 64 slots of a cluster that are next to each other: 2,048 in all.
+/// The most calls in flight for a group of 64 slots of a cluster: 2,048 for all.
 const CALLS_PER_GROUP: usize = 8;
 
-/// The buckets of a call, so that nobody waits for long behind it: less than a millisecond of the server.
+/// The most buckets of a call. It takes the server less than a millisecond, so that calls behind it do
+/// not wait long.
 const BUCKETS_PER_CALL: usize = 128;
 
 impl Backend for Redis {

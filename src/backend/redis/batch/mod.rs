@@ -1,14 +1,16 @@
-//! Batching: what is asked while calls are under way travels in the next one.
+//! Batching: operations that arrive while calls are in flight share the next call.
 //!
 //! # Design
 //!
-//! There is no timer and no delay. An order that finds a [lane](super::line) free is sent at once. While all lanes
-//! have a call under way orders wait in line, and the first lane that is answered takes as many of them as a call
-//! may name buckets. So a lone order waits for nobody, and the more are asked for, the more share a call.
+//! There is no timer and no delay. While fewer calls than the [bound](Bounds) are in flight, an
+//! operation is sent at once. Otherwise it waits in a queue, and the first call that is answered is
+//! followed by one with as many waiting operations as a call may name buckets. So a lone operation
+//! never waits, and under load more operations share a call.
 //!
-//! A lane is a task of its own: whoever asks may go away at any time, and disturbs neither the lane nor those who
-//! travel with him. What has gone away, or is out of time, before it was sent is not sent. A call that is not
-//! answered keeps its lane, so that a server which hangs is not sent ever more.
+//! Each call in flight belongs to a task of its own ([`InFlight`]). A caller may drop its future at
+//! any time without disturbing the task or the operations that share its call. An operation whose
+//! future is dropped, or whose time is up, before it was sent is not sent. A call without an answer
+//! stays in flight, so that a server that hangs is not sent more and more.
 
 mod send_queues;
 
@@ -27,7 +29,7 @@ use super::operation::Operation;
 use super::script::{OperationOutcome, ScriptReply, ScriptRequest};
 use crate::backend::BackendError;
 
-/// Orders of all callers, on their way.
+/// Sends the operations of all callers.
 #[derive(Clone, Debug)]
 pub(super) struct Batcher(Arc<BatcherShared>);
 
@@ -39,14 +41,14 @@ struct BatcherShared {
     settings: BatchSettings,
 }
 
-/// How orders are sent.
+/// How operations are sent.
 #[derive(Debug)]
 pub(super) struct BatchSettings {
-    /// How long a caller waits for his answer.
+    /// How long a caller waits for its answer.
     pub(super) deadline: Duration,
-    /// What is under way at most.
+    /// How much may be in flight.
     pub(super) bounds: Bounds,
-    /// Where births are noted, if they count.
+    /// The names of the initialization keys, if absent buckets count as empty at that time.
     pub(super) init_names: Option<KeyNames>,
     /// What time it is for the script.
     #[cfg(test)]
@@ -54,13 +56,13 @@ pub(super) struct BatchSettings {
 }
 
 impl Batcher {
-    /// A dispatcher whose lanes run on this runtime.
+    /// A batcher whose tasks run on this runtime.
     pub(super) fn new(link: Link, runtime: Handle, settings: BatchSettings) -> Self {
         let queues = Mutex::default();
         Self(Arc::new(BatcherShared { link, runtime, queues, settings }))
     }
 
-    /// Goes on with a task of its own, whatever becomes of whoever waits for it.
+    /// Runs a task that goes on when the returned future is dropped.
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = Result<T, BackendError>> + Send + 'static,
@@ -69,12 +71,12 @@ impl Batcher {
         async move { task.await.unwrap_or_else(|_| Err(shut_down())) }
     }
 
-    /// How long a caller waits for his answer.
+    /// How long a caller waits for its answer.
     pub(super) fn within(&self) -> Duration {
         self.0.settings.deadline
     }
 
-    /// The instant by which what is asked now has to be answered.
+    /// The instant by which an operation that starts now has to be answered.
     pub(super) fn deadline(&self) -> Instant {
         let now = Instant::now();
         let end = now.checked_add(self.within()).or_else(|| now.checked_add(FAR));
@@ -85,14 +87,14 @@ impl Batcher {
         self.0.link.is_cluster()
     }
 
-    /// Carries out an order whose buckets share a slot.
+    /// Carries out an operation whose buckets share a slot.
     ///
     /// It is on its way when this returns, whether or not the future is awaited.
     ///
     /// # Cancel safety
     ///
-    /// An order that was not sent when the future is dropped is not sent any more. One that was is carried out at
-    /// most once.
+    /// An operation that was not sent when the future is dropped is not sent any more. One that was
+    /// sent is carried out at most once.
     pub(super) fn send(
         &self,
         operation: Operation,
@@ -103,11 +105,11 @@ impl Batcher {
         let job = Job { operation: Box::new(operation), deadline, reply };
         let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
         if free {
-            let in_flight = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
-            self.0.runtime.spawn(in_flight.run());
+            let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
+            self.0.runtime.spawn(task.run());
         }
         let within = self.within();
-        // Whoever asks elsewhere than on a runtime of tokio goes by the timer of ours.
+        // A caller outside of tokio uses the timer of this runtime.
         let ours = Handle::try_current().is_err().then(|| self.0.runtime.clone());
         async move {
             let timed = {
@@ -116,7 +118,7 @@ impl Batcher {
             };
             match timed.await {
                 Ok(Ok(answer)) => answer,
-                // Who is out of time leaves the line, perhaps before his timer has run.
+                // The queue drops a job whose time is up, perhaps before the timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
                 Ok(Err(_)) | Err(_) => Err(BackendError::timeout("redis", within)),
             }
@@ -132,16 +134,16 @@ impl Batcher {
 }
 
 impl BatcherShared {
-    /// Nothing panics while it is held, but for want of memory.
+    /// A poisoned lock is harmless: nothing panics while it is held, except without memory.
     fn queues(&self) -> MutexGuard<'_, SendQueues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends these, and tells each what came of it.
+    /// Sends these jobs, and answers each.
     async fn send(&self, jobs: Vec<Job>) {
         let Err((error, jobs)) = self.send_together(jobs).await else { return };
         if jobs.len() > 1 && Link::is_scattered(&error) {
-            // While their slot is moved, each may find its keys in one place.
+            // While the slot is moved, the keys of each single job may be in one place.
             for job in jobs {
                 if let Err((error, jobs)) = self.send_together(vec![job]).await {
                     fail(jobs, &error);
@@ -152,64 +154,64 @@ impl BatcherShared {
         }
     }
 
-    /// Sends these in one call. If that has failed, nobody was told.
+    /// Sends these jobs in one call and answers them; returns them unanswered if the call failed.
     async fn send_together(&self, jobs: Vec<Job>) -> Result<(), (BackendError, Vec<Job>)> {
-        let (places, found) = self.call(&jobs).await;
-        let mut found = match found {
-            Ok(found) => found,
+        let (places, reply) = self.call(&jobs).await;
+        let mut script_reply = match reply {
+            Ok(reply) => reply,
             Err(error) => return Err((error, jobs)),
         };
         let mut rest = places.as_slice();
         for Job { operation, reply, .. } in jobs {
             let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
             rest = others;
-            drop(reply.send(found.replay(&operation, own)));
+            drop(reply.send(script_reply.replay(&operation, own)));
         }
         Ok(())
     }
 
-    /// Finds the buckets of these, and which of them each one names.
+    /// Calls the script for these jobs. Returns the places of their buckets, and its reply.
     async fn call(&self, jobs: &[Job]) -> (Vec<usize>, Result<ScriptReply, BackendError>) {
         let init_names = self.settings.init_names.as_ref();
-        let batch =
+        let request =
             ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
         #[cfg(test)]
-        let batch = batch.at(self.settings.clock.now());
-        let buckets = batch.keys().len();
-        let first = batch.keys().first();
+        let request = request.at(self.settings.clock.now());
+        let buckets = request.keys().len();
+        let first = request.keys().first();
         let init_key = first
             .zip(init_names)
             .map(|(first, names)| names.init_key(first, self.link.is_cluster()));
-        let keys: Vec<&KeyName> = batch.keys().iter().copied().chain(&init_key).collect();
-        // Those who have less time are answered by themselves.
+        let keys: Vec<&KeyName> = request.keys().iter().copied().chain(&init_key).collect();
+        // Callers with an earlier deadline stop waiting by themselves.
         let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
-        let call = Call::new(&keys, batch.argument(), last).read_by(ScriptReply::is_answer);
+        let call = Call::new(&keys, request.argument(), last).read_by(ScriptReply::is_answer);
         let call = if jobs.len() > 1 { call.divisible() } else { call };
-        let found = match self.link.call(call).await {
+        let reply = match self.link.call(call).await {
             Ok(answer) => ScriptReply::read(answer, buckets, init_key.is_some()).ok_or_else(|| {
                 BackendError::unavailable("redis", "the script's answer cannot be read")
             }),
             Err(error) => Err(error),
         };
-        (batch.into_places(), found)
+        (request.into_places(), reply)
     }
 }
 
-/// Who is not there any more has no use for it.
+/// Answers these jobs with an error. A caller that is gone needs no answer.
 fn fail(jobs: Vec<Job>, error: &BackendError) {
     jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
 }
 
-/// One of those who carry orders, mostly of one slot.
+/// A task that has one call in flight at a time, mostly for one slot.
 struct InFlight {
     shared: Arc<BatcherShared>,
     slot: u16,
-    /// Whether it has found nobody, and has said so.
+    /// Whether it has left the queues, which then count one call less.
     is_over: bool,
 }
 
 impl InFlight {
-    /// Sends what waits until nobody does.
+    /// Sends jobs until none waits.
     async fn run(mut self) {
         let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
         while !taken.is_empty() {
@@ -220,7 +222,8 @@ impl InFlight {
     }
 }
 
-/// A lane whose runtime is shut down leaves nobody behind: no other would come for them.
+/// When its runtime is shut down, no task is left to send what waits: all jobs are dropped, which
+/// tells their callers.
 impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.is_over {
@@ -230,7 +233,7 @@ impl Drop for InFlight {
     }
 }
 
-/// For a deadline that is later than can be told.
+/// For a deadline beyond what an instant can hold.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 
 fn shut_down() -> BackendError {

@@ -1,14 +1,14 @@
-//! Who waits to be sent, and how many lanes carry them.
+//! The operations that wait to be sent, and the number of calls in flight.
 //!
 //! # Design
 //!
-//! A call must not name two slots, so there is a line for each slot; without a cluster there is one. A lane
-//! carries the orders of one line. A line has few lanes, so that its orders share calls, and those of a
-//! neighbourhood of slots together have more, so that they do not wait for each other. Where even these are all
-//! under way, a line waits for one of them, and gets it as soon as it has been answered.
+//! A call must not name two slots, so each slot has a queue; without a cluster there is one. A queue
+//! has few calls in flight, so that its operations share them. A group of 64 neighbouring slots has a
+//! larger bound, so that the slots of a cluster do not wait for each other. At that bound, a slot with
+//! no call in flight becomes a waiting slot, and takes over the next task that is answered.
 //!
-//! Neighbours are mostly on one node: so a node that hangs keeps the lanes of its own slots, and none that
-//! others need.
+//! Neighbouring slots are mostly on one node, so a node that hangs uses up the calls of its own slots
+//! and leaves those of other nodes alone.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,81 +19,81 @@ use crate::backend::BackendError;
 use crate::backend::redis::operation::Operation;
 use crate::backend::redis::script::OperationOutcome;
 
-/// An order that waits.
+/// An operation that waits to be sent.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Apart, as it is moved several times and large.
+    /// Boxed, because it is large and moved several times.
     pub(super) operation: Box<Operation>,
     pub(super) deadline: Instant,
     pub(super) reply: oneshot::Sender<Result<OperationOutcome, BackendError>>,
 }
 
 impl Job {
-    /// Whether nobody waits for it any more.
+    /// Whether its caller is gone or out of time.
     fn is_over(&self, now: Instant) -> bool {
         self.deadline <= now || self.reply.is_closed()
     }
 }
 
-/// How much is under way at most.
+/// How much may be in flight.
 #[derive(Debug)]
 pub(in crate::backend::redis) struct Bounds {
-    /// Calls for one slot.
+    /// The calls for one slot.
     pub(in crate::backend::redis) calls_per_slot: usize,
-    /// Calls for a neighbourhood of them.
+    /// The calls for a group of slots.
     pub(in crate::backend::redis) calls_per_group: usize,
-    /// Buckets of a call, unless one order names more.
+    /// The buckets of a call, unless a single operation names more.
     pub(in crate::backend::redis) buckets_per_call: usize,
 }
 
-/// The lines of all slots.
+/// The queues of all slots.
 #[derive(Debug, Default)]
 pub(super) struct SendQueues {
     groups: HashMap<u16, SlotGroup>,
 }
 
-/// The slots of a neighbourhood: a cluster of 16,384 of them has 256.
+/// The slots of a group: the 16,384 slots of a cluster form 256 groups.
 const GROUP_SIZE: u16 = 64;
 
 impl SendQueues {
-    /// Lets an order wait. Whether there is to be another lane for it, which has to [take](Self::take) orders then.
+    /// Adds a job. Returns whether the caller has to start a task, which then [takes](Self::take) jobs.
     pub(super) fn push(&mut self, slot: u16, job: Job, bounds: &Bounds) -> bool {
         self.group(slot).push(slot, job, bounds)
     }
 
-    /// Those who travel next with a lane of this slot, or of the one that it changes to. Where there are none, there
-    /// is one lane less.
+    /// The next jobs for a task of this slot, or of a waiting slot that it changes to. If there are
+    /// none, the task no longer counts and has to end.
     pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> Vec<Job> {
         self.group(*slot).take(slot, bounds)
     }
 
-    /// The same for a lane that has been answered: those who have no lane come first.
+    /// As `take`, for a task whose call was answered: waiting slots come first.
     pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> Vec<Job> {
         self.group(*slot).take_more(slot, bounds)
     }
 
-    /// The slots around this one.
+    /// The group of a slot.
     fn group(&mut self, slot: u16) -> &mut SlotGroup {
         self.groups.entry(slot / GROUP_SIZE).or_default()
     }
 }
 
-/// The lines of a neighbourhood, as far as somebody waits in them or is under way.
+/// The queues of a group that have jobs or calls in flight.
 #[derive(Debug, Default)]
 struct SlotGroup {
     slots: HashMap<u16, SlotQueue>,
-    /// The lanes of all these slots.
+    /// The tasks of all these slots.
     calls: usize,
-    /// The slots in which somebody waits and that have no lane.
+    /// The slots that have jobs and no task.
     waiting_slots: VecDeque<u16>,
 }
 
 #[derive(Debug, Default)]
 struct SlotQueue {
     jobs: VecDeque<Job>,
-    /// Those that carry orders, or are about to take some.
+    /// The tasks that have a call in flight or are about to take jobs.
     calls: usize,
-    /// Those of them that are about to.
+    /// The tasks that are about to take jobs.
     ready: usize,
 }
 
@@ -126,7 +126,7 @@ impl SlotGroup {
                 _ => self.exit(*number),
             }
             let Some(next) = self.waiting_slots.pop_front() else {
-                // Said under the same lock, so that whoever comes next gets a lane.
+                // Counted under the same lock, so that the next job to arrive starts a task.
                 self.calls = self.calls.saturating_sub(1);
                 return Vec::new();
             };
@@ -146,7 +146,7 @@ impl SlotGroup {
         self.take(number, bounds)
     }
 
-    /// A lane leaves its slot.
+    /// A task leaves its slot.
     fn exit(&mut self, number: u16) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         slot.calls = slot.calls.saturating_sub(1);
@@ -162,21 +162,22 @@ impl SlotGroup {
 }
 
 impl SlotQueue {
-    /// Another lane is about to take orders.
+    /// Another task is about to take jobs.
     const fn enter(&mut self) {
         self.calls = self.calls.saturating_add(1);
         self.ready = self.ready.saturating_add(1);
     }
 
-    /// Two leave for one that comes: those in front are the first to be out of time.
+    /// Drops up to two jobs that are over, for each job that arrives: those in front are over first.
     fn leave(&mut self, now: Instant) {
         let gone = self.jobs.iter().take(2).take_while(|job| job.is_over(now)).count();
         self.jobs.drain(..gone);
     }
 
-    /// What a lane carries that was about to take orders.
+    /// The jobs for a task that was about to take some.
     ///
-    /// Lanes that are about to take some share them: the server works on one call while another is made up or read.
+    /// Tasks that are about to take jobs share them: the server works on one call while the client
+    /// writes or reads another.
     fn take(&mut self, most: usize, now: Instant) -> Vec<Job> {
         let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
         self.ready = self.ready.saturating_sub(1);
