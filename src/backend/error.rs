@@ -36,7 +36,7 @@ enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
-    Apart {
+    CrossSlot {
         limits: String,
     },
     Incomplete,
@@ -67,8 +67,8 @@ impl BackendError {
     }
 
     /// Buckets of these limits cannot be decided in one step, as a cluster keeps them in several slots.
-    pub fn apart(limits: impl Into<String>) -> Self {
-        Self(Problem::Apart { limits: limits.into() })
+    pub fn cross_slot(limits: impl Into<String>) -> Self {
+        Self(Problem::CrossSlot { limits: limits.into() })
     }
 
     /// The store answered, but not about every charge.
@@ -78,8 +78,8 @@ impl BackendError {
 
     /// Whether buckets were to be charged together that a cluster keeps in several places: trying again will not help.
     #[must_use]
-    pub const fn is_apart(&self) -> bool {
-        matches!(self.0, Problem::Apart { .. })
+    pub const fn is_cross_slot(&self) -> bool {
+        matches!(self.0, Problem::CrossSlot { .. })
     }
 
     /// Whether the time was up: the decision may have been taken all the same.
@@ -100,7 +100,7 @@ impl fmt::Display for BackendError {
                     _ => write!(f, "{within:?}"),
                 }
             }
-            Problem::Apart { limits } => write!(
+            Problem::CrossSlot { limits } => write!(
                 f,
                 "buckets of `{limits}` are in several slots of the cluster, and cannot be charged in one step \
                  (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
@@ -121,7 +121,7 @@ impl Error for BackendError {
             Problem::Unavailable { cause, .. } => Some(&**cause),
             #[cfg(feature = "redis")]
             Problem::Misconfigured { cause, .. } => Some(&**cause),
-            Problem::Timeout { .. } | Problem::Apart { .. } | Problem::Incomplete => None,
+            Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
         }
     }
 }

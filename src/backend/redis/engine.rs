@@ -38,7 +38,7 @@ use crate::clock::{Clock, SystemClock};
 /// # Clusters
 ///
 /// A step sees one slot of a cluster. Charges on buckets in several slots fail before anything is sent,
-/// with an error whose [`is_apart`](BackendError::is_apart) is true; a [`HashTag`](super::HashTag) puts
+/// with an error whose [`is_cross_slot`](BackendError::is_cross_slot) is true; a [`HashTag`](super::HashTag) puts
 /// buckets that are charged together into one slot. Two shards of a limit in different slots are
 /// charged one after the other, the second only if the first refuses. Each is exact by itself, but
 /// looks, resets and penalties over several shards are not one step there, and a reservation paid by
@@ -117,7 +117,7 @@ impl Redis {
             _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
                 Ok(Answer::later(cross_slot::look(batcher, own, deadline)))
             }
-            _ => Err(BackendError::apart(cross_slot::limits(charges.iter().map(Charge::id)))),
+            _ => Err(BackendError::cross_slot(cross_slot::limits(charges.iter().map(Charge::id)))),
         }
     }
 
