@@ -1,7 +1,7 @@
 -- The fast way for nearly every batch: each operation is one charge, on one bucket, without debt, and each bucket is
 -- absent or stored with the numbers of its limit. `operations[1]` decides the same, and does so in all other batches.
 --
--- The fast way runs before the other functions exist: Lua makes them anew for each call of the script, which would
+-- The fast way runs before the other functions exist: Lua makes them again for each call of the script, which would
 -- cost a lone decision 11 % more of the server's time.
 
 if args[1] == 2 then
