@@ -12,8 +12,8 @@ use axum::body::Body;
 use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::{get, post};
 use http::{Request, StatusCode};
-use tollgate::axum::RateLimitExt;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, cookie, from_fn, global};
+use tollgate::routes::RateLimitExt;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::ServiceExt;
 

@@ -13,7 +13,7 @@ use axum::routing::get;
 use http::{Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, key};
 use tower::{Layer, Service, ServiceExt};
 

@@ -17,14 +17,14 @@ use support::queue::{Late, paused, settled, tokens};
 use support::web::Reply;
 use support::{START, at_once, limiter};
 use tollgate::algebra::Verdict;
-use tollgate::axum::RateLimitExt;
 use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Admission, MissingKey, OnFailure};
+use tollgate::routes::RateLimitExt;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter, SECOND};
 use tower::ServiceExt;
 

@@ -19,12 +19,12 @@ use support::{START, at_once, limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tollgate::algebra::{Bucket, State};
-use tollgate::axum::RateLimitExt;
 use tollgate::backend::{BucketId, Key, Refund};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, ResponseHead};
+use tollgate::routes::RateLimitExt;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::{Layer, Service, ServiceExt, service_fn};
 

@@ -9,7 +9,7 @@ use support::{START, at_once, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
 use tollgate::backend::{Backend, BucketId, Charge, Memory, Refund};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::header;
 use tollgate::{HOUR, Key, Limit, Quota, SECOND};
 use tower::{Layer, Service};

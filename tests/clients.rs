@@ -19,7 +19,7 @@ use axum::response::Response;
 use axum::routing::get;
 use support::{START, limiter, web};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::{Limit, Quota, SECOND};
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use sha2::Digest;
 use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
-use tollgate::http::{Dialects, Fields, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialects, Fields, PartitionKey, RetryAfter};
 use tollgate::key::{Head, global, header};
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, SECOND, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};

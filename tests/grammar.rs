@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use support::{START, at_once};
 use tokio::time::Instant;
 use tollgate::clock::ManualClock;
-use tollgate::http::{Dialects, Fields, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialects, Fields, PartitionKey, RetryAfter};
 use tollgate::key::from_fn;
 use tollgate::retry::RetryLayer;
 use tollgate::{Key, Limit, Quota, Timestamp};

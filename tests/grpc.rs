@@ -11,7 +11,7 @@ use http_body::Body;
 use support::{START, at_once, limiter};
 use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::{MissingKey, OnRefusal, Queue};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer};

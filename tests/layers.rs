@@ -15,16 +15,16 @@ const LAYERS: [&[&str]; 8] = [
     &["algebra"],
     &["backend"],
     &["limiter"],
-    &["key", "http"],
+    &["key", "fields"],
     &["middleware", "retry"],
-    &["axum"],
+    &["routes"],
 ];
 
 /// Other people's crates, and the rooms and files that may name them.
 const CRATES: [(&str, &[&str]); 12] = [
-    ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
-    ("http_body", &["key/", "http/", "middleware/", "axum/"]),
-    ("httpdate", &["http/retry_after.rs", "retry/"]),
+    ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
+    ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
+    ("httpdate", &["fields/retry_after.rs", "retry/"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -41,9 +41,9 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("hmac", &["backend/redis/names/"]),
     ("sha2", &["backend/redis/names/", "key/digest.rs"]),
     ("tower_sessions_core", &["key/session.rs"]),
-    ("tower_layer", &["middleware/", "retry/", "axum/"]),
-    ("tower_service", &["middleware/", "retry/", "axum/"]),
-    ("axum", &["axum/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
+    ("tower_layer", &["middleware/", "retry/", "routes/"]),
+    ("tower_service", &["middleware/", "retry/", "routes/"]),
+    ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 
 const MAX_LINES: usize = 400;
@@ -97,11 +97,11 @@ fn the_arrows_that_there_are_are_found() {
         ("backend", "algebra"),
         ("limiter", "backend"),
         ("key", "backend"),
-        ("http", "limiter"),
+        ("fields", "limiter"),
         ("middleware", "key"),
-        ("middleware", "http"),
+        ("middleware", "fields"),
         ("retry", "key"),
-        ("axum", "middleware"),
+        ("routes", "middleware"),
     ] {
         assert!(arrows.contains(&(from.to_owned(), to.to_owned())), "{from} to {to}: {arrows:?}");
     }
@@ -128,14 +128,14 @@ fn arrows_that_point_up_or_sideways_are_reported() {
         ),
         (
             "key/head.rs",
-            "use crate::http::{self, Told};",
-            "src/key/head.rs:1: `crate::http` points sideways, from `key` to `http`\n\
-             src/key/head.rs:1: `crate::http::Told` points sideways, from `key` to `http`",
+            "use crate::fields::{self, Told};",
+            "src/key/head.rs:1: `crate::fields` points sideways, from `key` to `fields`\n\
+             src/key/head.rs:1: `crate::fields::Told` points sideways, from `key` to `fields`",
         ),
         (
-            "http/fields.rs",
+            "fields/fields.rs",
             "fn f() { let x = g(crate::key::global()); }",
-            "src/http/fields.rs:1: `crate::key::global` points sideways, from `http` to `key`",
+            "src/fields/fields.rs:1: `crate::key::global` points sideways, from `fields` to `key`",
         ),
         (
             "retry/service.rs",
@@ -174,13 +174,13 @@ fn arrows_by_way_of_super_are_reported() {
         ),
         (
             "key/mod.rs",
-            "use super::http::Fields;",
-            "src/key/mod.rs:1: `crate::http::Fields` points sideways, from `key` to `http`",
+            "use super::fields::Fields;",
+            "src/key/mod.rs:1: `crate::fields::Fields` points sideways, from `key` to `fields`",
         ),
         (
             "key/header.rs",
-            "use self::super::super::axum;",
-            "src/key/header.rs:1: `crate::axum` points up, from `key` to `axum`",
+            "use self::super::super::routes;",
+            "src/key/header.rs:1: `crate::routes` points up, from `key` to `routes`",
         ),
         (
             "key/mod.rs",
@@ -234,12 +234,12 @@ fn crates_are_reported_where_they_may_not_be_named() {
         ("limiter/mod.rs", "use {http::Uri, std::fmt};", "http"),
         ("backend/mod.rs", "use http_body::Body;", "http_body"),
         ("key/mod.rs", "use tower_layer::Layer;", "tower_layer"),
-        ("http/mod.rs", "impl<S> tower_service::Service<()> for S {}", "tower_service"),
+        ("fields/mod.rs", "impl<S> tower_service::Service<()> for S {}", "tower_service"),
         ("backend/memory/mod.rs", "use tokio::time::Sleep;", "tokio"),
         ("backend/error.rs", "use ::redis::RedisError;", "redis"),
         ("backend/redis/order.rs", "use sha2::Sha256;", "sha2"),
         ("middleware/future.rs", "fn f(_: tokio::time::Sleep) {}", "tokio"),
-        ("http/fields.rs", "fn f() { httpdate::fmt_http_date(now) }", "httpdate"),
+        ("fields/fields.rs", "fn f() { httpdate::fmt_http_date(now) }", "httpdate"),
         ("middleware/layer.rs", "use axum::Router;", "axum"),
         ("key/header.rs", "fn f(_: axum::extract::MatchedPath) {}", "axum"),
     ] {
@@ -261,13 +261,13 @@ fn arrows_that_point_down_are_not_reported() {
         ("backend/memory/shard.rs", "use super::super::Charge; pub(in super::super) struct S;"),
         ("key/client_ip/peer.rs", "fn f() { use axum::extract::ConnectInfo; }"),
         ("key/head.rs", "use ::http::{HeaderMap, Method}; fn f(_: http::Uri) {}"),
-        ("middleware/rule.rs", "use crate::http::{self, Told}; fn f() { http::failure() }"),
+        ("middleware/rule.rs", "use crate::fields::{self, Told}; fn f() { fields::failure() }"),
         (
             "middleware/layer.rs",
             "use http_body::Body; use tower_layer::Layer; use tower_service::Service;",
         ),
         ("retry/future.rs", "use tokio::time::Sleep; use tower_service::Service;"),
-        ("axum/mod.rs", "use axum::Router; use crate::middleware::RateLimit;"),
+        ("routes/mod.rs", "use axum::Router; use crate::middleware::RateLimit;"),
         ("backend/redis/link/mod.rs", "use ::redis::Cmd; use tokio::time::Instant;"),
         ("backend/mod.rs", "mod redis; pub use self::redis::Redis;"),
         // Names, but of no crate.
@@ -281,24 +281,24 @@ fn arrows_that_point_down_are_not_reported() {
 #[test]
 fn comments_texts_and_tests_are_not_reported() {
     for source in [
-        "// use crate::axum::Router;",
-        "//! See [`crate::axum`].\n/// And [`crate::Limit`].\nstruct S;",
-        "/* use crate::axum; /* nested */ use crate::axum; */",
-        r#"const T: &str = "use crate::axum; \" use http::Uri;";"#,
-        r##"const T: &str = r#"" use crate::axum;"#;"##,
-        "const T: &[u8] = b\"use crate::axum;\";",
-        "const T: [char; 3] = ['\"', '\\'', '/']; // use crate::axum;",
-        "fn f<'a>(_: &'a str) {} // use crate::axum;",
-        "#[cfg(test)]\nmod tests { use crate::axum; mod more { use http::Uri; } }",
-        "#[cfg(all(test, feature = \"axum\"))]\n#[allow(unused)]\nmod tests { use crate::axum; }",
-        "#[cfg(test)]\nuse crate::{axum::Router, middleware::RateLimit};",
-        "#[cfg(test)]\npub(super) fn f() -> [u8; 2] { crate::axum::f() }",
-        "struct S {\n    #[cfg(test)]\n    seen: crate::axum::Seen,\n}",
+        "// use crate::routes::Router;",
+        "//! See [`crate::routes`].\n/// And [`crate::Limit`].\nstruct S;",
+        "/* use crate::routes; /* nested */ use crate::routes; */",
+        r#"const T: &str = "use crate::routes; \" use http::Uri;";"#,
+        r##"const T: &str = r#"" use crate::routes;"#;"##,
+        "const T: &[u8] = b\"use crate::routes;\";",
+        "const T: [char; 3] = ['\"', '\\'', '/']; // use crate::routes;",
+        "fn f<'a>(_: &'a str) {} // use crate::routes;",
+        "#[cfg(test)]\nmod tests { use crate::routes; mod more { use http::Uri; } }",
+        "#[cfg(all(test, feature = \"axum\"))]\n#[allow(unused)]\nmod tests { use crate::routes; }",
+        "#[cfg(test)]\nuse crate::{routes::Router, middleware::RateLimit};",
+        "#[cfg(test)]\npub(super) fn f() -> [u8; 2] { crate::routes::f() }",
+        "struct S {\n    #[cfg(test)]\n    seen: crate::routes::Seen,\n}",
     ] {
         assert_eq!(faults("quota/mod.rs", source), Vec::<String>::new(), "{source}");
         // What comes after it is seen.
-        let fault = "`crate::axum` points up, from `quota` to `axum`";
-        let faults = faults("quota/mod.rs", &format!("{source}\nuse crate::axum;"));
+        let fault = "`crate::routes` points up, from `quota` to `routes`";
+        let faults = faults("quota/mod.rs", &format!("{source}\nuse crate::routes;"));
         assert!(matches!(&*faults, [one] if one.ends_with(fault)), "{source}: {faults:?}");
     }
 }
@@ -440,7 +440,7 @@ fn crates(tokens: &[Token]) -> Vec<(usize, &'static str)> {
         let Some((name, _)) = CRATES.iter().find(|(name, _)| *name == token.text) else { continue };
         let before = |back| at.checked_sub(back).map_or("", |at| text(tokens, at));
         let starts = match before(1) {
-            // In `crate::http` the two are written together, in `use ::http` they are not.
+            // In `crate::fields` the two are written together, in `use ::http` they are not.
             "::" => tokens[at - 1].spaced || !is_word(before(2)),
             _ => true,
         };

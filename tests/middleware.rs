@@ -20,7 +20,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, extension, from_fn, header};
 use tollgate::middleware::{MissingKey, OnFailure, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter};

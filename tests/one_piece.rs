@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use support::{START, at_once, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::header;
 use tollgate::limiter::Permit;
 use tollgate::middleware::ActualCost;

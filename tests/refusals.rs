@@ -16,7 +16,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::http::{Fields, RetryAfter};
+use tollgate::fields::{Fields, RetryAfter};
 use tollgate::key::{Head, header};
 use tollgate::middleware::{MissingKey, OnRefusal, Queue, Refused};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};

@@ -19,7 +19,7 @@ use support::{START, at_once, limiter, store};
 use tokio::time::Instant;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::{Extracted, Head, Key, KeyError, from_fn, header};
 use tollgate::middleware::{ActualCost, MissingKey, Queue};
 use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};

@@ -13,10 +13,10 @@ use axum::routing::{any, get, post};
 use http::{Method, StatusCode};
 use support::web::{self, Reply, send, serve};
 use support::{START, at_once, limiter};
-use tollgate::axum::RateLimitExt;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
+use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 
 /// The limits of the header vectors. A minute starts at `START`.

@@ -1,6 +1,6 @@
 //! Keys from header fields that are secrets.
 
-use ::http::HeaderName;
+use http::HeaderName;
 
 use super::digest::digest;
 use super::header::{MAX_LEN, name, only};

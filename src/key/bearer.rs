@@ -1,6 +1,6 @@
 //! Keys from bearer tokens.
 
-use ::http::header::AUTHORIZATION;
+use http::header::AUTHORIZATION;
 
 use super::digest::digest;
 use super::header::only;

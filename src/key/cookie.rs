@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::COOKIE;
+use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::{Extracted, Head, Key, KeyError, KeyExtractor};

@@ -1,7 +1,7 @@
 //! What an extractor sees of a request.
 
-use ::http::request::Parts;
-use ::http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 /// The head of a request, borrowed: all but its body.
 #[derive(Clone, Copy, Debug)]

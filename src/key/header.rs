@@ -1,6 +1,6 @@
 //! Keys from a header field.
 
-use ::http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 
 use super::{Extracted, Head, Key, KeyError, KeyExtractor};
 

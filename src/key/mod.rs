@@ -30,7 +30,7 @@
 //! With the feature `credentials` there are `bearer`, `api_key` and `cookie` too, which keep no more than a
 //! digest of what they find, and with `tower-sessions` there is `session`. What has to wait, such as a
 //! query for the user, runs in a layer outside of the limit, which leaves what it found as a request
-//! extension: `tollgate::axum::extract` makes one of any extractor of axum.
+//! extension: `tollgate::routes::extract` makes one of any extractor of axum.
 //!
 //! One request can also be held to another limit than the next, by its plan, method or path: see
 //! [`limit_with`](crate::RateLimitLayer::limit_with).

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::Request;
+use http::Request;
 
 use super::tab::{Tab, Which};
 use crate::limiter::{Error, Limit, Permit, RateLimited, Standing};
@@ -21,7 +21,7 @@ use crate::limiter::{Error, Limit, Permit, RateLimited, Standing};
 ///
 /// ```
 /// use axum::{Router, routing::post};
-/// use tollgate::axum::RateLimitExt;
+/// use tollgate::routes::RateLimitExt;
 /// use tollgate::middleware::Admission;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
 ///

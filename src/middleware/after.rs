@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ::http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response};
 
 use super::tab::Tab;
-use crate::http::{self, Told};
+use crate::fields::{self, Told};
 
 #[derive(Default)]
 pub(super) struct After {
@@ -50,7 +50,7 @@ impl After {
         }
         if let Some(waited) = self.waited {
             // Only a map with no room for any more says that it cannot take it.
-            let _ = response.headers_mut().try_append(http::SERVER_TIMING, *waited);
+            let _ = response.headers_mut().try_append(fields::SERVER_TIMING, *waited);
         }
         if let Some(tab) = self.tab {
             tab.finish(response);

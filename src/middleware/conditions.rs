@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::Method;
+use http::Method;
 
 use super::{Portion, RateLimitLayer, ResponseHead};
 use crate::key::Head;
@@ -196,7 +196,7 @@ impl RateLimitLayer {
     ///
     /// ```
     /// use axum::{Router, routing::get};
-    /// use tollgate::axum::RateLimitExt;
+    /// use tollgate::routes::RateLimitExt;
     /// use tollgate::middleware::Admission;
     /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
     ///

@@ -4,8 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use ::http::{Request, Response};
 use bytes::Bytes;
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 

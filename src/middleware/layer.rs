@@ -11,7 +11,7 @@ use super::on_refusal::OnRefusal;
 use super::queue::Queue;
 use super::rule::{MissingKey, Price};
 use super::rules::{OnFailure, Rules};
-use crate::http::{Dialects, PartitionKey, RetryAfter};
+use crate::fields::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, KeyExtractor};
 use crate::limiter::{Limit, RateLimiter};
 
@@ -155,7 +155,7 @@ impl RateLimitLayer {
         self.with(|rules| rules.last().price = Price::By(Arc::new(cost)))
     }
 
-    /// Tells clients about the limits in these header fields: one of [`Fields`](crate::http::Fields), which
+    /// Tells clients about the limits in these header fields: one of [`Fields`](crate::fields::Fields), which
     /// is a guide to them, or several in an array.
     ///
     /// # Panics

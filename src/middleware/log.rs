@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::http::StatusCode;
+use http::StatusCode;
 
 use super::OnFailure;
 use crate::backend::BackendError;

@@ -32,7 +32,7 @@
 //! Everything about a rule can be said where it is made:
 //!
 //! ```
-//! use tollgate::http::Fields;
+//! use tollgate::fields::Fields;
 //! use tollgate::key::{ClientIp, header};
 //! use tollgate::middleware::{MissingKey, OnFailure};
 //! use tollgate::{HOUR, Limit, Quota, RateLimiter};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::http::StatusCode;
+use http::StatusCode;
 
 use super::rules::Rules;
 

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use ::http::{Request, Response};
 use bytes::Bytes;
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -15,7 +15,7 @@ use super::queue::Seat;
 use super::reserve::Booked;
 use super::tab::Tab;
 use super::tell;
-use crate::http;
+use crate::fields;
 use crate::key::Head;
 use crate::limiter::{Spot, Waiting};
 
@@ -115,7 +115,7 @@ where
             // Only now, so that those behind come after it.
             let used = spot.used();
             let rules = seat.rules();
-            let timing = http::waited(rules.limit(), waited);
+            let timing = fields::waited(rules.limit(), waited);
             let told = used.filter(|_| rules.tells());
             let told = told.map(|used| tell::told_after(rules, &used));
             return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, tab))));

@@ -4,15 +4,15 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
 use bytes::Bytes;
+use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
 use super::on_refusal::{Handler, Manner as Wording, Refused};
 use super::rules::{Manner, Rules, Ruling};
 use super::tell;
 use crate::backend::Applied;
-use crate::http::{self, ComeBack, Form, RetryAfter, Told};
+use crate::fields::{self, ComeBack, Form, RetryAfter, Told};
 use crate::key::Head;
 use crate::limiter::{Ask, Error, Limit, Standing, said};
 
@@ -73,13 +73,13 @@ impl Rules {
                 let (status, retry_after) = (manner.status, Some(after));
                 let refused = Refused { status, limits: &refused, retry_after, error: None };
                 let mut response = handler(head, &refused);
-                http::put_retry_after(&mut response, come_back);
+                fields::put_retry_after(&mut response, come_back);
                 beside(told, &mut response);
                 return response;
             }
         };
         let names: SmallVec<[_; 4]> = refused.iter().map(|one| one.limit().name()).collect();
-        let mut response = http::refusal(form, manner.status, &names, come_back);
+        let mut response = fields::refusal(form, manner.status, &names, come_back);
         if let Some(told) = told {
             told.tell(response.headers_mut());
         }
@@ -92,7 +92,7 @@ impl Rules {
         let told = self.tells().then(|| Told::policy(self.dialects(), error.limit()));
         match self.by(head) {
             By::Us(form) => {
-                let mut response = http::too_large(form, error);
+                let mut response = fields::too_large(form, error);
                 beside(told, &mut response);
                 response
             }
@@ -116,13 +116,13 @@ impl Rules {
     pub(super) fn failure(&self, status: StatusCode, head: &Head<'_>) -> Response<Bytes> {
         let told_as = self.telling.retry_after;
         match self.by(head) {
-            By::Us(form) => http::failure(form, status, told_as),
+            By::Us(form) => fields::failure(form, status, told_as),
             By::Handler(handler) => {
                 let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
                 let refused = Refused { status, limits: &[], retry_after: soon, error: None };
                 let mut response = handler(head, &refused);
                 if soon.is_some() {
-                    http::put_soon(&mut response, told_as);
+                    fields::put_soon(&mut response, told_as);
                 }
                 response
             }
@@ -131,7 +131,7 @@ impl Rules {
 
     fn by(&self, head: &Head<'_>) -> By<'_> {
         match self.telling.on_refusal.manner() {
-            _ if http::is_grpc(head.headers()) => By::Us(Form::Grpc),
+            _ if fields::is_grpc(head.headers()) => By::Us(Form::Grpc),
             Wording::ProblemDetails => By::Us(Form::ProblemDetails),
             Wording::PlainText => By::Us(Form::PlainText),
             Wording::Handler(handler) => By::Handler(handler.as_ref()),

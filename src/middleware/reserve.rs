@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::StatusCode;
+use http::StatusCode;
 
 use super::queue::{Queue, Seat};
 use super::rule::{ByRule, Choice, own};

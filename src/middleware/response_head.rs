@@ -1,8 +1,8 @@
 //! What is seen of a response.
 
-use ::http::{Extensions, HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, Response, StatusCode};
 
-use crate::http::has_grpc_failed;
+use crate::fields::has_grpc_failed;
 
 /// The head of a response, borrowed: all but its body.
 ///

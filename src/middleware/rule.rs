@@ -4,13 +4,13 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use ::http::StatusCode;
 use bytes::Bytes;
+use http::StatusCode;
 
 use super::log::Log;
 use super::special::Special;
 use super::watch::Watch;
-use crate::http::{self, Label};
+use crate::fields::{self, Label};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, global};
 use crate::limiter::{Ask, Limit};
 
@@ -116,7 +116,7 @@ impl Rule {
         let name = std::iter::once(limit.name());
         Self {
             label: Label::of(&limit),
-            refusal: http::quota_exceeded(StatusCode::TOO_MANY_REQUESTS, name),
+            refusal: fields::quota_exceeded(StatusCode::TOO_MANY_REQUESTS, name),
             limit,
             choose: None,
             key: Arc::new(global()),

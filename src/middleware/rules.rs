@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
 use bytes::Bytes;
+use http::{Response, StatusCode};
 
 use super::after::After;
 use super::log::Log;
@@ -23,7 +23,7 @@ use crate::algebra::Verdict;
 #[cfg(feature = "memory")]
 use crate::backend::Reading;
 use crate::backend::{Answer, Applied, BackendError};
-use crate::http::{Dialects, Label, PartitionKey, Ready, RetryAfter};
+use crate::fields::{Dialects, Label, PartitionKey, Ready, RetryAfter};
 use crate::key::{Head, Key};
 use crate::limiter::{Ask, Limit, RateLimiter, Wish, ask, complete};
 

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::{Request, Response};
+use http::{Request, Response};
 use tower_service::Service;
 
 use super::rules::{Asked, Rules, Ruling};

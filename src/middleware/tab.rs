@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::http::{Request, Response};
+use http::{Request, Response};
 use smallvec::SmallVec;
 
 use super::rule::{ByRule, Rule};

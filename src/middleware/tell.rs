@@ -2,11 +2,11 @@
 
 use std::borrow::Borrow;
 
-use ::http::HeaderValue;
+use http::HeaderValue;
 
 use super::rules::Rules;
 use crate::backend::Applied;
-use crate::http::{self, Known, Teller, Told};
+use crate::fields::{self, Known, Teller, Told};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
 
 /// How all limits stand that were asked.
@@ -40,7 +40,7 @@ pub(super) fn member<L: Borrow<Limit>>(
     applied: &Applied,
 ) -> Option<HeaderValue> {
     let stand = Stand::of(ask.limit(), applied.readings());
-    http::member(&rules.first_told().label, ask.limit(), &stand, applied.now())
+    fields::member(&rules.first_told().label, ask.limit(), &stand, applied.now())
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
+use http::{Response, StatusCode};
 
 use super::retry_after::retry_after;
 use crate::key::Head;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use ::http::header::{DATE, RETRY_AFTER};
-use ::http::{HeaderMap, HeaderName};
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName};
 
 /// The wait that a response asks for; `None` if it asks for none that can be understood.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {

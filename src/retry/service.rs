@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::{Request, Response};
+use http::{Request, Response};
 use tower_service::Service;
 
 use super::ResponseFuture;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs, io};
 
 use http::StatusCode;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 
 use crate::keys::{Name, all, at_random};
 use crate::peers::layers::{self, Inner, Layered, Requests, connect_info};

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use ::http::HeaderName;
-use ::http::header::FORWARDED;
+use http::HeaderName;
+use http::header::FORWARDED;
 
 use super::{Networks, Proxies, forwarded, node};
 use crate::key::Head;

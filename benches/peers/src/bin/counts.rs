@@ -13,7 +13,7 @@ use peers_bench::peers::layers::{
 use peers_bench::peers::{self, Allowance, name as who};
 use peers_bench::rounds::{Figures, Plan};
 use peers_bench::works::{flood, name};
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 
 struct Counting;
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use http::StatusCode;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 
 use super::{name, nanos_each};
 use crate::keys;

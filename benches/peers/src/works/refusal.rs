@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use http::StatusCode;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 
 use super::layer::answer;
 use super::{name, nanos_each};

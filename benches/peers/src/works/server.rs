@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 

@@ -1,7 +1,7 @@
 //! Our layer.
 
 use tollgate::RateLimitLayer;
-use tollgate::http::Fields;
+use tollgate::fields::Fields;
 use tollgate::key::ClientIp;
 use tower::Layer;
 

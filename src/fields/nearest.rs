@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use ::http::header::RETRY_AFTER;
-use ::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::fields::Dialects;
 use super::label::{Label, Numbers};

@@ -8,7 +8,7 @@ use std::fmt;
 /// refusals have in any case. A layer speaks one dialect or several, in any of these forms:
 ///
 /// ```
-/// use tollgate::http::Fields;
+/// use tollgate::fields::Fields;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///
 /// static API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
@@ -107,7 +107,7 @@ pub enum Fields {
 /// # Examples
 ///
 /// ```
-/// use tollgate::http::{Dialects, Fields};
+/// use tollgate::fields::{Dialects, Fields};
 ///
 /// let configured = ["draft-6", "x-ratelimit"];
 /// let dialects: Dialects = configured

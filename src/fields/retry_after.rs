@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use ::http::HeaderValue;
+use http::HeaderValue;
 
 use super::number;
 use crate::clock::Timestamp;
@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 /// # Examples
 ///
 /// ```
-/// use tollgate::http::RetryAfter;
+/// use tollgate::fields::RetryAfter;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///
 /// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));

@@ -1,7 +1,7 @@
 //! Members of one field, written into one buffer.
 
-use ::http::HeaderValue;
 use bytes::Bytes;
+use http::HeaderValue;
 
 use super::label::{Label, Numbers};
 

@@ -1,11 +1,11 @@
 //! Refusals as responses, so that handlers can leave by `?`.
 
-use ::http::StatusCode;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 
 use crate::clock::Timestamp;
-use crate::http::{self, ComeBack, Dialects, Form, Known, Label, RetryAfter, Teller, Told};
+use crate::fields::{self, ComeBack, Dialects, Form, Known, Label, RetryAfter, Teller, Told};
 use crate::limiter::{Error, RateLimited, Refusal, Standing};
 
 /// 429 with `Retry-After` and problem details, as the layer answers; 503 if nobody could decide.
@@ -31,7 +31,7 @@ fn refused(refusal: &Refusal<'_>) -> Response {
     let now = refusal.limits().first().map_or(Timestamp::UNIX_EPOCH, Standing::at);
     let come_back = ComeBack { after: refusal.retry_after(), now, told_as: RetryAfter::Seconds };
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut response = http::refusal(Form::ProblemDetails, status, &names, come_back);
+    let mut response = fields::refusal(Form::ProblemDetails, status, &names, come_back);
     let mut teller = Teller::new(Dialects::default(), true);
     for standing in refusal.limits() {
         let (limit, stand) = (standing.limit(), standing.stand());
@@ -44,7 +44,7 @@ fn refused(refusal: &Refusal<'_>) -> Response {
 
 fn failed(error: &Error) -> Response {
     if error.is_too_large() {
-        let mut response = http::too_large(Form::ProblemDetails, error);
+        let mut response = fields::too_large(Form::ProblemDetails, error);
         Told::policy(Dialects::default(), error.limit()).tell(response.headers_mut());
         return response.map(Body::from);
     }
@@ -60,5 +60,5 @@ fn failed(error: &Error) -> Response {
 
 fn unavailable() -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    http::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+    fields::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
 }

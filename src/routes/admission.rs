@@ -6,13 +6,13 @@ use std::fmt;
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::http::StatusCode;
-use ::http::request::Parts;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
 
-use crate::http::{self, Form, RetryAfter};
+use crate::fields::{self, Form, RetryAfter};
 use crate::middleware::Admission;
 
 /// Takes what the layers around a route have [exposed](crate::RateLimitLayer::expose).
@@ -74,7 +74,7 @@ impl IntoResponse for MissingAdmission {
             true => tracing::debug!("{self}"),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        http::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+        fields::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
     }
 }
 

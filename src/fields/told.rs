@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::fields::Dialects;

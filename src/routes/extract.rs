@@ -7,9 +7,9 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ::http::Request;
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
+use http::Request;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -42,7 +42,7 @@ enum Rejected {
 /// use axum::extract::FromRequestParts;
 /// use http::StatusCode;
 /// use http::request::Parts;
-/// use tollgate::axum::extract;
+/// use tollgate::routes::extract;
 /// use tollgate::key::extension;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///

@@ -4,7 +4,7 @@
 //! ```
 //! use axum::Router;
 //! use axum::routing::{get, post};
-//! use tollgate::axum::RateLimitExt;
+//! use tollgate::routes::RateLimitExt;
 //! use tollgate::key::{ClientIp, header};
 //! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
 //!

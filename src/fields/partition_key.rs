@@ -20,7 +20,7 @@ use crate::backend::Key;
 /// # Examples
 ///
 /// ```
-/// use tollgate::http::PartitionKey;
+/// use tollgate::fields::PartitionKey;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter, key};
 ///
 /// const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(10, MINUTE));
@@ -72,7 +72,7 @@ impl PartitionKey {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::http::PartitionKey;
+    /// use tollgate::fields::PartitionKey;
     ///
     /// // The last part of keys such as `("tenant", 17)`, which is no secret.
     /// let shown = PartitionKey::from_fn(|key| {

@@ -1,6 +1,6 @@
 //! Numbers as header values.
 
-use ::http::HeaderValue;
+use http::HeaderValue;
 
 /// A number in digits; without an allocation where it is small, as most waits are.
 #[inline]

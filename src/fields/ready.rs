@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use ::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::fields::Dialects;
 use super::label::Label;
