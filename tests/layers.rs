@@ -133,9 +133,9 @@ fn arrows_that_point_up_or_sideways_are_reported() {
              src/key/head.rs:1: `crate::fields::Told` points sideways, from `key` to `fields`",
         ),
         (
-            "fields/fields.rs",
+            "fields/dialect.rs",
             "fn f() { let x = g(crate::key::global()); }",
-            "src/fields/fields.rs:1: `crate::key::global` points sideways, from `fields` to `key`",
+            "src/fields/dialect.rs:1: `crate::key::global` points sideways, from `fields` to `key`",
         ),
         (
             "retry/service.rs",
@@ -239,7 +239,7 @@ fn crates_are_reported_where_they_may_not_be_named() {
         ("backend/error.rs", "use ::redis::RedisError;", "redis"),
         ("backend/redis/order.rs", "use sha2::Sha256;", "sha2"),
         ("middleware/future.rs", "fn f(_: tokio::time::Sleep) {}", "tokio"),
-        ("fields/fields.rs", "fn f() { httpdate::fmt_http_date(now) }", "httpdate"),
+        ("fields/dialect.rs", "fn f() { httpdate::fmt_http_date(now) }", "httpdate"),
         ("middleware/layer.rs", "use axum::Router;", "axum"),
         ("key/header.rs", "fn f(_: axum::extract::MatchedPath) {}", "axum"),
     ] {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::label::{Label, Numbers};
+use super::policy::{Label, Numbers};
 
 /// The largest integer of structured fields (RFC 9651, section 3.3.1).
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;

@@ -5,27 +5,27 @@
 //! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4), or a status of gRPC
 //! where that is asked. [`Fields`] is a guide to the dialects that there are.
 
-mod fields;
+mod dialect;
+mod field_set;
 mod grpc;
-mod label;
 mod list;
-mod nearest;
+mod most_constrained;
 mod number;
 mod partition_key;
+mod policy;
 mod problem;
-mod ready;
-mod response;
+mod rejection;
 mod retry_after;
-mod told;
+mod template;
 
-pub use self::fields::{Dialects, Fields};
+pub use self::dialect::{Dialects, Fields};
+pub(crate) use self::field_set::{Known, Teller, Told, member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc};
-pub(crate) use self::label::Label;
 pub use self::partition_key::PartitionKey;
-pub(crate) use self::ready::Ready;
-pub(crate) use self::response::{
+pub(crate) use self::policy::Label;
+pub(crate) use self::rejection::{
     ComeBack, Form, SERVER_TIMING, failure, put_retry_after, put_soon, quota_exceeded, refusal,
     too_large, waited,
 };
 pub use self::retry_after::RetryAfter;
-pub(crate) use self::told::{Known, Teller, Told, member};
+pub(crate) use self::template::Ready;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::fields::Dialects;
-use super::label::Label;
+use super::dialect::Dialects;
+use super::field_set::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::number;
-use super::response::PROBLEM;
+use super::policy::Label;
+use super::rejection::PROBLEM;
 use super::retry_after::seconds_up;
-use super::told::{Policies, RATELIMIT, RATELIMIT_POLICY};
 
 /// Header fields whose names are laid out and hashed once; a copy of them is cheaper than to put them in
 /// one by one.

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use super::fields::Dialects;
-use super::label::Label;
+use super::dialect::Dialects;
 use super::list::{List, MAX_INTEGER, single_member};
-use super::nearest::Nearest;
-use super::ready::Ready;
+use super::most_constrained::Nearest;
+use super::policy::Label;
+use super::template::Ready;
 use crate::clock::Timestamp;
 use crate::limiter::{Limit, Stand};
 

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::fields::Dialects;
-use super::label::{Label, Numbers};
+use super::dialect::Dialects;
+use super::field_set::RATELIMIT;
 use super::list::{List, MAX_INTEGER};
 use super::number;
+use super::policy::{Label, Numbers};
 use super::retry_after::epoch_up;
-use super::told::RATELIMIT;
 use crate::algebra::Verdict;
 use crate::clock::Timestamp;
 
