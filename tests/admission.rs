@@ -21,7 +21,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Admission, MissingKey, OnFailure};
 use tollgate::routes::RateLimitExt;
@@ -110,9 +110,10 @@ async fn without_expose_the_extractor_says_what_is_missing() {
 #[tokio::test]
 async fn a_handler_sees_what_clients_are_not_told() {
     let limiter = limiter(&ManualClock::new(START));
-    let app = app(limiter.layer(&CALLS).fields(Fields::None).expose(), async |seen: Admission| {
-        format!("{:?}", seen.remaining()).into_response()
-    });
+    let app =
+        app(limiter.layer(&CALLS).dialects(Dialect::None).expose(), async |seen: Admission| {
+            format!("{:?}", seen.remaining()).into_response()
+        });
     let reply = ask(&app).await;
     assert_eq!((reply.body.as_str(), reply.field("ratelimit")), ("Some(9)", None));
 }

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tollgate::algebra::{Bucket, State};
 use tollgate::backend::{BucketId, Key, Refund};
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, ResponseHead};
 use tollgate::routes::RateLimitExt;
@@ -253,7 +253,7 @@ fn fields_tell_how_the_limit_stood_when_the_request_was_let_in() {
 #[test]
 fn tokens_come_back_where_clients_are_told_nothing() {
     let limiter = limiter(&ManualClock::new(START));
-    let silent = limiter.layer(&CALLS).fields(Fields::None);
+    let silent = limiter.layer(&CALLS).dialects(Dialect::None);
     for (layer, status, left_over) in [
         (silent.clone().refund_if(succeeded), "200", 10),
         (silent.clone().refund_if(succeeded), "500", 9),

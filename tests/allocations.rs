@@ -9,7 +9,7 @@ use support::{START, at_once, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
 use tollgate::backend::{Backend, BucketId, Charge, Memory, Refund};
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::{HOUR, Key, Limit, Quota, SECOND};
 use tower::{Layer, Service};
@@ -78,7 +78,7 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
 #[test]
 fn the_layer_adds_no_allocation_to_an_admitted_request() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&LIMIT).key(header("x-user")).fields(Fields::None);
+    let layer = limiter.layer(&LIMIT).key(header("x-user")).dialects(Dialect::None);
     let inner = tower::service_fn(|_: Request<()>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(())))
     });

@@ -11,7 +11,7 @@ use http_body::Body;
 use support::{START, at_once, limiter};
 use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::{MissingKey, OnRefusal, Queue};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer};
@@ -48,7 +48,7 @@ fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
 #[tokio::test]
 async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
     let clock = ManualClock::new(START);
-    let layer = limiter(&clock).layer(&API).fields([Fields::Draft11, Fields::XRateLimit]);
+    let layer = limiter(&clock).layer(&API).dialects([Dialect::Draft11, Dialect::XRateLimit]);
     let mut client = served(layer).await;
     ask(&mut client).await.unwrap();
     ask(&mut client).await.unwrap();

@@ -174,8 +174,8 @@ fn arrows_by_way_of_super_are_reported() {
         ),
         (
             "key/mod.rs",
-            "use super::fields::Fields;",
-            "src/key/mod.rs:1: `crate::fields::Fields` points sideways, from `key` to `fields`",
+            "use super::fields::Dialect;",
+            "src/key/mod.rs:1: `crate::fields::Dialect` points sideways, from `key` to `fields`",
         ),
         (
             "key/header.rs",

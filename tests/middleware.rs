@@ -20,7 +20,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, extension, from_fn, header};
 use tollgate::middleware::{MissingKey, OnFailure, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter};
@@ -467,7 +467,7 @@ fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
 
 #[test]
 fn no_fields_are_told_of_what_can_never_fit_either() {
-    let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).fields(Fields::None);
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).dialects(Dialect::None);
     let response = at_once(layer.layer(Strict::default()).oneshot(Request::new(()))).unwrap();
     assert_eq!(response.status(), 429);
     assert!(!response.headers().contains_key("ratelimit-policy"));

@@ -16,7 +16,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Fields, RetryAfter};
+use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
 use tollgate::middleware::{MissingKey, OnRefusal, Queue, Refused};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
@@ -191,7 +191,7 @@ async fn what_a_handler_has_set_is_left_alone() {
         response.body(String::from("mine")).unwrap()
     });
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).on_refusal(handler);
-    let layer = layer.fields([Fields::Draft11, Fields::XRateLimit]);
+    let layer = layer.dialects([Dialect::Draft11, Dialect::XRateLimit]);
     assert_eq!(ask(&layer, "/", &[]).await.status, 200);
     let reply = ask(&layer, "/", &[]).await;
     assert_eq!(reply.field("retry-after"), Some("soon"));

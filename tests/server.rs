@@ -14,7 +14,7 @@ use http::{Method, StatusCode};
 use support::web::{self, Reply, send, serve};
 use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
 use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
@@ -166,7 +166,7 @@ async fn a_name_with_quotes_stays_one_string() {
 #[tokio::test]
 async fn fields_can_be_left_out_but_never_the_time_to_come_back() {
     let limiter = limiter(&ManualClock::new(START));
-    let quiet = limiter.layer(&TB).cost(20).fields(Fields::None);
+    let quiet = limiter.layer(&TB).cost(20).dialects(Dialect::None);
     let server = serve(Router::new().route("/", get(async || "hello").rate_limit(quiet))).await;
     assert_row(&web::get(server, "/").await, (200, None, None, None));
     assert_row(&web::get(server, "/").await, (429, None, None, Some("120")));

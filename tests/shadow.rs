@@ -17,7 +17,7 @@ use tollgate::backend::{
     Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
 };
 use tollgate::clock::ManualClock;
-use tollgate::fields::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Portion};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
@@ -229,11 +229,11 @@ fn a_shadow_that_comes_first_is_not_told_in_the_place_of_the_other() {
         })
     };
     let in_memory = || limiter(&ManualClock::new(START));
-    for fields in [Fields::Draft11, Fields::None] {
-        let alone = told(in_memory().layer(&TWO).fields(fields));
+    for dialect in [Dialect::Draft11, Dialect::None] {
+        let alone = told(in_memory().layer(&TWO).dialects(dialect));
         assert!(alone[2].2.contains("two"), "{alone:?}");
-        assert_eq!(told(in_memory().layer(&FIVE).shadow().and(&TWO).fields(fields)), alone);
-        assert_eq!(told(in_memory().layer(&TWO).and(&FIVE).shadow().fields(fields)), alone);
+        assert_eq!(told(in_memory().layer(&FIVE).shadow().and(&TWO).dialects(dialect)), alone);
+        assert_eq!(told(in_memory().layer(&TWO).and(&FIVE).shadow().dialects(dialect)), alone);
     }
 }
 

@@ -2,30 +2,31 @@
 
 use std::fmt;
 
-/// Which header fields tell clients about their limits: a dialect, named after who speaks it.
+/// A dialect of the header fields that tell clients about their limits, named after the document or
+/// the service that defines it.
 ///
-/// Clients differ in what they read, so there are several. What all of them obey is `Retry-After`, which
-/// refusals have in any case. A layer speaks one dialect or several, in any of these forms:
+/// Clients differ in what they read. All of them obey `Retry-After`, which every refusal has,
+/// whatever the dialect. A layer speaks one dialect or several, in any of these forms:
 ///
 /// ```
-/// use tollgate::fields::Fields;
+/// use tollgate::fields::Dialect;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///
 /// static API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
 ///
 /// let limiter = RateLimiter::in_memory();
 /// let by_default = limiter.layer(&API); // draft 11
-/// let one = limiter.layer(&API).fields(Fields::XRateLimit);
-/// let both = limiter.layer(&API).fields([Fields::Draft11, Fields::XRateLimit]);
-/// let none = limiter.layer(&API).fields(Fields::None);
+/// let one = limiter.layer(&API).dialects(Dialect::XRateLimit);
+/// let both = limiter.layer(&API).dialects([Dialect::Draft11, Dialect::XRateLimit]);
+/// let none = limiter.layer(&API).dialects(Dialect::None);
 /// # drop((by_default, one, both, none));
 /// ```
 ///
 /// # Which one?
 ///
-/// [`Draft11`](Self::Draft11), unless a client is known to read another: it is the one that will be a
-/// standard, the only one that tells all limits by name, and who does not know it is not misled. For
-/// clients that were written against another service or library:
+/// [`Draft11`](Self::Draft11), unless you know that your clients read another. It is on its way to
+/// become the standard, only it names every limit, and a client that does not know it is not misled.
+/// For clients that were written against another service or library:
 ///
 /// | clients know | dialect |
 /// |---|---|
@@ -33,8 +34,8 @@ use std::fmt;
 /// | `express-rate-limit` with `draft-6`, the gateway Kong | [`Draft6`](Self::Draft6) |
 /// | `express-rate-limit` with `draft-7` | [`Draft7`](Self::Draft7) |
 ///
-/// This is what they say after one request of a new client, at 1,700,000,123.5 seconds of Unix time, to
-/// the limit `api` of 10 tokens a minute:
+/// This is what each dialect says after a new client's first request to the limit `api` of 10 tokens
+/// a minute, at 1,700,000,123.5 seconds of Unix time:
 ///
 /// ```text
 /// Draft11      RateLimit-Policy: "api";q=10;w=60
@@ -51,26 +52,39 @@ use std::fmt;
 ///
 /// # What the numbers are
 ///
-/// A limit of capacity C is told as C tokens (`q`, `limit`) in the seconds (`w`) in which that many come
-/// in; for a fixed window that saves nothing up, these are its rate and period. What remains (`r`,
-/// `remaining`) is whole tokens, rounded down. The time (`t`, `reset`) is, for a token bucket, that in which as
-/// many tokens as remain would come in, or the next one if none remains; for a fixed window, the time until its
-/// end; for a refusal, that until the request would be admitted. Times are whole seconds, rounded up.
+/// | number | is |
+/// |---|---|
+/// | `q`, `limit` | the capacity in tokens, or the rate if the capacity is zero |
+/// | `w` | the time in which that many tokens refill; for a fixed window of the default capacity, its period |
+/// | `r`, `remaining` | the whole tokens that are left, rounded down |
+/// | `t`, `reset` of a token bucket | the time in which as many tokens as are left refill, or the next one if none is left |
+/// | `t`, `reset` of a fixed window | the time until the window ends |
+/// | `t`, `reset` of a refusal | the time until the request would be admitted |
+///
+/// Times are whole seconds, rounded up.
 ///
 /// # Several limits
 ///
-/// Draft 11 tells all of them, in the order of the rules. Draft 6 and `X-RateLimit-*`, and of draft 7
-/// the field `RateLimit`, have room for one: the one that is nearest to refusing, as draft 7 demands in its
-/// section 3.2. That is one that has refused, and of these the one whose wait is the longest; else the one that
-/// has room for the fewest more requests like this one, and of equals the one whose time is the longest.
+/// Draft 11 lists all limits, in the order of the rules. Draft 6, `X-RateLimit-*` and the field
+/// `RateLimit` of draft 7 have room for one limit. They show the most constrained one, as draft 7
+/// demands in its section 3.2:
 ///
-/// Layers within layers put their members of lists into one field, outermost first. Where there is room for one
-/// limit only, the outer layer leaves what the inner one has told if it was a refusal or has no more left, and
-/// replaces it otherwise. Let all of them speak the same dialects: the fields of draft 11 and draft 7 have
-/// the same names and different contents. A [`RateLimited`](crate::RateLimited) that a handler returns speaks draft 11.
+/// * a limit that has refused comes before all others; of several, the one with the longest wait;
+/// * otherwise, the limit that has room for the fewest more requests like this one; of equals, the
+///   one whose time is the longest.
+///
+/// If layers are nested, lists are joined in one field, outermost layer first. Where there is room
+/// for one limit only, the outer layer replaces what the inner layer wrote, unless that was a refusal
+/// or has no more tokens left. Use the same dialects in all of these layers: draft 11 and draft 7 have
+/// fields with the same names and different contents. A [`RateLimited`](crate::RateLimited) that a
+/// handler returns speaks draft 11.
+#[doc(alias = "headers")]
+#[doc(alias = "use_headers")]
+#[doc(alias = "standardHeaders")]
+#[doc(alias = "legacyHeaders")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Fields {
+pub enum Dialect {
     /// `RateLimit-Policy` and `RateLimit` of the [IETF draft, version
     /// 11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11): lists of all
     /// limits by their names.
@@ -82,39 +96,43 @@ pub enum Fields {
     /// `RateLimit-Policy` and `RateLimit` of the [IETF draft, version
     /// 7](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07).
     ///
-    /// `RateLimit-Policy` lists all limits, by their numbers. Two of the same quota may not be in it
-    /// (section 3.5), so the first of them is.
+    /// `RateLimit-Policy` lists all limits, by their numbers. Section 3.5 allows no two members of the
+    /// same quota, so only the first of them is listed.
     Draft7,
     /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the [IETF draft, version
-    /// 6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06); the last one in seconds
-    /// from now.
+    /// 6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06); the reset is
+    /// in seconds from now.
     ///
     /// Its fourth field, `RateLimit-Policy`, is not sent: it is optional there, and other versions
     /// have another syntax for it.
     Draft6,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as the GitHub API has
-    /// them: the last one in seconds since the Unix epoch.
+    /// them: the reset is in seconds since the Unix epoch.
     ///
-    /// It is right for clients whose clock is right. The time is that of the decision, by the clock of
-    /// the store.
+    /// The reset is computed from the time of the store. A client reads it correctly only if its own
+    /// clock is right.
+    #[doc(alias = "x-ratelimit-limit")]
+    #[doc(alias = "x-ratelimit-remaining")]
+    #[doc(alias = "x-ratelimit-reset")]
+    #[doc(alias = "GitHub")]
     XRateLimit,
-    /// None. Refusals still have `Retry-After`.
+    /// No fields. Refusals still have `Retry-After`.
     None,
 }
 
-/// One or several [`Fields`]; made from one or from an array.
+/// A set of [`Dialect`]s; made from one, from an array or by `collect`.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::fields::{Dialects, Fields};
+/// use tollgate::fields::{Dialect, Dialects};
 ///
 /// let configured = ["draft-6", "x-ratelimit"];
 /// let dialects: Dialects = configured
 ///     .into_iter()
-///     .map(|name| if name == "draft-6" { Fields::Draft6 } else { Fields::XRateLimit })
+///     .map(|name| if name == "draft-6" { Dialect::Draft6 } else { Dialect::XRateLimit })
 ///     .collect();
-/// assert_eq!(dialects, Dialects::from([Fields::XRateLimit, Fields::Draft6]));
+/// assert_eq!(dialects, Dialects::from([Dialect::XRateLimit, Dialect::Draft6]));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dialects {
@@ -131,27 +149,27 @@ impl Dialects {
         self == Self::NONE
     }
 
-    /// Whether two of them mean different things by the same names.
+    /// Whether two of the dialects write different contents into fields of the same name.
     pub(crate) const fn clash(self) -> bool {
         self.draft_11 && self.draft_7
     }
 
     pub(crate) fn is_draft_11_alone(self) -> bool {
-        self == Self::NONE.with(Fields::Draft11)
+        self == Self::NONE.with(Dialect::Draft11)
     }
 
-    /// Whether any has room for one limit only.
-    pub(super) const fn tell_one(self) -> bool {
+    /// Whether any of the dialects has room for one limit only.
+    pub(super) const fn show_most_constrained(self) -> bool {
         self.draft_7 || self.draft_6 || self.x_ratelimit
     }
 
-    const fn with(mut self, fields: Fields) -> Self {
-        match fields {
-            Fields::Draft11 => self.draft_11 = true,
-            Fields::Draft7 => self.draft_7 = true,
-            Fields::Draft6 => self.draft_6 = true,
-            Fields::XRateLimit => self.x_ratelimit = true,
-            Fields::None => {}
+    const fn with(mut self, dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Draft11 => self.draft_11 = true,
+            Dialect::Draft7 => self.draft_7 = true,
+            Dialect::Draft6 => self.draft_6 = true,
+            Dialect::XRateLimit => self.x_ratelimit = true,
+            Dialect::None => {}
         }
         self
     }
@@ -159,37 +177,39 @@ impl Dialects {
 
 impl fmt::Debug for Dialects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spoken = [
-            (self.draft_11, Fields::Draft11),
-            (self.draft_7, Fields::Draft7),
-            (self.draft_6, Fields::Draft6),
-            (self.x_ratelimit, Fields::XRateLimit),
+        let all = [
+            (self.draft_11, Dialect::Draft11),
+            (self.draft_7, Dialect::Draft7),
+            (self.draft_6, Dialect::Draft6),
+            (self.x_ratelimit, Dialect::XRateLimit),
         ];
-        f.debug_list().entries(spoken.iter().filter(|one| one.0).map(|one| one.1)).finish()
+        f.debug_list()
+            .entries(all.iter().filter(|(set, _)| *set).map(|(_, dialect)| dialect))
+            .finish()
     }
 }
 
 /// Draft 11 alone.
 impl Default for Dialects {
     fn default() -> Self {
-        Fields::default().into()
+        Dialect::default().into()
     }
 }
 
-impl From<Fields> for Dialects {
-    fn from(fields: Fields) -> Self {
-        Self::NONE.with(fields)
+impl From<Dialect> for Dialects {
+    fn from(dialect: Dialect) -> Self {
+        Self::NONE.with(dialect)
     }
 }
 
-impl<const N: usize> From<[Fields; N]> for Dialects {
-    fn from(fields: [Fields; N]) -> Self {
-        fields.into_iter().collect()
+impl<const N: usize> From<[Dialect; N]> for Dialects {
+    fn from(dialects: [Dialect; N]) -> Self {
+        dialects.into_iter().collect()
     }
 }
 
-impl FromIterator<Fields> for Dialects {
-    fn from_iter<I: IntoIterator<Item = Fields>>(fields: I) -> Self {
-        fields.into_iter().fold(Self::NONE, Self::with)
+impl FromIterator<Dialect> for Dialects {
+    fn from_iter<I: IntoIterator<Item = Dialect>>(dialects: I) -> Self {
+        dialects.into_iter().fold(Self::NONE, Self::with)
     }
 }

@@ -133,7 +133,7 @@ impl Teller {
                 self.members.partition_key(key);
             }
         }
-        if self.dialects.tell_one() {
+        if self.dialects.show_most_constrained() {
             let one = Nearest::of(label, numbers, stand.verdict, cost, now);
             self.nearest = Some(self.nearest.map_or(one, |nearest| nearest.or(one)));
         }

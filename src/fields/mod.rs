@@ -3,7 +3,7 @@
 //! By default, the fields are those of the IETF draft "RateLimit header fields for HTTP", version 11
 //! (`draft-ietf-httpapi-ratelimit-headers-11`), with `Retry-After` of RFC 9110, section 10.2.3.
 //! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4), or a status of gRPC
-//! where that is asked. [`Fields`] is a guide to the dialects that there are.
+//! where that is asked. [`Dialect`] is a guide to the dialects that there are.
 
 mod dialect;
 mod field_set;
@@ -18,7 +18,7 @@ mod rejection;
 mod retry_after;
 mod template;
 
-pub use self::dialect::{Dialects, Fields};
+pub use self::dialect::{Dialect, Dialects};
 pub(crate) use self::field_set::{Known, Teller, Told, member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc};
 pub use self::partition_key::PartitionKey;

@@ -155,16 +155,19 @@ impl RateLimitLayer {
         self.with(|rules| rules.last().price = Price::By(Arc::new(cost)))
     }
 
-    /// Tells clients about the limits in these header fields: one of [`Fields`](crate::fields::Fields), which
-    /// is a guide to them, or several in an array.
+    /// Tells clients about the limits in the header fields of these dialects: one
+    /// [`Dialect`](crate::fields::Dialect), whose page is a guide to them, or an array of several.
     ///
     /// # Panics
     ///
     /// If drafts 11 and 7 are among them, whose fields have the same names and different contents.
+    #[doc(alias = "fields")]
+    #[doc(alias = "headers")]
+    #[doc(alias = "use_headers")]
     #[must_use]
     #[track_caller]
-    pub fn fields(self, fields: impl Into<Dialects>) -> Self {
-        let dialects = fields.into();
+    pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
+        let dialects = dialects.into();
         assert!(
             !dialects.clash(),
             "the fields of draft 11 and draft 7 have the same names (choose one of the two)"

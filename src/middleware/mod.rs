@@ -32,7 +32,7 @@
 //! Everything about a rule can be said where it is made:
 //!
 //! ```
-//! use tollgate::fields::Fields;
+//! use tollgate::fields::Dialect;
 //! use tollgate::key::{ClientIp, header};
 //! use tollgate::middleware::{MissingKey, OnFailure};
 //! use tollgate::{HOUR, Limit, Quota, RateLimiter};
@@ -45,7 +45,7 @@
 //!     .cost_with(|head| if head.uri().path().ends_with(".zip") { 10 } else { 1 })
 //!     .missing_key(MissingKey::Reject(http::StatusCode::UNAUTHORIZED))
 //!     .on_failure(OnFailure::Open)
-//!     .fields(Fields::None);
+//!     .dialects(Dialect::None);
 //! # drop(layer);
 //! ```
 //!

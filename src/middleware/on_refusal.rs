@@ -73,7 +73,7 @@ impl OnRefusal {
 
     /// What this function makes of the request's head and of what has refused it.
     ///
-    /// The layer adds `Retry-After` and the [fields](crate::fields::Fields) that tell how the limits stand, each
+    /// The layer adds `Retry-After` and the [fields](crate::fields::Dialect) that tell how the limits stand, each
     /// unless the response has it already. The status is the function's own: [`Refused::status`] is what
     /// the layer would say.
     #[must_use]
