@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 8] = [
 const CRATES: [(&str, &[&str]); 12] = [
     ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
-    ("httpdate", &["fields/retry_after.rs", "retry/"]),
+    ("httpdate", &["fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -128,9 +128,9 @@ fn arrows_that_point_up_or_sideways_are_reported() {
         ),
         (
             "key/head.rs",
-            "use crate::fields::{self, Told};",
+            "use crate::fields::{self, FieldSet};",
             "src/key/head.rs:1: `crate::fields` points sideways, from `key` to `fields`\n\
-             src/key/head.rs:1: `crate::fields::Told` points sideways, from `key` to `fields`",
+             src/key/head.rs:1: `crate::fields::FieldSet` points sideways, from `key` to `fields`",
         ),
         (
             "fields/dialect.rs",
@@ -261,7 +261,7 @@ fn arrows_that_point_down_are_not_reported() {
         ("backend/memory/shard.rs", "use super::super::Charge; pub(in super::super) struct S;"),
         ("key/client_ip/peer.rs", "fn f() { use axum::extract::ConnectInfo; }"),
         ("key/head.rs", "use ::http::{HeaderMap, Method}; fn f(_: http::Uri) {}"),
-        ("middleware/rule.rs", "use crate::fields::{self, Told}; fn f() { fields::failure() }"),
+        ("middleware/rule.rs", "use crate::fields::{self, FieldSet}; fn f() { fields::failure() }"),
         (
             "middleware/layer.rs",
             "use http_body::Body; use tower_layer::Layer; use tower_service::Service;",

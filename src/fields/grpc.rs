@@ -1,4 +1,4 @@
-//! Answers to gRPC requests: a client of gRPC reads its own status, not that of HTTP.
+//! Answers to gRPC requests: a gRPC client reads the status of gRPC, not that of HTTP.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::number;
 
-/// Whether a request is one of gRPC over HTTP/2: of content type `application/grpc`, with a codec behind
-/// it or not. `application/grpc-web` is another protocol.
+/// Whether a request is one of gRPC over HTTP/2: of content type `application/grpc`, with or without a
+/// codec (`+proto`). `application/grpc-web` is another protocol.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
     let Some((start, rest)) = content_type.as_bytes().split_at_checked(GRPC.len()) else {
@@ -21,14 +21,14 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
         && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
-/// Whether the header fields of a response say that the call has failed. A status in the trailers comes
-/// later.
+/// Whether the header fields of a response say that the call has failed. A status in the trailers is
+/// not known yet.
 pub(crate) fn has_grpc_failed(headers: &HeaderMap) -> bool {
     headers.get(GRPC_STATUS).is_some_and(|status| status != "0")
 }
 
-/// A response of header fields only ("Trailers-Only", gRPC over HTTP/2): status 200 of HTTP, the status of gRPC
-/// that says what this one of HTTP does, and the time to come back as `google.rpc.RetryInfo`.
+/// A response of header fields only ("Trailers-Only", gRPC over HTTP/2): HTTP status 200, the gRPC status
+/// that corresponds to `status`, and the time to come back as `google.rpc.RetryInfo`.
 pub(super) fn respond(
     status: StatusCode,
     message: &str,
@@ -51,7 +51,7 @@ pub(super) fn respond(
     response
 }
 
-/// The status of gRPC (`google.rpc.Code`) that says what one of HTTP does.
+/// The gRPC status (`google.rpc.Code`) that corresponds to one of HTTP.
 const fn code(status: StatusCode) -> u64 {
     match status.as_u16() {
         400 => 3,        // INVALID_ARGUMENT
@@ -66,12 +66,13 @@ const fn code(status: StatusCode) -> u64 {
     }
 }
 
-/// A `google.rpc.Status` with one detail, a `google.rpc.RetryInfo`: five fields in the wire format of
-/// protocol buffers, for which no library is worth its weight.
+/// A `google.rpc.Status` with one detail, a `google.rpc.RetryInfo`.
+///
+/// It is written by hand in the wire format of protocol buffers: five fields are not worth a library.
 fn retry_details(code: u64, message: &str, delay: Duration) -> Vec<u8> {
     // google.protobuf.Duration: seconds = 1, nanos = 2
     let mut duration = Vec::new();
-    number_field(&mut duration, 1, delay.as_secs().min(MOST_SECONDS));
+    number_field(&mut duration, 1, delay.as_secs().min(MAX_SECONDS));
     number_field(&mut duration, 2, u64::from(delay.subsec_nanos()));
     // google.rpc.RetryInfo: retry_delay = 1
     let mut retry_info = Vec::new();
@@ -88,7 +89,7 @@ fn retry_details(code: u64, message: &str, delay: Duration) -> Vec<u8> {
     status
 }
 
-/// A field of wire type 0; one of zero is left out.
+/// A field of wire type 0 (varint); zero is the default and is left out.
 fn number_field(to: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         to.push(field << 3);
@@ -96,14 +97,14 @@ fn number_field(to: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-/// A field of wire type 2.
+/// A field of wire type 2 (length-delimited).
 fn bytes_field(to: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     to.push((field << 3) | 2);
     varint(to, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     to.extend_from_slice(bytes);
 }
 
-/// Seven bits a byte, the lowest first, and a bit that says that more come.
+/// Seven bits in each byte, the lowest first; the eighth bit says that more bytes follow.
 fn varint(to: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         let [low, ..] = number.to_le_bytes();
@@ -119,8 +120,8 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// What a `google.protobuf.Duration` can hold: 10,000 years.
-const MOST_SECONDS: u64 = 315_576_000_000;
+/// The largest `google.protobuf.Duration`: 10,000 years.
+const MAX_SECONDS: u64 = 315_576_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -148,9 +149,9 @@ mod tests {
         assert!(!is_grpc(&HeaderMap::new()));
     }
 
-    /// Whatever the numbers, somebody else's decoder reads what was meant.
+    /// The decoder of `tonic-types` reads what was written, whatever the numbers.
     #[test]
-    fn details_are_what_others_decode() {
+    fn tonic_decodes_the_details() {
         use tonic_types::StatusExt;
         let delays = [
             Duration::ZERO,
@@ -159,7 +160,7 @@ mod tests {
             Duration::from_secs(127),
             Duration::from_secs(128),
             Duration::from_secs(86_400 * 400),
-            Duration::new(MOST_SECONDS, 999_999_999),
+            Duration::new(MAX_SECONDS, 999_999_999),
         ];
         for (delay, message) in delays.into_iter().flat_map(|delay| {
             [
@@ -176,7 +177,7 @@ mod tests {
         }
         let longer = retry_details(8, "", Duration::MAX);
         let status = tonic::Status::with_details(tonic::Code::Ok, "", longer.into());
-        let most = Duration::new(MOST_SECONDS, 999_999_999);
-        assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(most));
+        let longest = Duration::new(MAX_SECONDS, 999_999_999);
+        assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(longest));
     }
 }

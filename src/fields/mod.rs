@@ -1,9 +1,16 @@
-//! What clients are told: header fields and refusals.
+//! What responses tell clients: header fields, and the answers to requests that are refused.
 //!
 //! By default, the fields are those of the IETF draft "RateLimit header fields for HTTP", version 11
 //! (`draft-ietf-httpapi-ratelimit-headers-11`), with `Retry-After` of RFC 9110, section 10.2.3.
-//! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4), or a status of gRPC
-//! where that is asked. [`Dialect`] is a guide to the dialects that there are.
+//! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4); a gRPC request gets
+//! a status of gRPC. [`Dialect`] is a guide to the other fields that a layer can send.
+//!
+//! # Design
+//!
+//! What depends on the limit alone is laid out once: the text of its policy (`policy`), and for a
+//! layer the maps of its header fields (`template`). A response clones such a map and fills in the
+//! numbers. A `field_set` is what one response gets; it is written in front of the fields that an
+//! inner layer has left.
 
 mod dialect;
 mod field_set;
@@ -12,6 +19,7 @@ mod list;
 mod most_constrained;
 mod number;
 mod partition_key;
+mod policies;
 mod policy;
 mod problem;
 mod rejection;
@@ -19,13 +27,15 @@ mod retry_after;
 mod template;
 
 pub use self::dialect::{Dialect, Dialects};
-pub(crate) use self::field_set::{Known, Teller, Told, member};
+pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc};
 pub use self::partition_key::PartitionKey;
-pub(crate) use self::policy::Label;
+pub(crate) use self::policy::PolicyText;
 pub(crate) use self::rejection::{
-    ComeBack, Form, SERVER_TIMING, failure, put_retry_after, put_soon, quota_exceeded, refusal,
-    too_large, waited,
+    Form, RetryHint, SERVER_TIMING, failure, put_retry_after, put_retry_soon, quota_exceeded,
+    refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
-pub(crate) use self::template::Ready;
+#[cfg(feature = "retry")]
+pub(crate) use self::retry_after::read_retry_after;
+pub(crate) use self::template::FieldTemplate;

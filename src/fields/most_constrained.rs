@@ -1,4 +1,4 @@
-//! Dialects that have room for one limit: the one that is nearest to refusing.
+//! Dialects with room for one limit show the most constrained one.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -8,57 +8,59 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::dialect::Dialects;
-use super::field_set::RATELIMIT;
 use super::list::{List, MAX_INTEGER};
 use super::number;
-use super::policy::{Label, Numbers};
-use super::retry_after::epoch_up;
+use super::policies::RATELIMIT;
+use super::policy::{FieldNumbers, PolicyText};
+use super::retry_after::{epoch_up, seconds_up};
 use crate::algebra::Verdict;
 use crate::clock::Timestamp;
 
-/// How one limit stands.
+/// The limit that is closest to refusing, or that has refused and whose wait is the longest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nearest {
+pub(super) struct MostConstrained {
     limit: u64,
     remaining: u64,
     reset: Duration,
-    /// How many more requests like this one there is room for; nothing if it has refused.
-    room: Option<u64>,
+    /// How many more requests like this one the limit has room for; `None` if it has refused.
+    requests_left: Option<u64>,
     now: Timestamp,
 }
 
-impl Nearest {
-    pub(super) fn of(
-        label: &Label,
-        numbers: Numbers,
+impl MostConstrained {
+    pub(super) fn new(
+        policy: &PolicyText,
+        numbers: FieldNumbers,
         verdict: Verdict,
         cost: u64,
         now: Timestamp,
     ) -> Self {
-        let room = numbers.remaining.checked_div(cost).unwrap_or(numbers.remaining);
+        let requests_left = numbers.remaining.checked_div(cost).unwrap_or(numbers.remaining);
         Self {
-            limit: label.quota.min(MAX_INTEGER),
+            limit: policy.quota.min(MAX_INTEGER),
             remaining: numbers.remaining.min(MAX_INTEGER),
             reset: numbers.reset,
-            room: Some(room).filter(|_| verdict != Verdict::Refused),
+            requests_left: Some(requests_left).filter(|_| verdict != Verdict::Refused),
             now,
         }
     }
 
-    /// The nearer of the two; this one if none is.
-    pub(super) fn or(self, other: Self) -> Self {
-        if other.nearness() > self.nearness() { other } else { self }
+    /// The more constrained of the two; this one if they are equal.
+    pub(super) fn max(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
     }
 
-    /// Who has refused is nearer than all others, and then who waits longest; else who has less room.
-    fn nearness(&self) -> (bool, Reverse<u64>, Duration) {
-        (self.room.is_none(), Reverse(self.room.unwrap_or(0)), self.reset)
+    /// Refusals rank above all others, the longest wait first; then the fewer requests are left, the
+    /// higher, and of equals the longer time.
+    fn rank(&self) -> (bool, Reverse<u64>, Duration) {
+        (self.requests_left.is_none(), Reverse(self.requests_left.unwrap_or(0)), self.reset)
     }
 
-    /// Tells it in these dialects.
-    pub(super) fn tell(&self, dialects: Dialects, headers: &mut HeaderMap) {
+    /// Writes the fields of those of these dialects that have room for one limit.
+    pub(super) fn write_to(&self, dialects: Dialects, headers: &mut HeaderMap) {
         let seconds = || number::value(self.seconds());
-        // Before any of ours is there.
+        // It is an inner layer's refusal that has to stay. A refusal of our own has this field as
+        // well, but none of those below yet, so it makes no difference there.
         let refused = headers.contains_key(RETRY_AFTER);
         if dialects.draft_7
             && self.replaces(headers.get(&RATELIMIT), draft_7_remaining, refused)
@@ -67,28 +69,28 @@ impl Nearest {
             let _ = headers.try_insert(&RATELIMIT, value);
         }
         if dialects.draft_6 && self.replaces(headers.get(&DRAFT_6[1]), digits, refused) {
-            self.put(headers, &DRAFT_6, seconds());
+            self.insert(headers, &DRAFT_6, seconds());
         }
         if dialects.x_ratelimit && self.replaces(headers.get(&X_RATELIMIT[1]), digits, refused) {
             let epoch = epoch_up(self.now, self.reset).min(MAX_INTEGER);
-            self.put(headers, &X_RATELIMIT, number::value(epoch));
+            self.insert(headers, &X_RATELIMIT, number::value(epoch));
         }
     }
 
-    /// Whether it takes the place of what an inner layer has told: not of a refusal, nor of less that
-    /// remains, nor of what cannot be understood.
+    /// Whether this limit replaces what an inner layer wrote. A refusal stays, and so does what has
+    /// no more tokens left than this limit, and what cannot be parsed.
     fn replaces(
         &self,
-        told: Option<&HeaderValue>,
+        written: Option<&HeaderValue>,
         remaining: impl Fn(&[u8]) -> Option<u64>,
         refused: bool,
     ) -> bool {
-        let Some(told) = told else { return true };
-        !refused && remaining(told.as_bytes()).is_some_and(|told| told > self.remaining)
+        let Some(written) = written else { return true };
+        !refused && remaining(written.as_bytes()).is_some_and(|inner| inner > self.remaining)
     }
 
     fn seconds(&self) -> u64 {
-        super::retry_after::seconds_up(self.reset).min(MAX_INTEGER)
+        seconds_up(self.reset).min(MAX_INTEGER)
     }
 
     /// `limit=10, remaining=5, reset=30`.
@@ -100,8 +102,8 @@ impl Nearest {
         HeaderValue::from_maybe_shared(Bytes::from(text.into_bytes())).ok()
     }
 
-    /// Only a map with no room for any more says that it cannot take one.
-    fn put(&self, headers: &mut HeaderMap, names: &'static [HeaderName; 3], reset: HeaderValue) {
+    /// An error means that the map is full, and then the field is left out.
+    fn insert(&self, headers: &mut HeaderMap, names: &'static [HeaderName; 3], reset: HeaderValue) {
         let values = [number::value(self.limit), number::value(self.remaining), reset];
         for (name, value) in names.iter().zip(values) {
             let _ = headers.try_insert(name, value);

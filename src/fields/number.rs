@@ -2,12 +2,12 @@
 
 use http::HeaderValue;
 
-/// A number in digits; without an allocation where it is small, as most waits are.
+/// A number in digits; does not allocate for small ones, as most waits are.
 #[inline]
 pub(super) fn value(number: u64) -> HeaderValue {
     match usize::try_from(number).ok().and_then(|nth| SMALL.get(nth)) {
         Some(digits) => HeaderValue::from_static(digits),
-        // `HeaderValue::from(number)` takes a buffer that is shared: two allocations, for a few digits.
+        // `HeaderValue::from(number)` would write into a shared buffer: two allocations for a few digits.
         None => HeaderValue::from_bytes(itoa::Buffer::new().format(number).as_bytes())
             .unwrap_or_else(|_| HeaderValue::from(number)),
     }

@@ -1,4 +1,4 @@
-//! The partition that a request's quota comes from, told without telling the key.
+//! The partition of the quota that a request belongs to, shown without showing the key.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,8 +14,8 @@ use crate::backend::Key;
 /// that a client which acts for several users, or asks for several resources, can tell their quotas apart.
 ///
 /// It is never the [`Key`] itself, which may be an address or a user's name, but the first 12 bytes of a keyed
-/// hash of it (SipHash-2-4, 128 bits): whoever has no secret cannot find a key by trying out all of them. A
-/// limit that everybody shares has no partitions, so nothing is told for it.
+/// hash of it (SipHash-2-4, 128 bits): without the secret, a key cannot be found by trying all of them. A
+/// limit with one bucket for all requests has no partitions, so it has no `pk`.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::backend::Key;
 ///
 /// const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(10, MINUTE));
 ///
-/// // In earnest from the configuration, the same for all processes.
+/// // In production, from the configuration, the same for all processes.
 /// let secret = [7; 16];
 /// let layer = RateLimiter::in_memory()
 ///     .layer(PER_USER)
@@ -34,26 +34,27 @@ use crate::backend::Key;
 /// # drop(layer);
 /// ```
 #[derive(Clone)]
-pub struct PartitionKey(Kind);
+pub struct PartitionKey(PartitionHash);
 
 #[derive(Clone)]
-enum Kind {
+enum PartitionHash {
     Keyed(SipHasher24),
-    Own(Arc<Made>),
+    Custom(Arc<PartitionFn>),
 }
 
-type Made = dyn Fn(&Key) -> Vec<u8> + Send + Sync;
+type PartitionFn = dyn Fn(&Key) -> Vec<u8> + Send + Sync;
 
 impl PartitionKey {
-    /// A hash under this secret: processes that have the same one tell the same partitions.
+    /// A hash under this secret: processes with the same secret show the same partitions.
     #[must_use]
     pub fn keyed(secret: [u8; 16]) -> Self {
-        Self(Kind::Keyed(SipHasher24::new_with_key(&secret)))
+        Self(PartitionHash::Keyed(SipHasher24::new_with_key(&secret)))
     }
 
-    /// A hash under a secret of this process: after a restart, and in another process behind the same
-    /// address, the same key is told as another partition. Clients that remember partitions then take it for a
-    /// new one; nothing else depends on it.
+    /// A hash under a random secret of this process.
+    ///
+    /// After a restart, and in another process behind the same address, the same key is shown as another
+    /// partition. A client that remembers partitions then takes it for a new one; nothing else depends on it.
     #[must_use]
     pub fn random() -> Self {
         let random = || RandomState::new().build_hasher().finish().to_le_bytes();
@@ -64,56 +65,56 @@ impl PartitionKey {
         Self::keyed(secret)
     }
 
-    /// What this function makes of a key, byte for byte; nothing is told where that is empty.
+    /// The bytes that this function makes of a key; if there are none, the limit has no `pk`.
     ///
-    /// The draft advises to document how it is made, so that clients can work it out beforehand, and to put
-    /// nothing sensitive into it. Everybody who sees the response sees it.
+    /// The draft advises you to document how they are made, so that clients can compute them, and to put
+    /// nothing sensitive into them: they are in the response for everyone to read.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::fields::PartitionKey;
     ///
-    /// // The last part of keys such as `("tenant", 17)`, which is no secret.
+    /// // The last part of keys such as `("tenant", 17)`, which is not secret.
     /// let shown = PartitionKey::from_fn(|key| {
     ///     key.to_string().rsplit('|').next().unwrap_or_default().into()
     /// });
     /// # drop(shown);
     /// ```
     #[must_use]
-    pub fn from_fn(made: impl Fn(&Key) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self(Kind::Own(Arc::new(made)))
+    pub fn from_fn(encode: impl Fn(&Key) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self(PartitionHash::Custom(Arc::new(encode)))
     }
 
     /// The partition of a key, in base64.
-    pub(crate) fn of(&self, key: &Key) -> Option<String> {
+    pub(crate) fn encode(&self, key: &Key) -> Option<String> {
         let bytes = key.as_bytes();
         if bytes.is_empty() {
             return None;
         }
-        let made = match &self.0 {
-            Kind::Own(made) => STANDARD.encode(made(key)),
-            Kind::Keyed(hasher) => {
+        let base64 = match &self.0 {
+            PartitionHash::Custom(encode) => STANDARD.encode(encode(key)),
+            PartitionHash::Keyed(hasher) => {
                 let mut hasher = *hasher;
                 hasher.write(bytes);
                 let hash = hasher.finish128().as_bytes();
                 STANDARD.encode(hash.first_chunk::<LEN>().unwrap_or(&[0; LEN]))
             }
         };
-        Some(made).filter(|made| !made.is_empty())
+        Some(base64).filter(|base64| !base64.is_empty())
     }
 }
 
-/// 96 bits: two of a billion keys have the same with a probability of one in 10^11. A multiple of
-/// three needs no padding.
+/// 96 bits: among a billion keys, the probability of a collision is one in 10^11. A multiple of three
+/// needs no padding in base64.
 const LEN: usize = 12;
 
-/// Without the secret.
+/// Leaves the secret out.
 impl fmt::Debug for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Kind::Keyed(_) => "PartitionKey(keyed)",
-            Kind::Own(_) => "PartitionKey(own)",
+            PartitionHash::Keyed(_) => "PartitionKey(keyed)",
+            PartitionHash::Custom(_) => "PartitionKey(custom)",
         })
     }
 }

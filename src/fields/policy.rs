@@ -1,8 +1,11 @@
-//! What is told of a limit: what is always the same, and how it stands.
+//! What the fields say about one limit: its policy, laid out once, and how it stands.
 
 use std::time::Duration;
 
-use super::list::List;
+use bytes::Bytes;
+use http::HeaderValue;
+
+use super::list::{List, MAX_INTEGER};
 use super::retry_after::seconds_up;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
@@ -11,51 +14,82 @@ use crate::quota::Kind;
 
 const MICROS: u128 = 1_000_000;
 
-/// What is told of a limit whoever asks, laid out once.
+/// The part of the fields that depends on nothing but the limit, laid out once.
 #[derive(Clone, Debug)]
-pub(crate) struct Label {
-    /// A member of `RateLimit` up to its first number: `"name";r=`.
-    pub(super) member: Box<[u8]>,
+pub(crate) struct PolicyText {
     /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
-    pub(super) policy: Box<[u8]>,
-    /// The tokens that a client may count on.
+    pub(super) member: Box<[u8]>,
+    /// The member of `RateLimit` up to its first number: `"name";r=`.
+    prefix: Box<[u8]>,
+    /// The tokens that a client may count on in a window.
     pub(super) quota: u64,
-    /// The seconds in which they come in.
+    /// The seconds in which that many tokens refill.
     pub(super) window: u64,
 }
 
-/// How a limit stands, in the numbers that are told.
+/// How a limit stands, in the numbers that the fields show.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Numbers {
+pub(super) struct FieldNumbers {
     pub(super) remaining: u64,
-    /// The time in which what remains would come in; for a refusal, the wait.
+    /// The time in which as many tokens as remain refill; for a refusal, the wait.
     pub(super) reset: Duration,
 }
 
-impl Label {
-    pub(crate) fn of(limit: &Limit) -> Self {
+impl PolicyText {
+    pub(crate) fn new(limit: &Limit) -> Self {
         let (quota, window) = quota_and_window(limit);
-        let name = quoted(limit.name());
-        let mut policy = List::default();
-        policy.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
-        let mut member = name;
-        member.extend_from_slice(b";r=");
-        Self { member: member.into(), policy: policy.into_bytes().into(), quota, window }
+        let name = quote(limit.name());
+        let mut member = List::default();
+        member.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
+        let mut prefix = name;
+        prefix.extend_from_slice(b";r=");
+        Self { member: member.into_bytes().into(), prefix: prefix.into(), quota, window }
     }
 
-    /// How the limit stands that it is of. Where that has refused, whoever waits for `reset` is not
-    /// refused again.
+    /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
+    ///
+    /// The buffer has exactly the length of the text, as [`Bytes`] would otherwise allocate once
+    /// more to share it.
     #[inline]
-    pub(super) fn numbers(&self, limit: &Limit, stand: &Stand, now: Timestamp) -> Numbers {
+    pub(crate) fn single_member(
+        &self,
+        limit: &Limit,
+        stand: &Stand,
+        now: Timestamp,
+    ) -> Option<HeaderValue> {
+        let numbers = self.numbers(limit, stand, now);
+        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
+        let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
+        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(T.len());
+        let mut text = Vec::with_capacity(self.prefix.len().saturating_add(digits));
+        text.extend_from_slice(&self.prefix);
+        text.extend_from_slice(remaining);
+        text.extend_from_slice(T);
+        text.extend_from_slice(seconds);
+        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+    }
+
+    /// Adds the limit's member of `RateLimit` to a list of several.
+    pub(super) fn push_member(&self, list: &mut List, numbers: FieldNumbers) {
+        list.next().bytes(&self.prefix).number(numbers.remaining);
+        list.bytes(T).number(numbers.seconds());
+    }
+
+    /// The numbers of the limit that this text belongs to.
+    ///
+    /// After a refusal, a client that waits for `reset` is not refused again.
+    #[inline]
+    pub(super) fn numbers(&self, limit: &Limit, stand: &Stand, now: Timestamp) -> FieldNumbers {
         let remaining = limit.bucket().tokens(stand.state.value).whole();
         let reset = match stand.verdict {
             Verdict::Refused => stand.wait,
             _ => self.reset(limit, stand.state, now, remaining),
         };
-        Numbers { remaining, reset }
+        FieldNumbers { remaining, reset }
     }
 
-    /// How long until there is more.
+    /// The time until more tokens are there.
     #[inline]
     fn reset(&self, limit: &Limit, state: State, now: Timestamp, remaining: u64) -> Duration {
         let bucket = limit.bucket();
@@ -63,44 +97,44 @@ impl Label {
             return state.ts.plus_micros(bucket.step()).since(now);
         }
         if remaining > 0 {
-            return Duration::from_secs(part(remaining, self.window, self.quota));
+            return Duration::from_secs(refill_seconds(remaining, self.window, self.quota));
         }
         let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
         let micros = missing.unsigned_abs().div_ceil(gain(limit));
-        Duration::from_micros(saturated(micros))
+        Duration::from_micros(saturate(micros))
     }
 }
 
-impl Numbers {
-    /// Whole seconds, up and at least one.
+impl FieldNumbers {
+    /// Whole seconds, rounded up and at least one.
     #[inline]
     pub(super) const fn seconds(&self) -> u64 {
         seconds_up(self.reset)
     }
 }
 
-/// So much of a window as these tokens are of all, rounded up.
+/// The seconds in which `tokens` refill if `all` of them do in `window` seconds, rounded up.
 #[inline]
-fn part(tokens: u64, window: u64, all: u64) -> u64 {
+fn refill_seconds(tokens: u64, window: u64, all: u64) -> u64 {
     let all = all.max(1);
-    // Numbers that are told to people fit; long ones are divided at length.
+    // The numbers of real limits fit; only the others pay for a division of 128 bits.
     match window.checked_mul(tokens) {
         Some(product) => product.div_ceil(all),
         None => {
             let product = u128::from(tokens).saturating_mul(u128::from(window));
-            saturated(product.div_ceil(u128::from(all)))
+            saturate(product.div_ceil(u128::from(all)))
         }
     }
 }
 
-fn saturated(number: u128) -> u64 {
+fn saturate(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// The tokens that a client may count on, and the seconds in which they come in.
+/// The tokens that a client may count on, and the seconds in which they refill.
 fn quota_and_window(limit: &Limit) -> (u64, u64) {
     let (quota, bucket) = (limit.quota(), limit.bucket());
-    // A capacity of zero has no window; what comes in each period is the nearest truth.
+    // A capacity of zero has no window; the rate and its period come closest.
     let tokens = match quota.tokens_at_most() {
         0 => quota.rate(),
         tokens => tokens,
@@ -108,17 +142,17 @@ fn quota_and_window(limit: &Limit) -> (u64, u64) {
     let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
     let steps = units.div_ceil(gain(limit));
     let micros = steps.saturating_mul(u128::from(bucket.step()));
-    (tokens, saturated(micros.div_ceil(MICROS)))
+    (tokens, saturate(micros.div_ceil(MICROS)))
 }
 
-/// The units that all shards gain at each step.
+/// The units that all shards together gain at each step.
 fn gain(limit: &Limit) -> u128 {
     let shards = u128::from(limit.quota().shard_count());
     u128::from(limit.bucket().gain()).saturating_mul(shards).max(1)
 }
 
 /// A structured-field string (RFC 9651, section 3.3.3).
-fn quoted(name: &str) -> Vec<u8> {
+fn quote(name: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.len().saturating_add(2));
     text.push(b'"');
     for byte in name.bytes() {
@@ -130,3 +164,5 @@ fn quoted(name: &str) -> Vec<u8> {
     text.push(b'"');
     text
 }
+
+const T: &[u8; 3] = b";t=";

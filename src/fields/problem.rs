@@ -1,6 +1,10 @@
-//! Problem details (RFC 9457), written by hand: five members, and no JSON library for everybody.
+//! Problem details (RFC 9457).
+//!
+//! They are written by hand: five members are not worth a JSON library.
 
-/// A quota is used up: the problem type that the IETF draft registers.
+pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// The problem type that the IETF draft registers for a quota that is used up.
 pub(super) fn quota_exceeded<'a>(
     status: u16,
     violated: impl Iterator<Item = &'a str>,
@@ -25,7 +29,7 @@ pub(super) fn quota_exceeded<'a>(
     json
 }
 
-/// A failure that the status says enough about.
+/// A problem without a type of its own: the status says enough.
 pub(super) fn plain(status: u16, title: &str) -> String {
     let mut json = String::with_capacity(64);
     json.push_str("{\"title\":");
@@ -43,7 +47,7 @@ fn push_string(json: &mut String, text: &str) {
         match c {
             '"' => json.push_str("\\\""),
             '\\' => json.push_str("\\\\"),
-            // None comes in the text of a limit or an error, but a JSON string has no room for one.
+            // No text of ours has a control character, but a JSON string must not contain one.
             c if c.is_control() => json.push(' '),
             c => json.push(c),
         }

@@ -1,4 +1,4 @@
-//! The answers to requests that do not run.
+//! The wording of the answers to requests that are not run.
 
 use std::time::Duration;
 
@@ -20,15 +20,16 @@ pub(crate) enum Form {
     Grpc,
 }
 
-/// When to come back.
+/// When to come back, and how `Retry-After` says so.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ComeBack {
+pub(crate) struct RetryHint {
     pub(crate) after: Duration,
+    /// The time of the decision, from which `after` counts.
     pub(crate) now: Timestamp,
-    pub(crate) told_as: RetryAfter,
+    pub(crate) format: RetryAfter,
 }
 
-/// What is told of the limits that have refused, with this status.
+/// The problem details that name the limits which have refused a request.
 pub(crate) fn quota_exceeded<'a>(
     status: StatusCode,
     violated: impl Iterator<Item = &'a str>,
@@ -41,79 +42,85 @@ pub(crate) fn refusal(
     form: Form,
     status: StatusCode,
     refused: &[&str],
-    come_back: ComeBack,
+    hint: RetryHint,
 ) -> Response<Bytes> {
     let mut response = match form {
         Form::ProblemDetails => {
-            respond(status, PROBLEM, quota_exceeded(status, refused.iter().copied()))
+            let body = quota_exceeded(status, refused.iter().copied());
+            respond(status, problem::MEDIA_TYPE, body)
         }
         Form::PlainText => {
-            let message = message(refused, come_back.after);
-            respond(status, PLAIN, format!("{}: {message}\n", title(status)))
+            let message = message(refused, hint.after);
+            respond(status, PLAIN_TEXT, format!("{}: {message}\n", title(status)))
         }
         Form::Grpc => {
-            let message = message(refused, come_back.after);
-            grpc::respond(status, &message, Some(come_back.after))
+            let message = message(refused, hint.after);
+            grpc::respond(status, &message, Some(hint.after))
         }
     };
-    put_retry_after(&mut response, come_back);
+    put_retry_after(&mut response, hint);
     response
 }
 
-/// Says when to come back, if that is not said already.
-pub(crate) fn put_retry_after<B>(response: &mut Response<B>, come_back: ComeBack) {
-    let ComeBack { after, now, told_as } = come_back;
-    if let Some(value) = told_as.value(after, now) {
-        put_if_not_there(response, value);
+/// Adds `Retry-After` unless the response has it.
+pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
+    let RetryHint { after, now, format } = hint;
+    if let Some(value) = format.value(after, now) {
+        put_if_absent(response, value);
     }
 }
 
-/// 429 without such a time, as none would help.
+/// 429 without a time to come back, as no wait would help.
 pub(crate) fn too_large(form: Form, error: &Error) -> Response<Bytes> {
     let (status, name) = (StatusCode::TOO_MANY_REQUESTS, error.limit().name());
     let why = "the request costs more than the limit can ever grant";
     match form {
         Form::ProblemDetails => {
             let names = [name].into_iter();
-            respond(status, PROBLEM, problem::quota_exceeded(status.as_u16(), names, Some(why)))
+            let body = problem::quota_exceeded(status.as_u16(), names, Some(why));
+            respond(status, problem::MEDIA_TYPE, body)
         }
-        Form::PlainText => respond(status, PLAIN, format!("{}: {why} (`{name}`)\n", title(status))),
+        Form::PlainText => {
+            respond(status, PLAIN_TEXT, format!("{}: {why} (`{name}`)\n", title(status)))
+        }
         Form::Grpc => grpc::respond(status, &format!("{why} (`{name}`)"), None),
     }
 }
 
-/// Some other status, without details: what went wrong is in the log. 503 says that a second helps.
-pub(crate) fn failure(form: Form, status: StatusCode, told_as: RetryAfter) -> Response<Bytes> {
+/// Another status, without details: the log has the reason. 503 asks the client to come back in a
+/// second.
+pub(crate) fn failure(form: Form, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
     let soon = status == StatusCode::SERVICE_UNAVAILABLE;
     let mut response = match form {
         Form::ProblemDetails => {
-            respond(status, PROBLEM, problem::plain(status.as_u16(), title(status)))
+            respond(status, problem::MEDIA_TYPE, problem::plain(status.as_u16(), title(status)))
         }
-        Form::PlainText => respond(status, PLAIN, format!("{}\n", title(status))),
+        Form::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
         Form::Grpc => grpc::respond(status, title(status), soon.then_some(Duration::from_secs(1))),
     };
     if soon {
-        put_soon(&mut response, told_as);
+        put_retry_soon(&mut response, format);
     }
     response
 }
 
-/// Says to come back in a second, if it is not said when.
-pub(crate) fn put_soon<B>(response: &mut Response<B>, told_as: RetryAfter) {
-    if let Some(soon) = told_as.soon() {
-        put_if_not_there(response, soon);
+/// Adds a `Retry-After` of one second unless the response has one.
+pub(crate) fn put_retry_soon<B>(response: &mut Response<B>, format: RetryAfter) {
+    if let Some(soon) = format.soon() {
+        put_if_absent(response, soon);
     }
 }
 
-fn put_if_not_there<B>(response: &mut Response<B>, retry_after: HeaderValue) {
-    // Only a map with no room for any more says that it cannot take it.
+fn put_if_absent<B>(response: &mut Response<B>, retry_after: HeaderValue) {
+    // An error means that the map is full, and then the field is left out.
     if let Ok(entry) = response.headers_mut().try_entry(RETRY_AFTER) {
         let _ = entry.or_try_insert(retry_after);
     }
 }
 
-/// The metric of `Server-Timing` (W3C) for a request that waited for its turn, in milliseconds.
-pub(crate) fn waited(limit: &Limit, waited: Duration) -> Option<HeaderValue> {
+/// The metric of `Server-Timing` (W3C) for the time that a request spent in the queue, in
+/// milliseconds.
+pub(crate) fn server_timing(limit: &Limit, waited: Duration) -> Option<HeaderValue> {
     let micros = waited.as_micros();
     let (whole, part) = (micros / 1_000, micros % 1_000);
     let name = limit.name().replace('\\', "\\\\").replace('"', "\\\"");
@@ -147,5 +154,4 @@ fn message(refused: &[&str], after: Duration) -> String {
     format!("refused by {names}, to be tried again in {seconds} {unit}")
 }
 
-pub(super) const PROBLEM: &str = "application/problem+json";
-const PLAIN: &str = "text/plain; charset=utf-8";
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

@@ -1,4 +1,4 @@
-//! What is the same in many responses, made once for a layer.
+//! The part of the fields that is the same in many responses, made once for a layer.
 
 use std::time::Duration;
 
@@ -7,27 +7,29 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::dialect::Dialects;
-use super::field_set::{Policies, RATELIMIT, RATELIMIT_POLICY};
-use super::number;
-use super::policy::Label;
-use super::rejection::PROBLEM;
+use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
+use super::policy::PolicyText;
 use super::retry_after::seconds_up;
+use super::{number, problem};
 
-/// Header fields whose names are laid out and hashed once; a copy of them is cheaper than to put them in
-/// one by one.
+/// Header maps whose names are laid out and hashed once: cloning one is cheaper than inserting its
+/// fields one by one.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct FieldTemplate {
     policy: Option<HeaderValue>,
-    /// `RateLimit`, to be filled in, and `RateLimit-Policy`.
+    /// A blank `RateLimit` first, then `RateLimit-Policy`; empty without draft 11.
     fields: HeaderMap,
-    /// `Retry-After` and, in draft 11, `RateLimit`, both to be filled in, and the others of a refusal.
+    /// A blank `Retry-After` first, then `fields`, then the other fields of a refusal.
     refusal: HeaderMap,
 }
 
-impl Ready {
-    pub(crate) fn of<'l>(dialects: Dialects, labels: impl Iterator<Item = &'l Label>) -> Self {
+impl FieldTemplate {
+    pub(crate) fn new<'p>(
+        dialects: Dialects,
+        limits: impl Iterator<Item = &'p PolicyText>,
+    ) -> Self {
         let mut policies = Policies::new(dialects);
-        labels.for_each(|label| policies.push(label, None));
+        limits.for_each(|policy| policies.push(policy, None));
         let policy = policies.value();
         let blank = || HeaderValue::from_static("");
         let mut fields = HeaderMap::new();
@@ -38,7 +40,7 @@ impl Ready {
         let mut refusal = HeaderMap::new();
         refusal.insert(RETRY_AFTER, blank());
         refusal.extend(fields.clone());
-        refusal.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
+        refusal.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
         refusal.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Self { policy, fields, refusal }
     }
@@ -47,15 +49,15 @@ impl Ready {
         self.policy.clone()
     }
 
-    /// Tells these members where nobody has told anything.
-    pub(super) fn tell_alone(&self, members: HeaderValue, headers: &mut HeaderMap) {
+    /// Replaces these headers, which are empty, by the template with these members of `RateLimit`.
+    pub(super) fn fill(&self, members: HeaderValue, headers: &mut HeaderMap) {
         *headers = self.fields.clone();
         if let Some(blank) = headers.values_mut().next() {
             *blank = members;
         }
     }
 
-    /// 429 as problem details, from a layer that speaks draft 11 alone or not at all.
+    /// 429 as problem details, from a layer that speaks draft 11 alone or no dialect at all.
     pub(crate) fn refusal(
         &self,
         body: Bytes,
@@ -66,6 +68,7 @@ impl Ready {
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         let headers = response.headers_mut();
         *headers = self.refusal.clone();
+        // A header map iterates in the order in which its fields were inserted, blanks first.
         let mut blanks = headers.values_mut();
         if let Some(blank) = blanks.next() {
             *blank = number::value(seconds_up(retry_after));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, Response};
 
 use super::tab::Tab;
-use crate::fields::{self, Told};
+use crate::fields::{self, FieldSet};
 
 #[derive(Default)]
 pub(super) struct After {
-    told: Option<Told>,
+    told: Option<FieldSet>,
     /// How long the request was in the queue, told in `Server-Timing`; boxed, as most do not wait.
     waited: Option<Box<HeaderValue>>,
     tab: Option<Arc<Tab>>,
@@ -19,7 +19,7 @@ impl After {
     // Always inlined: it would be copied otherwise, by every request that is told something.
     #[inline(always)]
     pub(super) fn new(
-        told: Option<Told>,
+        told: Option<FieldSet>,
         waited: Option<HeaderValue>,
         tab: Option<Arc<Tab>>,
     ) -> Self {
@@ -46,7 +46,7 @@ impl After {
     /// Tells the client, and settles what the request has taken.
     pub(super) fn finish<R>(self, response: &mut Response<R>) {
         if let Some(told) = self.told {
-            told.tell(response.headers_mut());
+            told.write_to(response.headers_mut());
         }
         if let Some(waited) = self.waited {
             // Only a map with no room for any more says that it cannot take it.

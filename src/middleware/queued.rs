@@ -115,7 +115,7 @@ where
             // Only now, so that those behind come after it.
             let used = spot.used();
             let rules = seat.rules();
-            let timing = fields::waited(rules.limit(), waited);
+            let timing = fields::server_timing(rules.limit(), waited);
             let told = used.filter(|_| rules.tells());
             let told = told.map(|used| tell::told_after(rules, &used));
             return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, tab))));

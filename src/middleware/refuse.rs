@@ -12,7 +12,7 @@ use super::on_refusal::{Handler, Manner as Wording, Refused};
 use super::rules::{Manner, Rules, Ruling};
 use super::tell;
 use crate::backend::Applied;
-use crate::fields::{self, ComeBack, Form, RetryAfter, Told};
+use crate::fields::{self, FieldSet, Form, RetryAfter, RetryHint};
 use crate::key::Head;
 use crate::limiter::{Ask, Error, Limit, Standing, said};
 
@@ -66,22 +66,22 @@ impl Rules {
                 self.log.refused(ask.limit(), after);
             }
         }
-        let come_back = ComeBack { after, now: applied.now(), told_as: self.telling.retry_after };
+        let hint = RetryHint { after, now: applied.now(), format: self.telling.retry_after };
         let form = match by {
             By::Us(form) => form,
             By::Handler(handler) => {
                 let (status, retry_after) = (manner.status, Some(after));
                 let refused = Refused { status, limits: &refused, retry_after, error: None };
                 let mut response = handler(head, &refused);
-                fields::put_retry_after(&mut response, come_back);
+                fields::put_retry_after(&mut response, hint);
                 beside(told, &mut response);
                 return response;
             }
         };
         let names: SmallVec<[_; 4]> = refused.iter().map(|one| one.limit().name()).collect();
-        let mut response = fields::refusal(form, manner.status, &names, come_back);
+        let mut response = fields::refusal(form, manner.status, &names, hint);
         if let Some(told) = told {
-            told.tell(response.headers_mut());
+            told.write_to(response.headers_mut());
         }
         response
     }
@@ -89,7 +89,7 @@ impl Rules {
     /// The answer to a request that costs more than a limit can ever grant.
     pub(super) fn too_large(&self, error: &Error, head: &Head<'_>) -> Response<Bytes> {
         self.log.too_large(error);
-        let told = self.tells().then(|| Told::policy(self.dialects(), error.limit()));
+        let told = self.tells().then(|| FieldSet::policy_only(self.dialects(), error.limit()));
         match self.by(head) {
             By::Us(form) => {
                 let mut response = fields::too_large(form, error);
@@ -122,7 +122,7 @@ impl Rules {
                 let refused = Refused { status, limits: &[], retry_after: soon, error: None };
                 let mut response = handler(head, &refused);
                 if soon.is_some() {
-                    fields::put_soon(&mut response, told_as);
+                    fields::put_retry_soon(&mut response, told_as);
                 }
                 response
             }
@@ -140,9 +140,9 @@ impl Rules {
 }
 
 /// Tells it in the fields that are not there.
-fn beside(told: Option<Told>, response: &mut Response<Bytes>) {
+fn beside(told: Option<FieldSet>, response: &mut Response<Bytes>) {
     if let Some(told) = told {
-        told.tell_beside(response.headers_mut());
+        told.write_missing_to(response.headers_mut());
     }
 }
 

@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::log::Log;
 use super::special::Special;
 use super::watch::Watch;
-use crate::fields::{self, Label};
+use crate::fields::{self, PolicyText};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, global};
 use crate::limiter::{Ask, Limit};
 
@@ -31,7 +31,7 @@ pub enum MissingKey {
 #[derive(Clone)]
 pub(super) struct Rule {
     limit: Limit,
-    pub(super) label: Label,
+    pub(super) label: PolicyText,
     /// The body of its refusals.
     pub(super) refusal: Bytes,
     pub(super) choose: Option<Chooser>,
@@ -115,7 +115,7 @@ impl Rule {
     pub(super) fn new(limit: Limit) -> Self {
         let name = std::iter::once(limit.name());
         Self {
-            label: Label::of(&limit),
+            label: PolicyText::new(&limit),
             refusal: fields::quota_exceeded(StatusCode::TOO_MANY_REQUESTS, name),
             limit,
             choose: None,

@@ -23,7 +23,7 @@ use crate::algebra::Verdict;
 #[cfg(feature = "memory")]
 use crate::backend::Reading;
 use crate::backend::{Answer, Applied, BackendError};
-use crate::fields::{Dialects, Label, PartitionKey, Ready, RetryAfter};
+use crate::fields::{Dialects, FieldTemplate, PartitionKey, PolicyText, RetryAfter};
 use crate::key::{Head, Key};
 use crate::limiter::{Ask, Limit, RateLimiter, Wish, ask, complete};
 
@@ -57,7 +57,7 @@ pub(super) struct Rules {
     pub(super) keeps_tabs: bool,
     pub(super) log: Log,
     /// What is told in the same way to every request.
-    ready: Option<Arc<Ready>>,
+    ready: Option<Arc<FieldTemplate>>,
     /// How many rules that is of.
     tells_of: usize,
 }
@@ -170,7 +170,7 @@ impl Rules {
         let differs =
             self.iter().any(|rule| rule.choose.is_some()) || self.telling.partition_key.is_some();
         let labels = self.told().map(|rule| &rule.label);
-        let ready = (!differs).then(|| Arc::new(Ready::of(self.dialects(), labels)));
+        let ready = (!differs).then(|| Arc::new(FieldTemplate::new(self.dialects(), labels)));
         self.tells_of = self.told().count();
         self.ready = ready;
     }
@@ -305,21 +305,21 @@ impl Rules {
 
     /// What is ready, for requests that are exempt from nothing.
     #[inline]
-    pub(super) fn ready_for<L>(&self, asks: &[Ask<L>]) -> Option<&Arc<Ready>> {
+    pub(super) fn ready_for<L>(&self, asks: &[Ask<L>]) -> Option<&Arc<FieldTemplate>> {
         let all = asks.len() == self.tells_of;
         self.ready.as_ref().filter(|_| all)
     }
 
     /// Which partition of a quota a key stands for, where that is told.
     pub(super) fn partition_of(&self, key: &Key) -> Option<String> {
-        self.telling.partition_key.as_ref()?.of(key)
+        self.telling.partition_key.as_ref()?.encode(key)
     }
 
     /// What is told of a limit whoever asks; made now if no rule is of just this one.
-    pub(super) fn label(&self, limit: &Limit) -> Cow<'_, Label> {
+    pub(super) fn label(&self, limit: &Limit) -> Cow<'_, PolicyText> {
         let is_it = |rule: &&Rule| std::ptr::eq(rule.limit(), limit) || rule.limit() == limit;
         let known = self.iter().find(is_it);
-        known.map_or_else(|| Cow::Owned(Label::of(limit)), |rule| Cow::Borrowed(&rule.label))
+        known.map_or_else(|| Cow::Owned(PolicyText::new(limit)), |rule| Cow::Borrowed(&rule.label))
     }
 
     /// Which rule, counted from the first, holds requests to a limit of this name.

@@ -6,30 +6,34 @@ use http::HeaderValue;
 
 use super::rules::Rules;
 use crate::backend::Applied;
-use crate::fields::{self, Known, Teller, Told};
+use crate::fields::{FieldSet, FieldSetBuilder, Member};
 use crate::limiter::{Ask, Limit, Stand, Used, said};
 
 /// How all limits stand that were asked.
 #[inline]
-pub(super) fn told<L: Borrow<Limit>>(rules: &Rules, asks: &[Ask<L>], applied: &Applied) -> Told {
+pub(super) fn told<L: Borrow<Limit>>(
+    rules: &Rules,
+    asks: &[Ask<L>],
+    applied: &Applied,
+) -> FieldSet {
     let ready = rules.ready_for(asks);
     // Mostly there is one rule, and draft 11 alone.
     if let ([ask], Some(ready)) = (asks, ready)
         && rules.dialects().is_draft_11_alone()
     {
-        return Told::single(ready, member(rules, ask, applied));
+        return FieldSet::single(ready, member(rules, ask, applied));
     }
-    let mut teller = Teller::new(rules.dialects(), ready.is_none());
+    let mut builder = FieldSetBuilder::new(rules.dialects(), ready);
     for (ask, readings) in said(asks, applied) {
         let limit = ask.limit();
         let stand = Stand::of(limit, readings);
         let (label, partition_key) = (rules.label(limit), rules.partition_of(&ask.key));
         let partition_key = partition_key.as_deref();
         let cost = ask.cost;
-        let known = Known { label: &label, limit, stand: &stand, cost, partition_key };
-        teller.push(known, applied.now());
+        let member = Member { policy: &label, limit, stand: &stand, cost, partition_key };
+        builder.push(member, applied.now());
     }
-    teller.told(ready)
+    builder.build()
 }
 
 /// How the one limit of the rules stands, in draft 11.
@@ -40,11 +44,11 @@ pub(super) fn member<L: Borrow<Limit>>(
     applied: &Applied,
 ) -> Option<HeaderValue> {
     let stand = Stand::of(ask.limit(), applied.readings());
-    fields::member(&rules.first_told().label, ask.limit(), &stand, applied.now())
+    rules.first_told().label.single_member(ask.limit(), &stand, applied.now())
 }
 
 /// How those limits stand for which a request has waited, in the order of the rules.
-pub(super) fn told_after(rules: &Rules, used: &Used) -> Told {
+pub(super) fn told_after(rules: &Rules, used: &Used) -> FieldSet {
     let mut stands = Vec::new();
     for (part, state) in used.stands() {
         // Of two shards of a limit, one will do.
@@ -53,14 +57,14 @@ pub(super) fn told_after(rules: &Rules, used: &Used) -> Told {
         }
     }
     stands.sort_by_key(|(part, _)| rules.position(part.limit().name()));
-    let mut teller = Teller::new(rules.dialects(), true);
+    let mut builder = FieldSetBuilder::new(rules.dialects(), None);
     for (part, stand) in &stands {
         let limit = part.limit();
         let (label, partition_key) = (rules.label(limit), rules.partition_of(part.key()));
         let partition_key = partition_key.as_deref();
         // Nothing remains that has not been promised to somebody, whatever a request costs.
-        let known = Known { label: &label, limit, stand, cost: 1, partition_key };
-        teller.push(known, used.at);
+        let member = Member { policy: &label, limit, stand, cost: 1, partition_key };
+        builder.push(member, used.at);
     }
-    teller.told(None)
+    builder.build()
 }

@@ -80,7 +80,6 @@
 mod future;
 mod layer;
 mod policy;
-mod retry_after;
 mod service;
 
 pub use self::future::ResponseFuture;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 
-use super::retry_after::retry_after;
+use crate::fields::read_retry_after;
 use crate::key::Head;
 use crate::limiter::Random;
 
@@ -35,9 +35,9 @@ impl Policy {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
             _ => return None,
         }
-        let told = retry_after(response.headers())?;
-        let spare = left.checked_sub(told)?;
-        Some(told.saturating_add(self.random.up_to(self.jitter.min(spare))))
+        let asked = read_retry_after(response.headers())?;
+        let spare = left.checked_sub(asked)?;
+        Some(asked.saturating_add(self.random.up_to(self.jitter.min(spare))))
     }
 }
 

@@ -5,7 +5,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
 use crate::clock::Timestamp;
-use crate::fields::{self, ComeBack, Dialects, Form, Known, Label, RetryAfter, Teller, Told};
+use crate::fields::{
+    self, Dialects, FieldSet, FieldSetBuilder, Form, Member, PolicyText, RetryAfter, RetryHint,
+};
 use crate::limiter::{Error, RateLimited, Refusal, Standing};
 
 /// 429 with `Retry-After` and problem details, as the layer answers; 503 if nobody could decide.
@@ -29,23 +31,23 @@ impl IntoResponse for Error {
 fn refused(refusal: &Refusal<'_>) -> Response {
     let names: Vec<_> = refusal.limits().iter().map(|standing| standing.limit().name()).collect();
     let now = refusal.limits().first().map_or(Timestamp::UNIX_EPOCH, Standing::at);
-    let come_back = ComeBack { after: refusal.retry_after(), now, told_as: RetryAfter::Seconds };
+    let hint = RetryHint { after: refusal.retry_after(), now, format: RetryAfter::Seconds };
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut response = fields::refusal(Form::ProblemDetails, status, &names, come_back);
-    let mut teller = Teller::new(Dialects::default(), true);
+    let mut response = fields::refusal(Form::ProblemDetails, status, &names, hint);
+    let mut builder = FieldSetBuilder::new(Dialects::default(), None);
     for standing in refusal.limits() {
         let (limit, stand) = (standing.limit(), standing.stand());
-        let label = &Label::of(limit);
-        teller.push(Known { label, limit, stand, cost: 1, partition_key: None }, standing.at());
+        let policy = &PolicyText::new(limit);
+        builder.push(Member { policy, limit, stand, cost: 1, partition_key: None }, standing.at());
     }
-    teller.told(None).tell(response.headers_mut());
+    builder.build().write_to(response.headers_mut());
     response.map(Body::from)
 }
 
 fn failed(error: &Error) -> Response {
     if error.is_too_large() {
         let mut response = fields::too_large(Form::ProblemDetails, error);
-        Told::policy(Dialects::default(), error.limit()).tell(response.headers_mut());
+        FieldSet::policy_only(Dialects::default(), error.limit()).write_to(response.headers_mut());
         return response.map(Body::from);
     }
     // The client is told nothing about the store, so the log has to be.
