@@ -460,14 +460,14 @@ struct Down;
 
 impl Backend for Down {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
     fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 }

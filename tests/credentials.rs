@@ -367,7 +367,7 @@ impl Backend for Seen {
             self.keys.lock().unwrap().extend_from_slice(charge.id().key().as_bytes());
         }
         match self.is_down {
-            true => Answer::Now(Err(BackendError::unavailable("seen", "it is down"))),
+            true => Answer::Ready(Err(BackendError::unavailable("seen", "it is down"))),
             false => self.memory.apply(charges),
         }
     }

@@ -203,7 +203,9 @@ impl Backend for Undoing {
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
         let answer = self.memory.refund(refunds);
-        let Answer::Now(Ok(refunded)) = &answer else { panic!("the memory store answers at once") };
+        let Answer::Ready(Ok(refunded)) = &answer else {
+            panic!("the memory store answers at once")
+        };
         if refunded.given() {
             let undone = refunds.iter().filter(|one| one.left().is_some()).map(Refund::units);
             self.undone.fetch_add(undone.sum(), Ordering::Relaxed);

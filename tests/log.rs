@@ -455,7 +455,7 @@ struct Flaky {
 impl Backend for Flaky {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         match self.down.load(Ordering::Relaxed) {
-            true => Answer::Now(Err(BackendError::unavailable("flaky", "it is down"))),
+            true => Answer::Ready(Err(BackendError::unavailable("flaky", "it is down"))),
             false => self.memory.apply(charges),
         }
     }

@@ -372,13 +372,13 @@ async fn a_store_that_answers_nothing_lets_nothing_through() {
     struct Silent;
     impl Backend for Silent {
         fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-            Answer::Now(Ok(Applied::many(START, Vec::new())))
+            Answer::Ready(Ok(Applied::many(START, Vec::new())))
         }
         fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
             Broken::fail()
         }
         fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-            Answer::Now(Ok(()))
+            Answer::Ready(Ok(()))
         }
     }
     let limiter = RateLimiter::new(Silent);
@@ -528,7 +528,7 @@ struct Slow {
 impl Slow {
     fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
         let hold = self.hold.clone();
-        Answer::later(async move {
+        Answer::pending(async move {
             match hold {
                 Some(hold) => hold.notified().await,
                 None => tokio::task::yield_now().await,
@@ -557,7 +557,7 @@ struct Broken;
 impl Broken {
     fn fail<T>() -> Answer<T> {
         let cause = io::Error::from(io::ErrorKind::ConnectionRefused);
-        Answer::Now(Err(BackendError::unavailable("broken", cause)))
+        Answer::Ready(Err(BackendError::unavailable("broken", cause)))
     }
 }
 

@@ -97,7 +97,7 @@ async fn a_store_that_panics_leaves_no_line_behind() {
         }
 
         fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-            Answer::later(async { panic!("a bug in a driver") })
+            Answer::pending(async { panic!("a bug in a driver") })
         }
 
         fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {

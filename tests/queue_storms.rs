@@ -41,7 +41,7 @@ impl Lazy {
 impl Backend for Lazy {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let (pause, answer) = (self.pause(), self.memory.apply(charges));
-        Answer::later(async move {
+        Answer::pending(async move {
             pause.await;
             answer.wait().await
         })
@@ -52,7 +52,7 @@ impl Backend for Lazy {
         let (limit, key) = (refund.id().limit().to_owned(), refund.id().key().clone());
         let (bucket, units, left) = (*refund.bucket(), refund.units(), refund.left());
         let (memory, before, after) = (Arc::clone(&self.memory), self.pause(), self.pause());
-        Answer::later(async move {
+        Answer::pending(async move {
             before.await;
             let answer = {
                 let refund = Refund::new(BucketId::new(&limit, &key), &bucket, units);

@@ -49,8 +49,8 @@ impl Broken {
         let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = BackendError::unavailable("broken", cause);
         match self.later {
-            false => Answer::Now(Err(error)),
-            true => Answer::later(async { Err(error) }),
+            false => Answer::Ready(Err(error)),
+            true => Answer::pending(async { Err(error) }),
         }
     }
 }

@@ -400,7 +400,7 @@ struct Down;
 
 impl Backend for Down {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
@@ -408,6 +408,6 @@ impl Backend for Down {
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Ok(()))
+        Answer::Ready(Ok(()))
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! The trait is free of type parameters and lifetimes in its answers, so that a
 //! [`RateLimiter`](crate::RateLimiter) is one type whatever it stands on. An engine that knows at
-//! once, like [`Memory`], says so with [`Answer::Now`], which costs no allocation and no `await`.
+//! once, like [`Memory`], says so with [`Answer::Ready`], which costs no allocation and no `await`.
 
 mod answer;
 mod charge;
@@ -66,7 +66,7 @@ pub use self::refund::{Refund, Refunded};
 ///
 /// # Cancel safety
 ///
-/// An answer that is [`Later`](Answer::Later) may be dropped at any time. Whether the operation
+/// An answer that is [`Pending`](Answer::Pending) may be dropped at any time. Whether the operation
 /// still takes effect is then unknown, but it takes effect at most once and never in part.
 ///
 /// # Examples
@@ -93,9 +93,9 @@ pub use self::refund::{Refund, Refunded};
 ///             refused.fetch_add(u64::from(applied.verdict() == Verdict::Refused), Ordering::Relaxed);
 ///         };
 ///         match self.inner.apply(charges) {
-///             Answer::Now(answer) => Answer::Now(answer.inspect(count)),
-///             Answer::Later(answer) => {
-///                 Answer::later(async move { answer.await.inspect(count) })
+///             Answer::Ready(answer) => Answer::Ready(answer.inspect(count)),
+///             Answer::Pending(answer) => {
+///                 Answer::pending(async move { answer.await.inspect(count) })
 ///             }
 ///         }
 ///     }

@@ -25,11 +25,11 @@ use crate::clock::Timestamp;
 ///
 /// let memory = Memory::new();
 /// let take = || {
-///     let Answer::Now(Ok(applied)) = memory.apply(&[Charge::take(id, bucket, one)]) else { panic!() };
+///     let Answer::Ready(Ok(applied)) = memory.apply(&[Charge::take(id, bucket, one)]) else { panic!() };
 ///     applied.readings()[0].state()
 /// };
 /// let undo = |left| {
-///     let Answer::Now(Ok(refunded)) = memory.refund(&[Refund::new(id, bucket, one).if_untouched(left)])
+///     let Answer::Ready(Ok(refunded)) = memory.refund(&[Refund::new(id, bucket, one).if_untouched(left)])
 ///     else {
 ///         panic!()
 ///     };
@@ -76,7 +76,7 @@ impl<'a> Refund<'a> {
     /// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
     /// let key = Key::from("mallory");
     /// let refund = Refund::block(BucketId::new(limit.name(), &key), limit.bucket(), HOUR);
-    /// let Answer::Now(Ok(refunded)) = Memory::new().refund(&[refund]) else { panic!() };
+    /// let Answer::Ready(Ok(refunded)) = Memory::new().refund(&[refund]) else { panic!() };
     /// assert!(refunded.states()[0].value < 0 && refunded.states()[0].ts > refunded.now());
     /// ```
     #[must_use]

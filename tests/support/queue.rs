@@ -198,7 +198,7 @@ impl Late {
 impl Backend for Late {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let (gate, answer) = (self.gate(), self.memory.apply(charges));
-        Answer::later(async move {
+        Answer::pending(async move {
             gate.await;
             answer.wait().await
         })
@@ -213,7 +213,7 @@ impl Backend for Late {
         };
         let owned: Vec<Owned> = refunds.iter().map(own).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
-        Answer::later(async move {
+        Answer::pending(async move {
             gate.await;
             // One list, as it was asked: all of it is given back or nothing is.
             let refunds: Vec<_> = owned.iter().map(refund_of).collect();

@@ -179,19 +179,19 @@ impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let charge = match charges {
             [charge] if charge.other().is_none() => charge,
-            _ => return Answer::Now(Ok(self.apply_several(charges))),
+            _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
         let (now, reading) = self.charge(charge);
-        Answer::Now(Ok(Applied::one(now, reading)))
+        Answer::Ready(Ok(Applied::one(now, reading)))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
         let now = || self.now();
-        Answer::Now(Ok(transaction::refund(&self.shards, &self.hasher, refunds, now)))
+        Answer::Ready(Ok(transaction::refund(&self.shards, &self.hasher, refunds, now)))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         transaction::reset(&self.shards, &self.hasher, ids);
-        Answer::Now(Ok(()))
+        Answer::Ready(Ok(()))
     }
 }

@@ -157,7 +157,7 @@ impl Redis {
         let order = Order::Charges(own?);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Ok(Answer::later(async move { answer.await?.applied() }));
+            return Ok(Answer::pending(async move { answer.await?.applied() }));
         }
         let Order::Charges(own) = order else { return Err(BackendError::incomplete()) };
         let dispatcher = self.dispatcher.clone();
@@ -170,10 +170,10 @@ impl Redis {
                 };
                 let pair = Pair { dispatcher, shards, charge, deadline };
                 // Two steps are not left half done by who goes away in between.
-                Ok(Answer::later(self.dispatcher.spawn(pair.apply())))
+                Ok(Answer::pending(self.dispatcher.spawn(pair.apply())))
             }
             _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
-                Ok(Answer::later(spread::look(dispatcher, own, deadline)))
+                Ok(Answer::pending(spread::look(dispatcher, own, deadline)))
             }
             _ => Err(BackendError::apart(spread::limits(charges.iter().map(Charge::id)))),
         }
@@ -185,12 +185,12 @@ impl Redis {
         let order = Order::Refunds(own);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Answer::later(async move { answer.await?.refunded() });
+            return Answer::pending(async move { answer.await?.refunded() });
         }
         let Order::Refunds(own) = order else {
-            return Answer::Now(Err(BackendError::incomplete()));
+            return Answer::Ready(Err(BackendError::incomplete()));
         };
-        Answer::later(spread::refund(self.dispatcher.clone(), own, deadline))
+        Answer::pending(spread::refund(self.dispatcher.clone(), own, deadline))
     }
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -204,7 +204,7 @@ impl Redis {
         };
         let answers: SmallVec<[_; 1]> =
             orders.into_iter().map(|order| self.dispatcher.send(order, deadline)).collect();
-        Answer::later(async move {
+        Answer::pending(async move {
             for answer in answers {
                 answer.await?;
             }
@@ -226,21 +226,21 @@ const BUCKETS: usize = 128;
 impl Backend for Redis {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         if charges.is_empty() {
-            return Answer::Now(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.charges(charges).unwrap_or_else(|error| Answer::Now(Err(error)))
+        self.charges(charges).unwrap_or_else(|error| Answer::Ready(Err(error)))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
         if refunds.is_empty() {
-            return Answer::Now(Ok(Refunded::many(SystemClock::new().now(), true, Vec::new())));
+            return Answer::Ready(Ok(Refunded::many(SystemClock::new().now(), true, Vec::new())));
         }
         self.refunds(refunds)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
-            return Answer::Now(Ok(()));
+            return Answer::Ready(Ok(()));
         }
         self.resets(ids)
     }

@@ -260,8 +260,8 @@ pub(super) async fn at_rest(redis: &Redis) {
 
 pub(super) fn at_once<T>(answer: Answer<T>) -> Result<T, crate::backend::BackendError> {
     match answer {
-        Answer::Now(answer) => answer,
-        Answer::Later(_) => panic!("the memory store has to answer at once"),
+        Answer::Ready(answer) => answer,
+        Answer::Pending(_) => panic!("the memory store has to answer at once"),
     }
 }
 
