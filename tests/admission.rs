@@ -18,9 +18,7 @@ use support::web::Reply;
 use support::{START, at_once, limiter};
 use tollgate::algebra::Verdict;
 use tollgate::axum::RateLimitExt;
-use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
 use tollgate::http::Fields;
 use tollgate::key::header;
@@ -463,7 +461,7 @@ impl Backend for Down {
         Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 

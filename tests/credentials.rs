@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use support::address::headers;
 use support::at_once;
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::key::{self, Extracted, Head, Key, KeyError, KeyExtractor, api_key, bearer, cookie};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
@@ -371,8 +371,8 @@ impl Backend for Seen {
             false => self.memory.apply(charges),
         }
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.memory.refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)

@@ -9,7 +9,7 @@ use std::{fmt, io};
 
 use http::{HeaderValue, Request};
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
@@ -991,7 +991,7 @@ impl Backend for Failing {
         self.answer()
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         self.answer()
     }
 
@@ -1009,8 +1009,8 @@ impl Backend for Forgetful {
         Answer::Ready(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-        Answer::Ready(Ok(Refunded::many(tollgate::Timestamp::UNIX_EPOCH, true, Vec::new())))
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::Ready(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {

@@ -12,9 +12,7 @@ use http_body_util::Full;
 use support::queue::Late;
 use support::web::Reply;
 use support::{START, limiter};
-use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
 use tollgate::http::{Fields, RetryAfter};
 use tollgate::key::{Head, header};
@@ -59,7 +57,7 @@ impl Backend for Broken {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
         self.fail()
     }
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         self.fail()
     }
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {

@@ -64,7 +64,7 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
     }
 }
 
-/// What became of a list of charges.
+/// What became of a list of charges or adjustments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     now: Timestamp,
@@ -114,7 +114,7 @@ impl<T: PartialEq> PartialEq for List<T> {
 impl<T: Eq> Eq for List<T> {}
 
 impl Applied {
-    /// The outcome of a charge on one bucket.
+    /// The outcome of a charge on one bucket, or of one adjustment.
     #[must_use]
     #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
@@ -149,7 +149,7 @@ impl Applied {
         self.now
     }
 
-    /// What each bucket answered, in the order of the charges.
+    /// What each bucket answered, in the order of the charges or adjustments.
     ///
     /// A two-choices charge has two, next to each other: first that of its own shard, then that of
     /// the [other](Charge::other).

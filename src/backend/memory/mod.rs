@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use self::fingerprint::Hasher;
 use self::shards::Shards;
-use super::{Answer, Applied, Backend, BucketId, Charge, Reading, Refund, Refunded};
+use super::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Reading};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
@@ -185,9 +185,9 @@ impl Backend for Memory {
         Answer::Ready(Ok(Applied::one(now, reading)))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let now = || self.now();
-        Answer::Ready(Ok(transaction::refund(&self.shards, &self.hasher, refunds, now)))
+        Answer::Ready(Ok(transaction::adjust(&self.shards, &self.hasher, adjustments, now)))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {

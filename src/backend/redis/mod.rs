@@ -35,9 +35,9 @@ use self::line::Bounds;
 use self::link::Link;
 pub use self::names::HashTag;
 use self::names::Names;
-use self::order::{Order, OwnCharge, OwnRefund, Whose};
+use self::order::{Order, OwnAdjustment, OwnCharge, Whose};
 use self::spread::{Pair, share_a_slot};
-use super::{Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded};
+use super::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
 
 /// Keeps buckets in Redis or Valkey, for any number of processes.
@@ -179,18 +179,18 @@ impl Redis {
         }
     }
 
-    fn refunds(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjustments(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let deadline = self.dispatcher.deadline();
-        let own = refunds.iter().map(|refund| OwnRefund::of(refund, &self.names)).collect();
-        let order = Order::Refunds(own);
+        let own = adjustments.iter().map(|one| OwnAdjustment::of(one, &self.names)).collect();
+        let order = Order::Adjustments(own);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Answer::pending(async move { answer.await?.refunded() });
+            return Answer::pending(async move { answer.await?.applied() });
         }
-        let Order::Refunds(own) = order else {
+        let Order::Adjustments(own) = order else {
             return Answer::Ready(Err(BackendError::incomplete()));
         };
-        Answer::pending(spread::refund(self.dispatcher.clone(), own, deadline))
+        Answer::pending(spread::adjust(self.dispatcher.clone(), own, deadline))
     }
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -231,11 +231,11 @@ impl Backend for Redis {
         self.charges(charges).unwrap_or_else(|error| Answer::Ready(Err(error)))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        if refunds.is_empty() {
-            return Answer::Ready(Ok(Refunded::many(SystemClock::new().now(), true, Vec::new())));
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        if adjustments.is_empty() {
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.refunds(refunds)
+        self.adjustments(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
