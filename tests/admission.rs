@@ -17,9 +17,7 @@ use support::queue::{Late, paused, settled, tokens};
 use support::web::Reply;
 use support::{START, at_once, limiter};
 use tollgate::algebra::Verdict;
-use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
@@ -461,14 +459,14 @@ struct Down;
 
 impl Backend for Down {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 }

@@ -19,7 +19,7 @@ use support::{START, at_once, limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tollgate::algebra::{Bucket, State};
-use tollgate::backend::{BucketId, Key, Refund};
+use tollgate::backend::{Adjustment, BucketId, Key};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
@@ -562,8 +562,9 @@ proptest! {
             (without, held) = (taking(without, units), taking(held, units));
         }
         let (limit, key) = (Limit::new("limit", quota), Key::GLOBAL);
-        let refund = Refund::new(BucketId::new(limit.name(), &key), &bucket, part(first));
-        let given = refund.less_gained_since(left).carried_out(held, now);
+        let id = BucketId::new(limit.name(), &key);
+        let refund = Adjustment::refund_since(id, &bucket, part(first), left);
+        let given = refund.apply_to(held, now);
         prop_assert!(given.value <= without.value, "{given:?} {without:?}");
         prop_assert!(given.value >= held.value);
         if others.iter().all(|(units, _)| part(*units) == 0) {

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use support::{START, at_once, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
-use tollgate::backend::{Backend, BucketId, Charge, Memory, Refund};
+use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
@@ -61,12 +61,13 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
     let charge =
         |key| Charge::take(BucketId::new(LIMIT.name(), key), bucket, bucket.units(1).unwrap());
     let charges: Vec<_> = keys.iter().map(charge).collect();
-    let refunds: Vec<_> = charges.iter().map(|one| Refund::new(one.id(), bucket, 1)).collect();
+    let refunds: Vec<_> =
+        charges.iter().map(|one| Adjustment::refund(one.id(), bucket, 1)).collect();
     let _ = at_once(memory.apply(&charges).wait()).unwrap();
     for (buckets, most) in [(2, 0), (3, 1), (8, 1)] {
         let take = || drop(at_once(memory.apply(&charges[..buckets]).wait()).unwrap());
         assert_eq!(allocations(take), most, "{buckets} buckets");
-        let give_back = || drop(at_once(memory.refund(&refunds[..buckets]).wait()).unwrap());
+        let give_back = || drop(at_once(memory.adjust(&refunds[..buckets]).wait()).unwrap());
         assert_eq!(allocations(give_back), most, "{buckets} refunds");
     }
     let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.or_shard(1)).collect();

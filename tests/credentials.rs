@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use support::address::headers;
 use support::at_once;
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::key::{self, Extracted, Head, Key, KeyError, KeyExtractor, api_key, bearer, cookie};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
@@ -367,12 +367,12 @@ impl Backend for Seen {
             self.keys.lock().unwrap().extend_from_slice(charge.id().key().as_bytes());
         }
         match self.is_down {
-            true => Answer::Now(Err(BackendError::unavailable("seen", "it is down"))),
+            true => Answer::Ready(Err(BackendError::unavailable("seen", "it is down"))),
             false => self.memory.apply(charges),
         }
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.memory.refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)

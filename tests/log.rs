@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
 use support::{START, at_once, limiter};
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
@@ -455,12 +455,12 @@ struct Flaky {
 impl Backend for Flaky {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         match self.down.load(Ordering::Relaxed) {
-            true => Answer::Now(Err(BackendError::unavailable("flaky", "it is down"))),
+            true => Answer::Ready(Err(BackendError::unavailable("flaky", "it is down"))),
             false => self.memory.apply(charges),
         }
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.memory.refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)

@@ -9,7 +9,7 @@ use std::{fmt, io};
 
 use http::{HeaderValue, Request};
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
@@ -980,8 +980,8 @@ enum Failing {
 impl Failing {
     fn answer<T: Send + 'static>(&self) -> Answer<T> {
         match self {
-            Self::AtOnce(error) => Answer::Now(Err(error.clone())),
-            Self::Later(error) => Answer::later(std::future::ready(Err(error.clone()))),
+            Self::AtOnce(error) => Answer::Ready(Err(error.clone())),
+            Self::Later(error) => Answer::pending(std::future::ready(Err(error.clone()))),
         }
     }
 }
@@ -991,7 +991,7 @@ impl Backend for Failing {
         self.answer()
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         self.answer()
     }
 
@@ -1006,15 +1006,15 @@ struct Forgetful;
 
 impl Backend for Forgetful {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
+        Answer::Ready(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-        Answer::Now(Ok(Refunded::many(tollgate::Timestamp::UNIX_EPOCH, true, Vec::new())))
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::Ready(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Ok(()))
+        Answer::Ready(Ok(()))
     }
 }
 

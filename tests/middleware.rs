@@ -17,7 +17,7 @@ use support::web::Reply;
 use support::{START, at_once, limiter};
 use tokio::sync::Notify;
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
@@ -372,13 +372,13 @@ async fn a_store_that_answers_nothing_lets_nothing_through() {
     struct Silent;
     impl Backend for Silent {
         fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-            Answer::Now(Ok(Applied::many(START, Vec::new())))
+            Answer::Ready(Ok(Applied::many(START, Vec::new())))
         }
-        fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+        fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
             Broken::fail()
         }
         fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-            Answer::Now(Ok(()))
+            Answer::Ready(Ok(()))
         }
     }
     let limiter = RateLimiter::new(Silent);
@@ -528,7 +528,7 @@ struct Slow {
 impl Slow {
     fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
         let hold = self.hold.clone();
-        Answer::later(async move {
+        Answer::pending(async move {
             match hold {
                 Some(hold) => hold.notified().await,
                 None => tokio::task::yield_now().await,
@@ -542,8 +542,8 @@ impl Backend for Slow {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         self.later(self.memory.apply(charges))
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.later(self.memory.refund(refunds))
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.later(self.memory.adjust(adjustments))
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.later(self.memory.reset(ids))
@@ -557,7 +557,7 @@ struct Broken;
 impl Broken {
     fn fail<T>() -> Answer<T> {
         let cause = io::Error::from(io::ErrorKind::ConnectionRefused);
-        Answer::Now(Err(BackendError::unavailable("broken", cause)))
+        Answer::Ready(Err(BackendError::unavailable("broken", cause)))
     }
 }
 
@@ -565,7 +565,7 @@ impl Backend for Broken {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
         Self::fail()
     }
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         Self::fail()
     }
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {

@@ -12,9 +12,7 @@ use http_body_util::Full;
 use support::queue::Late;
 use support::web::Reply;
 use support::{START, limiter};
-use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
@@ -49,8 +47,8 @@ impl Broken {
         let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = BackendError::unavailable("broken", cause);
         match self.later {
-            false => Answer::Now(Err(error)),
-            true => Answer::later(async { Err(error) }),
+            false => Answer::Ready(Err(error)),
+            true => Answer::pending(async { Err(error) }),
         }
     }
 }
@@ -59,7 +57,7 @@ impl Backend for Broken {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
         self.fail()
     }
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         self.fail()
     }
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{START, at_once, quotas};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair, check_history};
-use tollgate::backend::{Applied, Backend, BucketId, Charge, Memory, Reading, Refund};
+use tollgate::backend::{Adjustment, Applied, Backend, BucketId, Charge, Memory, Reading};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Key, MINUTE, Quota, SECOND};
 
@@ -193,11 +193,11 @@ fn what_each_shard_paid_can_be_given_back_to_it() {
         .iter()
         .zip(0..)
         .map(|(reading, shard)| {
-            Refund::new(id(shard), &bucket, reading.units()).if_untouched(reading.state())
+            Adjustment::undo(id(shard), &bucket, reading.units(), reading.state())
         })
         .collect();
-    let refunded = at_once(memory.refund(&refunds).wait()).unwrap();
-    assert!(refunded.given());
+    let refunded = at_once(memory.adjust(&refunds).wait()).unwrap();
+    assert_eq!(refunded.verdict(), Verdict::Admitted);
     assert_eq!([0, 1].map(|shard| held(&memory, id(shard), &bucket).value), [25, 40]);
 }
 

@@ -1,4 +1,4 @@
-//! What a backend answers, and when.
+//! What a backend answers: at once, or when a future completes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,33 +8,33 @@ use super::{BackendError, Charge};
 use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
 use crate::clock::Timestamp;
 
-/// An answer that is there now, or will be later.
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "an answer is there or it is not; wrappers match on it"
-)]
+/// An answer that is ready, or a future of it.
+///
+/// A store in this process answers at once, without an allocation and without an `await`. One
+/// behind a network returns a future. Callers match on the two, so the first costs them nothing.
+#[expect(clippy::exhaustive_enums, reason = "an answer is ready or pending; wrappers match on it")]
 pub enum Answer<T> {
-    /// The answer is known: nothing was allocated and nothing has to be awaited.
-    Now(Result<T, BackendError>),
-    /// The answer comes from elsewhere.
-    Later(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>),
+    /// The answer itself.
+    Ready(Result<T, BackendError>),
+    /// A future of the answer. The operation may take effect before or after it is polled.
+    Pending(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>),
 }
 
 impl<T> Answer<T> {
-    /// An answer that this future gives.
-    pub fn later(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
-        Self::Later(Box::pin(future))
+    /// Boxes a future of the answer.
+    pub fn pending(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
+        Self::Pending(Box::pin(future))
     }
 
-    /// The answer, read by this function when it is there.
+    /// Applies `read` to a successful answer, when it is ready.
     #[must_use]
     pub fn map<U>(self, read: impl FnOnce(T) -> U + Send + 'static) -> Answer<U>
     where
         T: 'static,
     {
         match self {
-            Self::Now(answer) => Answer::Now(answer.map(read)),
-            Self::Later(future) => Answer::later(async move { future.await.map(read) }),
+            Self::Ready(answer) => Answer::Ready(answer.map(read)),
+            Self::Pending(future) => Answer::pending(async move { future.await.map(read) }),
         }
     }
 
@@ -46,11 +46,11 @@ impl<T> Answer<T> {
     ///
     /// # Cancel safety
     ///
-    /// As [`Backend`](super::Backend): the operation may take effect although nobody waits.
+    /// As [`Backend`](super::Backend): the operation may take effect although the future is dropped.
     pub async fn wait(self) -> Result<T, BackendError> {
         match self {
-            Self::Now(answer) => answer,
-            Self::Later(future) => future.await,
+            Self::Ready(answer) => answer,
+            Self::Pending(future) => future.await,
         }
     }
 }
@@ -58,13 +58,13 @@ impl<T> Answer<T> {
 impl<T: fmt::Debug> fmt::Debug for Answer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Now(answer) => f.debug_tuple("Now").field(answer).finish(),
-            Self::Later(_) => f.write_str("Later(..)"),
+            Self::Ready(answer) => f.debug_tuple("Ready").field(answer).finish(),
+            Self::Pending(_) => f.write_str("Pending(..)"),
         }
     }
 }
 
-/// What became of a list of charges.
+/// What became of a list of charges or adjustments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     now: Timestamp,
@@ -114,7 +114,7 @@ impl<T: PartialEq> PartialEq for List<T> {
 impl<T: Eq> Eq for List<T> {}
 
 impl Applied {
-    /// The outcome of a charge on one bucket.
+    /// The outcome of a charge on one bucket, or of one adjustment.
     #[must_use]
     #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
@@ -149,7 +149,7 @@ impl Applied {
         self.now
     }
 
-    /// What each bucket answered, in the order of the charges.
+    /// What each bucket answered, in the order of the charges or adjustments.
     ///
     /// A two-choices charge has two, next to each other: first that of its own shard, then that of
     /// the [other](Charge::other).

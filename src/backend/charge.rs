@@ -109,7 +109,7 @@ impl<'a> BucketId<'a> {
 /// let memory = Memory::new();
 /// let mut remaining = Vec::new();
 /// for _ in 0..2 {
-///     let Answer::Now(Ok(applied)) = memory.apply(&one_of_each) else { panic!("it knows at once") };
+///     let Answer::Ready(Ok(applied)) = memory.apply(&one_of_each) else { panic!("it knows at once") };
 ///     let state = applied.readings()[1].state();
 ///     remaining.push((applied.verdict(), many.bucket().tokens(state.value).whole()));
 /// }
@@ -168,7 +168,7 @@ impl<'a> Charge<'a> {
     /// let charge = Charge::take(id, &shard, seven).or_shard(8);
     ///
     /// let memory = Memory::new();
-    /// let Answer::Now(Ok(applied)) = memory.apply(&[charge]) else { panic!("it knows at once") };
+    /// let Answer::Ready(Ok(applied)) = memory.apply(&[charge]) else { panic!("it knows at once") };
     /// let paid: i64 = applied.readings().iter().map(|reading| reading.units()).sum();
     /// assert_eq!((applied.readings().len(), paid), (2, seven));
     /// # Ok::<(), tollgate::quota::QuotaError>(())

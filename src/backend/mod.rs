@@ -3,7 +3,7 @@
 //! # Design
 //!
 //! One operation carries everything: [`Backend::apply`] takes a list of [`Charge`]s, all or
-//! nothing, and reports what each bucket holds. [`refund`](Backend::refund) and
+//! nothing, and reports what each bucket holds. [`adjust`](Backend::adjust) and
 //! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own: it applies the
 //! functions of [`algebra`](crate::algebra) to what it has stored, atomically, at the time that
 //! its own clock shows.
@@ -15,8 +15,9 @@
 //!
 //! The trait is free of type parameters and lifetimes in its answers, so that a
 //! [`RateLimiter`](crate::RateLimiter) is one type whatever it stands on. An engine that knows at
-//! once, like [`Memory`], says so with [`Answer::Now`], which costs no allocation and no `await`.
+//! once, like [`Memory`], says so with [`Answer::Ready`], which costs no allocation and no `await`.
 
+mod adjustment;
 mod answer;
 mod charge;
 mod error;
@@ -25,13 +26,13 @@ mod key;
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
-mod refund;
 #[cfg(any(feature = "memory", feature = "redis"))]
 mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::adjustment::{Adjustment, Change};
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::charge::{BucketId, Charge};
 pub use self::error::BackendError;
@@ -40,7 +41,6 @@ pub use self::key::Key;
 pub use self::memory::Memory;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
-pub use self::refund::{Refund, Refunded};
 
 /// A store of buckets.
 ///
@@ -66,7 +66,7 @@ pub use self::refund::{Refund, Refunded};
 ///
 /// # Cancel safety
 ///
-/// An answer that is [`Later`](Answer::Later) may be dropped at any time. Whether the operation
+/// An answer that is [`Pending`](Answer::Pending) may be dropped at any time. Whether the operation
 /// still takes effect is then unknown, but it takes effect at most once and never in part.
 ///
 /// # Examples
@@ -77,7 +77,7 @@ pub use self::refund::{Refund, Refunded};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use tollgate::algebra::Verdict;
-/// use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
+/// use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 ///
 /// #[derive(Debug)]
@@ -93,15 +93,15 @@ pub use self::refund::{Refund, Refunded};
 ///             refused.fetch_add(u64::from(applied.verdict() == Verdict::Refused), Ordering::Relaxed);
 ///         };
 ///         match self.inner.apply(charges) {
-///             Answer::Now(answer) => Answer::Now(answer.inspect(count)),
-///             Answer::Later(answer) => {
-///                 Answer::later(async move { answer.await.inspect(count) })
+///             Answer::Ready(answer) => Answer::Ready(answer.inspect(count)),
+///             Answer::Pending(answer) => {
+///                 Answer::pending(async move { answer.await.inspect(count) })
 ///             }
 ///         }
 ///     }
 ///
-///     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-///         self.inner.refund(refunds)
+///     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+///         self.inner.adjust(adjustments)
 ///     }
 ///
 ///     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -149,14 +149,18 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// and the wait of the charge, and each the [units](Reading::units) that its bucket has paid.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 
-    /// Gives back all refunds, or none of them if one asks for a bucket that is
-    /// [untouched](crate::algebra::untouched) and is not.
+    /// Makes all adjustments, or none of them if a bucket does not
+    /// [allow](Adjustment::is_allowed) one.
     ///
-    /// Each is what [`Refund::carried_out`] says: [`refund`](crate::algebra::refund) mostly, or
-    /// [`undo`](crate::algebra::undo), or [`block`](crate::algebra::block). Nothing is stored for a
-    /// bucket that is not stored and from which none [takes](Refund::takes): it is full, or has never
-    /// been used.
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded>;
+    /// First every bucket is checked as it stands before the call. Then each adjustment is made in
+    /// order, as [`Adjustment::apply_to`] says. Nothing is stored for a bucket that is not stored
+    /// and from which none [takes](Adjustment::takes): it is full, or was never used.
+    ///
+    /// There is one [`Reading`] for each adjustment, in order, with the state of its bucket
+    /// afterwards. Every reading says [`Admitted`](crate::algebra::Verdict::Admitted) if the
+    /// adjustments were made, and [`Refused`](crate::algebra::Verdict::Refused) if none was; it has
+    /// no wait and no units.
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied>;
 
     /// Forgets these buckets, all at once, so that their next use is their first.
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()>;
@@ -167,8 +171,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).apply(charges)
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        (**self).refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        (**self).adjust(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {

@@ -9,8 +9,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Applied, BucketId, Charge, Reading, Refund, Refunded};
-use crate::algebra::{Bucket, State, Units, Verdict, charge, charge_pair, rescale, untouched};
+use super::{Adjustment, Applied, BucketId, Charge, Reading};
+use crate::algebra::{Bucket, State, Units, Verdict, charge, charge_pair, rescale};
 use crate::clock::Timestamp;
 
 /// Buckets that are read and written as one.
@@ -103,38 +103,37 @@ fn repeats<Id: Ord>(cells: impl ExactSizeIterator<Item = Id>) -> bool {
 /// A list that is looked through sooner than sorted.
 const SHORT: usize = 8;
 
-/// Gives back all refunds, or none of them.
-pub(super) fn refund<C: Cells>(
+/// Makes all adjustments, or none of them if a bucket does not allow one.
+pub(super) fn adjust<C: Cells>(
     cells: &mut C,
-    named: &[(C::Id, &Refund<'_>)],
+    named: &[(C::Id, &Adjustment<'_>)],
     now: Timestamp,
-) -> Refunded {
-    let given = named.iter().all(|&(cell, asked)| {
-        let state = cells.read(cell, asked.id(), asked.bucket(), now);
-        let as_asked =
-            |left| state.is_some_and(|state| untouched(asked.bucket(), state, left, now));
-        asked.left().is_none_or(as_asked)
+) -> Applied {
+    let allowed = named.iter().all(|&(cell, one)| {
+        let state = cells.read(cell, one.id(), one.bucket(), now);
+        state.is_some_and(|state| one.is_allowed(state, now))
     });
-    if given {
-        for &(cell, asked) in named {
-            give(cells, cell, asked, now);
+    if allowed {
+        for &(cell, one) in named {
+            adjust_one(cells, cell, one, now);
         }
     }
-    let stands = |&(cell, asked): &(C::Id, &Refund<'_>)| {
-        let state = cells.read(cell, asked.id(), asked.bucket(), now)?;
-        Some(asked.bucket().refresh(state, now))
+    let verdict = if allowed { Verdict::Admitted } else { Verdict::Refused };
+    let reading = |&(cell, one): &(C::Id, &Adjustment<'_>)| {
+        let state = cells.read(cell, one.id(), one.bucket(), now)?;
+        Some(Reading::in_micros(verdict, one.bucket().refresh(state, now), 0, 0))
     };
-    Refunded::gathered(now, given, named.len(), named.iter().filter_map(stands))
+    Applied::gathered(now, named.len(), named.iter().filter_map(reading))
 }
 
-fn give<C: Cells>(cells: &mut C, cell: C::Id, asked: &Refund<'_>, now: Timestamp) {
-    // To a bucket that nobody has used there is nothing to give back.
-    if !cells.is_stored(cell) && !asked.takes() {
+fn adjust_one<C: Cells>(cells: &mut C, cell: C::Id, one: &Adjustment<'_>, now: Timestamp) {
+    // An absent bucket has room for nothing, and storing it would change no answer.
+    if !cells.is_stored(cell) && !one.takes() {
         return;
     }
-    if let Some(state) = cells.read(cell, asked.id(), asked.bucket(), now) {
-        let kept = Kept::Taken(asked.carried_out(state, now));
-        cells.write(cell, asked.bucket(), kept, now);
+    if let Some(state) = cells.read(cell, one.id(), one.bucket(), now) {
+        let kept = Kept::Taken(one.apply_to(state, now));
+        cells.write(cell, one.bucket(), kept, now);
     }
 }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
 use crate::algebra::{Terms, Units, charge};
-use crate::backend::{BackendError, BucketId, Key, Reading, Refund, Refunded};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, Key, Reading};
 
 impl RateLimiter {
     /// Takes tokens from a bucket whatever it holds, into debt if need be: for clients that have
@@ -144,13 +144,13 @@ impl<'a> IntoFuture for PenaltyCall<'a> {
                 Penalty::Tokens(tokens) => {
                     // More than can be counted leaves a bucket as deep as numbers go.
                     let all = bucket.units(tokens).unwrap_or(Units::MAX);
-                    Refund::new(id, bucket, part(all, shard, count).saturating_neg())
+                    Adjustment::refund(id, bucket, part(all, shard, count).saturating_neg())
                 }
-                Penalty::Time(time) => Refund::block(id, bucket, time),
+                Penalty::Time(time) => Adjustment::block(id, bucket, time),
             }
         };
-        let refunds: SmallVec<[Refund<'_>; 2]> = (0..count).map(refund).collect();
-        Penalizing { answer: Unstoppable::new(limiter.backend().refund(&refunds)), limit }
+        let refunds: SmallVec<[Adjustment<'_>; 2]> = (0..count).map(refund).collect();
+        Penalizing { answer: Unstoppable::new(limiter.backend().adjust(&refunds)), limit }
     }
 }
 
@@ -164,7 +164,7 @@ fn part(units: Units, shard: u32, count: u32) -> Units {
 /// time until the bucket is out of debt.
 #[must_use = "whether it worked is known only when it is awaited"]
 pub struct Penalizing<'a> {
-    answer: Unstoppable<Refunded>,
+    answer: Unstoppable<Applied>,
     limit: &'a Limit,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Future for Penalizing<'a> {
             let now = refunded.now();
             // As somebody finds it who asks for nothing.
             let look = |state| charge(limit.bucket(), state, 0, Terms::AT_ONCE, now);
-            let looks = refunded.states().iter().map(|&state| look(state));
+            let looks = refunded.readings().iter().map(|reading| look(reading.state()));
             let readings: SmallVec<[Reading; 2]> = looks
                 .map(|seen| Reading::new(seen.verdict(), seen.before(), seen.wait()))
                 .collect();

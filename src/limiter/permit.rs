@@ -13,7 +13,7 @@ use super::standing::Stand;
 use super::unstoppable::Unstoppable;
 use super::{Error, Limit, RateLimiter, Standing};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Applied, BackendError, Reading, Refund, Refunded};
+use crate::backend::{Adjustment, Applied, BackendError, Reading};
 use crate::clock::Timestamp;
 
 /// Leave to run the work now.
@@ -250,7 +250,7 @@ impl Permit<'static> {
 #[derive(Debug)]
 #[must_use = "whether it worked is known only when it is awaited"]
 pub struct Settling {
-    answer: Unstoppable<Refunded>,
+    answer: Unstoppable<Applied>,
     limit: Limit,
     /// What stays taken of its buckets that are concerned.
     kept: SmallVec<[Units; 2]>,
@@ -267,7 +267,7 @@ impl Settling {
         // Where a cost was said, what only counts requests is left alone.
         let any = actual.is_some() && parts.clone().any(|part| part.priced);
         let (mut limit, mut kept) = (None, SmallVec::new());
-        let mut refunds = SmallVec::<[Refund<'_>; 4]>::new();
+        let mut refunds = SmallVec::<[Adjustment<'_>; 4]>::new();
         for part in parts.filter(|part| part.priced || !any) {
             let is_first = limit.is_none();
             limit.get_or_insert(part.limit);
@@ -278,7 +278,7 @@ impl Settling {
                 }
             }
         }
-        let answer = Unstoppable::new(limiter.backend().refund(&refunds));
+        let answer = Unstoppable::new(limiter.backend().adjust(&refunds));
         Self { answer, limit: limit.unwrap_or(first).clone(), kept }
     }
 }
@@ -289,12 +289,12 @@ impl Future for Settling {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = ready!(Pin::new(&mut self.answer).poll(cx));
         let standing = answer.and_then(|refunded| {
-            let states = refunded.states().get(..self.kept.len()).unwrap_or_default();
-            let reading = |(state, kept): (&State, &Units)| {
-                Reading::new(Verdict::Admitted, *state, Duration::ZERO).taking(*kept)
+            let readings = refunded.readings().get(..self.kept.len()).unwrap_or_default();
+            let reading = |(after, kept): (&Reading, &Units)| {
+                Reading::new(Verdict::Admitted, after.state(), Duration::ZERO).taking(*kept)
             };
             let readings: SmallVec<[Reading; 2]> =
-                states.iter().zip(&self.kept).map(reading).collect();
+                readings.iter().zip(&self.kept).map(reading).collect();
             if readings.is_empty() {
                 return Err(BackendError::incomplete());
             }

@@ -108,7 +108,7 @@ impl<'a: 'l, 'l> Question<'a, 'l> {
     ) -> Told<Decision<'l>> {
         self.spread(self.limiter.random().up_to(self.jitter()));
         match ask(self.limiter, self.asks.as_mut_slice(), self.wish, self.wish) {
-            Ok(Answer::Now(answer)) => Poll::Ready(self.answered(answer)),
+            Ok(Answer::Ready(answer)) => Poll::Ready(self.answered(answer)),
             Ok(answer) => {
                 let answer = self.clone().later(answer);
                 stage.later(answer, cx)
@@ -272,8 +272,8 @@ fn hear<'l, A: 'l, T>(
     read: impl FnOnce(Result<A, BackendError>) -> Result<T, Error> + Send + 'l,
 ) -> Told<T> {
     match answer {
-        Answer::Now(answer) => Poll::Ready(read(answer)),
-        Answer::Later(future) => {
+        Answer::Ready(answer) => Poll::Ready(read(answer)),
+        Answer::Pending(future) => {
             let answer: Later<'l, T> = Box::pin(async move { read(future.await) });
             stage.later(answer, cx)
         }

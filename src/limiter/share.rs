@@ -8,7 +8,7 @@ use super::ask::Ask;
 use super::permit::Left;
 use super::{Limit, Standing};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Applied, BackendError, BucketId, Key, Reading, Refund};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, Key, Reading};
 use crate::clock::Timestamp;
 
 /// What was taken of one limit, from one bucket or two.
@@ -129,7 +129,7 @@ impl<'p> Part<'p> {
 
     /// What there is to give back, or to take, if it really cost this much; and with each the units
     /// that stay taken of that bucket.
-    pub(super) fn refunds(self, actual: u64) -> impl Iterator<Item = (Refund<'p>, Units)> {
+    pub(super) fn refunds(self, actual: u64) -> impl Iterator<Item = (Adjustment<'p>, Units)> {
         let bucket = self.limit.bucket();
         // More than can be counted leaves a bucket as deep as numbers go.
         let cost = bucket.units(actual).unwrap_or(Units::MAX);
@@ -143,8 +143,10 @@ impl<'p> Part<'p> {
         let parts = parts.into_iter().zip(self.left).filter(|&((.., named), _)| named);
         parts.map(move |((taken, units, _), left)| {
             let id = BucketId::new(self.limit.name(), self.key).shard(taken.shard);
-            let refund = Refund::new(id, bucket, units);
-            let refund = left.map_or(refund, |left| refund.less_gained_since(left));
+            let refund = match left {
+                Some(left) => Adjustment::refund_since(id, bucket, units, left),
+                None => Adjustment::refund(id, bucket, units),
+            };
             (refund, taken.units.saturating_sub(units))
         })
     }

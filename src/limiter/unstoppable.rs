@@ -18,8 +18,8 @@ pub(crate) enum Unstoppable<T: Send + 'static> {
 impl<T: Send + 'static> Unstoppable<T> {
     pub(crate) fn new(answer: Answer<T>) -> Self {
         match answer {
-            Answer::Now(answer) => Self::Now(Some(answer)),
-            Answer::Later(future) => Self::Later(Some(future)),
+            Answer::Ready(answer) => Self::Now(Some(answer)),
+            Answer::Pending(future) => Self::Later(Some(future)),
         }
     }
 

@@ -54,12 +54,12 @@ impl Rules {
         let longest = Wish::Reserve(queue.max_wait);
         let waiting = Waiting { rules: Arc::clone(self), queue: *queue, max_wait, manner };
         match ask(&self.limiter, asks, wish, longest) {
-            Ok(Answer::Now(answer)) => {
+            Ok(Answer::Ready(answer)) => {
                 let answer = answer.and_then(|applied| complete(asks, applied));
                 let ruling = answer.and_then(|applied| waiting.rule(asks, &applied));
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
-            Ok(answer @ Answer::Later(_)) => {
+            Ok(answer @ Answer::Pending(_)) => {
                 let (rules, waiting) = (Arc::clone(self), waiting.without_head());
                 let asks: Vec<_> = asks.iter().map(own).collect();
                 let heard = answer.map(move |applied| {

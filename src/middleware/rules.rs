@@ -249,12 +249,12 @@ impl Rules {
             });
         }
         match ask(&self.limiter, asks, Wish::Take, Wish::Take) {
-            Ok(Answer::Now(answer)) => {
+            Ok(Answer::Ready(answer)) => {
                 let answer = answer.and_then(|applied| complete(asks, applied));
                 let ruling = answer.and_then(|applied| self.rule(asks, &applied, manner));
                 Asked::Ruled(self.or_blind(asks.first(), ruling))
             }
-            Ok(Answer::Later(answer)) => {
+            Ok(Answer::Pending(answer)) => {
                 let (rules, manner) = (Arc::clone(self), manner.without_head());
                 let asks: Vec<_> = asks.iter().map(own).collect();
                 Asked::Later(Box::pin(async move {

@@ -10,9 +10,9 @@ use http::{Request, Response};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tollgate::algebra::{Bucket, State, Units};
+use tollgate::algebra::Bucket;
 use tollgate::backend::{
-    Answer, Applied, Backend, BucketId, Charge, Key, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Key, Memory,
 };
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Ready, Reservation};
@@ -198,26 +198,25 @@ impl Late {
 impl Backend for Late {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let (gate, answer) = (self.gate(), self.memory.apply(charges));
-        Answer::later(async move {
+        Answer::pending(async move {
             gate.await;
             answer.wait().await
         })
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        let own = |refund: &Refund<'_>| -> Owned {
-            let id = refund.id();
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        let own = |one: &Adjustment<'_>| -> Owned {
+            let id = one.id();
             let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());
-            let given = refund.blocks().map_or(Given::Units(refund.units()), Given::Blocked);
-            (limit, key, shard, *refund.bucket(), given, [refund.left(), refund.gained_since()])
+            (limit, key, shard, *one.bucket(), one.change())
         };
-        let owned: Vec<Owned> = refunds.iter().map(own).collect();
+        let owned: Vec<Owned> = adjustments.iter().map(own).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
-        Answer::later(async move {
+        Answer::pending(async move {
             gate.await;
-            // One list, as it was asked: all of it is given back or nothing is.
-            let refunds: Vec<_> = owned.iter().map(refund_of).collect();
-            memory.refund(&refunds).wait().await
+            // One list, as it was asked: all of it is adjusted or nothing is.
+            let adjustments: Vec<_> = owned.iter().map(borrowed).collect();
+            memory.adjust(&adjustments).wait().await
         })
     }
 
@@ -226,21 +225,9 @@ impl Backend for Late {
     }
 }
 
-/// A refund that outlives the call.
-type Owned = (String, Key, u32, Bucket, Given, [Option<State>; 2]);
+/// An adjustment that outlives the call.
+type Owned = (String, Key, u32, Bucket, Change);
 
-#[derive(Clone, Copy)]
-enum Given {
-    Units(Units),
-    Blocked(Duration),
-}
-
-fn refund_of((limit, key, shard, bucket, given, [left, since]): &Owned) -> Refund<'_> {
-    let id = BucketId::new(limit, key).shard(*shard);
-    let refund = match *given {
-        Given::Units(units) => Refund::new(id, bucket, units),
-        Given::Blocked(time) => Refund::block(id, bucket, time),
-    };
-    let refund = since.map_or(refund, |since| refund.less_gained_since(since));
-    left.map_or(refund, |left| refund.if_untouched(left))
+fn borrowed((limit, key, shard, bucket, change): &Owned) -> Adjustment<'_> {
+    Adjustment::new(BucketId::new(limit, key).shard(*shard), bucket, *change)
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use self::fingerprint::Hasher;
 use self::shards::Shards;
-use super::{Answer, Applied, Backend, BucketId, Charge, Reading, Refund, Refunded};
+use super::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Reading};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
@@ -179,19 +179,19 @@ impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let charge = match charges {
             [charge] if charge.other().is_none() => charge,
-            _ => return Answer::Now(Ok(self.apply_several(charges))),
+            _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
         let (now, reading) = self.charge(charge);
-        Answer::Now(Ok(Applied::one(now, reading)))
+        Answer::Ready(Ok(Applied::one(now, reading)))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let now = || self.now();
-        Answer::Now(Ok(transaction::refund(&self.shards, &self.hasher, refunds, now)))
+        Answer::Ready(Ok(transaction::adjust(&self.shards, &self.hasher, adjustments, now)))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         transaction::reset(&self.shards, &self.hasher, ids);
-        Answer::Now(Ok(()))
+        Answer::Ready(Ok(()))
     }
 }

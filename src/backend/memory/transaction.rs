@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use super::fingerprint::{Fingerprint, Hasher};
 use super::shard::Shard;
 use super::shards::Shards;
-use super::{Applied, BucketId, Charge, Refund, Refunded};
+use super::{Adjustment, Applied, BucketId, Charge};
 use crate::algebra::{Bucket, State};
 use crate::backend::transaction::{self, Cells, Few, Kept};
 use crate::clock::Timestamp;
@@ -35,19 +35,19 @@ pub(super) fn apply(
     transaction::apply(&mut locked, &named, now())
 }
 
-/// Gives back all refunds, or none of them.
-pub(super) fn refund(
+/// Makes all adjustments, or none of them.
+pub(super) fn adjust(
     shards: &Shards,
     hasher: &Hasher,
-    refunds: &[Refund<'_>],
+    adjustments: &[Adjustment<'_>],
     now: impl FnOnce() -> Timestamp,
-) -> Refunded {
+) -> Applied {
     let mut named = Few::new();
-    for refund in refunds {
-        named.push((hasher.fingerprint(refund.id()), refund));
+    for adjustment in adjustments {
+        named.push((hasher.fingerprint(adjustment.id()), adjustment));
     }
     let mut locked = Locked::lock(shards, named.iter().map(|&(print, _)| print));
-    transaction::refund(&mut locked, &named, now())
+    transaction::adjust(&mut locked, &named, now())
 }
 
 /// Forgets all of them, in one step.

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use super::names::Name;
 use super::number::{MOST, double, double_of};
-use super::order::{Change, Order, OwnCharge, OwnRefund, Whose};
+use super::order::{Order, OwnAdjustment, OwnCharge, Whose};
 use super::script::code;
-use crate::algebra::{Bucket, State};
+use crate::algebra::{Bucket, State, Units};
+use crate::backend::Change;
+use crate::backend::adjustment::micros;
 use crate::quota::Kind;
 
 /// The buckets of several orders, each once, and what is asked of them.
@@ -131,10 +133,10 @@ impl<'o> Writer<'o> {
                 let mut places = places.iter();
                 charges.iter().for_each(|charge| self.charge(charge, &mut places));
             }
-            Order::Refunds(refunds) => {
+            Order::Adjustments(all) => {
                 self.say(code::REFUNDS);
-                self.put(length(refunds.len()));
-                refunds.iter().zip(places).for_each(|(refund, place)| self.refund(refund, place));
+                self.put(length(all.len()));
+                all.iter().zip(places).for_each(|(one, place)| self.adjustment(one, place));
             }
             Order::Resets(names) => {
                 self.say(code::RESETS);
@@ -155,21 +157,27 @@ impl<'o> Writer<'o> {
         self.say(i64::from(charge.takes));
     }
 
-    fn refund(&mut self, refund: &'o OwnRefund, place: &usize) {
-        self.bucket(Some(place), &refund.bucket, &refund.whose);
-        match refund.change {
-            Change::Give(units) => {
-                self.say(0);
-                // More than that empties or fills any bucket as well.
-                self.say(units.clamp(-MOST, MOST));
-            }
-            Change::Block(micros) => {
+    fn adjustment(&mut self, own: &'o OwnAdjustment, place: &usize) {
+        self.bucket(Some(place), &own.bucket, &own.whose);
+        match own.change {
+            Change::Refund { units } => self.refund(units, None, None),
+            Change::RefundSince { units, since } => self.refund(units, None, Some(since)),
+            Change::Undo { units, left } => self.refund(units, Some(left), None),
+            Change::Block { time } => {
                 self.say(1);
-                self.put(double_of(micros));
+                self.put(double_of(micros(time)));
+                self.state(None);
+                self.state(None);
             }
         }
-        self.state(refund.left);
-        self.state(refund.since);
+    }
+
+    fn refund(&mut self, units: Units, left: Option<State>, since: Option<State>) {
+        self.say(0);
+        // More than that empties or fills any bucket as well.
+        self.say(units.clamp(-MOST, MOST));
+        self.state(left);
+        self.state(since);
     }
 
     /// Which bucket, of which limit.

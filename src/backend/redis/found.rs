@@ -4,10 +4,10 @@ use ::redis::Value;
 
 use super::batch::counts_as;
 use super::number::whole;
-use super::order::{Order, OwnCharge, OwnRefund};
+use super::order::{Order, OwnAdjustment, OwnCharge};
 use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale};
 use crate::backend::transaction::{self, Cells, Few, Kept, changes};
-use crate::backend::{Applied, BackendError, BucketId, Reading, Refunded};
+use crate::backend::{Applied, BackendError, BucketId, Reading};
 use crate::clock::Timestamp;
 
 /// The buckets of a batch as the orders find them, one after the other.
@@ -31,24 +31,15 @@ enum Cell {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Applied(Applied),
-    Refunded(Refunded),
     Reset,
 }
 
 impl Outcome {
-    /// What charges came to.
+    /// What charges or adjustments came to.
     pub(super) fn applied(self) -> Result<Applied, BackendError> {
         match self {
             Self::Applied(applied) => Ok(applied),
-            Self::Refunded(_) | Self::Reset => Err(BackendError::incomplete()),
-        }
-    }
-
-    /// What became of refunds.
-    pub(super) fn refunded(self) -> Result<Refunded, BackendError> {
-        match self {
-            Self::Refunded(refunded) => Ok(refunded),
-            Self::Applied(_) | Self::Reset => Err(BackendError::incomplete()),
+            Self::Reset => Err(BackendError::incomplete()),
         }
     }
 }
@@ -104,7 +95,7 @@ impl Found {
         }
         Ok(match order {
             Order::Charges(charges) => Outcome::Applied(self.apply(charges, places)),
-            Order::Refunds(refunds) => Outcome::Refunded(self.refund(refunds, places)),
+            Order::Adjustments(all) => Outcome::Applied(self.adjust(all, places)),
             Order::Resets(_) => Outcome::Reset,
         })
     }
@@ -140,11 +131,11 @@ impl Found {
         Applied::one(now, Reading::of(&asked, &charged))
     }
 
-    fn refund(&mut self, refunds: &[OwnRefund], places: &[usize]) -> Refunded {
+    fn adjust(&mut self, adjustments: &[OwnAdjustment], places: &[usize]) -> Applied {
         let now = self.now;
-        let refunds: Few<_> = refunds.iter().map(OwnRefund::refund).collect();
-        let named: Few<_> = places.iter().copied().zip(&refunds).collect();
-        transaction::refund(self, &named, now)
+        let adjustments: Few<_> = adjustments.iter().map(OwnAdjustment::adjustment).collect();
+        let named: Few<_> = places.iter().copied().zip(&adjustments).collect();
+        transaction::adjust(self, &named, now)
     }
 
     fn absent(&self, id: BucketId<'_>, bucket: &Bucket) -> State {

@@ -35,9 +35,9 @@ use self::line::Bounds;
 use self::link::Link;
 pub use self::names::HashTag;
 use self::names::Names;
-use self::order::{Order, OwnCharge, OwnRefund, Whose};
+use self::order::{Order, OwnAdjustment, OwnCharge, Whose};
 use self::spread::{Pair, share_a_slot};
-use super::{Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded};
+use super::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
 
 /// Keeps buckets in Redis or Valkey, for any number of processes.
@@ -157,7 +157,7 @@ impl Redis {
         let order = Order::Charges(own?);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Ok(Answer::later(async move { answer.await?.applied() }));
+            return Ok(Answer::pending(async move { answer.await?.applied() }));
         }
         let Order::Charges(own) = order else { return Err(BackendError::incomplete()) };
         let dispatcher = self.dispatcher.clone();
@@ -170,27 +170,27 @@ impl Redis {
                 };
                 let pair = Pair { dispatcher, shards, charge, deadline };
                 // Two steps are not left half done by who goes away in between.
-                Ok(Answer::later(self.dispatcher.spawn(pair.apply())))
+                Ok(Answer::pending(self.dispatcher.spawn(pair.apply())))
             }
             _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
-                Ok(Answer::later(spread::look(dispatcher, own, deadline)))
+                Ok(Answer::pending(spread::look(dispatcher, own, deadline)))
             }
             _ => Err(BackendError::apart(spread::limits(charges.iter().map(Charge::id)))),
         }
     }
 
-    fn refunds(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjustments(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let deadline = self.dispatcher.deadline();
-        let own = refunds.iter().map(|refund| OwnRefund::of(refund, &self.names)).collect();
-        let order = Order::Refunds(own);
+        let own = adjustments.iter().map(|one| OwnAdjustment::of(one, &self.names)).collect();
+        let order = Order::Adjustments(own);
         if !self.dispatcher.is_cluster() || share_a_slot(&order) {
             let answer = self.dispatcher.send(order, deadline);
-            return Answer::later(async move { answer.await?.refunded() });
+            return Answer::pending(async move { answer.await?.applied() });
         }
-        let Order::Refunds(own) = order else {
-            return Answer::Now(Err(BackendError::incomplete()));
+        let Order::Adjustments(own) = order else {
+            return Answer::Ready(Err(BackendError::incomplete()));
         };
-        Answer::later(spread::refund(self.dispatcher.clone(), own, deadline))
+        Answer::pending(spread::adjust(self.dispatcher.clone(), own, deadline))
     }
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -204,7 +204,7 @@ impl Redis {
         };
         let answers: SmallVec<[_; 1]> =
             orders.into_iter().map(|order| self.dispatcher.send(order, deadline)).collect();
-        Answer::later(async move {
+        Answer::pending(async move {
             for answer in answers {
                 answer.await?;
             }
@@ -226,21 +226,21 @@ const BUCKETS: usize = 128;
 impl Backend for Redis {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         if charges.is_empty() {
-            return Answer::Now(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.charges(charges).unwrap_or_else(|error| Answer::Now(Err(error)))
+        self.charges(charges).unwrap_or_else(|error| Answer::Ready(Err(error)))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        if refunds.is_empty() {
-            return Answer::Now(Ok(Refunded::many(SystemClock::new().now(), true, Vec::new())));
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        if adjustments.is_empty() {
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.refunds(refunds)
+        self.adjustments(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
-            return Answer::Now(Ok(()));
+            return Answer::Ready(Ok(()));
         }
         self.resets(ids)
     }

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::names::{Name, Names};
 use super::number::MOST;
-use crate::algebra::{Bucket, State, Terms, Units};
-use crate::backend::{BackendError, BucketId, Charge, Key, Refund};
+use crate::algebra::{Bucket, Terms, Units};
+use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, Key};
 
 /// A bucket by its names: here, and in Redis.
 #[derive(Clone, Debug)]
@@ -78,40 +78,21 @@ impl OwnCharge {
     }
 }
 
-/// A [`Refund`] on its own.
+/// An [`Adjustment`] on its own.
 #[derive(Clone, Debug)]
-pub(super) struct OwnRefund {
+pub(super) struct OwnAdjustment {
     pub(super) whose: Whose,
     pub(super) bucket: Bucket,
     pub(super) change: Change,
-    pub(super) left: Option<State>,
-    pub(super) since: Option<State>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
-    Give(Units),
-    /// In microseconds.
-    Block(u64),
-}
-
-impl OwnRefund {
-    pub(super) fn of(refund: &Refund<'_>, names: &Names) -> Self {
-        Self::of_whose(Whose::of(refund.id(), names), refund)
+impl OwnAdjustment {
+    pub(super) fn of(adjustment: &Adjustment<'_>, names: &Names) -> Self {
+        Self::of_whose(Whose::of(adjustment.id(), names), adjustment)
     }
 
-    pub(super) fn of_whose(whose: Whose, refund: &Refund<'_>) -> Self {
-        let change = match refund.blocks() {
-            Some(time) => Change::Block(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
-            None => Change::Give(refund.units()),
-        };
-        Self {
-            whose,
-            bucket: *refund.bucket(),
-            change,
-            left: refund.left(),
-            since: refund.gained_since(),
-        }
+    pub(super) fn of_whose(whose: Whose, adjustment: &Adjustment<'_>) -> Self {
+        Self { whose, bucket: *adjustment.bucket(), change: adjustment.change() }
     }
 
     /// What is asked to see how its bucket stands.
@@ -120,21 +101,8 @@ impl OwnRefund {
         OwnCharge { whose, other: None, bucket, units: 0, terms, takes: false }
     }
 
-    pub(super) fn refund(&self) -> Refund<'_> {
-        let (id, bucket) = (self.whose.id(), &self.bucket);
-        let mut refund = match self.change {
-            Change::Give(units) => Refund::new(id, bucket, units),
-            Change::Block(micros) => {
-                Refund::block(id, bucket, std::time::Duration::from_micros(micros))
-            }
-        };
-        if let Some(left) = self.left {
-            refund = refund.if_untouched(left);
-        }
-        if let Some(since) = self.since {
-            refund = refund.less_gained_since(since);
-        }
-        refund
+    pub(super) fn adjustment(&self) -> Adjustment<'_> {
+        Adjustment::new(self.whose.id(), &self.bucket, self.change)
     }
 }
 
@@ -142,7 +110,7 @@ impl OwnRefund {
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     Charges(SmallVec<[OwnCharge; 1]>),
-    Refunds(SmallVec<[OwnRefund; 1]>),
+    Adjustments(SmallVec<[OwnAdjustment; 1]>),
     Resets(SmallVec<[Name; 1]>),
 }
 
@@ -151,7 +119,7 @@ impl Order {
     pub(super) fn buckets(&self) -> usize {
         match self {
             Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
-            Self::Refunds(refunds) => refunds.len(),
+            Self::Adjustments(adjustments) => adjustments.len(),
             Self::Resets(names) => names.len(),
         }
     }
@@ -160,7 +128,9 @@ impl Order {
     pub(super) fn names(&self) -> SmallVec<[&Name; 8]> {
         match self {
             Self::Charges(charges) => charges.iter().flat_map(OwnCharge::names).collect(),
-            Self::Refunds(refunds) => refunds.iter().map(|refund| &refund.whose.name).collect(),
+            Self::Adjustments(adjustments) => {
+                adjustments.iter().map(|adjustment| &adjustment.whose.name).collect()
+            }
             Self::Resets(names) => names.iter().collect(),
         }
     }

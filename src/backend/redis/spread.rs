@@ -2,7 +2,7 @@
 //!
 //! # Design
 //!
-//! What needs no single instant (a look, a reset, refunds without a condition) is asked slot by slot. The shards of
+//! What needs no single instant (a look, a reset, adjustments without a condition) is asked slot by slot. The shards of
 //! a limit lie in different slots on purpose, so a two-choices charge asks one, and only if that refuses the
 //! other. If both do, it is known what they hold: what [`charge_pair`] makes of that is carried out on
 //! one shard, or on both one after the other. What the second does not have is given back to the first; what the
@@ -13,10 +13,9 @@
 use std::time::Duration;
 
 use super::dispatcher::Dispatcher;
-use super::found::Outcome;
-use super::order::{Order, OwnCharge, OwnRefund, Whose};
+use super::order::{Order, OwnAdjustment, OwnCharge, Whose};
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
-use crate::backend::{Applied, BackendError, BucketId, Charge, Reading, Refund, Refunded};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, Change, Charge, Reading};
 use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
@@ -39,34 +38,28 @@ pub(super) async fn look(
     Ok(Applied::many(now.unwrap_or_default(), readings))
 }
 
-/// Carries refunds out, each by itself.
-pub(super) async fn refund(
+/// Makes adjustments, each by itself.
+pub(super) async fn adjust(
     dispatcher: Dispatcher,
-    refunds: SmallVec<[OwnRefund; 1]>,
+    adjustments: SmallVec<[OwnAdjustment; 1]>,
     deadline: Instant,
-) -> Result<Refunded, BackendError> {
-    // What is to be untouched in all of them cannot be known at one instant: it is taken to be touched.
-    let given = refunds.iter().all(|refund| refund.left.is_none());
-    let orders = refunds.into_iter().map(|refund| match given {
-        true => Order::Refunds(smallvec![refund]),
-        false => Order::Charges(smallvec![refund.look()]),
+) -> Result<Applied, BackendError> {
+    // Whether all of several buckets are untouched cannot be known at one instant: they count as touched.
+    let made = !adjustments.iter().any(|one| matches!(one.change, Change::Undo { .. }));
+    let verdict = if made { Verdict::Admitted } else { Verdict::Refused };
+    let orders = adjustments.into_iter().map(|one| match made {
+        true => Order::Adjustments(smallvec![one]),
+        false => Order::Charges(smallvec![one.look()]),
     });
     let answers: Vec<_> = orders.map(|order| dispatcher.send(order, deadline)).collect();
-    let (mut now, mut states) = (None, Vec::new());
+    let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
-        match answer.await? {
-            Outcome::Refunded(refunded) => {
-                now = now.max(Some(refunded.now()));
-                states.extend_from_slice(refunded.states());
-            }
-            Outcome::Applied(applied) => {
-                now = now.max(Some(applied.now()));
-                states.extend(applied.readings().iter().map(Reading::state));
-            }
-            Outcome::Reset => return Err(BackendError::incomplete()),
-        }
+        let applied = answer.await?.applied()?;
+        now = now.max(Some(applied.now()));
+        let states = applied.readings().iter().map(Reading::state);
+        readings.extend(states.map(|state| Reading::new(verdict, state, Duration::ZERO)));
     }
-    Ok(Refunded::many(now.unwrap_or_default(), given, states))
+    Ok(Applied::many(now.unwrap_or_default(), readings))
 }
 
 /// A two-choices charge on shards in different slots.
@@ -175,16 +168,18 @@ impl Pair {
         taken: &Reading,
     ) -> Result<State, BackendError> {
         let whose = self.whose(place)?;
-        let refund = Refund::new(whose.id(), &self.charge.bucket, taken.units());
-        let refund = match taken.verdict() {
+        let (id, bucket, units) = (whose.id(), &self.charge.bucket, taken.units());
+        let adjustment = match taken.verdict() {
             // Others may be in line behind a place: one that is not the last is spent.
-            Verdict::Reserved => refund.if_untouched(taken.state()),
-            Verdict::Admitted | Verdict::Refused => refund.less_gained_since(taken.state()),
+            Verdict::Reserved => Adjustment::undo(id, bucket, units, taken.state()),
+            Verdict::Admitted | Verdict::Refused => {
+                Adjustment::refund_since(id, bucket, units, taken.state())
+            }
         };
-        let refund = OwnRefund::of_whose(whose.clone(), &refund);
-        let order = Order::Refunds(smallvec![refund]);
-        let refunded = self.dispatcher.send(order, self.deadline).await?.refunded()?;
-        refunded.states().first().copied().ok_or_else(BackendError::incomplete)
+        let own = OwnAdjustment::of_whose(whose.clone(), &adjustment);
+        let order = Order::Adjustments(smallvec![own]);
+        let applied = self.dispatcher.send(order, self.deadline).await?.applied()?;
+        applied.readings().first().map(Reading::state).ok_or_else(BackendError::incomplete)
     }
 
     fn whose(&self, place: usize) -> Result<Whose, BackendError> {

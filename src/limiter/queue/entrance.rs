@@ -11,7 +11,8 @@ use super::moment::{Epoch, Moment};
 use super::place::Place;
 use super::wakers::Wakers;
 use super::whose::Whose;
-use crate::backend::{BackendError, Refund, Refunded};
+use crate::algebra::Verdict;
+use crate::backend::{Adjustment, Applied, BackendError};
 use crate::limiter::RateLimiter;
 use crate::limiter::unstoppable::Unstoppable;
 
@@ -60,12 +61,12 @@ impl Entrance {
     /// Then forgets the line if nobody has to do with it.
     pub(super) fn tidy(self: &Arc<Self>) {
         while let Some(place) = self.with(|line, _| line.free.next_to_undo()) {
-            let mut undo = SmallVec::<[Refund<'_>; 2]>::new();
+            let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
             let amounts = place.grant.taken.as_slice().iter().zip(place.grant.left.as_slice());
             for (part, (&units, &left)) in self.whose.parts().iter().zip(amounts) {
-                undo.push(Refund::new(part.id(), part.bucket(), units).if_untouched(left));
+                undo.push(Adjustment::undo(part.id(), part.bucket(), units, left));
             }
-            let answer = self.limiter.backend().refund(&undo);
+            let answer = self.limiter.backend().adjust(&undo);
             let undo = Undo { entrance: Arc::clone(self), place: Some(place) };
             match Unstoppable::new(answer) {
                 now @ Unstoppable::Now(_) => now.finish_with(|refunded| undo.hear(&refunded)),
@@ -94,9 +95,10 @@ struct Undo {
 }
 
 impl Undo {
-    fn hear(mut self, refunded: &Result<Refunded, BackendError>) {
+    fn hear(mut self, refunded: &Result<Applied, BackendError>) {
         // What became of it in a store that gives no answer is unknown: it is spent then.
-        self.is(refunded.as_ref().map_or(true, Refunded::given));
+        let undone = |applied: &Applied| applied.verdict() != Verdict::Refused;
+        self.is(refunded.as_ref().map_or(true, undone));
     }
 
     fn is(&mut self, given: bool) {

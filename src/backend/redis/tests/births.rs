@@ -85,12 +85,12 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
                 births += 1;
             }
             let mut step = history.step();
-            if let Step::Refund(backs) = &mut step {
+            if let Step::Adjust(backs) = &mut step {
                 // What an absent bucket is given is lost, whatever it was before the birth.
-                backs.retain(|back| back.units < 0 || back.blocks.is_some());
+                backs.retain(|back| back.adjustment().takes());
             }
             let told = ask(&redis, &step).wait().await.unwrap();
-            if matches!(&step, Step::Refund(backs) if backs.is_empty()) {
+            if matches!(&step, Step::Adjust(backs) if backs.is_empty()) {
                 continue;
             }
             assert_eq!(told, emptied.ask(&history, &step), "seed {seed}: {step:?}");

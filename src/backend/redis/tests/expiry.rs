@@ -42,7 +42,7 @@ fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
             };
             takes.iter().flat_map(of).collect()
         }
-        Step::Refund(backs) => {
+        Step::Adjust(backs) => {
             backs.iter().map(|back| (name(back.who.id()), Some(back.bucket))).collect()
         }
         Step::Reset(whose) => whose.iter().map(|who| (name(who.id()), None)).collect(),

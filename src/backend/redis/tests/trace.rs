@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::quotas::{another, changing, is_of_our_days, quota};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Terms};
-use crate::backend::{Answer, Backend, BucketId, Charge, Key, Memory, Redis, Refund};
+use crate::backend::{Adjustment, Answer, Backend, BucketId, Change, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::{Kind, Quota};
 
@@ -13,7 +13,7 @@ use crate::quota::{Kind, Quota};
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Apply(Vec<Take>),
-    Refund(Vec<Back>),
+    Adjust(Vec<Back>),
     Reset(Vec<Who>),
 }
 
@@ -38,10 +38,7 @@ pub(super) struct Take {
 pub(super) struct Back {
     pub(super) who: Who,
     pub(super) bucket: Bucket,
-    pub(super) units: i64,
-    pub(super) blocks: Option<Duration>,
-    pub(super) left: Option<State>,
-    pub(super) since: Option<State>,
+    pub(super) change: Change,
 }
 
 impl Who {
@@ -63,14 +60,8 @@ impl Take {
 }
 
 impl Back {
-    fn refund(&self) -> Refund<'_> {
-        let (id, bucket) = (self.who.id(), &self.bucket);
-        let refund = match self.blocks {
-            Some(time) => Refund::block(id, bucket, time),
-            None => Refund::new(id, bucket, self.units),
-        };
-        let refund = self.left.map_or(refund, |left| refund.if_untouched(left));
-        self.since.map_or(refund, |since| refund.less_gained_since(since))
+    pub(super) fn adjustment(&self) -> Adjustment<'_> {
+        Adjustment::new(self.who.id(), &self.bucket, self.change)
     }
 }
 
@@ -81,9 +72,9 @@ pub(super) fn ask(store: &dyn Backend, step: &Step) -> Answer<String> {
             let charges: Vec<_> = takes.iter().map(Take::charge).collect();
             store.apply(&charges).map(|applied| format!("{applied:?}"))
         }
-        Step::Refund(backs) => {
-            let refunds: Vec<_> = backs.iter().map(Back::refund).collect();
-            store.refund(&refunds).map(|refunded| format!("{refunded:?}"))
+        Step::Adjust(backs) => {
+            let adjustments: Vec<_> = backs.iter().map(Back::adjustment).collect();
+            store.adjust(&adjustments).map(|applied| format!("{applied:?}"))
         }
         Step::Reset(whose) => {
             let ids: Vec<_> = whose.iter().map(Who::id).collect();
@@ -101,7 +92,7 @@ pub(super) fn keys() -> [Key; 3] {
 pub(super) struct History {
     pub(super) dice: Dice,
     pub(super) limits: Vec<(&'static str, Quota)>,
-    /// States that were seen lately: what refunds name.
+    /// States that were seen lately: what adjustments name.
     pub(super) seen: Vec<State>,
     /// Whether the numbers of limits change.
     restless: bool,
@@ -215,9 +206,14 @@ impl History {
             let some = !self.seen.is_empty() && dice.one_in(one_in);
             some.then(|| dice.of(&self.seen))
         };
-        let left = state(&mut self.dice, 3);
-        let since = state(&mut self.dice, 4);
-        Back { who, bucket, units, blocks, left, since }
+        let (left, since) = (state(&mut self.dice, 3), state(&mut self.dice, 4));
+        let change = match (blocks, left, since) {
+            (Some(time), ..) => Change::Block { time },
+            (None, Some(left), _) => Change::Undo { units, left },
+            (None, None, Some(since)) => Change::RefundSince { units, since },
+            (None, None, None) => Change::Refund { units },
+        };
+        Back { who, bucket, change }
     }
 
     pub(super) fn step(&mut self) -> Step {
@@ -238,7 +234,7 @@ impl History {
                 let (limit, quota) = self.dice.of(&self.limits);
                 Step::Reset((0..count).map(|_| self.who(limit, &quota)).collect())
             }
-            1..=4 => Step::Refund((0..count).map(|_| self.back()).collect()),
+            1..=4 => Step::Adjust((0..count).map(|_| self.back()).collect()),
             _ => Step::Apply((0..count).map(|_| self.take()).collect()),
         }
     }
@@ -260,8 +256,8 @@ pub(super) async fn at_rest(redis: &Redis) {
 
 pub(super) fn at_once<T>(answer: Answer<T>) -> Result<T, crate::backend::BackendError> {
     match answer {
-        Answer::Now(answer) => answer,
-        Answer::Later(_) => panic!("the memory store has to answer at once"),
+        Answer::Ready(answer) => answer,
+        Answer::Pending(_) => panic!("the memory store has to answer at once"),
     }
 }
 
@@ -296,7 +292,7 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
         // What some bucket holds: what somebody may want to undo.
         let look = history.take();
         let applied = at_once(memory.apply(&[look.charge()])).unwrap();
-        at_once(memory.refund(&[])).unwrap();
+        at_once(memory.adjust(&[])).unwrap();
         let same = redis.apply(&[look.charge()]).wait().await.unwrap();
         assert_eq!(applied, same, "seed {seed}");
         history.seen.extend(applied.readings().iter().map(crate::backend::Reading::state));
