@@ -3,7 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the key by calling a closure; made by [`from_fn`].
 #[derive(Clone, Copy)]
