@@ -21,6 +21,7 @@ mod answer;
 mod charge;
 mod error;
 mod key;
+mod key_parts;
 #[cfg(feature = "memory")]
 mod memory;
 #[cfg(feature = "redis")]
