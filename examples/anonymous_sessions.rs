@@ -58,7 +58,7 @@ pub(crate) fn app(limiter: &RateLimiter) -> Router {
 
     // A stand-in for a puzzle or a proof of work, whose answer the server verifies.
     let verify = async move |request: Request<Body>| {
-        let head = Head::of(&request);
+        let head = Head::new(&request);
         let is_right = head.headers().get("x-answer").is_some_and(|answer| answer == "42");
         let Some(session) = session(&head).filter(|_| is_right) else {
             return StatusCode::FORBIDDEN;

@@ -256,8 +256,8 @@ async fn the_id_of_a_session_is_not_its_key() {
 #[test]
 fn without_its_layer_a_session_is_a_mistake_in_the_set_up() {
     let request = Request::new(());
-    let error = session().extract(&key::Head::of(&request)).unwrap_err();
-    assert!(error.is_set_up());
+    let error = session().extract(&key::Head::new(&request)).unwrap_err();
+    assert!(error.is_misconfigured());
     assert_eq!(
         error.to_string(),
         "no session: the request comes without `tower-sessions` (add its `SessionManagerLayer` \
@@ -266,8 +266,8 @@ fn without_its_layer_a_session_is_a_mistake_in_the_set_up() {
     let mut request = Request::new(());
     let store = Arc::new(MemoryStore::default());
     request.extensions_mut().insert(Session::new(None, store, None));
-    let error = session().extract(&key::Head::of(&request)).unwrap_err();
-    assert!(error.is_missing() && !error.is_set_up());
+    let error = session().extract(&key::Head::new(&request)).unwrap_err();
+    assert!(error.is_missing() && !error.is_misconfigured());
     assert_eq!(
         error.to_string(),
         "no session: the request has none yet (say by `missing_key` or `or` what happens without)"

@@ -177,7 +177,7 @@ fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(from_fn(|head| {
         let addressed = head.headers().contains_key("x-user");
         Err::<Key, _>(match addressed {
-            true => KeyError::set_up("nobody has an address"),
+            true => KeyError::misconfigured("nobody has an address"),
             false => KeyError::missing("no user"),
         })
     }));

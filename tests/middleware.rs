@@ -410,7 +410,7 @@ fn addresses_count_as_the_vectors_say() {
     let key_of = |address: &str, prefix: u8| {
         let mut request = request();
         request.extensions_mut().insert(address.parse::<std::net::SocketAddr>().unwrap());
-        let head = tollgate::key::Head::of(&request);
+        let head = tollgate::key::Head::new(&request);
         match ClientIp::peer().ipv6_prefix(prefix).extract(&head) {
             Ok(Extracted::Key(key)) => key.to_string(),
             other => panic!("{other:?}"),
@@ -438,7 +438,7 @@ fn a_pretended_address_counts_only_where_none_is_real() {
     use axum::extract::connect_info::MockConnectInfo;
     let address = |text: &str| text.parse::<std::net::SocketAddr>().unwrap();
     let mut request = http::Request::new(());
-    let key = |request: &http::Request<()>| ClientIp::peer().extract(&Head::of(request)).unwrap();
+    let key = |request: &http::Request<()>| ClientIp::peer().extract(&Head::new(request)).unwrap();
     let is = |text: &str| Extracted::Key(Key::from(text.parse::<std::net::IpAddr>().unwrap()));
     request.extensions_mut().insert(address("192.0.2.1:1"));
     assert_eq!(key(&request), is("192.0.2.1"));
@@ -452,7 +452,7 @@ fn a_pretended_address_counts_only_where_none_is_real() {
 fn a_header_is_a_key_up_to_1024_bytes() {
     let key = |len| {
         let request = http::Request::builder().header("x-user", "u".repeat(len)).body(()).unwrap();
-        header("x-user").extract(&Head::of(&request)).is_ok()
+        header("x-user").extract(&Head::new(&request)).is_ok()
     };
     assert_eq!([key(1_024), key(1_025)], [true, false]);
 }
@@ -462,7 +462,7 @@ fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
     let request =
         http::Request::builder().header("x-user", "").header("x-session", "s").body(()).unwrap();
     let either = header("x-user").or(header("x-session"));
-    assert!(!either.extract(&Head::of(&request)).unwrap_err().is_missing());
+    assert!(!either.extract(&Head::new(&request)).unwrap_err().is_missing());
 }
 
 #[test]

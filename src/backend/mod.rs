@@ -22,6 +22,7 @@ mod answer;
 mod charge;
 mod error;
 mod key;
+mod key_parts;
 #[cfg(feature = "memory")]
 mod memory;
 #[cfg(feature = "redis")]

@@ -3,8 +3,10 @@
 use http::HeaderName;
 
 use super::digest::digest;
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
 use super::header::{MAX_LEN, name, only};
-use super::{Extracted, Head, KeyError, KeyExtractor};
+use super::key_error::KeyError;
 
 /// Takes the digest of a header field; made by [`api_key`].
 #[derive(Clone, Debug)]
@@ -31,7 +33,7 @@ pub struct ApiKey {
 /// use tollgate::key::{self, Extracted, Head, KeyExtractor};
 ///
 /// let request = http::Request::builder().header("x-api-key", "s3cret").body(()).unwrap();
-/// let extracted = key::api_key("X-Api-Key").extract(&Head::of(&request));
+/// let extracted = key::api_key("X-Api-Key").extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("s3cret"))));
 /// ```
 #[must_use]

@@ -3,8 +3,10 @@
 use http::header::AUTHORIZATION;
 
 use super::digest::digest;
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
 use super::header::only;
-use super::{Extracted, Head, KeyError, KeyExtractor};
+use super::key_error::KeyError;
 
 /// Takes the digest of the request's bearer token; made by [`bearer`].
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ pub struct Bearer {
 ///
 /// let request = http::Request::builder().header("authorization", "Bearer mF_9.B5f-4.1JqM");
 /// let request = request.body(()).unwrap();
-/// let extracted = key::bearer().extract(&Head::of(&request));
+/// let extracted = key::bearer().extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("mF_9.B5f-4.1JqM"))));
 /// ```
 #[must_use]

@@ -4,7 +4,10 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Extracted, Head, IntoExtracted, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::from_fn::IntoExtracted;
+use super::head::Head;
+use super::key_error::KeyError;
 
 /// Takes the key from what a verified token claims; made by [`claim`].
 pub struct Claim<T, F> {
@@ -35,10 +38,10 @@ pub struct Claim<T, F> {
 /// });
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(Claims { tenant: Some("acme".into()), is_internal: false });
-/// assert_eq!(tenant.extract(&Head::of(&request)), Ok(Extracted::Key(Key::from("acme"))));
+/// assert_eq!(tenant.extract(&Head::new(&request)), Ok(Extracted::Key(Key::from("acme"))));
 ///
 /// request.extensions_mut().insert(Claims { tenant: None, is_internal: false });
-/// assert!(tenant.extract(&Head::of(&request)).unwrap_err().is_missing());
+/// assert!(tenant.extract(&Head::new(&request)).unwrap_err().is_missing());
 /// ```
 pub const fn claim<T, F, R>(read: F) -> Claim<T, F>
 where

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use http::header::COOKIE;
 
 use super::digest::Digest;
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the digest of a cookie; made by [`cookie`].
 #[derive(Clone, Debug)]
@@ -40,7 +43,7 @@ pub struct Cookie {
 /// use tollgate::key::{self, Extracted, Head, KeyExtractor};
 ///
 /// let request = http::Request::builder().header("cookie", "theme=dark; session=31d4d96e");
-/// let extracted = key::cookie("session").extract(&Head::of(&request.body(()).unwrap()));
+/// let extracted = key::cookie("session").extract(&Head::new(&request.body(()).unwrap()));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("31d4d96e"))));
 /// ```
 #[must_use]

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::Key;
+use crate::backend::Key;
 
 /// The key of a secret, such as an API key: its digest, of which nobody can tell the secret.
 ///

@@ -4,7 +4,10 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the key from a request extension; made by [`extension`].
 pub struct Extension<T, F> {
@@ -29,7 +32,7 @@ pub struct Extension<T, F> {
 ///
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(User { id: 7 });
-/// let extracted = extension(|user: &User| user.id).extract(&Head::of(&request));
+/// let extracted = extension(|user: &User| user.id).extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(Key::from(7_u64))));
 /// ```
 pub const fn extension<T, F, K>(read: F) -> Extension<T, F>

@@ -1,9 +1,14 @@
 //! Keys from any closure.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the key by calling a closure; made by [`from_fn`].
 #[derive(Clone, Copy)]
@@ -111,4 +116,38 @@ macro_rules! keys {
     )*};
 }
 
-keys!(Key, String, &'static str, i32, u32, i64, u64, IpAddr);
+keys!(
+    Key,
+    String,
+    &'static str,
+    Arc<str>,
+    Cow<'static, str>,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i32,
+    i64,
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr
+);
+
+impl<const N: usize> IntoExtracted for [u8; N] {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(self.into()))
+    }
+}
+
+impl<A: Into<Key>, B: Into<Key>> IntoExtracted for (A, B) {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(self.into()))
+    }
+}
+
+impl<A: Into<Key>, B: Into<Key>, C: Into<Key>> IntoExtracted for (A, B, C) {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(self.into()))
+    }
+}

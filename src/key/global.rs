@@ -1,6 +1,9 @@
 //! One key for everybody.
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Gives every request the same key; made by [`global`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +18,7 @@ pub struct Global;
 /// use tollgate::key::{Extracted, Head, Key, KeyExtractor, global};
 ///
 /// let request = http::Request::new(());
-/// assert_eq!(global().extract(&Head::of(&request)), Ok(Extracted::Key(Key::GLOBAL)));
+/// assert_eq!(global().extract(&Head::new(&request)), Ok(Extracted::Key(Key::GLOBAL)));
 /// ```
 #[must_use]
 pub const fn global() -> Global {

@@ -15,7 +15,7 @@ pub struct Head<'a> {
 impl<'a> Head<'a> {
     /// The head of a request.
     #[must_use]
-    pub fn of<B>(request: &'a Request<B>) -> Self {
+    pub fn new<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),

@@ -2,7 +2,10 @@
 
 use http::{HeaderName, HeaderValue};
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the key from a header field; made by [`header`].
 #[derive(Clone, Debug)]
@@ -36,7 +39,7 @@ enum Case {
 /// use tollgate::key::{Extracted, Head, Key, KeyExtractor, header};
 ///
 /// let request = http::Request::builder().header("x-user", "alice").body(()).unwrap();
-/// let extracted = header("X-User").extract(&Head::of(&request));
+/// let extracted = header("X-User").extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(Key::from("alice"))));
 /// ```
 #[must_use]
@@ -79,7 +82,7 @@ impl Header {
     /// use tollgate::key::{Extracted, Head, Key, KeyExtractor, header};
     ///
     /// let request = http::Request::builder().header("x-user", "Alice").body(()).unwrap();
-    /// let extracted = header("x-user").ignore_case().extract(&Head::of(&request));
+    /// let extracted = header("x-user").ignore_case().extract(&Head::new(&request));
     /// assert_eq!(extracted, Ok(Extracted::Key(Key::from("alice"))));
     /// ```
     #[must_use]

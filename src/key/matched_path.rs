@@ -1,6 +1,9 @@
 //! Keys from the route that a request took.
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the route that axum matched; made by [`matched_path`].
 #[derive(Clone, Copy, Debug, Default)]

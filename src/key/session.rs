@@ -3,7 +3,9 @@
 use tower_sessions_core::Session as Found;
 
 use super::digest::digest;
-use super::{Extracted, Head, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
 
 /// Takes the digest of the id of a session; made by [`session`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +54,7 @@ pub const fn session() -> Session {
 impl KeyExtractor for Session {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Some(session) = head.extensions().get::<Found>() else {
-            return Err(KeyError::set_up(
+            return Err(KeyError::misconfigured(
                 "no session: the request comes without `tower-sessions` (add its \
                  `SessionManagerLayer` outside of this layer)",
             ));

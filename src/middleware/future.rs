@@ -107,7 +107,7 @@ where
                         }
                         Ruling::Stop(response) => State::Stopped { response: Some(response) },
                         Ruling::Untold(say) => {
-                            State::Stopped { response: Some(say(&Head::of(&request))) }
+                            State::Stopped { response: Some(say(&Head::new(&request))) }
                         }
                     }
                 }

@@ -34,7 +34,7 @@ impl Log {
     /// A request without a key was answered with this status, or went on without.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
         let told = match status {
-            _ if error.is_set_up() => Some(&self.keys.set_up),
+            _ if error.is_misconfigured() => Some(&self.keys.set_up),
             _ if error.is_empty() => Some(&self.keys.empty),
             // As it was chosen.
             None => return,

@@ -80,7 +80,7 @@ where
                     }
                     Err(_sent_away) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
-                        let head = Head::of(&held.request);
+                        let head = Head::new(&held.request);
                         let response = held.seat.rules().sent_away(&head);
                         return Poll::Ready(Ok(Ended::Stopped(response)));
                     }

@@ -55,7 +55,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        match self.rules.ask(&Head::of(&request)) {
+        match self.rules.ask(&Head::new(&request)) {
             Asked::Ruled(Ruling::Run(after)) => {
                 ResponseFuture::running(self.inner.call(request), after)
             }
@@ -66,7 +66,7 @@ where
                 ResponseFuture::queued(self.inner.clone(), request, *booked)
             }
             Asked::Ruled(Ruling::Stop(response)) => ResponseFuture::stopped(response),
-            Asked::Ruled(Ruling::Untold(say)) => ResponseFuture::stopped(say(&Head::of(&request))),
+            Asked::Ruled(Ruling::Untold(say)) => ResponseFuture::stopped(say(&Head::new(&request))),
             Asked::Later(ruling) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.

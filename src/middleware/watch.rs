@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::key::{Doubt, Head, Key, KeyExtractor};
+use crate::key::{Head, Key, KeyExtractor, SetupWarning};
 use crate::limiter::Limit;
 
 /// How many requests are looked at. So many of one key are hardly chance where clients are several.
 const FIRST: u32 = 1_000;
 
-/// Tells each kind of [`Doubt`] once.
+/// Tells each kind of [`SetupWarning`] once.
 ///
 /// When it has seen enough, a request costs one load of a number that does not change any more. All
 /// is relaxed: nothing is decided by it, and the worst is a line that is not written.
@@ -40,8 +40,8 @@ impl Watch {
         let Seen { requests, is_told, always, varies } = &*self.0;
         // It cannot wrap: it stops at as many beyond as there are threads.
         let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == FIRST;
-        let doubt = extractor.doubt(head);
-        match doubt.as_ref().map(|doubt| (doubt, doubt.always())) {
+        let doubt = extractor.setup_warning(head);
+        match doubt.as_ref().map(|doubt| (doubt, doubt.common_key())) {
             Some((doubt, Some(key))) => {
                 if always.get_or_init(|| key.clone()) != key {
                     varies.store(true, Ordering::Relaxed);
@@ -61,10 +61,10 @@ impl Watch {
 }
 
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-fn tell(limit: &Limit, doubt: &Doubt) {
+fn tell(limit: &Limit, doubt: &SetupWarning) {
     #[cfg(feature = "tracing")]
     {
-        let key = doubt.always().map(tracing::field::display);
+        let key = doubt.common_key().map(tracing::field::display);
         tracing::warn!(limit = limit.name(), %doubt, key, "is the set-up as it was meant? said once");
     }
 }

@@ -57,7 +57,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let again = match self.policy.resends(&Head::of(&request)) {
+        let again = match self.policy.resends(&Head::new(&request)) {
             0 => None,
             resends => {
                 // `poll_ready` readied this very service, so it is called; the clone is readied

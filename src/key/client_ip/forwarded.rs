@@ -23,7 +23,7 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    pub(super) const fn of(line: &'a [u8]) -> Self {
+    pub(super) const fn new(line: &'a [u8]) -> Self {
         Self { rest: Some(line) }
     }
 }

@@ -8,12 +8,12 @@
 //! to hop as long as the hop that wrote it is trusted. What cannot be read ends the walk: to skip it
 //! would be to believe what stands left of it.
 
-mod doubts;
 mod forwarded;
 mod networks;
 mod node;
 mod peer;
 mod proxies;
+mod setup_warnings;
 mod source;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,8 +21,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub use self::networks::{NetworkError, Networks};
 use self::peer::peer;
 pub use self::proxies::Proxies;
-use self::source::Source;
-use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
+use self::source::AddressSource;
+use crate::backend::Key;
+use crate::key::extractor::{Extracted, KeyExtractor};
+use crate::key::head::Head;
+use crate::key::header;
+use crate::key::key_error::KeyError;
+use crate::key::setup_warning::SetupWarning;
 
 /// Takes the address that the request came from.
 ///
@@ -46,7 +51,7 @@ use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
 /// let from = |address: &str| {
 ///     let mut request = http::Request::new(());
 ///     request.extensions_mut().insert(address.parse::<SocketAddr>().unwrap());
-///     ClientIp::peer().extract(&Head::of(&request))
+///     ClientIp::peer().extract(&Head::new(&request))
 /// };
 /// assert_eq!(from("192.0.2.1:5123"), from("[::ffff:192.0.2.1]:80"));
 /// assert_eq!(from("[2001:db8::1]:80"), from("[2001:db8::2]:80"));
@@ -54,7 +59,7 @@ use super::{Doubt, Extracted, Head, Key, KeyError, KeyExtractor};
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientIp {
-    source: Source,
+    source: AddressSource,
     ipv6_prefix: u8,
 }
 
@@ -62,7 +67,7 @@ impl ClientIp {
     /// The address of the peer, IPv6 by networks of 64 bits.
     #[must_use]
     pub const fn peer() -> Self {
-        Self::of(Source::Peer)
+        Self::from_source(AddressSource::Peer)
     }
 
     /// The address that trusted proxies have written into `X-Forwarded-For`.
@@ -84,15 +89,15 @@ impl ClientIp {
     /// let request = http::Request::builder().header("x-forwarded-for", "192.0.2.99, 203.0.113.7");
     /// let mut request = request.body(()).unwrap();
     /// request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 5123)));
-    /// assert_eq!(client.address(&Head::of(&request)), Ok(IpAddr::from([203, 0, 113, 7])));
+    /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([203, 0, 113, 7])));
     ///
     /// // Somebody else is the client, whatever the field says.
     /// request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 5], 5123)));
-    /// assert_eq!(client.address(&Head::of(&request)), Ok(IpAddr::from([198, 51, 100, 5])));
+    /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([198, 51, 100, 5])));
     /// ```
     #[must_use]
     pub fn x_forwarded_for(trusted: impl Into<Proxies>) -> Self {
-        Self::of(Source::XForwardedFor(trusted.into()))
+        Self::from_source(AddressSource::XForwardedFor(trusted.into()))
     }
 
     /// The address that trusted proxies have written into `Forwarded` (RFC 7239), in the parameter `for`.
@@ -111,12 +116,12 @@ impl ClientIp {
     /// let mut request = http::Request::builder().header("forwarded", field).body(()).unwrap();
     /// request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 5123)));
     ///
-    /// let address = ClientIp::forwarded(Proxies::hops(1)).address(&Head::of(&request));
+    /// let address = ClientIp::forwarded(Proxies::hops(1)).address(&Head::new(&request));
     /// assert_eq!(address, Ok("2001:db8:cafe::17".parse::<IpAddr>().unwrap()));
     /// ```
     #[must_use]
     pub fn forwarded(trusted: impl Into<Proxies>) -> Self {
-        Self::of(Source::Forwarded(trusted.into()))
+        Self::from_source(AddressSource::Forwarded(trusted.into()))
     }
 
     /// The address in the header field of this name, if the peer is in one of these networks; else the
@@ -143,10 +148,10 @@ impl ClientIp {
     #[must_use]
     #[track_caller]
     pub fn header(name: &str, set_by: Networks) -> Self {
-        Self::of(Source::Header(super::header::name(name), set_by))
+        Self::from_source(AddressSource::Header(header::name(name), set_by))
     }
 
-    const fn of(source: Source) -> Self {
+    const fn from_source(source: AddressSource) -> Self {
         Self { source, ipv6_prefix: 64 }
     }
 
@@ -196,7 +201,7 @@ impl ClientIp {
     fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = peer(head);
         match &self.source {
-            Source::Peer => peer,
+            AddressSource::Peer => peer,
             source => source.find(head, peer),
         }
     }
@@ -215,8 +220,8 @@ impl KeyExtractor for ClientIp {
         }
     }
 
-    fn doubt(&self, head: &Head<'_>) -> Option<Doubt> {
-        doubts::of(&self.source, head, self.address(head).ok()?)
+    fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
+        setup_warnings::find(&self.source, head, self.address(head).ok()?)
     }
 }
 
@@ -242,7 +247,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 #[cold]
 fn no_address() -> KeyError {
-    KeyError::set_up(
+    KeyError::misconfigured(
         "no client address: `ConnectInfo` is missing (serve the router with \
          `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` \
          as a request extension)",

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::key::Head;
+use crate::key::head::Head;
 
 /// The peer's address, if the server has told it.
 #[inline]

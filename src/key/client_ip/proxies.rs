@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::Networks;
+use super::networks::Networks;
 
 /// Which proxies are trusted: those in some networks, or a number of hops.
 ///
@@ -16,10 +16,10 @@ use super::Networks;
 /// # drop((ours, one_load_balancer));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Proxies(Trusted);
+pub struct Proxies(Trust);
 
 #[derive(Clone, Debug)]
-enum Trusted {
+enum Trust {
     Networks(Networks),
     Hops(usize),
 }
@@ -31,7 +31,7 @@ impl Proxies {
     /// leftmost: somebody within the networks.
     #[must_use]
     pub const fn networks(networks: Networks) -> Self {
-        Self(Trusted::Networks(networks))
+        Self(Trust::Networks(networks))
     }
 
     /// Trusts this many proxies, whatever their addresses: the peer is the first, and what it says is
@@ -42,7 +42,7 @@ impl Proxies {
     /// networks are known, name them instead.
     #[must_use]
     pub const fn hops(hops: usize) -> Self {
-        Self(Trusted::Hops(hops))
+        Self(Trust::Hops(hops))
     }
 
     /// Where the walk ends that begins at the peer and follows `hops`, nearest first: at the first that
@@ -68,8 +68,8 @@ impl Proxies {
     /// Whether a hop is trusted that has so many between itself and this server.
     pub(super) fn trust(&self, hop: Option<IpAddr>, behind: usize) -> bool {
         match &self.0 {
-            Trusted::Networks(networks) => hop.is_some_and(|hop| networks.contains(hop)),
-            Trusted::Hops(hops) => behind < *hops,
+            Trust::Networks(networks) => hop.is_some_and(|hop| networks.contains(hop)),
+            Trust::Hops(hops) => behind < *hops,
         }
     }
 }

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use http::HeaderName;
 use http::header::FORWARDED;
 
-use super::{Networks, Proxies, forwarded, node};
-use crate::key::Head;
+use super::networks::Networks;
+use super::proxies::Proxies;
+use super::{forwarded, node};
+use crate::key::head::Head;
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum AddressSource {
     Peer,
     XForwardedFor(Proxies),
     Forwarded(Proxies),
@@ -18,7 +20,7 @@ pub(super) enum Source {
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-impl Source {
+impl AddressSource {
     /// The field that is read.
     pub(super) fn field(&self) -> Option<&HeaderName> {
         match self {
@@ -51,7 +53,7 @@ impl Source {
             }
             Self::Forwarded(trusted) => {
                 let lines = head.headers().get_all(FORWARDED).iter().rev();
-                let hops = lines.flat_map(|line| forwarded::Elements::of(line.as_bytes()));
+                let hops = lines.flat_map(|line| forwarded::Elements::new(line.as_bytes()));
                 trusted.client(peer, hops)
             }
             Self::Header(name, _) => {

@@ -3,22 +3,29 @@
 use std::net::IpAddr;
 
 use super::peer::peer;
-use super::source::Source;
-use crate::key::{Doubt, Head};
+use super::source::AddressSource;
+use crate::key::head::Head;
+use crate::key::setup_warning::SetupWarning;
 
-pub(super) fn of(source: &Source, head: &Head<'_>, address: IpAddr) -> Option<Doubt> {
+pub(super) fn find(
+    source: &AddressSource,
+    head: &Head<'_>,
+    address: IpAddr,
+) -> Option<SetupWarning> {
     let is_there = |name| head.headers().contains_key(name);
     let mut fields = FIELDS.iter().filter(|field| is_there(field.name));
     match (source, source.field()) {
         (_, Some(read)) if is_there(read.as_str()) => None,
-        (Source::Peer, _) => fields.next().map(|field| Doubt::now(field.nobody_trusted)),
+        (AddressSource::Peer, _) => {
+            fields.next().map(|field| SetupWarning::new(field.nobody_trusted))
+        }
         (source, _) if source.trusts(peer(head)) => {
-            fields.next().map(|field| Doubt::now(field.another_read))
+            fields.next().map(|field| SetupWarning::new(field.another_read))
         }
         _ => None,
     }
     // Many clients at one address that is nobody's in the Internet are one proxy.
-    .or_else(|| is_private(address).then(|| Doubt::if_always(address, ONE_PRIVATE)))
+    .or_else(|| is_private(address).then(|| SetupWarning::with_common_key(address, ONE_PRIVATE)))
 }
 
 fn is_private(address: IpAddr) -> bool {
@@ -33,7 +40,7 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 /// Where proxies and edges write the client's address, and what is told of it.
-struct Field {
+struct AddressField {
     name: &'static str,
     nobody_trusted: &'static str,
     another_read: &'static str,
@@ -41,7 +48,7 @@ struct Field {
 
 macro_rules! fields {
     ($($name:literal),*) => {
-        [$(Field {
+        [$(AddressField {
             name: $name,
             nobody_trusted: concat!(
                 "`", $name, "` is there, but no proxy is trusted, so the key is the address of the peer \
@@ -56,7 +63,7 @@ macro_rules! fields {
     };
 }
 
-const FIELDS: [Field; 6] = fields!(
+const FIELDS: [AddressField; 6] = fields!(
     "x-forwarded-for",
     "forwarded",
     "x-real-ip",

@@ -3,35 +3,35 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::Key;
+use crate::backend::Key;
 
 /// A sign that the set-up is not what it was meant to be, for the log; see
 /// [`KeyExtractor::doubt`](super::KeyExtractor::doubt).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub struct SetupWarning {
     message: Cow<'static, str>,
-    always: Option<Key>,
+    common_key: Option<Key>,
 }
 
-impl Doubt {
+impl SetupWarning {
     /// To be told as soon as one request raises it.
-    pub fn now(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), always: None }
+    pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), common_key: None }
     }
 
     /// To be told if all of the first requests raise it with this same key.
-    pub fn if_always(key: impl Into<Key>, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), always: Some(key.into()) }
+    pub fn with_common_key(key: impl Into<Key>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), common_key: Some(key.into()) }
     }
 
     /// The key with which all requests have to raise it, if one is not enough.
     #[must_use]
-    pub const fn always(&self) -> Option<&Key> {
-        self.always.as_ref()
+    pub const fn common_key(&self) -> Option<&Key> {
+        self.common_key.as_ref()
     }
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for SetupWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
