@@ -4,12 +4,14 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use super::Key;
+use super::key::Key;
 use crate::algebra::{Bucket, Terms, Units};
 use crate::clock::Timestamp;
 
 /// The name of a bucket: a limit, whose tokens they are, and which shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Ids have an order, which is arbitrary but always the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId<'a> {
     limit: &'a str,
     key: &'a Key,
@@ -185,6 +187,12 @@ impl<'a> Charge<'a> {
     #[inline]
     pub const fn id(&self) -> BucketId<'a> {
         self.id
+    }
+
+    /// The names of the buckets that may pay: one, or two of a two-choices charge, its own first.
+    pub fn ids(&self) -> impl Iterator<Item = BucketId<'a>> + use<'a> {
+        let id = self.id;
+        std::iter::once(id).chain(self.other.map(|other| id.shard(other)))
     }
 
     /// The second shard of a two-choices charge.

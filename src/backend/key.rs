@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
 /// `("ab", "c")`, and the text `"7"` is not the number 7. Short keys (36 bytes of text, as in a
-/// UUID) are held in place.
+/// UUID) are held in place. Keys have an order, which is arbitrary but always the same.
 ///
 /// # Examples
 ///
@@ -20,13 +20,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// assert_ne!(tenant_user, Key::from(("acmea", "lice")));
 /// assert_eq!(tenant_user.to_string(), "acme|alice");
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Repr);
 
 const INLINE: usize = 38;
 
 // A key that fits is always inline and padded with zeros, so that equality may be derived.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(Box<[u8]>),

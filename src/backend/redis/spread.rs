@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::dispatcher::Dispatcher;
 use super::order::{Order, OwnAdjustment, OwnCharge, Whose};
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
-use crate::backend::{Adjustment, Applied, BackendError, BucketId, Change, Charge, Reading};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, Charge, Reading};
 use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
@@ -45,7 +45,7 @@ pub(super) async fn adjust(
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
     // Whether all of several buckets are untouched cannot be known at one instant: they count as touched.
-    let made = !adjustments.iter().any(|one| matches!(one.change, Change::Undo { .. }));
+    let made = !adjustments.iter().any(|one| one.adjustment().is_conditional());
     let verdict = if made { Verdict::Admitted } else { Verdict::Refused };
     let orders = adjustments.into_iter().map(|one| match made {
         true => Order::Adjustments(smallvec![one]),
