@@ -151,7 +151,7 @@ impl Applied {
     /// What each bucket answered, in the order of the charges or adjustments.
     ///
     /// A two-choices charge has two, next to each other: first that of its own shard, then that of
-    /// the [other](Charge::other).
+    /// the [second](Charge::get_second_shard).
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
         self.readings.as_slice()

@@ -9,7 +9,7 @@
 //! its own clock shows. A store that can read and write records gets that for nothing: it is a
 //! [`BucketStore`].
 //!
-//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::or_shard)
+//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::second_shard)
 //! is paid by the fuller one, or by both, as [`charge_pair`](crate::algebra::charge_pair) says. It
 //! is still one charge, so that it can be part of any list, and its two buckets are read, decided
 //! and written as one.
@@ -133,7 +133,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [forget](crate::algebra::Bucket::forgets) is stored on its first use, as it begins to fill then.
     ///
     /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
-    /// [two shards](Charge::or_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
+    /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
     ///
     /// 1. The fuller shard has the units: admitted, and it pays for all.
     /// 2. Both together have them: admitted. Both pay, and are left with as much as each other.

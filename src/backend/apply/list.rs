@@ -30,7 +30,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
     while let Some((cell, charge)) = buckets.next() {
         let (id, before) = (charge.id(), if repeats { entries.as_slice() } else { &[] });
         let balance = Balance::read(cells, cell, id, charge, before, now);
-        let Some(other) = charge.other() else {
+        let Some(other) = charge.get_second_shard() else {
             entries.push(balance.charge(charge, now));
             continue;
         };
@@ -105,7 +105,7 @@ impl<Cell: Copy + Ord> Balance<Cell> {
     }
 
     fn charge<'a>(self, asked: &'a Charge<'a>, now: Timestamp) -> Entry<'a, Cell> {
-        let charged = charge(asked.bucket(), self.available, asked.units(), asked.terms(), now);
+        let charged = charge(asked.bucket(), self.available, asked.units(), asked.get_terms(), now);
         let (left, units) = if asked.takes() {
             (charged.after(), asked.units().max(0))
         } else {
@@ -122,7 +122,7 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         now: Timestamp,
     ) -> [Entry<'a, Cell>; 2] {
         let states = [self.available, other.available];
-        let charged = charge_pair(charge.bucket(), states, charge.units(), charge.terms(), now);
+        let charged = charge_pair(charge.bucket(), states, charge.units(), charge.get_terms(), now);
         let ([first, second], [first_pays, second_pays]) = if charge.takes() {
             (charged.after(), charged.paid())
         } else {
@@ -159,7 +159,7 @@ impl<Cell> Entry<'_, Cell> {
 
     /// Whether its state has to be stored: of a two-choices charge, a shard may pay nothing.
     const fn has_paid(&self) -> bool {
-        self.units != 0 || self.charge.other().is_none()
+        self.units != 0 || self.charge.get_second_shard().is_none()
     }
 }
 

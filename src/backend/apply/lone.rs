@@ -16,7 +16,7 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
 ) -> Charged {
     let bucket = asked.bucket();
     let state = cells.read(cell, asked.id(), bucket, now);
-    let charged = charge(bucket, state, asked.units(), asked.terms(), now);
+    let charged = charge(bucket, state, asked.units(), asked.get_terms(), now);
     match charged.verdict() {
         Verdict::Admitted | Verdict::Reserved if is_stored_for(asked) => {
             cells.write(cell, bucket, charged.after(), now);
@@ -41,7 +41,7 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     let (id, bucket) = (asked.id(), asked.bucket());
     let states =
         [cells.read(first, id, bucket, now), cells.read(second, id.shard(other), bucket, now)];
-    let charged = charge_pair(bucket, states, asked.units(), asked.terms(), now);
+    let charged = charge_pair(bucket, states, asked.units(), asked.get_terms(), now);
     if is_stored_for(asked) {
         let left = [first, second].into_iter().zip(charged.state()).zip(charged.paid());
         for ((cell, state), paid) in left {

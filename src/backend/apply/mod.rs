@@ -129,7 +129,7 @@ pub fn apply_all<S: BucketStore + ?Sized>(store: &mut S, charges: &[Charge<'_>])
     let cells = &mut NamedCells(store, PhantomData);
     if let [charge] = charges {
         let id = charge.id();
-        return match charge.other() {
+        return match charge.get_second_shard() {
             None => {
                 let charged = apply_one(cells, id, charge, now);
                 Applied::one(now, Reading::of(charge, &charged))

@@ -30,7 +30,7 @@ pub(super) fn charge_all(
     for charge in charges {
         let id = charge.id();
         named.push((hasher.fingerprint(id), charge));
-        if let Some(other) = charge.other() {
+        if let Some(other) = charge.get_second_shard() {
             named.push((hasher.fingerprint(id.shard(other)), charge));
         }
     }

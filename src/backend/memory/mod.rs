@@ -145,7 +145,7 @@ impl Memory {
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
         let now = || self.now();
         if let [charge] = charges
-            && let Some(other) = charge.other()
+            && let Some(other) = charge.get_second_shard()
         {
             return lock_set::charge_pair(&self.shards, &self.hasher, charge, other, now);
         }
@@ -180,7 +180,7 @@ impl fmt::Debug for Memory {
 impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let charge = match charges {
-            [charge] if charge.other().is_none() => charge,
+            [charge] if charge.get_second_shard().is_none() => charge,
             _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
         let (now, reading) = self.charge(charge);

@@ -1,4 +1,4 @@
-//! What the script has found, and what came of each order: the client works it out by the same formula.
+//! What the script has found. The client works out what came of each order, by the same formula.
 
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -27,23 +27,6 @@ enum Cell {
     Foreign,
 }
 
-/// What came of an order.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Applied(Applied),
-    Reset,
-}
-
-impl Outcome {
-    /// What charges or adjustments came to.
-    pub(super) fn applied(self) -> Result<Applied, BackendError> {
-        match self {
-            Self::Applied(applied) => Ok(applied),
-            Self::Reset => Err(BackendError::incomplete()),
-        }
-    }
-}
-
 impl Found {
     /// Whether this can be an answer about so many keys.
     pub(super) fn is_answer(answer: &Value, keys: usize) -> bool {
@@ -69,35 +52,42 @@ impl Found {
         Some(Self { now, cells, born: birth_counts.then_some(born) })
     }
 
-    /// Carries an order out on these of the buckets.
+    /// Carries an order out on these of the buckets. A reset has no readings.
     pub(super) fn carry_out(
         &mut self,
         order: &Order,
         places: &[usize],
-    ) -> Result<Outcome, BackendError> {
-        if let Order::Resets(_) = order {
-            for &place in places {
-                self.keep(place, Cell::Absent);
+    ) -> Result<Applied, BackendError> {
+        match order {
+            Order::Charges(charges) => {
+                self.refuse_foreign(order, places)?;
+                Ok(self.apply(charges, places))
             }
-            return Ok(Outcome::Reset);
+            Order::Adjustments(all) => {
+                self.refuse_foreign(order, places)?;
+                Ok(self.adjust(all, places))
+            }
+            Order::Resets(_) => {
+                places.iter().for_each(|&place| self.keep(place, Cell::Absent));
+                Ok(Applied::many(self.now, Vec::new()))
+            }
         }
-        let foreign = |place: &&usize| {
-            !matches!(self.cells.get(**place), Some(Cell::Absent | Cell::Stored(_)))
-        };
-        if let Some(place) = places.iter().position(|place| foreign(&place)) {
-            let names = order.names();
-            let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
-            let name = name.unwrap_or_default();
-            let problem = format!(
-                "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
-            );
-            return Err(BackendError::unavailable("redis", problem));
-        }
-        Ok(match order {
-            Order::Charges(charges) => Outcome::Applied(self.apply(charges, places)),
-            Order::Adjustments(all) => Outcome::Applied(self.adjust(all, places)),
-            Order::Resets(_) => Outcome::Reset,
-        })
+    }
+
+    /// # Errors
+    ///
+    /// If one of these keys holds something that no limiter has stored.
+    fn refuse_foreign(&self, order: &Order, places: &[usize]) -> Result<(), BackendError> {
+        let foreign =
+            |place: &usize| !matches!(self.cells.get(*place), Some(Cell::Absent | Cell::Stored(_)));
+        let Some(place) = places.iter().position(foreign) else { return Ok(()) };
+        let names = order.names();
+        let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
+        let name = name.unwrap_or_default();
+        let problem = format!(
+            "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
+        );
+        Err(BackendError::unavailable("redis", problem))
     }
 
     fn apply(&mut self, charges: &[OwnCharge], places: &[usize]) -> Applied {
@@ -109,7 +99,7 @@ impl Found {
         }
         let charges: SmallVec<[_; 8]> = charges.iter().map(OwnCharge::charge).collect();
         let named = charges.iter().flat_map(|charge| {
-            let count = if charge.other().is_some() { 2 } else { 1 };
+            let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
             std::iter::repeat_n(charge, count)
         });
         let named: SmallVec<[_; 8]> = places.iter().copied().zip(named).collect();

@@ -54,8 +54,8 @@ impl Take {
             true => Charge::take(id, bucket, self.units),
             false => Charge::look(id, bucket, self.units),
         };
-        let charge = charge.on(self.terms);
-        self.other.map_or(charge, |shard| charge.or_shard(shard))
+        let charge = charge.terms(self.terms);
+        self.other.map_or(charge, |shard| charge.second_shard(shard))
     }
 }
 
