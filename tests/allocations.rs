@@ -44,7 +44,7 @@ fn two_shards_are_decided_without_an_allocation() {
     let key = Key::from(KEY);
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     let ask = |tokens: u64, verdict| {
-        let charge = Charge::take(id(2), &shard, shard.units(tokens).unwrap()).or_shard(7);
+        let charge = Charge::take(id(2), &shard, shard.units(tokens).unwrap()).second_shard(7);
         let applied = at_once(memory.apply(&[charge]).wait()).unwrap();
         assert_eq!(applied.verdict(), verdict);
     };
@@ -70,7 +70,7 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
         let give_back = || drop(at_once(memory.adjust(&refunds[..buckets]).wait()).unwrap());
         assert_eq!(allocations(give_back), most, "{buckets} refunds");
     }
-    let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.or_shard(1)).collect();
+    let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.second_shard(1)).collect();
     let take = || drop(at_once(memory.apply(&with_pairs).wait()).unwrap());
     take();
     assert_eq!(allocations(take), 1, "four times two shards");

@@ -79,7 +79,7 @@ fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
     let key = Key::from(2_u64);
     let bucket = deep.bucket();
     let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
-    let charge = charge.on(Terms::reserving(bucket.floor()));
+    let charge = charge.terms(Terms::reserving(bucket.floor()));
     assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
     let standing = at_once(limiter.value(&shallow).key(key)).unwrap();
     assert_eq!(standing.tokens().to_string(), "-100");

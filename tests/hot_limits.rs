@@ -504,7 +504,8 @@ struct Spy {
 impl Backend for Spy {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         for charge in charges {
-            let pair = (charge.id().shard_index(), charge.other().expect("a second shard"));
+            let pair =
+                (charge.id().shard_index(), charge.get_second_shard().expect("a second shard"));
             *self.drawn.lock().unwrap().entry(pair).or_default() += 1;
         }
         self.memory.apply(charges)

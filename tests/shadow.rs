@@ -311,9 +311,9 @@ fn a_lot_is_the_same_for_ever() {
     let key = Key::from("alice");
     let id = BucketId::new("per-user", &key);
     // Other nodes, and other programs, have to come to the same.
-    assert_eq!(id.lot(), 423_166_155_377_861_985);
-    assert_eq!(id.shard(7).lot(), id.lot());
-    assert_ne!(BucketId::new("per-users", &key).lot(), id.lot());
+    assert_eq!(id.sample_hash(), 423_166_155_377_861_985);
+    assert_eq!(id.shard(7).sample_hash(), id.sample_hash());
+    assert_ne!(BucketId::new("per-users", &key).sample_hash(), id.sample_hash());
 }
 
 #[test]

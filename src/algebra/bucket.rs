@@ -94,7 +94,6 @@ impl Bucket {
 
     /// The numbers in which a state was stored, as far as it matters to who reads it; `None` if no
     /// quota has such numbers.
-    #[cfg(feature = "redis")]
     pub(crate) fn stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
         let step = positive(step)?;
@@ -113,7 +112,6 @@ impl Bucket {
     }
 
     /// Whether one of its windows begins at `ts`; every instant will do for a token bucket.
-    #[cfg(feature = "redis")]
     pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
         self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts
     }
@@ -262,7 +260,6 @@ impl Bucket {
     }
 
     /// Whether it matters where a window begins, as the quota does not say it.
-    #[cfg(feature = "memory")]
     pub(crate) fn needs_phase(&self) -> bool {
         self.kind == Kind::FixedWindow && self.start.is_none()
     }

@@ -208,6 +208,11 @@ impl<'a> Adjustment<'a> {
         }
     }
 
+    /// Whether there are buckets that do not allow it.
+    pub(super) const fn is_conditional(&self) -> bool {
+        matches!(self.change, Change::Undo { .. })
+    }
+
     /// What a bucket in this state holds after the change at `now`: what [`refund`], [`undo`] or
     /// [`block`] says.
     #[must_use]

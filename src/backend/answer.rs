@@ -4,7 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{BackendError, Charge};
+use super::charge::Charge;
+use super::error::BackendError;
 use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
 use crate::clock::Timestamp;
 
@@ -89,7 +90,6 @@ impl<T> List<T> {
     }
 
     /// A list of these, of which there are `count`.
-    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(super) fn gathered(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
         match count {
@@ -134,7 +134,6 @@ impl Applied {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
-    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(super) fn gathered(
         now: Timestamp,
         count: usize,
@@ -152,7 +151,7 @@ impl Applied {
     /// What each bucket answered, in the order of the charges or adjustments.
     ///
     /// A two-choices charge has two, next to each other: first that of its own shard, then that of
-    /// the [other](Charge::other).
+    /// the [second](Charge::get_second_shard).
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
         self.readings.as_slice()

@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 ///
 /// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
 /// `("ab", "c")`, and the text `"7"` is not the number 7. Numbers are equal whatever their type. Short
-/// keys (up to 36 bytes of text, as in a UUID) do not allocate.
+/// keys (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is arbitrary
+/// but always the same.
 ///
 /// Texts, numbers, addresses, bytes, tuples of two or three of them, and references to all of these
 /// become keys by [`From`], so wherever a key is asked for they can be passed as they are.
@@ -27,14 +28,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// ```
 #[doc(alias = "identifier")]
 #[doc(alias = "bucket_key")]
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Repr);
 
 const INLINE: usize = 38;
 
 // A key that fits is always inline and padded with zeros, so the derived equality and hash are those
 // of the encoded bytes.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(Box<[u8]>),

@@ -6,9 +6,10 @@
 //! nothing, and reports what each bucket holds. [`adjust`](Backend::adjust) and
 //! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own: it applies the
 //! functions of [`algebra`](crate::algebra) to what it has stored, atomically, at the time that
-//! its own clock shows.
+//! its own clock shows. A store that can read and write records gets that for nothing: it is a
+//! [`BucketStore`].
 //!
-//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::or_shard)
+//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::second_shard)
 //! is paid by the fuller one, or by both, as [`charge_pair`](crate::algebra::charge_pair) says. It
 //! is still one charge, so that it can be part of any list, and its two buckets are read, decided
 //! and written as one.
@@ -19,27 +20,29 @@
 
 mod adjustment;
 mod answer;
+mod apply;
 mod charge;
 mod error;
 mod key;
 mod key_parts;
 #[cfg(feature = "memory")]
 mod memory;
+mod record;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "memory", feature = "redis"))]
-mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use self::adjustment::{Adjustment, Change};
 pub use self::answer::{Answer, Applied, Reading};
+pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::error::BackendError;
 pub use self::key::Key;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
+pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 
@@ -131,7 +134,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [forget](crate::algebra::Bucket::forgets) is stored on its first use, as it begins to fill then.
     ///
     /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
-    /// [two shards](Charge::or_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
+    /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
     ///
     /// 1. The fuller shard has the units: admitted, and it pays for all.
     /// 2. Both together have them: admitted. Both pay, and are left with as much as each other.

@@ -121,7 +121,7 @@ impl<L: Borrow<Limit>> Ask<L> {
             Wish::Look => Charge::look(id, limit.bucket(), units),
             Wish::Take | Wish::Reserve(_) => Charge::take(id, limit.bucket(), units),
         };
-        Ok(charge.on(terms).or_shard(other))
+        Ok(charge.terms(terms).second_shard(other))
     }
 
     fn draw(&mut self, random: &Random) {

@@ -42,7 +42,7 @@ impl Special {
 
     /// Whether the rule is enforced on this key, on every node and for ever.
     pub(super) fn enforces(&self, limit: &str, key: &Key) -> bool {
-        self.enforced.is_all() || self.enforced.has(BucketId::new(limit, key).lot())
+        self.enforced.is_all() || self.enforced.has(BucketId::new(limit, key).sample_hash())
     }
 
     /// Whether it matters what the response says.

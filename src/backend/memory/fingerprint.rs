@@ -27,7 +27,7 @@ use std::{array, slice};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::BucketId;
+use crate::backend::charge::BucketId;
 use crate::backend::key::each_word;
 
 /// A keyed hash with keys of its own for each store.

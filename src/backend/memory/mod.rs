@@ -16,21 +16,23 @@
 //! slots of its shard. When a shard has its share of the bound nevertheless, the bucket that is
 //! nearest to full makes room, as the least is forgotten with it.
 
+mod eviction;
 mod fingerprint;
-mod pair;
-mod room;
-mod shapes;
+mod lock_set;
+mod quota_table;
 mod shard;
 mod shards;
 mod table;
-mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
 
 use self::fingerprint::Hasher;
 use self::shards::Shards;
-use super::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Reading};
+use super::Backend;
+use super::adjustment::Adjustment;
+use super::answer::{Answer, Applied, Reading};
+use super::charge::{BucketId, Charge};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
@@ -96,8 +98,8 @@ impl Memory {
 
     /// Drops no bucket that is full again.
     #[cfg(all(test, feature = "redis"))]
-    pub(crate) fn hoarding(self) -> Self {
-        self.shards.iter().for_each(|shard| shard.lock().hoards = true);
+    pub(crate) fn keep_full(self) -> Self {
+        self.shards.iter().for_each(|shard| shard.lock().keep_full = true);
         self
     }
 
@@ -133,7 +135,7 @@ impl Memory {
         let mut shard = self.shards.of(print).lock();
         // Read under the lock: whoever decides later has not an earlier time, as far as the clock goes.
         let now = self.now();
-        let charged = shard.apply(print, charge, now);
+        let charged = shard.charge(print, charge, now);
         drop(shard);
         (now, Reading::of(charge, &charged))
     }
@@ -143,11 +145,11 @@ impl Memory {
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
         let now = || self.now();
         if let [charge] = charges
-            && let Some(other) = charge.other()
+            && let Some(other) = charge.get_second_shard()
         {
-            return pair::apply(&self.shards, &self.hasher, charge, other, now);
+            return lock_set::charge_pair(&self.shards, &self.hasher, charge, other, now);
         }
-        transaction::apply(&self.shards, &self.hasher, charges, now)
+        lock_set::charge_all(&self.shards, &self.hasher, charges, now)
     }
 
     #[inline]
@@ -178,7 +180,7 @@ impl fmt::Debug for Memory {
 impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let charge = match charges {
-            [charge] if charge.other().is_none() => charge,
+            [charge] if charge.get_second_shard().is_none() => charge,
             _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
         let (now, reading) = self.charge(charge);
@@ -187,11 +189,11 @@ impl Backend for Memory {
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let now = || self.now();
-        Answer::Ready(Ok(transaction::adjust(&self.shards, &self.hasher, adjustments, now)))
+        Answer::Ready(Ok(lock_set::adjust_all(&self.shards, &self.hasher, adjustments, now)))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
-        transaction::reset(&self.shards, &self.hasher, ids);
+        lock_set::forget_all(&self.shards, &self.hasher, ids);
         Answer::Ready(Ok(()))
     }
 }

@@ -26,8 +26,8 @@ impl Shards {
     /// As many shards as it takes to keep each small, with an equal share of the bound.
     pub(super) fn new(max_keys: usize) -> Self {
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
-        let share = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
-        let shard = || Padded(Mutex::new(Shard::new(share)));
+        let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
+        let shard = || Padded(Mutex::new(Shard::new(capacity)));
         Self { most: (1..count).map(|_| shard()).collect(), last: shard() }
     }
 

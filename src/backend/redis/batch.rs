@@ -9,6 +9,7 @@ use super::script::code;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
+use crate::backend::record::has_same_numbers;
 use crate::quota::Kind;
 
 /// The buckets of several orders, each once, and what is asked of them.
@@ -188,8 +189,9 @@ impl<'o> Writer<'o> {
 
     /// Which limit, and where its windows begin.
     fn limit(&mut self, bucket: &'o Bucket, whose: &Whose) {
-        let same =
-            |known: &&Bucket| counts_as(known, bucket) && known.initial() == bucket.initial();
+        let same = |known: &&Bucket| {
+            has_same_numbers(known, bucket) && known.initial() == bucket.initial()
+        };
         let place = self.limits.iter().position(same).unwrap_or_else(|| {
             self.limits.push(bucket);
             self.limits.len().saturating_sub(1)
@@ -219,14 +221,6 @@ fn is_plain(charge: &OwnCharge) -> bool {
         && charge.other.is_none()
         && charge.terms.floor() == 0
         && charge.terms.max_wait() == 0
-}
-
-/// Whether units stored by one are those of the other.
-pub(super) fn counts_as(one: &Bucket, other: &Bucket) -> bool {
-    one.step() == other.step()
-        && one.gain() == other.gain()
-        && one.token() == other.token()
-        && one.capacity() == other.capacity()
 }
 
 /// An instant at which a window begins: within the first period after the epoch, as that is exact.

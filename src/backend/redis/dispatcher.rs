@@ -18,12 +18,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::batch::Batch;
-use super::found::{Found, Outcome};
+use super::found::Found;
 use super::line::{Bounds, Job, Lines};
 use super::link::{Call, Link};
 use super::names::{Name, Names};
 use super::order::Order;
-use crate::backend::BackendError;
+use crate::backend::{Applied, BackendError};
 
 /// Orders of all callers, on their way.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ impl Dispatcher {
         &self,
         order: Order,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Outcome, BackendError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
         let (reply, answer) = oneshot::channel();
         let slot = self.slot(&order);
         let job = Job { order: Box::new(order), deadline, reply };

@@ -1,13 +1,13 @@
-//! What the script has found, and what came of each order: the client works it out by the same formula.
+//! What the script has found. The client works out what came of each order, by the same formula.
 
 use ::redis::Value;
+use smallvec::SmallVec;
 
-use super::batch::counts_as;
 use super::number::whole;
 use super::order::{Order, OwnAdjustment, OwnCharge};
-use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale};
-use crate::backend::transaction::{self, Cells, Few, Kept, changes};
-use crate::backend::{Applied, BackendError, BucketId, Reading};
+use crate::algebra::{Bucket, State};
+use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
+use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
 use crate::clock::Timestamp;
 
 /// The buckets of a batch as the orders find them, one after the other.
@@ -22,26 +22,9 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug)]
 enum Cell {
     Absent,
-    Stored(Bucket, State),
+    Stored(BucketRecord),
     /// Something that no limiter has stored.
     Foreign,
-}
-
-/// What came of an order.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Applied(Applied),
-    Reset,
-}
-
-impl Outcome {
-    /// What charges or adjustments came to.
-    pub(super) fn applied(self) -> Result<Applied, BackendError> {
-        match self {
-            Self::Applied(applied) => Ok(applied),
-            Self::Reset => Err(BackendError::incomplete()),
-        }
-    }
 }
 
 impl Found {
@@ -69,73 +52,66 @@ impl Found {
         Some(Self { now, cells, born: birth_counts.then_some(born) })
     }
 
-    /// Carries an order out on these of the buckets.
+    /// Carries an order out on these of the buckets. A reset has no readings.
     pub(super) fn carry_out(
         &mut self,
         order: &Order,
         places: &[usize],
-    ) -> Result<Outcome, BackendError> {
-        if let Order::Resets(_) = order {
-            for &place in places {
-                self.keep(place, Cell::Absent);
+    ) -> Result<Applied, BackendError> {
+        match order {
+            Order::Charges(charges) => {
+                self.refuse_foreign(order, places)?;
+                Ok(self.apply(charges, places))
             }
-            return Ok(Outcome::Reset);
+            Order::Adjustments(all) => {
+                self.refuse_foreign(order, places)?;
+                Ok(self.adjust(all, places))
+            }
+            Order::Resets(_) => {
+                places.iter().for_each(|&place| self.keep(place, Cell::Absent));
+                Ok(Applied::many(self.now, Vec::new()))
+            }
         }
-        let foreign = |place: &&usize| {
-            !matches!(self.cells.get(**place), Some(Cell::Absent | Cell::Stored(..)))
-        };
-        if let Some(place) = places.iter().position(|place| foreign(&place)) {
-            let names = order.names();
-            let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
-            let name = name.unwrap_or_default();
-            let problem = format!(
-                "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
-            );
-            return Err(BackendError::unavailable("redis", problem));
-        }
-        Ok(match order {
-            Order::Charges(charges) => Outcome::Applied(self.apply(charges, places)),
-            Order::Adjustments(all) => Outcome::Applied(self.adjust(all, places)),
-            Order::Resets(_) => Outcome::Reset,
-        })
+    }
+
+    /// # Errors
+    ///
+    /// If one of these keys holds something that no limiter has stored.
+    fn refuse_foreign(&self, order: &Order, places: &[usize]) -> Result<(), BackendError> {
+        let foreign =
+            |place: &usize| !matches!(self.cells.get(*place), Some(Cell::Absent | Cell::Stored(_)));
+        let Some(place) = places.iter().position(foreign) else { return Ok(()) };
+        let names = order.names();
+        let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
+        let name = name.unwrap_or_default();
+        let problem = format!(
+            "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
+        );
+        Err(BackendError::unavailable("redis", problem))
     }
 
     fn apply(&mut self, charges: &[OwnCharge], places: &[usize]) -> Applied {
         let now = self.now;
         if let ([one], [place]) = (charges, places) {
-            return self.apply_one(one, *place);
+            let one = one.charge();
+            let charged = apply_one(self, *place, &one, now);
+            return Applied::one(now, Reading::of(&one, &charged));
         }
-        let charges: Few<_> = charges.iter().map(OwnCharge::charge).collect();
+        let charges: SmallVec<[_; 8]> = charges.iter().map(OwnCharge::charge).collect();
         let named = charges.iter().flat_map(|charge| {
-            let count = if charge.other().is_some() { 2 } else { 1 };
+            let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
             std::iter::repeat_n(charge, count)
         });
-        let named: Few<_> = places.iter().copied().zip(named).collect();
-        transaction::apply(self, &named, now)
-    }
-
-    /// The same, where there is no list to be kept.
-    fn apply_one(&mut self, one: &OwnCharge, place: usize) -> Applied {
-        let (asked, now) = (one.charge(), self.now);
-        let state = Cells::read(self, place, asked.id(), asked.bucket(), now);
-        // Foreign ones were sorted out.
-        let state = state.unwrap_or_else(|| self.absent(asked.id(), asked.bucket()));
-        let charged: Charged = charge(asked.bucket(), state, asked.units(), asked.terms(), now);
-        if changes(&asked) {
-            let kept = match charged.verdict() {
-                Verdict::Refused => Kept::NotTaken(charged.before()),
-                Verdict::Admitted | Verdict::Reserved => Kept::Taken(charged.after()),
-            };
-            self.write(place, asked.bucket(), kept, now);
-        }
-        Applied::one(now, Reading::of(&asked, &charged))
+        let named: SmallVec<[_; 8]> = places.iter().copied().zip(named).collect();
+        apply_list(self, &named, now)
     }
 
     fn adjust(&mut self, adjustments: &[OwnAdjustment], places: &[usize]) -> Applied {
         let now = self.now;
-        let adjustments: Few<_> = adjustments.iter().map(OwnAdjustment::adjustment).collect();
-        let named: Few<_> = places.iter().copied().zip(&adjustments).collect();
-        transaction::adjust(self, &named, now)
+        let adjustments: SmallVec<[_; 8]> =
+            adjustments.iter().map(OwnAdjustment::adjustment).collect();
+        let named: SmallVec<[_; 8]> = places.iter().copied().zip(&adjustments).collect();
+        adjust_list(self, &named, now)
     }
 
     fn absent(&self, id: BucketId<'_>, bucket: &Bucket) -> State {
@@ -157,44 +133,23 @@ impl Found {
     }
 }
 
-impl Cells for Found {
-    type Id = usize;
+impl CellStore for Found {
+    type Cell = usize;
 
-    fn read(
-        &mut self,
-        place: usize,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> Option<State> {
-        match self.cells.get(place)? {
-            Cell::Absent => Some(self.absent(id, bucket)),
-            &Cell::Stored(numbers, state) => {
-                let same = counts_as(&numbers, bucket)
-                    && bucket.has_window_at(state.ts, || id.phase(bucket));
-                if same {
-                    Some(state)
-                } else {
-                    Some(rescale(&numbers, bucket, state, now, id.phase(bucket)))
-                }
-            }
-            Cell::Foreign => None,
+    fn read(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        match self.cells.get(place) {
+            Some(Cell::Stored(record)) => record.state_in(id, bucket, now),
+            // An order on a foreign key was answered by an error before it came here.
+            Some(Cell::Absent | Cell::Foreign) | None => self.absent(id, bucket),
         }
     }
 
     fn is_stored(&mut self, place: usize) -> bool {
-        matches!(self.cells.get(place), Some(Cell::Stored(..)))
+        matches!(self.cells.get(place), Some(Cell::Stored(_)))
     }
 
-    fn write(&mut self, place: usize, bucket: &Bucket, kept: Kept, _now: Timestamp) {
-        match kept {
-            Kept::Taken(state) => self.keep(place, Cell::Stored(*bucket, state)),
-            // Nothing was taken: only a bucket that begins to fill with its first use is stored for that.
-            Kept::NotTaken(state) if !bucket.forgets() && !self.is_stored(place) => {
-                self.keep(place, Cell::Stored(*bucket, state));
-            }
-            Kept::NotTaken(_) => {}
-        }
+    fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {
+        self.keep(place, Cell::Stored(BucketRecord::new(bucket, state)));
     }
 }
 
@@ -211,10 +166,10 @@ impl Cell {
     fn stored(raw: &[u8]) -> Option<Self> {
         let raw: &[u8; 48] = raw.try_into().ok()?;
         let (numbers, _) = raw.as_chunks::<8>();
-        let mut numbers = numbers.iter().map(|bytes| whole(f64::from_le_bytes(*bytes)));
-        let mut next = || numbers.next().flatten();
-        let (value, ts) = (next()?, Timestamp::from_micros(next()?));
-        let bucket = Bucket::stored(next()?, next()?, next()?, next()?)?;
-        (value <= bucket.capacity()).then_some(Self::Stored(bucket, State { value, ts }))
+        let mut whole_numbers = [0; 6];
+        for (number, bytes) in whole_numbers.iter_mut().zip(numbers) {
+            *number = whole(f64::from_le_bytes(*bytes))?;
+        }
+        BucketRecord::from_numbers(whole_numbers).map(Self::Stored)
     }
 }

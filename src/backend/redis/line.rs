@@ -15,9 +15,8 @@ use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::found::Outcome;
 use super::order::Order;
-use crate::backend::BackendError;
+use crate::backend::{Applied, BackendError};
 
 /// An order that waits.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ pub(super) struct Job {
     /// Apart, as it is moved several times and large.
     pub(super) order: Box<Order>,
     pub(super) deadline: Instant,
-    pub(super) reply: oneshot::Sender<Result<Outcome, BackendError>>,
+    pub(super) reply: oneshot::Sender<Result<Applied, BackendError>>,
 }
 
 impl Job {

@@ -64,7 +64,7 @@ use crate::clock::{Clock, SystemClock};
 /// # Clusters
 ///
 /// One step sees one slot of a cluster. Charges on buckets in several slots are refused before anything is
-/// sent, by an error for which [`is_apart`](BackendError::is_apart) is true; a [`HashTag`] puts into one slot
+/// sent, by an error for which [`is_cross_slot`](BackendError::is_cross_slot) is true; a [`HashTag`] puts into one slot
 /// what is to be charged together. Two shards of a limit in different slots are asked one after the
 /// other, the second only if the first refuses. Each is exact by itself; but to look at all of them, to
 /// reset or to penalize them is not one step there, and a reservation that two of them have paid is not
@@ -154,42 +154,34 @@ impl Redis {
         let deadline = self.dispatcher.deadline();
         let own: Result<SmallVec<[_; 1]>, _> =
             charges.iter().map(|charge| OwnCharge::of(charge, &self.names)).collect();
-        let order = Order::Charges(own?);
-        if !self.dispatcher.is_cluster() || share_a_slot(&order) {
-            let answer = self.dispatcher.send(order, deadline);
-            return Ok(Answer::pending(async move { answer.await?.applied() }));
+        let mut own = own?;
+        if !self.dispatcher.is_cluster() || share_a_slot(own.iter().flat_map(OwnCharge::names)) {
+            return Ok(Answer::pending(self.dispatcher.send(Order::Charges(own), deadline)));
         }
-        let Order::Charges(own) = order else { return Err(BackendError::incomplete()) };
         let dispatcher = self.dispatcher.clone();
-        match charges {
-            [charge] if let Some(other) = charge.other() => {
-                let id = charge.id();
-                let shards = [id, id.shard(other)].map(|id| Whose::of(id, &self.names));
-                let Some(charge) = own.into_iter().next() else {
-                    return Err(BackendError::incomplete());
-                };
-                let pair = Pair { dispatcher, shards, charge, deadline };
-                // Two steps are not left half done by who goes away in between.
-                Ok(Answer::pending(self.dispatcher.spawn(pair.apply())))
-            }
-            _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
-                Ok(Answer::pending(spread::look(dispatcher, own, deadline)))
-            }
-            _ => Err(BackendError::apart(spread::limits(charges.iter().map(Charge::id)))),
+        if let [charge] = charges
+            && let Some(other) = charge.get_second_shard()
+            && let Some(own) = own.pop()
+        {
+            let id = charge.id();
+            let shards = [id, id.shard(other)].map(|id| Whose::of(id, &self.names));
+            let pair = Pair { dispatcher, shards, charge: own, deadline };
+            // Two steps must not be left half done by a caller that goes away in between.
+            return Ok(Answer::pending(self.dispatcher.spawn(pair.apply())));
         }
+        if charges.iter().all(|charge| !charge.takes() && charge.get_second_shard().is_none()) {
+            return Ok(Answer::pending(spread::look(dispatcher, own, deadline)));
+        }
+        Err(BackendError::cross_slot(spread::limits(charges.iter().map(Charge::id))))
     }
 
     fn adjustments(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let deadline = self.dispatcher.deadline();
-        let own = adjustments.iter().map(|one| OwnAdjustment::of(one, &self.names)).collect();
-        let order = Order::Adjustments(own);
-        if !self.dispatcher.is_cluster() || share_a_slot(&order) {
-            let answer = self.dispatcher.send(order, deadline);
-            return Answer::pending(async move { answer.await?.applied() });
+        let own: SmallVec<[_; 1]> =
+            adjustments.iter().map(|one| OwnAdjustment::of(one, &self.names)).collect();
+        if !self.dispatcher.is_cluster() || share_a_slot(own.iter().map(|one| &one.whose.name)) {
+            return Answer::pending(self.dispatcher.send(Order::Adjustments(own), deadline));
         }
-        let Order::Adjustments(own) = order else {
-            return Answer::Ready(Err(BackendError::incomplete()));
-        };
         Answer::pending(spread::adjust(self.dispatcher.clone(), own, deadline))
     }
 

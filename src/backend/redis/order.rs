@@ -44,7 +44,7 @@ impl OwnCharge {
     ///
     /// If the script cannot count so far.
     pub(super) fn of(charge: &Charge<'_>, names: &Names) -> Result<Self, BackendError> {
-        let (id, terms) = (charge.id(), charge.terms());
+        let (id, terms) = (charge.id(), charge.get_terms());
         if charge.units() > MOST || terms.floor() < -MOST {
             let (units, floor) = (charge.units(), terms.floor());
             let problem = format!(
@@ -54,7 +54,7 @@ impl OwnCharge {
         }
         Ok(Self {
             whose: Whose::of(id, names),
-            other: charge.other().map(|shard| (shard, names.of(id.shard(shard)))),
+            other: charge.get_second_shard().map(|shard| (shard, names.of(id.shard(shard)))),
             bucket: *charge.bucket(),
             units: charge.units(),
             terms,
@@ -68,8 +68,8 @@ impl OwnCharge {
             true => Charge::take(id, bucket, self.units),
             false => Charge::look(id, bucket, self.units),
         };
-        let charge = charge.on(self.terms);
-        self.other.as_ref().map_or(charge, |&(shard, _)| charge.or_shard(shard))
+        let charge = charge.terms(self.terms);
+        self.other.as_ref().map_or(charge, |&(shard, _)| charge.second_shard(shard))
     }
 
     /// The names of its buckets.

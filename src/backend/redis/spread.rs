@@ -13,9 +13,10 @@
 use std::time::Duration;
 
 use super::dispatcher::Dispatcher;
+use super::names::Name;
 use super::order::{Order, OwnAdjustment, OwnCharge, Whose};
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
-use crate::backend::{Adjustment, Applied, BackendError, BucketId, Change, Charge, Reading};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, Charge, Reading};
 use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ pub(super) async fn look(
     let answers: Vec<_> = orders.map(|order| dispatcher.send(order, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
-        let applied = answer.await?.applied()?;
+        let applied = answer.await?;
         now = now.max(Some(applied.now()));
         readings.extend_from_slice(applied.readings());
     }
@@ -45,7 +46,7 @@ pub(super) async fn adjust(
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
     // Whether all of several buckets are untouched cannot be known at one instant: they count as touched.
-    let made = !adjustments.iter().any(|one| matches!(one.change, Change::Undo { .. }));
+    let made = !adjustments.iter().any(|one| one.adjustment().is_conditional());
     let verdict = if made { Verdict::Admitted } else { Verdict::Refused };
     let orders = adjustments.into_iter().map(|one| match made {
         true => Order::Adjustments(smallvec![one]),
@@ -54,7 +55,7 @@ pub(super) async fn adjust(
     let answers: Vec<_> = orders.map(|order| dispatcher.send(order, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
-        let applied = answer.await?.applied()?;
+        let applied = answer.await?;
         now = now.max(Some(applied.now()));
         let states = applied.readings().iter().map(Reading::state);
         readings.extend(states.map(|state| Reading::new(verdict, state, Duration::ZERO)));
@@ -155,10 +156,9 @@ impl Pair {
     ) -> Result<(Timestamp, Reading), BackendError> {
         let whose = self.whose(place)?;
         let one = OwnCharge { whose, other: None, units, terms, ..self.charge.clone() };
-        let applied =
-            self.dispatcher.send(Order::Charges(smallvec![one]), self.deadline).await?.applied()?;
+        let applied = self.dispatcher.send(Order::Charges(smallvec![one]), self.deadline).await?;
         let reading = applied.readings().first().copied();
-        reading.map(|reading| (applied.now(), reading)).ok_or_else(BackendError::incomplete)
+        reading.map(|reading| (applied.now(), reading)).ok_or_else(|| internal(NO_READING))
     }
 
     /// Gives back what was taken from one shard, and says what it holds then.
@@ -178,12 +178,12 @@ impl Pair {
         };
         let own = OwnAdjustment::of_whose(whose.clone(), &adjustment);
         let order = Order::Adjustments(smallvec![own]);
-        let applied = self.dispatcher.send(order, self.deadline).await?.applied()?;
-        applied.readings().first().map(Reading::state).ok_or_else(BackendError::incomplete)
+        let applied = self.dispatcher.send(order, self.deadline).await?;
+        applied.readings().first().map(Reading::state).ok_or_else(|| internal(NO_READING))
     }
 
     fn whose(&self, place: usize) -> Result<Whose, BackendError> {
-        self.shards.get(place).cloned().ok_or_else(BackendError::incomplete)
+        self.shards.get(place).cloned().ok_or_else(|| internal("a pair has two shards"))
     }
 
     /// What two shards say that hold this, and from which nothing is taken.
@@ -201,10 +201,15 @@ impl Pair {
     }
 }
 
+const NO_READING: &str = "a bucket has no reading";
+
+const fn internal(what: &'static str) -> BackendError {
+    BackendError::internal("redis", what)
+}
+
 /// Whether these buckets can be named by one call.
-pub(super) fn share_a_slot(order: &Order) -> bool {
-    let names = order.names();
-    let mut slots = names.iter().map(|name| name.slot());
+pub(super) fn share_a_slot<'n>(names: impl IntoIterator<Item = &'n Name>) -> bool {
+    let mut slots = names.into_iter().map(Name::slot);
     let first = slots.next();
     slots.all(|slot| Some(slot) == first)
 }

@@ -23,7 +23,7 @@ struct Emptied {
 
 impl Emptied {
     fn new(clock: &ManualClock, history: &History) -> Self {
-        let memory = Memory::new().clock(clock.clone()).hoarding();
+        let memory = Memory::new().clock(clock.clone()).keep_full();
         let all = Self { memory, clock: clock.clone(), born: clock.now() };
         for (limit, quota) in &history.limits {
             let bucket = Bucket::of_shard(quota).unwrap();

@@ -135,7 +135,7 @@ async fn forgetting_what_has_expired_changes_no_answer() {
         clock.set(START);
         let prefix = format!("f{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
-        let memory = Memory::new().clock(clock.clone()).hoarding();
+        let memory = Memory::new().clock(clock.clone()).keep_full();
         let mut history = History::forgetting(seed);
         let mut known = BTreeSet::<Vec<u8>>::new();
         for _ in 0..80 {

@@ -87,7 +87,7 @@ async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
         one.redis.apply(&[take]),
         one.redis.apply(&[Charge::look(one.id(), &one.bucket, token)]),
         one.redis.apply(&[theirs, take]),
-        one.redis.apply(&[take.or_shard(3)]),
+        one.redis.apply(&[take.second_shard(3)]),
     ];
     let refunds = [
         one.redis.adjust(&[give]),

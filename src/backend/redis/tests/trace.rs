@@ -54,8 +54,8 @@ impl Take {
             true => Charge::take(id, bucket, self.units),
             false => Charge::look(id, bucket, self.units),
         };
-        let charge = charge.on(self.terms);
-        self.other.map_or(charge, |shard| charge.or_shard(shard))
+        let charge = charge.terms(self.terms);
+        self.other.map_or(charge, |shard| charge.second_shard(shard))
     }
 }
 
@@ -264,7 +264,7 @@ pub(super) fn at_once<T>(answer: Answer<T>) -> Result<T, crate::backend::Backend
 /// Plays a history to both stores, several steps at the same time, and compares all that they say.
 pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: usize) -> usize {
     // A full bucket may be dropped, and that can be seen when its limit gets other numbers. None expires here.
-    let memory = Memory::new().clock(clock.clone()).hoarding();
+    let memory = Memory::new().clock(clock.clone()).keep_full();
     let mut history = match seed % 5 {
         1 => History::mixed(seed),
         _ => History::new(seed, seed.is_multiple_of(3)),

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::shapes::Shapes;
+use super::quota_table::QuotaTable;
 use super::table::{Slot, Table};
 use crate::algebra::State;
 use crate::clock::Timestamp;
@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 /// is drawn; a bucket that was refunded, opened or given other numbers meanwhile may keep its place
 /// until the next look.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct EvictionQueue {
     nearest: BinaryHeap<Reverse<Candidate>>,
     horizon: Option<Rank>,
 }
@@ -39,39 +39,45 @@ struct Rank {
 /// The part of a shard that one look gathers.
 const GATHERED: usize = 16;
 
-impl Room {
+impl EvictionQueue {
     /// Where the bucket is that is nearest to full.
     pub(super) fn victim(
         &mut self,
         table: &Table,
-        shapes: &Shapes,
+        quotas: &QuotaTable,
         now: Timestamp,
     ) -> Option<usize> {
-        self.drawn(table, shapes, now).or_else(|| {
-            self.look(table, shapes, now);
-            self.drawn(table, shapes, now)
+        self.drawn(table, quotas, now).or_else(|| {
+            self.look(table, quotas, now);
+            self.drawn(table, quotas, now)
         })
     }
 
     /// Notes a bucket that was just added.
-    pub(super) fn added(&mut self, slot: &Slot, table: &Table, shapes: &Shapes, now: Timestamp) {
+    pub(super) fn added(
+        &mut self,
+        slot: &Slot,
+        table: &Table,
+        quotas: &QuotaTable,
+        now: Timestamp,
+    ) {
         let Some(horizon) = self.horizon else { return };
         if self.nearest.len() >= table.len() {
             // Buckets that come and go without need for room: better to look again then.
             *self = Self::default();
             return;
         }
-        if let Some(candidate) = candidate(slot, shapes, now)
+        if let Some(candidate) = candidate(slot, quotas, now)
             && candidate.rank < horizon
         {
             self.nearest.push(Reverse(candidate));
         }
     }
 
-    fn drawn(&mut self, table: &Table, shapes: &Shapes, now: Timestamp) -> Option<usize> {
+    fn drawn(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) -> Option<usize> {
         while let Some(Reverse(noted)) = self.nearest.pop() {
             let Some(index) = table.find(noted.tag) else { continue };
-            let Some(current) = table.get(index).and_then(|slot| candidate(slot, shapes, now))
+            let Some(current) = table.get(index).and_then(|slot| candidate(slot, quotas, now))
             else {
                 continue;
             };
@@ -87,10 +93,10 @@ impl Room {
     }
 
     /// Gathers the nearest to full among all; no more than those are held at any time.
-    fn look(&mut self, table: &Table, shapes: &Shapes, now: Timestamp) {
+    fn look(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) {
         let gathered = table.len().div_ceil(GATHERED);
         let mut nearest = BinaryHeap::with_capacity(gathered);
-        for candidate in table.iter().filter_map(|slot| candidate(slot, shapes, now)) {
+        for candidate in table.iter().filter_map(|slot| candidate(slot, quotas, now)) {
             if nearest.len() < gathered {
                 nearest.push(candidate);
             } else if let Some(mut last) = nearest.peek_mut()
@@ -105,8 +111,8 @@ impl Room {
     }
 }
 
-fn candidate(slot: &Slot, shapes: &Shapes, now: Timestamp) -> Option<Candidate> {
-    let (bucket, state) = (shapes.get(slot.shape()?)?, slot.state());
+fn candidate(slot: &Slot, quotas: &QuotaTable, now: Timestamp) -> Option<Candidate> {
+    let (bucket, state) = (quotas.get(slot.quota()?)?, slot.state());
     let State { value, ts } = state;
     let rank = Rank { is_closed: value < 0 && ts > now, full_at: bucket.full_at(state) };
     Some(Candidate { rank, tag: slot.tag() })

@@ -8,7 +8,7 @@ use crate::algebra::Bucket;
 ///
 /// Usually there is one, which is found without leaving the shard's own cache lines.
 #[derive(Debug, Default)]
-pub(super) struct Shapes {
+pub(super) struct QuotaTable {
     usual: Option<Bucket>,
     others: Vec<Shape>,
 }
@@ -23,13 +23,13 @@ struct Shape {
 /// The name of the usual numbers; those of the others follow.
 const USUAL: NonZeroU32 = NonZeroU32::MIN;
 
-impl Shapes {
+impl QuotaTable {
     /// The numbers of this name.
     pub(super) fn get(&self, name: NonZeroU32) -> Option<&Bucket> {
         if name == USUAL {
             return self.usual.as_ref();
         }
-        self.others.get(place(name)?).map(|shape| &shape.bucket)
+        self.others.get(place(name)?).map(|quota| &quota.bucket)
     }
 
     /// The name of these numbers, for one more slot beside those that are `taken`.
@@ -39,32 +39,32 @@ impl Shapes {
         if self.usual.as_ref() == Some(bucket) {
             return Some(USUAL);
         }
-        let known = |shape: &Shape| shape.slots > 0 && shape.bucket == *bucket;
+        let known = |quota: &Shape| quota.slots > 0 && quota.bucket == *bucket;
         let index = match self.others.iter().position(known) {
             Some(index) => index,
             // Nobody counts in the usual numbers any more.
-            None if self.others.iter().map(|shape| shape.slots).sum::<usize>() >= taken => {
+            None if self.others.iter().map(|quota| quota.slots).sum::<usize>() >= taken => {
                 self.usual = Some(*bucket);
                 return Some(USUAL);
             }
             None => self.vacancy(bucket),
         };
-        let shape = self.others.get_mut(index)?;
-        shape.bucket = *bucket;
-        shape.slots = shape.slots.saturating_add(1);
+        let quota = self.others.get_mut(index)?;
+        quota.bucket = *bucket;
+        quota.slots = quota.slots.saturating_add(1);
         name(index)
     }
 
     /// One slot less uses these numbers.
     pub(super) fn leave(&mut self, name: NonZeroU32) {
-        if let Some(shape) = place(name).and_then(|index| self.others.get_mut(index)) {
-            shape.slots = shape.slots.saturating_sub(1);
+        if let Some(quota) = place(name).and_then(|index| self.others.get_mut(index)) {
+            quota.slots = quota.slots.saturating_sub(1);
         }
     }
 
     /// A place that no slot names.
     fn vacancy(&mut self, bucket: &Bucket) -> usize {
-        self.others.iter().position(|shape| shape.slots == 0).unwrap_or_else(|| {
+        self.others.iter().position(|quota| quota.slots == 0).unwrap_or_else(|| {
             self.others.push(Shape { bucket: *bucket, slots: 0 });
             self.others.len().saturating_sub(1)
         })
