@@ -1,27 +1,30 @@
-//! Refusing until an instant.
+//! Blocking a bucket until an instant.
 
-use super::{Bucket, State};
+use super::bucket::Bucket;
+use super::state::State;
 use crate::clock::Timestamp;
 use crate::quota::MAX_UNITS;
 
-/// Closes a bucket until `end`, and says what to store: whatever is asked of it before then, even
-/// nothing, is short.
+/// Blocks a bucket until `end`, and returns what to store: every charge before then is short, even
+/// one of zero units.
 ///
-/// The bucket is brought to the last tick before `end`, and left with less than nothing there: the
-/// time until then brings it no tokens. So a state remains two numbers, of which the time may be one
-/// to come, and every other function does with it what it does after a clock has gone back: it waits.
+/// The state is moved to the last tick before `end`, with a value below zero. Elapsed time below
+/// zero counts as zero, so the bucket gains nothing until then, and all other functions treat the
+/// state as one that a clock stepping backwards left behind. For example, a block of an hour on a
+/// full bucket at 12:00:00 stores -1 unit at 12:59:59.999999.
 ///
-/// * A token bucket is empty at `end`, and gains from there on. A fixed window gains at its start
-///   only, so that it stays closed until the end of the window in which `end` lies; the next one is
-///   one unit short.
-/// * What is in debt for longer than that stays so. Reservations that were made before keep their
-///   instants; those that are made later come after `end`.
-/// * Of two blocks the one that ends later holds, whichever came first. What is
-///   [given back](super::refund) to a token bucket before the last tick does not open it.
-/// * Other numbers ([`rescale`](super::rescale)) leave a token bucket closed until then. A fixed
-///   window that gets other windows is closed at least until the one begins in which `end` lies.
+/// * A token bucket is empty at `end`, and gains from there on. A fixed window gains only when a
+///   window starts, so it stays blocked until the window in which `end` lies is over; the next
+///   window is one unit short.
+/// * Deeper debt is kept. Reservations made before the block keep their instants; later ones
+///   come after `end`.
+/// * Of two blocks the one that ends later wins, in either order. A [`refund`](super::refund) to a
+///   token bucket does not end a block early.
+/// * Changed numbers ([`rescale`](super::rescale)) do not end the block of a token bucket early. A
+///   fixed window whose windows change stays blocked at least until the window in which `end` lies
+///   starts.
 /// * An `end` that is not after `now` changes nothing. One beyond 2^53 microseconds after the
-///   epoch, in the year 2255, is that instant: scripts count no further.
+///   epoch, in the year 2255, is cut to that instant: the scripts of Redis cannot count further.
 ///
 /// # Examples
 ///
@@ -35,7 +38,7 @@ use crate::quota::MAX_UNITS;
 ///
 /// let blocked = block(&bucket, full, now + HOUR, now);
 /// let one = i64::try_from(bucket.token()).unwrap();
-/// // The first token comes in a tenth of a minute after the end.
+/// // The first token is there a tenth of a minute after the end.
 /// let wait = charge(&bucket, blocked, one, Terms::AT_ONCE, now).wait();
 /// assert_eq!(wait, HOUR + MINUTE / 10);
 /// assert_eq!(bucket.refresh(blocked, now + HOUR).value, 0);
@@ -49,17 +52,9 @@ pub fn block(bucket: &Bucket, state: State, end: Timestamp, now: Timestamp) -> S
     }
     let last_tick = Timestamp::from_micros(end.as_micros().saturating_sub(1));
     let State { value, ts } = bucket.refresh(state, last_tick);
-    // Only where the capacity is all that can be counted, there is no less than nothing.
-    State { value: value.min(-1).max(bucket.deepest()), ts }
+    // A bucket whose capacity is all that can be counted has no value below zero to be left with.
+    State { value: value.min(-1).max(bucket.min_value()), ts }
 }
 
 /// The last instant that a double counts exactly.
 const LAST: Timestamp = Timestamp::from_micros(MAX_UNITS.cast_signed());
-
-/// The most that giving back may leave in a bucket: nothing is to come in while it is closed.
-pub(super) fn most(bucket: &Bucket, State { value, ts }: State, now: Timestamp) -> i64 {
-    match ts > now && value < 0 {
-        true => bucket.deepest().max(-1),
-        false => bucket.capacity(),
-    }
-}

@@ -1,23 +1,12 @@
-//! A quota, compiled: the integers that every decision counts in.
+//! A quota compiled to the integers that every decision counts in.
 
 use std::num::NonZeroU64;
 
-use super::{Terms, Tokens};
+use super::state::{State, Units};
+use super::terms::Terms;
+use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::quota::{Kind, MAX_UNITS, Quota, QuotaError, Scale};
-
-/// What buckets count in: a whole number, of which a [token](Bucket::token) is worth some.
-pub type Units = i64;
-
-/// All that is stored for a bucket: a value, and the time at which it was true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "two numbers, by design and for ever")]
-pub struct State {
-    /// The units in the bucket; negative is debt.
-    pub value: Units,
-    /// When it held them.
-    pub ts: Timestamp,
-}
 
 /// The numbers of a quota in units and microseconds.
 ///
@@ -57,7 +46,7 @@ impl Bucket {
             Err(error) => return Err(error),
         };
         match Scale::of_whole(&quota) {
-            Ok(scale) => Ok(Self::scaled(&quota, &scale)),
+            Ok(scale) => Ok(Self::from_scale(&quota, &scale)),
             Err(error) => Err(error),
         }
     }
@@ -73,12 +62,12 @@ impl Bucket {
             Err(error) => return Err(error),
         };
         match Scale::of_shard(&quota) {
-            Ok(scale) => Ok(Self::scaled(&quota, &scale)),
+            Ok(scale) => Ok(Self::from_scale(&quota, &scale)),
             Err(error) => Err(error),
         }
     }
 
-    const fn scaled(quota: &Quota, scale: &Scale) -> Self {
+    const fn from_scale(quota: &Quota, scale: &Scale) -> Self {
         Self {
             kind: quota.kind(),
             step: scale.step,
@@ -92,9 +81,10 @@ impl Bucket {
         }
     }
 
-    /// The numbers in which a state was stored, as far as it matters to who reads it; `None` if no
-    /// quota has such numbers.
-    pub(crate) fn stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
+    /// The numbers that a state was stored with; `None` if no quota has such numbers.
+    ///
+    /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it.
+    pub(crate) fn from_stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
         let step = positive(step)?;
         let kind = if step == NonZeroU64::MIN { Kind::TokenBucket } else { Kind::FixedWindow };
@@ -111,7 +101,7 @@ impl Bucket {
         })
     }
 
-    /// Whether one of its windows begins at `ts`; every instant will do for a token bucket.
+    /// Whether a window starts at `ts`; true at every instant for a token bucket.
     pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
         self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts
     }
@@ -144,45 +134,57 @@ impl Bucket {
         self.token.get()
     }
 
-    /// The most units it saves up.
+    /// The most units that it saves up.
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> Units {
         self.capacity
     }
 
-    /// The least units that a reservation may leave: minus `max_reserved`.
+    /// The lowest value that a reservation may leave: minus `max_reserved`.
     #[must_use]
     #[inline]
     pub const fn floor(&self) -> Units {
         self.floor
     }
 
-    /// The deepest debt that can be counted, whatever `max_reserved` says.
-    pub(super) const fn deepest(&self) -> Units {
+    /// The lowest value that can be counted, whatever `max_reserved` says.
+    ///
+    /// A full bucket is then 2^53 units away, so that no distance between two values is beyond what
+    /// a double holds exactly.
+    pub(super) const fn min_value(&self) -> Units {
         self.capacity.saturating_sub_unsigned(MAX_UNITS)
     }
 
-    /// The units in a bucket that nobody has used.
+    /// The highest value to which a refund may lift a bucket that was refreshed to `now`.
+    ///
+    /// A state in debt at an instant to come is [blocked](super::block): a refund must not open it.
+    pub(super) fn refund_cap(&self, State { value, ts }: State, now: Timestamp) -> Units {
+        if ts > now && value < 0 { self.min_value().max(-1) } else { self.capacity }
+    }
+
+    /// The units in a bucket that was never used.
     #[must_use]
     pub const fn initial(&self) -> Units {
         self.initial
     }
 
-    /// Where a window begins, if the quota says so.
+    /// An instant at which a window starts, if the quota names one.
     #[must_use]
     pub const fn start(&self) -> Option<Timestamp> {
         self.start
     }
 
-    /// Whether a full bucket is like one that was never used, so that it need not be stored.
+    /// Whether a full bucket equals one that was never used, so that it need not be stored.
+    ///
+    /// It is false for a quota whose `initial` is below its capacity.
     #[must_use]
     #[inline]
-    pub const fn forgets(&self) -> bool {
+    pub const fn is_droppable_when_full(&self) -> bool {
         self.initial == self.capacity
     }
 
-    /// What a cost comes to; `None` if that is beyond the 2^53 that can be counted.
+    /// What a cost of so many tokens is in units; `None` above the 2^53 that can be counted.
     #[must_use]
     #[inline]
     pub const fn units(&self, cost: u64) -> Option<Units> {
@@ -192,7 +194,7 @@ impl Bucket {
         }
     }
 
-    /// Whether a cost is more than a full bucket could ever grant on these terms.
+    /// Whether a cost is more than a full bucket could grant on these terms.
     #[must_use]
     #[inline]
     pub fn too_large(&self, cost: u64, terms: Terms) -> bool {
@@ -200,10 +202,8 @@ impl Bucket {
         self.out_of_reach(self.capacity.saturating_sub(units), terms)
     }
 
-    /// Whether a cost is more than two full shards with these numbers could ever grant together
-    /// on these terms.
-    ///
-    /// What is too large for two is too large for one; see [`charge_pair`](super::charge_pair).
+    /// Whether a cost is more than two full shards with these numbers could grant together on these
+    /// terms; see [`charge_pair`](super::charge_pair).
     ///
     /// # Examples
     ///
@@ -223,33 +223,33 @@ impl Bucket {
     pub fn too_large_for_pair(&self, cost: u64, terms: Terms) -> bool {
         let Some(units) = self.units(cost) else { return true };
         let left = self.capacity.saturating_mul(2).saturating_sub(units);
-        // Of two equal debts that differ by a unit, the deeper one is what the terms allow or not.
+        // The two split what is left; where it is odd, the terms have to allow the deeper half.
         self.out_of_reach(left.div_euclid(2), terms)
     }
 
-    /// Whether even a bucket that is full, but for a charge that leaves this much, would refuse it.
+    /// Whether even a full bucket refuses a charge that would leave it with this much.
     #[inline]
     fn out_of_reach(&self, left: Units, terms: Terms) -> bool {
         left < 0 && self.refused_when_full(left, terms)
     }
 
     fn refused_when_full(&self, left: Units, terms: Terms) -> bool {
-        // The shortest wait is that of a request which comes just before the next gain.
+        // The shortest wait is that of a request just before the next gain.
         let full = State { value: self.capacity, ts: Timestamp::UNIX_EPOCH };
         let wait = self.gained_at(State { value: left, ..full }, left.unsigned_abs());
         let shortest = wait.micros_since(full.ts).saturating_sub(self.step.get().saturating_sub(1));
         left < terms.floor().min(0) || shortest > terms.max_wait()
     }
 
-    /// Units as the tokens they are worth.
+    /// Units as the tokens that they are worth.
     #[must_use]
     pub const fn tokens(&self, units: Units) -> Tokens {
         Tokens::new(units, self.token)
     }
 
-    /// The state of a bucket that nobody has used: full, or at its quota's `initial`.
+    /// The state of a bucket that was never used: full, or at its quota's `initial`.
     ///
-    /// `phase` is where a window begins if the quota does not say so.
+    /// `phase` is an instant at which a window starts, for a quota that names none.
     #[must_use]
     pub fn absent(&self, now: Timestamp, phase: Timestamp) -> State {
         let ts = match self.kind {
@@ -259,14 +259,14 @@ impl Bucket {
         State { value: self.initial, ts }
     }
 
-    /// Whether it matters where a window begins, as the quota does not say it.
+    /// Whether its windows need a phase, as the quota does not say when they start.
     pub(crate) fn needs_phase(&self) -> bool {
         self.kind == Kind::FixedWindow && self.start.is_none()
     }
 
-    /// The start of the window around `now`, where windows begin at `phase` and every step from it.
+    /// The start of the window around `now`, where one window starts at `phase`.
     fn window_at(&self, now: Timestamp, phase: Timestamp) -> Timestamp {
-        // Wide enough for the ends of time on either side.
+        // 128 bits, because the distance between two instants can be twice as wide as an `i64`.
         let distance = i128::from(now.as_micros()).saturating_sub(i128::from(phase.as_micros()));
         let into = distance.checked_rem_euclid(i128::from(self.step.get())).unwrap_or(0);
         let into = i64::try_from(into).unwrap_or(0);
@@ -279,7 +279,7 @@ impl Bucket {
     pub fn refresh(&self, state: State, now: Timestamp) -> State {
         let State { value, ts } = state;
         let steps = self.steps(now.micros_since(ts));
-        // Compared as gains, so that more steps than it takes to fill cannot overflow.
+        // Compared as gains, so that more steps than it takes to fill the bucket cannot overflow.
         let gained = steps.saturating_mul(self.gain.get());
         let missing = self.missing(value);
         let value =
@@ -287,16 +287,16 @@ impl Bucket {
         State { value, ts: ts.plus_micros(steps.saturating_mul(self.step.get())) }
     }
 
-    /// What a bucket would hold at `now` if nothing that it gains were lost for want of room.
+    /// What a bucket would hold at `now` if its capacity did not cap what it gains.
     pub(crate) fn uncapped(&self, state: State, now: Timestamp) -> Units {
         let steps = self.steps(now.micros_since(state.ts));
         state.value.saturating_add_unsigned(steps.saturating_mul(self.gain.get()))
     }
 
-    /// The whole steps in a time.
+    /// The whole steps in so many microseconds.
     #[inline]
     pub(super) fn steps(&self, micros: u64) -> u64 {
-        // Token buckets gain every microsecond: the commonest case needs no division.
+        // The common case, a token bucket, gains every microsecond and needs no division.
         if self.step == NonZeroU64::MIN { micros } else { micros / self.step }
     }
 
@@ -306,7 +306,7 @@ impl Bucket {
         if value >= self.capacity { 0 } else { self.capacity.abs_diff(value) }
     }
 
-    /// The instant from which a bucket in `state` has gained `units` more.
+    /// The instant at which a bucket in `state` has gained `units` more.
     #[inline]
     pub(super) fn gained_at(&self, state: State, units: u64) -> Timestamp {
         state.ts.plus_micros(self.steps_to_gain(units).saturating_mul(self.step.get()))
@@ -322,7 +322,7 @@ impl Bucket {
         whole.saturating_add(u64::from(rest > 0))
     }
 
-    /// The instant from which a bucket in `state` is full, if nothing is taken until then.
+    /// The instant at which a bucket in `state` is full, if nothing is taken until then.
     ///
     /// # Examples
     ///

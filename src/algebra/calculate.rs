@@ -1,12 +1,16 @@
-//! Prediction: what a limit would answer, without asking it.
+//! Prediction: what a limit would answer, computed from its numbers alone.
 
 use std::time::Duration;
 
-use super::{Bucket, Charged, State, Terms, Tokens, Verdict, charge};
+use super::bucket::Bucket;
+use super::charge::{Charged, Verdict, charge};
+use super::state::State;
+use super::terms::Terms;
+use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::quota::{Kind, Quota, QuotaError};
 
-/// What a limit would answer to a request, and what it would hold then.
+/// What a limit would answer to a request, and what its bucket would hold then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calculation {
     bucket: Bucket,
@@ -14,12 +18,12 @@ pub struct Calculation {
     charged: Charged,
 }
 
-/// Says what a quota would answer at `now` to a request of `cost` tokens; 0 just looks.
+/// Computes what a quota would answer at `now` to a request of `cost` tokens; 0 only looks.
 ///
-/// `stored` is the bucket as it was last known, or nothing if it was never used. No clock is read
-/// and nothing is changed, so this serves clients, tests, and other people's limiters alike.
-/// A fixed window without a `start` is taken to begin at the epoch when nothing is stored; the
-/// limiter itself gives every key a phase of its own.
+/// `stored` is the last known state of the bucket, or `None` if it was never used. The function
+/// reads no clock and changes nothing, so clients, tests and other limiters can use it.
+/// Without a stored state, a fixed window that has no `start` begins at the epoch here; the limiter
+/// itself gives every key a phase of its own.
 ///
 /// # Errors
 ///
@@ -52,14 +56,14 @@ pub fn calculate(
 ) -> Result<Calculation, QuotaError> {
     let bucket = Bucket::new(quota)?;
     let state = stored.unwrap_or_else(|| bucket.absent(now, Timestamp::UNIX_EPOCH));
-    // A cost beyond all numbers leaves a bucket as deep as numbers go.
+    // A cost that cannot be counted leaves the bucket as deep in debt as can be.
     let units = bucket.units(cost).unwrap_or(i64::MAX);
     let charged = charge(&bucket, state, units, Terms::AT_ONCE, now);
     Ok(Calculation { bucket, cost, charged })
 }
 
 impl Calculation {
-    /// The tokens left once the cost is taken; below zero where they are short.
+    /// The tokens left once the cost is taken; below zero if they are short.
     #[must_use]
     pub const fn value(&self) -> Tokens {
         self.bucket.tokens(self.charged.after().value)
@@ -71,19 +75,19 @@ impl Calculation {
         self.charged.after().ts
     }
 
-    /// What would be stored, were the cost taken whatever the verdict: value and time.
+    /// The state with the cost taken, whatever the verdict: value and time.
     #[must_use]
     pub const fn state(&self) -> State {
         self.charged.after()
     }
 
-    /// How long until the cost could be taken without debt; zero if it can be now.
+    /// How long until the cost can be taken without debt; zero if it can be now.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         self.charged.wait()
     }
 
-    /// The start of the window that now falls in; `None` for a token bucket.
+    /// The start of the current window; `None` for a token bucket.
     #[must_use]
     pub const fn window_start(&self) -> Option<Timestamp> {
         match self.bucket.kind() {
@@ -92,13 +96,13 @@ impl Calculation {
         }
     }
 
-    /// What a request that does not wait would be told.
+    /// The verdict on a request that does not wait.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.charged.verdict()
     }
 
-    /// What a request that would wait its turn would be told.
+    /// The verdict on a request that waits its turn.
     #[must_use]
     pub const fn reserving(&self) -> Verdict {
         match self.verdict() {
@@ -107,13 +111,13 @@ impl Calculation {
         }
     }
 
-    /// Whether the cost is more than the limit could ever grant to a request that does not wait.
+    /// Whether the cost is more than the limit could grant to a request that does not wait.
     #[must_use]
     pub fn too_large(&self) -> bool {
         self.bucket.too_large(self.cost, Terms::AT_ONCE)
     }
 
-    /// Whether the cost is more than the limit could ever grant, be it after a wait.
+    /// Whether the cost is more than the limit could grant even after a wait.
     #[must_use]
     pub fn too_large_to_reserve(&self) -> bool {
         self.bucket.too_large(self.cost, Terms::reserving(self.bucket.floor()))

@@ -1,4 +1,4 @@
-//! The one formula: what a bucket holds, what a charge leaves in it, how long to wait.
+//! The one formula: what a bucket holds, what a charge leaves in it, and how long to wait.
 //!
 //! # Design
 //!
@@ -10,16 +10,17 @@
 //! * *token*: how many units one token is worth.
 //!
 //! A token bucket of `rate` per `period` has `g = gcd(rate, period)`, `gain = rate / g` and
-//! `token = period / g`, so that a whole number of units is gained in every microsecond. The state
-//! of a bucket is two numbers, a [`State`]; [`Bucket::refresh`] and [`charge`] say what becomes of
-//! it. All numbers are integers, and all stay within 2^53 so that a script which counts in doubles
-//! gives the same answers.
+//! `token = period / g`, so that it gains a whole number of units in every microsecond: 10 a minute
+//! is `gain = 1` and `token = 6_000_000`. All numbers are integers within 2^53, so that the scripts
+//! of Redis, which count in doubles, give the same answers.
 //!
-//! A limit in shards takes from one of two of them or from both: [`charge_pair`]. What is to refuse
-//! until an instant is brought there: [`block`].
+//! The state of a bucket is two numbers, a [`State`]. [`Bucket::refresh`] brings it to the present,
+//! [`charge`] takes from it, and [`charge_pair`] from two shards of a limit. [`refund`] and [`undo`]
+//! give back, [`block`] withholds, and [`rescale`] converts it to other numbers.
 //!
-//! There is no clock here, no lock, no I/O and no async: [`Backend`](crate::backend::Backend)s
-//! apply these functions atomically.
+//! There is no clock here, no lock, no I/O and no async: a [`Backend`](crate::backend::Backend)
+//! applies these functions atomically. `backend/redis/script` is a transcription of them in Lua,
+//! with the same names in the same order.
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
@@ -27,16 +28,22 @@ mod block;
 mod bucket;
 mod calculate;
 mod charge;
-mod history;
-mod pair;
+mod refund;
 mod rescale;
+mod state;
+mod terms;
+mod testing;
 mod tokens;
+mod two_choices;
 
 pub use self::block::block;
-pub use self::bucket::{Bucket, State, Units};
+pub use self::bucket::Bucket;
 pub use self::calculate::{Calculation, calculate};
-pub use self::charge::{Charged, Terms, Verdict, charge, refund, undo, untouched};
-pub use self::history::{Violation, check_history};
-pub use self::pair::{ChargedPair, charge_pair};
+pub use self::charge::{Charged, Verdict, charge};
+pub use self::refund::{refund, undo, untouched};
 pub use self::rescale::rescale;
+pub use self::state::{State, Units};
+pub use self::terms::Terms;
+pub use self::testing::{Violation, check_history};
 pub use self::tokens::Tokens;
+pub use self::two_choices::{ChargedPair, charge_pair};

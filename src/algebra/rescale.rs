@@ -1,13 +1,14 @@
-//! Carrying a bucket over when the numbers of its limit change.
+//! Converting a bucket when the numbers of its limit change.
 
-use super::{Bucket, State};
+use super::bucket::Bucket;
+use super::state::State;
 use crate::clock::Timestamp;
 
-/// Says what a bucket of `old` numbers holds when `new` ones take over at `now`.
+/// Returns what a bucket of `old` numbers holds when `new` ones take over at `now`.
 ///
-/// What was used stays used: the units are rescaled by the ratio of the two tokens, rounded down,
+/// The tokens that are left stay: the units are scaled by the ratio of the two tokens, rounded down,
 /// and clamped to the new capacity. The change itself never refills, and debt stays debt. `phase`
-/// is where windows begin, as for [`Bucket::absent`].
+/// is an instant at which a window starts, as for [`Bucket::absent`].
 ///
 /// # Examples
 ///
@@ -35,11 +36,10 @@ pub fn rescale(
     let State { value, ts } = old.refresh(state, now);
     let scaled = i128::from(value).saturating_mul(i128::from(new.token()));
     let scaled = scaled.checked_div_euclid(i128::from(old.token())).unwrap_or(0);
-    // Debt beyond what can be counted stays as deep as can be, whatever `max_reserved` says now.
-    let clamped = scaled.clamp(i128::from(new.deepest()), i128::from(new.capacity()));
+    // Debt beyond what can be counted is cut to the deepest that can, whatever `max_reserved` says.
+    let clamped = scaled.clamp(i128::from(new.min_value()), i128::from(new.capacity()));
     let value = i64::try_from(clamped).unwrap_or(0);
-    // New windows begin where the new numbers say, those of the same numbers where they did; what the old
-    // ones have gained is in the value already.
+    // New windows start where the new numbers say. What the old ones gained is in the value already.
     let ts = new.absent(now.max(ts), phase).ts;
     State { value, ts }
 }

@@ -1,9 +1,9 @@
-//! Units, as the tokens they are worth.
+//! Units as the tokens that they are worth.
 
 use std::fmt;
 use std::num::NonZeroU64;
 
-use super::Units;
+use super::state::Units;
 
 /// An exact number of tokens, which may have a fraction and may be negative (debt).
 ///
@@ -30,7 +30,7 @@ impl Tokens {
         Self { units, token }
     }
 
-    /// The same, in units.
+    /// The same number in units.
     #[must_use]
     pub const fn units(self) -> Units {
         self.units
@@ -42,7 +42,7 @@ impl Tokens {
         u64::try_from(self.units).unwrap_or(0) / self.token
     }
 
-    /// The nearest floating point number, for people and plots. No decision uses it.
+    /// The nearest floating point number, for displays and plots. No decision uses it.
     #[must_use]
     #[expect(clippy::as_conversions, reason = "the nearest float is what is asked for")]
     pub fn to_f64(self) -> f64 {
@@ -50,7 +50,7 @@ impl Tokens {
     }
 }
 
-/// Shows a decimal number, rounded down to as many digits as asked for, or to at most six.
+/// Writes a decimal number, rounded down to the precision asked for, or to at most six digits.
 impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// More digits than tell one unit from the next.

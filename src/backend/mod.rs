@@ -54,7 +54,7 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 ///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
 /// * A bucket that is [full](crate::algebra::Bucket::full_at) and
-///   [forgets](crate::algebra::Bucket::forgets) may be dropped, as an absent one is full as well: as
+///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well: as
 ///   long as its numbers stay the same, and nobody decides by a time before it was full, no answer
 ///   depends on whether it was. A store with one clock that it reads by itself, like a Redis server,
 ///   may drop it at that very instant; one whose clock is read by several processors, or may go back,
@@ -131,7 +131,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Charges are taken in the order given, so a bucket named twice is charged twice. A charge
     /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
     /// for a refusal or a charge of zero units either, with one exception: a bucket that does not
-    /// [forget](crate::algebra::Bucket::forgets) is stored on its first use, as it begins to fill then.
+    /// [equal a full one](crate::algebra::Bucket::is_droppable_when_full) when absent is stored on its first use, as it begins to fill then.
     ///
     /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
     /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:

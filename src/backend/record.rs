@@ -40,7 +40,7 @@ impl BucketRecord {
     /// The record of a bucket in this state.
     #[must_use]
     pub const fn new(bucket: &Bucket, state: State) -> Self {
-        Self { bucket: *bucket, state, is_droppable: bucket.forgets() }
+        Self { bucket: *bucket, state, is_droppable: bucket.is_droppable_when_full() }
     }
 
     /// The state, counted in the numbers of this record.
@@ -82,7 +82,7 @@ impl BucketRecord {
         if ![value, gain, token, capacity, step].iter().all(counts) || value > capacity {
             return None;
         }
-        let bucket = Bucket::stored(gain, token, capacity, step)?;
+        let bucket = Bucket::from_stored(gain, token, capacity, step)?;
         let state = State { value, ts: Timestamp::from_micros(ts) };
         Some(Self { bucket, state, is_droppable: false })
     }

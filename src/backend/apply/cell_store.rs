@@ -40,7 +40,7 @@ pub(super) fn write_first_use<C: CellStore>(
     state: State,
     now: Timestamp,
 ) {
-    if !bucket.forgets() && !cells.is_stored(cell) {
+    if !bucket.is_droppable_when_full() && !cells.is_stored(cell) {
         cells.write(cell, bucket, state, now);
     }
 }

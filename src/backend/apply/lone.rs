@@ -59,5 +59,5 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
 /// that begins below its capacity begins to fill with its first use, whatever that takes.
 #[inline]
 pub(super) fn is_stored_for(charge: &Charge<'_>) -> bool {
-    charge.takes() && (charge.units() != 0 || !charge.bucket().forgets())
+    charge.takes() && (charge.units() != 0 || !charge.bucket().is_droppable_when_full())
 }

@@ -200,7 +200,7 @@ impl Shard {
         let idle = |slot: &Slot| {
             let bucket = self.quotas.get(slot.quota()?)?;
             let full_at = bucket.full_at(slot.state());
-            Some(bucket.forgets() && full_at.plus_micros(GRACE) < now)
+            Some(bucket.is_droppable_when_full() && full_at.plus_micros(GRACE) < now)
         };
         self.table.get(index).and_then(idle).unwrap_or(false)
     }

@@ -81,7 +81,7 @@ fn forgotten_at(bucket: &Bucket, state: State, now: Timestamp) -> i64 {
         micros.div_euclid(1_000) + i64::from(micros.rem_euclid(1_000) > 0)
     };
     let full_at = millis(bucket.full_at(state)).max(1);
-    if bucket.forgets() { full_at } else { full_at.max(millis(now)) + DAYS_30 }
+    if bucket.is_droppable_when_full() { full_at } else { full_at.max(millis(now)) + DAYS_30 }
 }
 
 #[tokio::test]

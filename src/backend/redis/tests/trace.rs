@@ -121,7 +121,7 @@ impl History {
         let mut history = Self::new(seed, false);
         for (_, quota) in &mut history.limits {
             *quota = quota.initial(quota.tokens_at_most());
-            assert!(Bucket::of_shard(quota).unwrap().forgets());
+            assert!(Bucket::of_shard(quota).unwrap().is_droppable_when_full());
         }
         history
     }

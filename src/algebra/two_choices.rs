@@ -1,11 +1,20 @@
 //! Taking from two shards of a limit: from the fuller one, or from both.
+//!
+//! # Design
+//!
+//! The limiter draws two shards at random, and the charge goes to the fuller one (the power of two
+//! choices). A shard that lacks the units is no reason to refuse: the two may have them together,
+//! and then both pay so that they are left as even as can be.
 
 use std::time::Duration;
 
-use super::{Bucket, State, Terms, Units, Verdict, charge};
+use super::bucket::Bucket;
+use super::charge::{Verdict, charge};
+use super::state::{State, Units};
+use super::terms::Terms;
 use crate::clock::Timestamp;
 
-/// What two shards of a limit answered to a charge that either may pay, or both together.
+/// What a charge on two shards of a limit came to.
 ///
 /// All arrays are in the order in which the shards were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +32,7 @@ impl ChargedPair {
         self.verdict
     }
 
-    /// The shards, refreshed to now, without the charge: what stands if it is refused.
+    /// The shards, refreshed to now, without the charge.
     #[must_use]
     pub const fn before(&self) -> [State; 2] {
         self.before
@@ -35,7 +44,7 @@ impl ChargedPair {
         self.after
     }
 
-    /// The shards as they stand once the verdict is carried out.
+    /// The shards after the verdict: without the charge if it was refused, with it otherwise.
     #[must_use]
     pub const fn state(&self) -> [State; 2] {
         match self.verdict {
@@ -44,7 +53,7 @@ impl ChargedPair {
         }
     }
 
-    /// The units that each shard pays: together what was asked for, or nothing if it is refused.
+    /// The units that each shard pays: together the units of the charge, or zero if it is refused.
     #[must_use]
     pub const fn paid(&self) -> [Units; 2] {
         let [first, second] = self.before;
@@ -55,11 +64,11 @@ impl ChargedPair {
         ]
     }
 
-    /// How long until the units are there: zero if they are.
+    /// How long until the units are available: zero if they are now.
     ///
     /// For a refusal this is the smallest wait after which the two shards would admit the charge,
-    /// if nothing else is taken from them. There is none, and this says nothing, if the units are
-    /// more than two capacities.
+    /// if nothing else is taken from them. No wait suffices for more units than two capacities, and
+    /// the value is meaningless then.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)
@@ -72,22 +81,23 @@ impl ChargedPair {
 }
 
 /// Takes `units` from two shards of a limit at `now`: from the fuller one, or from both if it is
-/// short, and says what to store.
+/// short. Returns what to store.
 ///
-/// The fuller shard is the one with the larger value, the first of two equal ones. These are the
-/// rules, of which the first that holds decides:
+/// The fuller shard is the one with the larger value, the first of two equal ones. The first rule
+/// that holds decides:
 ///
-/// 1. The fuller shard has the units: admitted, and it pays for all. The other is left alone.
+/// 1. The fuller shard has the units: admitted, and it pays for all. The other is unchanged.
 /// 2. Both together have them: admitted, and both pay.
 /// 3. The fuller shard alone can reserve them on these terms, as [`charge`] does.
 /// 4. Both together can: reserved. Neither is left below the floor, and the wait is the longer of
 ///    the two.
 /// 5. Refused: nothing is stored.
 ///
-/// When both pay they are left with the same, or with one unit more in the fuller one. A shard
-/// never pays less than nothing: where evening out would ask for that, the fuller one pays for all.
+/// When both pay they are left with the same value, or with one unit more in the fuller one. A
+/// shard never pays a negative amount: where an even split would need that, the fuller one pays for
+/// all.
 ///
-/// Less than no units count as none.
+/// Negative units count as zero.
 ///
 /// # Examples
 ///
@@ -99,16 +109,16 @@ impl ChargedPair {
 /// let shard = Bucket::of_shard(&Quota::token_bucket(10, SECOND).capacity(30).shards(10))?;
 /// let now = Timestamp::UNIX_EPOCH;
 /// let holding = |tokens: i64| State { value: tokens * 1_000_000, ts: now };
-/// let ask = |tokens: i64| {
+/// let take = |tokens: i64| {
 ///     let shards = [holding(1), holding(3)];
 ///     charge_pair(&shard, shards, tokens * 1_000_000, Terms::AT_ONCE, now)
 /// };
 ///
-/// assert_eq!(ask(3).after(), [holding(1), holding(0)]);
-/// assert_eq!(ask(4).after(), [holding(0), holding(0)]);
+/// assert_eq!(take(3).after(), [holding(1), holding(0)]);
+/// assert_eq!(take(4).after(), [holding(0), holding(0)]);
 /// // A shard gains a token in a second, and one of these is full.
-/// assert_eq!((ask(5).verdict(), ask(5).wait()), (Verdict::Refused, SECOND));
-/// assert_eq!(ask(5).paid(), [0, 0]);
+/// assert_eq!((take(5).verdict(), take(5).wait()), (Verdict::Refused, SECOND));
+/// assert_eq!(take(5).paid(), [0, 0]);
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 #[must_use]
@@ -132,7 +142,7 @@ pub fn charge_pair(
     let split = split([fuller, poorer], units);
     let together = split.unwrap_or(after_alone);
     let wait = together.map(|left| wait(bucket, left, now)).into_iter().fold(0, u64::max);
-    // What evening out cannot split, the fuller shard alone has answered.
+    // Where there is no even split, the answer of the fuller shard alone stands.
     let enough = |least: Units| split.is_some_and(|left| left.iter().all(|s| s.value >= least));
 
     let (verdict, after, wait) = if alone.verdict() == Verdict::Admitted {
@@ -150,9 +160,9 @@ pub fn charge_pair(
 }
 
 /// What is left in the fuller and the poorer shard once both have paid, as even as can be; `None`
-/// if one would be given something, or be left deeper in debt than numbers go.
+/// if one would gain from it, or the debt does not fit into an `i64`.
 fn split([fuller, poorer]: [State; 2], units: Units) -> Option<[State; 2]> {
-    // Wide enough for any three numbers.
+    // 128 bits, wide enough for any three numbers.
     let held = i128::from(fuller.value).saturating_add(i128::from(poorer.value));
     let left = held.saturating_sub(i128::from(units));
     let half = left.div_euclid(2);
@@ -176,21 +186,21 @@ fn soonest(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) ->
     let soonest = if units > bucket.capacity() {
         together
     } else {
-        // One that is in debt holds the other back: alone, that may be there first.
+        // A shard in debt holds the other back, which may have the units sooner by itself.
         let alone = shards.map(|state| bucket.gained_at(state, units.abs_diff(state.value)));
         alone.into_iter().fold(together, Timestamp::min)
     };
     soonest.micros_since(now)
 }
 
-/// The instant from which two shards that are short of `units` have them together, where neither
-/// gains more than fits into it.
+/// The instant at which two shards that are short of `units` have them together, where neither
+/// gains beyond its capacity.
 ///
-/// Both gain at every step from their own `ts` on, and these may differ. Say that the early one has
-/// made `n` steps and the late one `m`, and that they have room for `e` and `l` units. Then
-/// `min(e, n·gain) + min(l, m·gain)` was gained, and that is enough when all of `n·gain + m·gain`,
-/// `n·gain + l` and `e + m·gain` are. (The fourth sum, `e + l`, is, as long as the units are not
-/// more than two capacities.)
+/// Both gain at every step from their own `ts` on, and these may differ. Let the early one have
+/// made `n` steps and the late one `m`, and let them have room for `e` and `l` units. They have
+/// gained `min(e, n·gain) + min(l, m·gain)`, which is the smallest of four sums. So it is enough
+/// once `n·gain + m·gain`, `n·gain + l` and `e + m·gain` are. (The fourth, `e + l`, always is
+/// unless the units are more than two capacities.)
 fn together_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
     let (early, late) = if a.ts <= b.ts { (a, b) } else { (b, a) };
     let (room_early, room_late) = (bucket.missing(early.value), bucket.missing(late.value));
@@ -212,7 +222,7 @@ fn together_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
     let apart = late.ts.micros_since(early.ts);
     let behind = bucket.steps(apart);
     // The instant is one at which the early shard gains, or one at which the late one does. Unless
-    // these are the same, the late one is a step less behind at its own.
+    // these coincide, the late one is a step less behind at its own instants.
     let early_late = behind.saturating_add(u64::from(behind.saturating_mul(bucket.step()) < apart));
     let after =
         |state: State, steps: u64| state.ts.plus_micros(steps.saturating_mul(bucket.step()));

@@ -1,19 +1,20 @@
-//! Checking a record of what ran against the bound that every limit promises.
+//! For tests: checking a record of what ran against the bound that every limit promises.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::{Bucket, Tokens};
+use super::bucket::Bucket;
+use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::quota::{Quota, QuotaError};
 
-/// Says whether a record of work that ran is within the bound of a quota.
+/// Returns the first violation of a quota's bound in a record of work that ran; `None` if it holds.
 ///
 /// The bound: in every window of time, the tokens whose work ran in it are at most the capacity (or
 /// the largest single cost, if that is more), plus what the quota gains in a time as long, plus one
-/// step's gain. `runs` are the instants at which work ran, and what it cost, in any order.
+/// step's gain. `runs` holds the instant and the cost of each piece of work, in any order.
 ///
-/// The time it takes grows with the square of the number of runs.
+/// The run time is quadratic in the number of runs.
 ///
 /// # Errors
 ///
@@ -54,7 +55,7 @@ pub fn check_history(
     Ok(None)
 }
 
-/// The shortest window that begins with the first of `runs`, which are in order, and is too full.
+/// The shortest window that starts with the first of `runs`, which are sorted, and is too full.
 fn first_violation(
     bucket: &Bucket,
     from: Timestamp,
@@ -88,13 +89,13 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// The instant at which the window begins.
+    /// The instant at which the window starts.
     #[must_use]
     pub const fn from(&self) -> Timestamp {
         self.from
     }
 
-    /// The instant at which it ends, which is part of it.
+    /// The instant at which the window ends, which is part of it.
     #[must_use]
     pub const fn to(&self) -> Timestamp {
         self.to

@@ -1,0 +1,33 @@
+-- The formula of `algebra/bucket.rs`. Here and in `formula.lua` the names and their order are those of `src/algebra`.
+--
+-- All numbers are whole and within 2^53, which a double holds exactly, or they exceed every number that they are
+-- compared with: those are rounded to a number that does so as well. A sum that could lie in between is split.
+
+local MAX_UNITS = 2 ^ 53
+local floor, ceil = math.floor, math.ceil
+
+-- What a bucket holds at an instant.
+local function refresh(gain, capacity, step, value, ts, at)
+  local steps = at - ts
+  if steps > 0 then
+    -- The common case, a token bucket, gains every microsecond and needs no division.
+    if step > 1 then
+      steps = floor(steps / step)
+    end
+    value, ts = value + steps * gain, ts + steps * step
+  end
+  if value > capacity then
+    value = capacity
+  end
+  return value, ts
+end
+
+-- The start of the window around an instant; of a token bucket, that instant.
+local function window_at(step, phase, at)
+  return at - (at - phase) % step
+end
+
+-- The steps that it takes to gain so many units.
+local function steps_to_gain(gain, units)
+  return ceil(units / gain)
+end

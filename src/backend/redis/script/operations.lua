@@ -1,0 +1,233 @@
+-- The operations, by code: charges, refunds and resets, as in `backend/redis/operation.rs`.
+
+-- When every absent bucket was empty, if that counts.
+local initialized_at
+if args[1] == 1 then
+  initialized_at = tonumber(raw[buckets])
+  if not initialized_at then
+    initialized_at = now
+    call('SET', KEYS[buckets], format('%.0f', now))
+  end
+  buckets = buckets - 1
+end
+
+-- The buckets as the operations find them, one after the other: nil before the first look, false if absent, 0 if the
+-- key holds something else, otherwise value, ts, gain, token, capacity, step. `changed` has the limit by whose numbers
+-- a bucket is to be stored.
+local cells, changed = {}, {}
+
+local function cell(k)
+  local found = cells[k]
+  if found == nil then
+    local stored = raw[k]
+    if not stored then
+      found = false
+    elseif #stored ~= 48 then
+      found = 0
+    else
+      found = { decode(NUMBERS, stored) }
+    end
+    cells[k] = found
+  end
+  return found
+end
+
+-- What a bucket holds that is not stored.
+local function first(s, phase)
+  if initialized_at then
+    local ts = window_at(step[s], phase, initialized_at)
+    local value
+    value, ts = refresh(gain[s], capacity[s], step[s], 0, ts, now)
+    return min(initial[s], value), ts
+  end
+  return absent(s, phase)
+end
+
+-- Whether a double is a whole number that it holds exactly.
+local function is_whole(number)
+  return number >= -MAX_UNITS and number <= MAX_UNITS and number % 1 == 0
+end
+
+-- What a bucket holds in the numbers of a limit; nil if the key holds something else.
+local function read(k, s, phase)
+  local found = cell(k)
+  if found == 0 then
+    return nil
+  elseif not found then
+    return first(s, phase)
+  end
+  local value, ts = found[1], found[2]
+  if not (is_whole(value) and is_whole(ts) and value <= found[5]) then
+    return nil
+  end
+  if
+    found[3] == gain[s] and found[4] == token[s] and found[5] == capacity[s] and found[6] == step[s]
+    and (ts - phase) % step[s] == 0
+  then
+    return value, ts
+  end
+  for i = 3, 6 do
+    if not is_whole(found[i]) or found[i] < (i == 5 and 0 or 1) then
+      return nil
+    end
+  end
+  return rescale(s, phase, unpack(found))
+end
+
+local function write(k, s, value, ts)
+  cells[k] = { value, ts, gain[s], token[s], capacity[s], step[s] }
+  changed[k] = s
+end
+
+-- Stores a bucket from which nothing was taken, if this is its first use and a full one does not equal an absent one:
+-- it begins to fill now.
+local function use(k, s, value, ts)
+  if cells[k] == false and initial[s] ~= capacity[s] then
+    write(k, s, value, ts)
+  end
+end
+
+-- Each takes the place of its code among the numbers, and returns the place behind the operation.
+local operations = {}
+
+-- One charge, on one bucket, without debt: bucket, limit, phase, units.
+operations[1] = function(at)
+  local k, s, phase, units = unpack(args, at + 1, at + 4)
+  local value, ts = read(k, s, phase)
+  if value then
+    value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
+    if value < units then
+      use(k, s, value, ts)
+    elseif units > 0 or initial[s] ~= capacity[s] then
+      write(k, s, value - units, ts)
+    end
+  end
+  return at + 5
+end
+
+-- Charges, all or nothing: how many; of each two buckets (the second is 0 if there is one), limit, phase, units, the
+-- lowest value that may be left, the longest wait, and 1 if it takes.
+operations[2] = function(at)
+  local count = args[at + 1]
+  local behind = at + 2 + count * 8
+  -- What the charges so far leave in a bucket, by which limit and phase; and what to store in the end.
+  local left, left_ts, left_s, left_phase = {}, {}, {}, {}
+  local writes = {}
+  local refused = false
+
+  -- What a charge finds, and what the bucket holds if nothing is taken.
+  local function see(k, s, phase)
+    local held, held_ts = read(k, s, phase)
+    if not held then
+      return nil
+    end
+    held, held_ts = refresh(gain[s], capacity[s], step[s], held, held_ts, now)
+    local value, ts, before = left[k], left_ts[k], left_s[k]
+    if not value then
+      value, ts = held, held_ts
+    elseif before ~= s or left_phase[k] ~= phase then
+      value, ts = rescale(s, phase, value, ts, gain[before], token[before], capacity[before], step[before])
+    end
+    return value, ts, held, held_ts
+  end
+
+  local function leave(k, s, phase, value, ts, changes, pays, held, held_ts)
+    left[k], left_ts[k], left_s[k], left_phase[k] = value, ts, s, phase
+    if changes then
+      writes[#writes + 1] = { k, s, value, ts, pays, held, held_ts }
+    end
+  end
+
+  for i = 0, count - 1 do
+    local k, k2, s, phase, units, lowest, max_wait, takes = unpack(args, at + 2 + i * 8, at + 9 + i * 8)
+    local value, ts, held, held_ts = see(k, s, phase)
+    if not value then
+      return behind
+    end
+    local changes = takes == 1 and (units > 0 or initial[s] ~= capacity[s])
+    if k2 == 0 then
+      local verdict, after = charge(s, value, ts, units, lowest, max_wait)
+      refused = refused or verdict == REFUSED
+      if takes == 0 then
+        after = value
+      end
+      -- The charges behind a refused one are judged as if it had been taken: each wait covers those before.
+      leave(k, s, phase, after or value - units, ts, changes, true, held, held_ts)
+    else
+      local value2, ts2, held2, held2_ts = see(k2, s, phase)
+      if not value2 then
+        return behind
+      end
+      local verdict, after, after2 = charge_pair(s, value, ts, value2, ts2, units, lowest, max_wait)
+      refused = refused or verdict == REFUSED
+      if takes == 0 then
+        after, after2 = value, value2
+      end
+      leave(k, s, phase, after, ts, changes, after < value, held, held_ts)
+      leave(k2, s, phase, after2, ts2, changes, after2 < value2, held2, held2_ts)
+    end
+  end
+
+  for _, it in ipairs(writes) do
+    local k, s, value, ts, pays, held, held_ts = unpack(it)
+    if refused then
+      use(k, s, held, held_ts)
+    elseif pays then
+      write(k, s, value, ts)
+    else
+      use(k, s, value, ts)
+    end
+  end
+  return behind
+end
+
+-- Refunds, all or nothing: how many; of each bucket, limit, phase, what to do (0: give back, 1: block), units or
+-- time, 1 and a state if it must be untouched since a charge left that, 1 and a state if what it gained since a charge
+-- left that counts.
+operations[3] = function(at)
+  local count = args[at + 1]
+  local behind = at + 2 + count * 11
+  for i = 0, count - 1 do
+    local k, s, phase, _, _, conditional, left, left_ts = unpack(args, at + 2 + i * 11, at + 9 + i * 11)
+    local value, ts = read(k, s, phase)
+    if not value or (conditional == 1 and not untouched(s, value, ts, left, left_ts)) then
+      return behind
+    end
+  end
+  for i = 0, count - 1 do
+    local k, s, phase, blocks, units, conditional, _, _, gains_count, since, since_ts =
+      unpack(args, at + 2 + i * 11, at + 12 + i * 11)
+    local takes = blocks == 1 and units > 0 or blocks == 0 and units < 0
+    if takes or cells[k] then
+      local value, ts = read(k, s, phase)
+      if blocks == 1 then
+        value, ts = block(s, value, ts, units)
+      else
+        value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
+        local cap = capacity[s]
+        if conditional == 0 then
+          cap = refund_cap(s, value, ts)
+          if gains_count == 1 then
+            local held = refresh(gain[s], capacity[s], step[s], since, since_ts, now)
+            units = min(units, max(0, capacity[s] - held))
+          end
+        end
+        value = give(s, value, units, cap)
+      end
+      write(k, s, value, ts)
+    end
+  end
+  return behind
+end
+
+-- Resets: how many, and the buckets.
+operations[4] = function(at)
+  local count = args[at + 1]
+  for i = 1, count do
+    local k = args[at + 1 + i]
+    -- At once: the key may hold another type, which `store` does not overwrite.
+    call('DEL', KEYS[k])
+    cells[k], changed[k] = false, nil
+  end
+  return at + 2 + count
+end
