@@ -1,9 +1,11 @@
-//! Arrows between the rooms of `src` run one way, downwards, and files stay small.
+//! Enforces the structure of `src`: imports run one way, types stay together, names are unique.
 //!
 //! The sources are read as tokens: comments, documentation and what is there for `#[cfg(test)]`
-//! only do not count. Each module holds one rule and, in its tests, shows that the rule can fail.
+//! only do not count. Each module holds one rule, its exceptions with their reasons, and tests
+//! which show that the rule can fail.
 
 mod arrows;
+mod features;
 mod files;
 mod read;
 

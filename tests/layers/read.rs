@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A word or a sign; literals are all one sign, and comments are none.
+/// A word, a sign or a literal without its prefix; comments are none of these.
 #[derive(Debug)]
 pub(crate) struct Token {
     pub(crate) text: String,
@@ -29,7 +29,7 @@ fn lex(source: &str) -> Vec<Token> {
         } else if rest.starts_with("/*") {
             (comment(rest), None)
         } else if let Some(len) = literal(rest) {
-            (len, Some("\""))
+            (len, Some(rest[..len].trim_start_matches(['b', 'c', 'r'])))
         } else if is_word(rest) {
             let len = rest.find(|c| !is_word_char(c)).unwrap_or(rest.len());
             (len, Some(&rest[..len]))
@@ -152,7 +152,7 @@ fn is_for_tests(attribute: &[Token]) -> bool {
 }
 
 /// Takes a group in brackets of any kind, which is next.
-pub(crate) fn group(tokens: &mut impl Iterator<Item = Token>) -> Vec<Token> {
+fn group(tokens: &mut impl Iterator<Item = Token>) -> Vec<Token> {
     let mut taken = Vec::new();
     let mut depth = 0_usize;
     for token in tokens {
@@ -215,7 +215,7 @@ fn is_tests(file: &str) -> bool {
     file.ends_with("/tests.rs") || file.contains("/tests/")
 }
 
-pub(crate) fn all_sources() -> Vec<(String, String)> {
+fn all_sources() -> Vec<(String, String)> {
     let mut sources = Vec::new();
     let mut directories = vec![src()];
     while let Some(directory) = directories.pop() {
