@@ -5,8 +5,12 @@
 //! which show that the rule can fail.
 
 mod arrows;
+mod circles;
 mod features;
 mod files;
+mod impls;
+mod modules;
+mod names;
 mod read;
 
 use std::collections::BTreeSet;
