@@ -104,10 +104,14 @@ pub mod routes;
 
 pub use self::backend::Key;
 pub use self::clock::Timestamp;
-pub use self::limiter::{Decision, Error, Limit, RateLimited, RateLimiter};
 #[cfg(feature = "middleware")]
-pub use self::middleware::RateLimitLayer;
+pub use self::key::{Head, KeyExtractor};
+pub use self::limiter::{Limit, Permit, RateLimited, RateLimiter, Reservation, Snapshot};
+#[cfg(feature = "middleware")]
+pub use self::middleware::{OnFailure, OnRefusal, RateLimit, RateLimitLayer, Rule};
 pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+#[cfg(feature = "axum")]
+pub use self::routes::RateLimitExt;
 
 /// The code in the README compiles.
 #[cfg(all(doctest, feature = "axum", feature = "memory", feature = "redis"))]

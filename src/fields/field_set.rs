@@ -11,8 +11,7 @@ use super::most_constrained::MostConstrained;
 use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
 use super::template::FieldTemplate;
-use crate::clock::Timestamp;
-use crate::limiter::{Limit, Stand};
+use crate::limiter::{Level, Limit};
 
 /// The fields that one response gets.
 #[derive(Debug)]
@@ -107,8 +106,7 @@ enum PolicySource {
 pub(crate) struct Member<'a> {
     pub(crate) policy: &'a PolicyText,
     pub(crate) limit: &'a Limit,
-    pub(crate) stand: &'a Stand,
-    pub(crate) cost: u64,
+    pub(crate) level: &'a Level,
     /// In base64.
     pub(crate) partition_key: Option<&'a str>,
 }
@@ -123,9 +121,9 @@ impl FieldSetBuilder {
         Self { dialects, policy, members: List::default(), most_constrained: None }
     }
 
-    pub(crate) fn push(&mut self, member: Member<'_>, now: Timestamp) {
-        let Member { policy, limit, stand, cost, partition_key } = member;
-        let numbers = policy.numbers(limit, stand, now);
+    pub(crate) fn push(&mut self, member: Member<'_>) {
+        let Member { policy, limit, level, partition_key } = member;
+        let numbers = policy.numbers(limit, level);
         if let PolicySource::Collector(policies) = &mut self.policy {
             policies.push(policy, partition_key);
         }
@@ -136,7 +134,7 @@ impl FieldSetBuilder {
             }
         }
         if self.dialects.show_most_constrained() {
-            let one = MostConstrained::new(policy, numbers, stand.verdict, cost, now);
+            let one = MostConstrained::new(policy, numbers, level);
             self.most_constrained = Some(self.most_constrained.map_or(one, |most| most.max(one)));
         }
     }

@@ -15,6 +15,7 @@ use super::policy::{FieldNumbers, PolicyText};
 use super::retry_after::{epoch_up, seconds_up};
 use crate::algebra::Verdict;
 use crate::clock::Timestamp;
+use crate::limiter::Level;
 
 /// The limit that is closest to refusing, or that has refused and whose wait is the longest.
 #[derive(Clone, Copy, Debug)]
@@ -28,20 +29,15 @@ pub(super) struct MostConstrained {
 }
 
 impl MostConstrained {
-    pub(super) fn new(
-        policy: &PolicyText,
-        numbers: FieldNumbers,
-        verdict: Verdict,
-        cost: u64,
-        now: Timestamp,
-    ) -> Self {
-        let requests_left = numbers.remaining.checked_div(cost).unwrap_or(numbers.remaining);
+    pub(super) fn new(policy: &PolicyText, numbers: FieldNumbers, level: &Level) -> Self {
+        let remaining = numbers.remaining;
+        let requests_left = remaining.checked_div(level.cost).unwrap_or(remaining);
         Self {
             limit: policy.quota.min(MAX_INTEGER),
             remaining: numbers.remaining.min(MAX_INTEGER),
             reset: numbers.reset,
-            requests_left: Some(requests_left).filter(|_| verdict != Verdict::Refused),
-            now,
+            requests_left: Some(requests_left).filter(|_| level.verdict != Verdict::Refused),
+            now: level.at,
         }
     }
 

@@ -9,7 +9,7 @@ use super::list::{List, MAX_INTEGER};
 use super::retry_after::seconds_up;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
-use crate::limiter::{Limit, Stand};
+use crate::limiter::{Level, Limit};
 use crate::quota::Kind;
 
 const MICROS: u128 = 1_000_000;
@@ -51,13 +51,8 @@ impl PolicyText {
     /// The buffer has exactly the length of the text, as [`Bytes`] would otherwise allocate once
     /// more to share it.
     #[inline]
-    pub(crate) fn single_member(
-        &self,
-        limit: &Limit,
-        stand: &Stand,
-        now: Timestamp,
-    ) -> Option<HeaderValue> {
-        let numbers = self.numbers(limit, stand, now);
+    pub(crate) fn single_member(&self, limit: &Limit, level: &Level) -> Option<HeaderValue> {
+        let numbers = self.numbers(limit, level);
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
         let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
         let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
@@ -80,11 +75,11 @@ impl PolicyText {
     ///
     /// After a refusal, a client that waits for `reset` is not refused again.
     #[inline]
-    pub(super) fn numbers(&self, limit: &Limit, stand: &Stand, now: Timestamp) -> FieldNumbers {
-        let remaining = limit.bucket().tokens(stand.state.value).whole();
-        let reset = match stand.verdict {
-            Verdict::Refused => stand.wait,
-            _ => self.reset(limit, stand.state, now, remaining),
+    pub(super) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
+        let remaining = limit.bucket().tokens(level.state.value).whole();
+        let reset = match level.verdict {
+            Verdict::Refused => level.wait.unwrap_or_default(),
+            _ => self.reset(limit, level.state, level.at, remaining),
         };
         FieldNumbers { remaining, reset }
     }

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use super::retry_after::{RetryAfter, seconds_up};
 use super::{grpc, problem};
 use crate::clock::Timestamp;
-use crate::limiter::{Error, Limit};
+use crate::limiter::Limit;
 
 /// How an answer is worded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
 }
 
 /// 429 without a time to come back, as no wait would help.
-pub(crate) fn too_large(form: Form, error: &Error) -> Response<Bytes> {
-    let (status, name) = (StatusCode::TOO_MANY_REQUESTS, error.limit().name());
+pub(crate) fn too_large(form: Form, limit: &Limit) -> Response<Bytes> {
+    let (status, name) = (StatusCode::TOO_MANY_REQUESTS, limit.name());
     let why = "the request costs more than the limit can ever grant";
     match form {
         Form::ProblemDetails => {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::algebra::{Bucket, Terms};
+use crate::backend::{BucketId, Key};
 use crate::quota::{Quota, QuotaError};
 
 /// A named quota: what a request is held to.
@@ -145,9 +146,15 @@ impl Limit {
         self.quota.shard_count() > 1
     }
 
+    /// Its buckets for a key: one, or all shards.
+    pub(super) fn shards<'i>(&'i self, key: &'i Key) -> impl Iterator<Item = BucketId<'i>> {
+        let id = BucketId::new(self.name(), key);
+        (0..self.quota.shard_count()).map(move |shard| id.shard(shard))
+    }
+
     /// Whether a cost is more than it could ever grant on these terms.
     #[inline]
-    pub(crate) fn too_large(&self, cost: u64, terms: Terms) -> bool {
+    pub(crate) fn is_too_large(&self, cost: u64, terms: Terms) -> bool {
         match self.is_in_shards() {
             true => self.bucket.too_large_for_pair(cost, terms),
             false => self.bucket.too_large(cost, terms),

@@ -1,5 +1,7 @@
 //! Refusals as responses, so that handlers can leave by `?`.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -8,48 +10,45 @@ use crate::clock::Timestamp;
 use crate::fields::{
     self, Dialects, FieldSet, FieldSetBuilder, Form, Member, PolicyText, RetryAfter, RetryHint,
 };
-use crate::limiter::{Error, RateLimited, Refusal, Standing};
+use crate::limiter::{Limit, RateLimited, Snapshot};
 
-/// 429 with `Retry-After` and problem details, as the layer answers; 503 if nobody could decide.
+/// 429 with `Retry-After` and problem details, as the layer answers; 429 without `Retry-After` for a
+/// cost that can never fit; 503 if the store did not answer.
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
-        match (self.refusal(), self.error()) {
-            (Some(refusal), _) => refused(refusal),
-            (None, Some(error)) => failed(error),
-            (None, None) => unavailable(),
+        match self.retry_after() {
+            Some(after) => refused(&self, after),
+            None if self.is_too_large() => too_large(self.limit()),
+            None => unavailable(&self),
         }
     }
 }
 
-/// As for [`RateLimited`].
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        failed(&self)
-    }
-}
-
-fn refused(refusal: &Refusal<'_>) -> Response {
-    let names: Vec<_> = refusal.limits().iter().map(|standing| standing.limit().name()).collect();
-    let now = refusal.limits().first().map_or(Timestamp::UNIX_EPOCH, Standing::at);
-    let hint = RetryHint { after: refusal.retry_after(), now, format: RetryAfter::Seconds };
+fn refused(refusal: &RateLimited, after: Duration) -> Response {
+    let snapshots = refusal.snapshots();
+    let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.limit().name()).collect();
+    let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
+    let hint = RetryHint { after, now, format: RetryAfter::Seconds };
     let status = StatusCode::TOO_MANY_REQUESTS;
     let mut response = fields::refusal(Form::ProblemDetails, status, &names, hint);
     let mut builder = FieldSetBuilder::new(Dialects::default(), None);
-    for standing in refusal.limits() {
-        let (limit, stand) = (standing.limit(), standing.stand());
+    for snapshot in snapshots {
+        let (limit, level) = (snapshot.limit(), snapshot.level());
         let policy = &PolicyText::new(limit);
-        builder.push(Member { policy, limit, stand, cost: 1, partition_key: None }, standing.at());
+        builder.push(Member { policy, limit, level, partition_key: None });
     }
     builder.build().write_to(response.headers_mut());
     response.map(Body::from)
 }
 
-fn failed(error: &Error) -> Response {
-    if error.is_too_large() {
-        let mut response = fields::too_large(Form::ProblemDetails, error);
-        FieldSet::policy_only(Dialects::default(), error.limit()).write_to(response.headers_mut());
-        return response.map(Body::from);
-    }
+fn too_large(limit: &Limit) -> Response {
+    let mut response = fields::too_large(Form::ProblemDetails, limit);
+    FieldSet::policy_only(Dialects::default(), limit).write_to(response.headers_mut());
+    response.map(Body::from)
+}
+
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
+fn unavailable(error: &RateLimited) -> Response {
     // The client is told nothing about the store, so the log has to be.
     #[cfg(feature = "tracing")]
     {
@@ -57,10 +56,6 @@ fn failed(error: &Error) -> Response {
         let error: &(dyn std::error::Error + 'static) = error;
         tracing::error!(limit, error, "no decision");
     }
-    unavailable()
-}
-
-fn unavailable() -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     fields::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
 }

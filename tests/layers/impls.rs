@@ -16,12 +16,12 @@ const EXCEPTIONS: [Exception; 4] = [
         folder: "middleware",
         reason: "`limiter.layer(..)` and its defaults are there with the feature `middleware` only",
     },
-    Exception { name: "RateLimited", folder: "axum", reason: AXUM },
-    Exception { name: "Error", folder: "axum", reason: AXUM },
-    Exception { name: "Admission", folder: "axum", reason: AXUM },
+    Exception { name: "RateLimited", folder: "routes", reason: AXUM },
+    Exception { name: "Error", folder: "routes", reason: AXUM },
+    Exception { name: "Admission", folder: "routes", reason: AXUM },
 ];
 
-/// The trait is axum's, so that only our crate can implement it, and only `axum` knows axum.
+/// The trait is axum's, so that only our crate can implement it, and only `routes` knows axum.
 const AXUM: &str = "an `impl` of a trait of axum's";
 
 #[test]

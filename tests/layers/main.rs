@@ -24,16 +24,16 @@ const LAYERS: [&[&str]; 8] = [
     &["algebra"],
     &["backend"],
     &["limiter"],
-    &["key", "http"],
+    &["key", "fields"],
     &["middleware", "retry"],
-    &["axum"],
+    &["routes"],
 ];
 
 /// Other people's crates, and the rooms and files that may name them.
 const CRATES: [(&str, &[&str]); 12] = [
-    ("http", &["key/", "http/", "middleware/", "retry/", "axum/"]),
-    ("http_body", &["key/", "http/", "middleware/", "axum/"]),
-    ("httpdate", &["http/retry_after.rs", "retry/"]),
+    ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
+    ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
+    ("httpdate", &["fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -50,9 +50,9 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("hmac", &["backend/redis/names/"]),
     ("sha2", &["backend/redis/names/", "key/digest.rs"]),
     ("tower_sessions_core", &["key/session.rs"]),
-    ("tower_layer", &["middleware/", "retry/", "axum/"]),
-    ("tower_service", &["middleware/", "retry/", "axum/"]),
-    ("axum", &["axum/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
+    ("tower_layer", &["middleware/", "retry/", "routes/"]),
+    ("tower_service", &["middleware/", "retry/", "routes/"]),
+    ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 
 fn layer(room: &str) -> Option<usize> {

@@ -1,11 +1,9 @@
 //! The end of waiting, for a shutdown.
 
 use std::time::Duration;
-
-#[cfg(feature = "middleware")]
 use tokio::time::Instant;
 
-use crate::limiter::RateLimiter;
+use crate::limiter::engine::RateLimiter;
 
 impl RateLimiter {
     /// Lets nobody wait in a layer's queue for longer than this from now on, for a shutdown.
@@ -34,19 +32,18 @@ impl RateLimiter {
     /// # }
     /// ```
     pub fn drain(&self, within: Duration) {
-        let lines = self.lines();
-        let now = lines.epoch().now();
-        let (end, entrances) = lines.close(now.plus(within));
-        for entrance in entrances {
-            entrance.with(|line, wakers| line.close(end, now, wakers));
-            entrance.tidy();
+        let queues = self.queues();
+        let now = queues.epoch().now();
+        let (end, waiting) = queues.close(now.plus(within));
+        for queue in waiting {
+            queue.with(|line, wakers| line.close(end, now, wakers));
+            queue.tidy();
         }
     }
 
     /// How long anybody may wait, if not for as long as they like.
-    #[cfg(feature = "middleware")]
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        let (epoch, end) = (self.lines().epoch(), self.lines().end()?);
+    pub(crate) fn time_to_drain(&self) -> Option<Duration> {
+        let (epoch, end) = (self.queues().epoch(), self.queues().end()?);
         Some(epoch.instant(end).saturating_duration_since(Instant::now()))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cost::Cost;
 use super::moment::{Moment, StoreClock};
-use super::place::{Grant, Order, Place};
+use super::place::{Order, Place, PlaceGrant};
 
 /// How many are kept for those who come later.
 const KEPT: usize = 64;
@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 /// undone, so may be they.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    places: BTreeMap<Order, Grant>,
+    places: BTreeMap<Order, PlaceGrant>,
     /// Whether the store was asked to undo one and has not answered.
     undoing: bool,
     /// Whether the last of them could not be undone.

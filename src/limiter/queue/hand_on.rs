@@ -2,7 +2,7 @@
 
 use super::cost::Cost;
 use super::line::Line;
-use super::place::{Grant, Order, Place};
+use super::place::{Order, Place, PlaceGrant};
 
 /// How often what is left over is handed on again. Where many have left, places are much larger than
 /// their waiters, and to go on would move everybody in line.
@@ -41,7 +41,7 @@ impl Line {
         self.by_cost.remove(&(cost, order));
         let grant = self.places.remove(&order)?;
         // For whoever comes later it is as large as it was.
-        Some(Place { order, grant: Grant { used: grant.taken.clone(), ..grant } })
+        Some(Place { order, grant: PlaceGrant { used: grant.taken.clone(), ..grant } })
     }
 
     /// The first place behind `from` whose waiter has a smaller cost that fits in this, and that

@@ -20,10 +20,10 @@ use std::task::Waker;
 use super::cost::Cost;
 use super::free::Free;
 use super::moment::{Moment, StoreClock};
-use super::place::{Grant, Order, Place};
+use super::place::{Order, Place, PlaceGrant};
 use super::sorted::Sorted;
 use super::ticket::Ticket;
-use super::turns::Turns;
+use super::turns::{Told, Turns};
 use super::wakers::{Wakers, remember};
 use crate::clock::Timestamp;
 
@@ -33,7 +33,7 @@ pub(super) struct Line {
     /// By their costs, and then in the order in which they stand.
     waiters: Sorted<(Cost, Ticket), Waiter>,
     /// The places of the waiters: those of each cost are as many as its waiters.
-    pub(super) places: Sorted<Order, Grant>,
+    pub(super) places: Sorted<Order, PlaceGrant>,
     /// The same by the costs that they are used for.
     pub(super) by_cost: Sorted<(Cost, Order)>,
     pub(super) turns: Turns,
@@ -55,18 +55,6 @@ struct Waiter {
     alarm: Moment,
     /// Whether it can be sent away.
     patient: bool,
-}
-
-/// What a waiter is told that asks for its turn.
-#[derive(Debug)]
-pub(super) enum Told {
-    /// It is its turn.
-    Go,
-    /// It is not, and will not be before then, unless it is woken or somebody who moved up before
-    /// it is not polled.
-    Wait(Moment),
-    /// It is not to wait any longer.
-    SentAway,
 }
 
 /// What a waiter knows of itself.
@@ -102,7 +90,7 @@ impl Line {
         if let Some(Place { order: better, grant }) =
             self.free.better(order, &cost, &self.clock, now)
         {
-            self.add(Place { order: better, grant: Grant { used: cost.clone(), ..grant } });
+            self.add(Place { order: better, grant: PlaceGrant { used: cost.clone(), ..grant } });
             self.give_up(order, cost.clone());
         }
         Who { ticket, cost, own: order }

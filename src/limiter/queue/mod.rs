@@ -19,13 +19,12 @@
 mod booking;
 mod close;
 mod cost;
-mod entrance;
 mod free;
 mod hand_on;
 mod line;
-mod lines;
 mod moment;
 mod place;
+mod registry;
 mod sorted;
 mod spot;
 mod ticket;
@@ -35,7 +34,6 @@ mod wakers;
 mod whose;
 
 pub(crate) use self::booking::Booking;
-pub(crate) use self::lines::Lines;
-#[cfg(feature = "middleware")]
-pub(crate) use self::spot::{Spot, Used};
+pub(crate) use self::registry::QueueRegistry;
+pub(crate) use self::spot::{Spot, Turn};
 pub(crate) use self::waiting::Waiting;

@@ -60,12 +60,12 @@ impl Order {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(super) order: Order,
-    pub(super) grant: Grant,
+    pub(super) grant: PlaceGrant,
 }
 
 /// What was granted, and can be used by one waiter.
 #[derive(Clone, Debug)]
-pub(crate) struct Grant {
+pub(crate) struct PlaceGrant {
     /// What its waiter needs: what was taken, or less once it was handed on.
     pub(super) used: Cost,
     /// What the reservation took.

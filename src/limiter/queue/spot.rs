@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::booking::Booking;
-#[cfg(feature = "middleware")]
 use super::cost::Left;
-use super::entrance::Entrance;
-use super::line::{Told, Who};
+use super::line::Who;
 use super::moment::Moment;
-#[cfg(feature = "middleware")]
+use super::registry::SharedQueue;
+use super::turns::Told;
 use super::whose::Part;
-#[cfg(feature = "middleware")]
 use crate::algebra::State;
 use crate::clock::Timestamp;
-use crate::limiter::RateLimiter;
 
 /// A waiter in line, and then its turn.
 ///
@@ -22,7 +19,7 @@ use crate::limiter::RateLimiter;
 /// place up.
 #[derive(Debug)]
 pub(crate) struct Spot {
-    entrance: Arc<Entrance>,
+    queue: Arc<SharedQueue>,
     who: Who,
     went: Went,
 }
@@ -40,22 +37,18 @@ enum Went {
 
 /// The turn that was used.
 #[derive(Debug)]
-pub(crate) struct Used {
+pub(crate) struct Turn {
     /// The instant of its place.
     pub(crate) at: Timestamp,
     /// What its reservation had left in the buckets.
-    #[cfg(feature = "middleware")]
     left: Left,
-    #[cfg(feature = "middleware")]
-    entrance: Arc<Entrance>,
+    queue: Arc<SharedQueue>,
 }
-
-#[cfg(feature = "middleware")]
-impl Used {
+impl Turn {
     /// The buckets, and how each of them stands at that instant for whoever comes next: those who
     /// reserved later count on whatever there is.
     pub(crate) fn stands(&self) -> impl Iterator<Item = (&Part, State)> {
-        let parts = self.entrance.whose().parts().iter().zip(self.left.as_slice());
+        let parts = self.queue.whose().parts().iter().zip(self.left.as_slice());
         parts.map(|(part, left)| {
             let State { value, ts } = part.bucket().refresh(*left, self.at);
             (part, State { value: value.min(0), ts })
@@ -67,24 +60,24 @@ impl Spot {
     /// Stands in line with what was booked. None if it is `patient`, and its turn comes after the
     /// end of all waiting.
     pub(super) fn enter(booking: Booking, patient: bool) -> Option<Self> {
-        let (entrance, place) = booking.hand_over();
-        let now = entrance.now();
-        let (who, turn) = entrance.with(|line, _| {
+        let (queue, place) = booking.hand_over();
+        let now = queue.now();
+        let (who, turn) = queue.with(|line, _| {
             line.outside = line.outside.saturating_sub(1);
             let who = line.enter(place, patient, now);
             let turn = line.turn(&who);
             (who, turn)
         });
-        entrance.tidy();
-        let spot = Self { entrance, who, went: Went::No };
+        queue.tidy();
+        let spot = Self { queue, who, went: Went::No };
         // Only now, as whoever enters while the line is being closed may be overlooked there.
         let end = spot.end().filter(|_| patient);
         end.is_none_or(|end| turn <= end).then_some(spot)
     }
 
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Told {
-        let (who, now) = (&self.who, self.entrance.now());
-        let told = self.entrance.with(|line, wakers| line.poll(who, cx.waker(), now, wakers));
+        let (who, now) = (&self.who, self.queue.now());
+        let told = self.queue.with(|line, wakers| line.poll(who, cx.waker(), now, wakers));
         if matches!(told, Told::Go) {
             self.went = Went::First;
         }
@@ -95,35 +88,29 @@ impl Spot {
     pub(crate) fn pass(&mut self) {
         if self.went == Went::First {
             self.went = Went::Passed;
-            let (who, now) = (&self.who, self.entrance.now());
-            self.entrance.with(|line, wakers| line.pass(who, now, wakers));
+            let (who, now) = (&self.who, self.queue.now());
+            self.queue.with(|line, wakers| line.pass(who, now, wakers));
         }
     }
 
     /// Is woken when all waiting comes to an end.
     pub(super) fn linger(&self, cx: &Context<'_>) {
         let who = &self.who;
-        self.entrance.with(|line, wakers| line.linger(who, cx.waker(), wakers));
+        self.queue.with(|line, wakers| line.linger(who, cx.waker(), wakers));
     }
 
     /// After which nobody is to wait.
     pub(super) fn end(&self) -> Option<Moment> {
-        self.limiter().lines().end()
+        self.queue.end()
     }
 
     /// The work runs now: nothing is given back when this is dropped.
-    pub(crate) fn used(mut self) -> Option<Used> {
+    pub(crate) fn used(mut self) -> Option<Turn> {
         self.went = Went::Used;
-        let (who, now) = (&self.who, self.entrance.now());
-        let place = self.entrance.with(|line, wakers| line.used(who, now, wakers))?;
-        self.entrance.tidy();
-        Some(Used {
-            at: place.order.at(),
-            #[cfg(feature = "middleware")]
-            left: place.grant.left,
-            #[cfg(feature = "middleware")]
-            entrance: Arc::clone(&self.entrance),
-        })
+        let (who, now) = (&self.who, self.queue.now());
+        let place = self.queue.with(|line, wakers| line.used(who, now, wakers))?;
+        self.queue.tidy();
+        Some(Turn { at: place.order.at(), left: place.grant.left, queue: Arc::clone(&self.queue) })
     }
 
     /// The instant that it was promised.
@@ -131,21 +118,17 @@ impl Spot {
         self.who.promised()
     }
 
-    pub(crate) fn limiter(&self) -> &RateLimiter {
-        self.entrance.limiter()
-    }
-
-    pub(super) fn entrance(&self) -> &Entrance {
-        &self.entrance
+    pub(super) fn queue(&self) -> &SharedQueue {
+        &self.queue
     }
 }
 
 impl Drop for Spot {
     fn drop(&mut self) {
         if self.went != Went::Used {
-            let (who, now) = (&self.who, self.entrance.now());
-            self.entrance.with(|line, wakers| line.leave(who, now, wakers));
-            self.entrance.tidy();
+            let (who, now) = (&self.who, self.queue.now());
+            self.queue.with(|line, wakers| line.leave(who, now, wakers));
+            self.queue.tidy();
         }
     }
 }

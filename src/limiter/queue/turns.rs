@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::line::Told;
 use super::moment::Moment;
 use super::place::Place;
 use super::ticket::Ticket;
@@ -13,6 +12,18 @@ use super::wakers::{Wakers, remember};
 /// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
 /// polls it. A busy runtime comes round much sooner.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a waiter is told that asks for its turn.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// It is its turn.
+    Go,
+    /// It is not, and will not be before then, unless it is woken or somebody who moved up before
+    /// it is not polled.
+    Wait(Moment),
+    /// It is not to wait any longer.
+    SentAway,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {

@@ -9,8 +9,8 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep_until};
 
 use super::booking::Booking;
-use super::line::Told;
 use super::spot::Spot;
+use super::turns::Told;
 
 pin_project! {
     /// Waits for a turn in line, and then for the jitter.
@@ -44,7 +44,8 @@ enum Stage {
 pub(crate) struct SentAway;
 
 impl Waiting {
-    pub(super) fn new(booking: Booking, jitter: Duration, patient: bool) -> Self {
+    /// Waits in line, and for at most `jitter` longer. A `patient` waiter can be sent away.
+    pub(crate) fn new(booking: Booking, jitter: Duration, patient: bool) -> Self {
         // Five centuries of jitter are as good as more.
         let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
         Self { stage: Stage::Booked(Box::new(booking)), jitter, patient, sleep: None }
@@ -78,14 +79,14 @@ impl Future for Waiting {
                     continue;
                 }
                 Stage::InLine(spot) => match spot.poll(cx) {
-                    Told::Wait(until) => spot.entrance().epoch().instant(until),
+                    Told::Wait(until) => spot.queue().epoch().instant(until),
                     Told::Go if *this.jitter == 0 => return Self::ends(this.stage),
                     Told::Go => {
                         // The jitter is nobody else's wait.
                         spot.pass();
                         let jitter = Duration::from_nanos(*this.jitter);
-                        let until = spot.entrance().now().plus(jitter);
-                        let until = sleep_until(spot.entrance().epoch().instant(until));
+                        let until = spot.queue().now().plus(jitter);
+                        let until = sleep_until(spot.queue().epoch().instant(until));
                         this.sleep.set(Some(until));
                         if let Stage::InLine(spot) = mem::replace(this.stage, Stage::Done) {
                             *this.stage = Stage::Jitter(spot);
@@ -107,7 +108,7 @@ impl Future for Waiting {
                         spot.linger(cx);
                     }
                     let end = spot.end().filter(|_| *this.patient);
-                    end.map_or(until, |end| spot.entrance().epoch().instant(end).min(until))
+                    end.map_or(until, |end| spot.queue().epoch().instant(end).min(until))
                 }
             };
             match this.sleep.as_mut().as_pin_mut() {

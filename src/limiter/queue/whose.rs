@@ -1,6 +1,7 @@
 //! Which buckets a line waits for.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::{BucketId, Key};
@@ -14,7 +15,7 @@ pub(crate) struct Whose(Box<[Part]>);
 /// One bucket. Numbers are part of it: a place is worth nothing under other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    limit: Limit,
+    limit: Arc<Limit>,
     key: Key,
     shard: u32,
 }
@@ -27,16 +28,12 @@ impl Hash for Part {
 }
 
 impl Part {
-    pub(super) const fn new(limit: Limit, key: Key, shard: u32) -> Self {
+    pub(super) const fn new(limit: Arc<Limit>, key: Key, shard: u32) -> Self {
         Self { limit, key, shard }
     }
-
-    #[cfg(feature = "middleware")]
-    pub(crate) const fn limit(&self) -> &Limit {
+    pub(crate) fn limit(&self) -> &Limit {
         &self.limit
     }
-
-    #[cfg(feature = "middleware")]
     pub(crate) const fn key(&self) -> &Key {
         &self.key
     }
@@ -45,12 +42,11 @@ impl Part {
         BucketId::new(self.limit.name(), &self.key).shard(self.shard)
     }
 
-    pub(crate) const fn bucket(&self) -> &Bucket {
+    pub(crate) fn bucket(&self) -> &Bucket {
         self.limit.bucket()
     }
 
     /// Whether it is the same limit's for the same key, be it another shard.
-    #[cfg(feature = "middleware")]
     pub(crate) fn is_of_same_limit(&self, other: &Self) -> bool {
         self.limit.name() == other.limit.name() && self.key == other.key
     }

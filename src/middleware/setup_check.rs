@@ -15,19 +15,19 @@ const FIRST: u32 = 1_000;
 /// When it has seen enough, a request costs one load of a number that does not change any more. All
 /// is relaxed: nothing is decided by it, and the worst is a line that is not written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watch(Arc<Seen>);
+pub(super) struct SetupCheck(Arc<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
     requests: AtomicU32,
     is_told: AtomicBool,
-    /// The key of the first doubt that has to be raised always.
+    /// The key of the first warning that has to be raised always.
     always: OnceLock<Key>,
     /// Some request did not raise it.
     varies: AtomicBool,
 }
 
-impl Watch {
+impl SetupCheck {
     #[inline]
     pub(super) fn look(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
         if cfg!(feature = "tracing") && self.0.requests.load(Ordering::Relaxed) < FIRST {
@@ -40,19 +40,19 @@ impl Watch {
         let Seen { requests, is_told, always, varies } = &*self.0;
         // It cannot wrap: it stops at as many beyond as there are threads.
         let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == FIRST;
-        let doubt = extractor.setup_warning(head);
-        match doubt.as_ref().map(|doubt| (doubt, doubt.common_key())) {
-            Some((doubt, Some(key))) => {
+        let warning = extractor.setup_warning(head);
+        match warning.as_ref().map(|warning| (warning, warning.common_key())) {
+            Some((warning, Some(key))) => {
                 if always.get_or_init(|| key.clone()) != key {
                     varies.store(true, Ordering::Relaxed);
                 } else if is_last && !varies.load(Ordering::Relaxed) {
-                    tell(limit, doubt);
+                    tell(limit, warning);
                 }
             }
-            Some((doubt, None)) => {
+            Some((warning, None)) => {
                 varies.store(true, Ordering::Relaxed);
                 if !is_told.swap(true, Ordering::Relaxed) {
-                    tell(limit, doubt);
+                    tell(limit, warning);
                 }
             }
             None => varies.store(true, Ordering::Relaxed),
@@ -61,10 +61,10 @@ impl Watch {
 }
 
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-fn tell(limit: &Limit, doubt: &SetupWarning) {
+fn tell(limit: &Limit, warning: &SetupWarning) {
     #[cfg(feature = "tracing")]
     {
-        let key = doubt.common_key().map(tracing::field::display);
-        tracing::warn!(limit = limit.name(), %doubt, key, "is the set-up as it was meant? said once");
+        let key = warning.common_key().map(tracing::field::display);
+        tracing::warn!(limit = limit.name(), %warning, key, "possible misconfiguration (logged once)");
     }
 }
