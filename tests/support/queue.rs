@@ -16,7 +16,7 @@ use tollgate::backend::{
 };
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Ready, Reservation};
-use tollgate::{Decision, Limit, RateLimiter};
+use tollgate::{Limit, RateLimiter};
 use tower::{Service, ServiceExt};
 
 use super::at_once;
@@ -33,20 +33,17 @@ pub(crate) fn paused() -> RateLimiter {
 /// The exact tokens in the bucket that everybody shares.
 #[track_caller]
 pub(crate) fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
-    at_once(limiter.value(limit)).unwrap().tokens().to_f64()
+    at_once(limiter.peek(limit)).unwrap().tokens().to_f64()
 }
 
-/// How many lines the limiter keeps.
+/// How many queues the limiter keeps.
 pub(crate) fn lines(limiter: &RateLimiter) -> usize {
-    format!("{limiter:?}").matches("Entrance").count()
+    format!("{limiter:?}").matches("SharedQueue {").count()
 }
 
 #[track_caller]
 pub(crate) fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
-    match at_once(limiter.limit(limit).cost(cost).reserve()).unwrap() {
-        Decision::Reserved(reservation) => reservation,
-        other => panic!("to be reserved, and not {other:?}"),
-    }
+    later(at_once(limiter.limit(limit).cost(cost).reserve()).unwrap())
 }
 
 /// A reservation in line.
@@ -67,10 +64,14 @@ pub(crate) fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
 
 /// A reservation in a store that answers later.
 pub(crate) async fn reserved(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
-    match limiter.limit(limit).cost(cost).reserve().await.unwrap() {
-        Decision::Reserved(reservation) => reservation,
-        other => panic!("to be reserved, and not {other:?}"),
-    }
+    later(limiter.limit(limit).cost(cost).reserve().await.unwrap())
+}
+
+/// A reservation whose instant is still to come.
+#[track_caller]
+fn later(reservation: Reservation) -> Reservation {
+    assert!(reservation.wait() > Duration::ZERO, "the tokens were there: {reservation:?}");
+    reservation
 }
 
 /// Lets everything run that can without the clock moving on.
