@@ -146,5 +146,5 @@ pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;
 pub use self::rule::Rule;
-pub use self::rule_builder::IntoChosenLimit;
+pub use self::rule_builder::ChosenLimit;
 pub use self::service::RateLimit;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::log::Log;
 use super::planned_rule::PlannedRule;
 use super::queue::WaiterCount;
-use super::rules::{Rules, Settings};
+use super::rules::{LayerSettings, Rules};
 use crate::fields::{Dialects, FieldTemplate, PolicyText};
 use crate::key::Key;
 use crate::limiter::{Limit, RateLimiter};
@@ -15,7 +15,7 @@ use crate::limiter::{Limit, RateLimiter};
 /// What the services of a layer share.
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
-    pub(super) settings: Settings,
+    pub(super) settings: LayerSettings,
     pub(super) way: Way,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::{Action, Step};
+use super::action::{Action, ActionStep};
 use super::body::ResponseBody;
 use super::decide::decide;
 use super::future::ResponseFuture;
@@ -61,20 +61,20 @@ where
     fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
         match decide(plan, &Head::new(&request)) {
-            Step::Ready(Action::Run(on_response)) => {
+            ActionStep::Ready(Action::Run(on_response)) => {
                 on_response.expose(&mut request);
                 ResponseFuture::running(inner.call(request), on_response)
             }
-            Step::Ready(Action::Queue(slot)) => {
+            ActionStep::Ready(Action::Queue(slot)) => {
                 // What `poll_ready` readied is let go: it may hold something that others need
                 // while this request waits.
                 *inner = inner.clone();
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
-            Step::Ready(Action::Reject(rejection)) => {
+            ActionStep::Ready(Action::Reject(rejection)) => {
                 ResponseFuture::rejected(render(plan, &rejection, &Head::new(&request)))
             }
-            Step::Pending(pending) => {
+            ActionStep::Pending(pending) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
                 let clone = inner.clone();

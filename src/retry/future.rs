@@ -29,15 +29,15 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S::Future>,
+        state: RetryState<S::Future>,
         // Nothing once no further send is allowed.
         again: Option<Again<S, B>>,
     }
 }
 
 pin_project! {
-    #[project = StateProjection]
-    enum State<F> {
+    #[project = RetryStateProjection]
+    enum RetryState<F> {
         Sent { #[pin] future: F },
         Waiting { #[pin] sleep: Sleep },
         Readying,
@@ -90,7 +90,7 @@ where
     S: Service<Request<B>>,
 {
     pub(super) const fn new(future: S::Future, again: Option<Again<S, B>>) -> Self {
-        Self { state: State::Sent { future }, again }
+        Self { state: RetryState::Sent { future }, again }
     }
 }
 
@@ -105,26 +105,26 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProjection::Sent { future } => {
+                RetryStateProjection::Sent { future } => {
                     let response = ready!(future.poll(cx))?;
                     match this.again.as_mut().and_then(|again| again.wait(&response)) {
                         None => return Poll::Ready(Ok(response)),
-                        Some(Duration::ZERO) => State::Readying,
-                        Some(wait) => State::Waiting { sleep: tokio::time::sleep(wait) },
+                        Some(Duration::ZERO) => RetryState::Readying,
+                        Some(wait) => RetryState::Waiting { sleep: tokio::time::sleep(wait) },
                     }
                 }
-                StateProjection::Waiting { sleep } => {
+                RetryStateProjection::Waiting { sleep } => {
                     ready!(sleep.poll(cx));
-                    State::Readying
+                    RetryState::Readying
                 }
-                StateProjection::Readying => {
+                RetryStateProjection::Readying => {
                     // Only who has what it takes to send again comes here.
                     let Some(again) = this.again.as_mut() else { return Poll::Pending };
                     ready!(again.service.poll_ready(cx))?;
                     let Some(again) = this.again.take() else { return Poll::Pending };
                     let (future, again) = again.send();
                     *this.again = again;
-                    State::Sent { future }
+                    RetryState::Sent { future }
                 }
             };
             this.state.set(next);
@@ -138,9 +138,9 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Sent { .. } => "ResponseFuture(sent)",
-            State::Waiting { .. } => "ResponseFuture(waiting)",
-            State::Readying => "ResponseFuture(readying)",
+            RetryState::Sent { .. } => "ResponseFuture(sent)",
+            RetryState::Waiting { .. } => "ResponseFuture(waiting)",
+            RetryState::Readying => "ResponseFuture(readying)",
         })
     }
 }
