@@ -1,4 +1,4 @@
-//! Keys from any closure.
+//! Keys from closures.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,9 +16,9 @@ pub struct FromFn<F>(F);
 
 /// Takes the key by calling a closure with the head of the request.
 ///
-/// The closure returns a key, or an `Option` of one, or an [`Extracted`] to say that the request
-/// is exempt, or a `Result` of these: see [`IntoExtracted`]. An empty text is no key. What it borrows from the head it has
-/// to make its own, as a [`Key`] or a `String`.
+/// The closure returns a key, an `Option` of one, an [`Extracted`] if it exempts requests, or a `Result` of
+/// these: see [`IntoExtracted`]. An empty text is not a key. The key cannot borrow from the head: return a
+/// [`Key`], which does not allocate up to 36 bytes of text, or a `String`.
 ///
 /// # Examples
 ///
@@ -73,7 +73,7 @@ impl<F> fmt::Debug for FromFn<F> {
             an `Extracted`"
 )]
 pub trait IntoExtracted {
-    /// The key, that none is needed, or why there is none.
+    /// Converts the value into a key, an exemption, or the error of a missing key.
     ///
     /// # Errors
     ///
