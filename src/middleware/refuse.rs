@@ -8,17 +8,17 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
-use super::on_refusal::{Handler, Manner as Wording, Refused};
+use super::on_refusal::{Handler, Manner as RefusalManner, Refused};
 use super::rules::{Manner, Rules, Ruling};
 use super::tell;
 use crate::backend::Applied;
-use crate::fields::{self, FieldSet, Form, RetryAfter, RetryHint};
+use crate::fields::{self, FieldSet, RetryAfter, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{Ask, Error, Limit, Standing, said};
 
 /// Who words an answer.
 enum By<'r> {
-    Us(Form),
+    Us(Wording),
     Handler(&'r Handler),
 }
 
@@ -48,7 +48,7 @@ impl Rules {
         let after = applied.wait().saturating_add(manner.jitter);
         let by = self.by(head);
         // Mostly there is one rule, and nobody has said anything about refusals.
-        if let ([ask], Some(ready), By::Us(Form::ProblemDetails)) =
+        if let ([ask], Some(ready), By::Us(Wording::ProblemDetails)) =
             (asks, self.ready_for(asks), &by)
             && (manner.status, self.telling.retry_after) == (TOO_MANY, RetryAfter::Seconds)
             && (self.dialects().is_draft_11_alone() || !self.tells())
@@ -131,10 +131,10 @@ impl Rules {
 
     fn by(&self, head: &Head<'_>) -> By<'_> {
         match self.telling.on_refusal.manner() {
-            _ if fields::is_grpc(head.headers()) => By::Us(Form::Grpc),
-            Wording::ProblemDetails => By::Us(Form::ProblemDetails),
-            Wording::PlainText => By::Us(Form::PlainText),
-            Wording::Handler(handler) => By::Handler(handler.as_ref()),
+            _ if fields::is_grpc(head.headers()) => By::Us(Wording::Grpc),
+            RefusalManner::ProblemDetails => By::Us(Wording::ProblemDetails),
+            RefusalManner::PlainText => By::Us(Wording::PlainText),
+            RefusalManner::Handler(handler) => By::Handler(handler.as_ref()),
         }
     }
 }

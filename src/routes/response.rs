@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, Form, Member, PolicyText, RetryAfter, RetryHint,
+    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, RetryHint, Wording,
 };
 use crate::limiter::{Error, RateLimited, Refusal, Standing};
 
@@ -33,7 +33,7 @@ fn refused(refusal: &Refusal<'_>) -> Response {
     let now = refusal.limits().first().map_or(Timestamp::UNIX_EPOCH, Standing::at);
     let hint = RetryHint { after: refusal.retry_after(), now, format: RetryAfter::Seconds };
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut response = fields::refusal(Form::ProblemDetails, status, &names, hint);
+    let mut response = fields::refusal(Wording::ProblemDetails, status, &names, hint);
     let mut builder = FieldSetBuilder::new(Dialects::default(), None);
     for standing in refusal.limits() {
         let (limit, stand) = (standing.limit(), standing.stand());
@@ -46,7 +46,7 @@ fn refused(refusal: &Refusal<'_>) -> Response {
 
 fn failed(error: &Error) -> Response {
     if error.is_too_large() {
-        let mut response = fields::too_large(Form::ProblemDetails, error);
+        let mut response = fields::too_large(Wording::ProblemDetails, error);
         FieldSet::policy_only(Dialects::default(), error.limit()).write_to(response.headers_mut());
         return response.map(Body::from);
     }
@@ -62,5 +62,5 @@ fn failed(error: &Error) -> Response {
 
 fn unavailable() -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    fields::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+    fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
 }
