@@ -148,12 +148,12 @@ fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
 }
 
-/// Such as "refused by `a` and `b`, to be tried again in 5 seconds".
+/// Such as "refused by `a` and `b`, try again in 5 seconds".
 fn message(refused: &[&str], after: Duration) -> String {
     let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
     let (seconds, names) = (seconds_up(after), names.join(" and "));
     let unit = if seconds == 1 { "second" } else { "seconds" };
-    format!("refused by {names}, to be tried again in {seconds} {unit}")
+    format!("refused by {names}, try again in {seconds} {unit}")
 }
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

@@ -68,8 +68,8 @@ impl KeyExtractor for Bearer {
             )),
             token if is_token68(token) => Ok(Extracted::Key(digest(token))),
             _ => Err(KeyError::invalid(
-                "no key: the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at \
-                 its end)",
+                "no key: the bearer token is malformed (it may have letters, digits and `-._~+/`, \
+                 and `=` at its end)",
             )),
         }
     }
@@ -77,8 +77,8 @@ impl KeyExtractor for Bearer {
 
 fn no_token() -> KeyError {
     KeyError::missing(
-        "no key: the request has no bearer token (send `Authorization: Bearer ..`, or say by \
-         `missing_key` what happens without)",
+        "no key: the request has no bearer token (send `Authorization: Bearer ..`, or choose by \
+         `missing_key` what happens without one)",
     )
 }
 

@@ -70,7 +70,7 @@ where
         };
         match (self.read)(found).into_extracted() {
             Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(format!(
-                "no key: the claim in `{claims}` is empty (have the closure return `None` where there \
+                "no key: the claim in `{claims}` is empty (have the closure return `None` if there \
                  is none)"
             ))),
             extracted => extracted,

@@ -72,8 +72,8 @@ impl KeyExtractor for Cookie {
         let mut values = pairs.filter_map(|pair| value_of(name.as_bytes(), pair));
         let Some(value) = values.next() else {
             return Err(KeyError::missing(format!(
-                "no key: the request has no `{name}` cookie (send it, or say by `missing_key` what \
-                 happens without)"
+                "no key: the request has no `{name}` cookie (send it, or choose by `missing_key` \
+                 what happens without it)"
             )));
         };
         if values.any(|other| other != value) {

@@ -54,8 +54,8 @@ where
         match head.extensions().get::<T>() {
             Some(found) => match (self.read)(found).into() {
                 key if key.is_empty() => Err(KeyError::empty(format!(
-                    "no key: the one from the extension of type `{}` is empty (see that the layer \
-                     which inserts it leaves nothing out)",
+                    "no key: the one from the extension of type `{}` is empty (have the layer that \
+                     inserts it always set one)",
                     type_name::<T>()
                 ))),
                 key => Ok(Extracted::Key(key)),

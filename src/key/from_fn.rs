@@ -53,7 +53,8 @@ where
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match (self.0)(head).into_extracted() {
             Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(
-                "no key: the closure gave an empty one (have it return `None` where there is none)",
+                "no key: the closure returned an empty one (have it return `None` if there is \
+                 none)",
             )),
             extracted => extracted,
         }
@@ -93,8 +94,8 @@ impl<T: IntoExtracted> IntoExtracted for Option<T> {
         match self {
             Some(found) => found.into_extracted(),
             None => Err(KeyError::missing(
-                "no key: the closure found none in the request (say by `missing_key` what happens \
-                 then)",
+                "no key: the closure found none in the request (choose by `missing_key` what \
+                 happens then)",
             )),
         }
     }

@@ -123,8 +123,8 @@ pub(super) fn single_value<'h>(
     let mut values = head.headers().get_all(name).iter();
     let Some(value) = values.next() else {
         return Err(KeyError::missing(format!(
-            "no key: the request has no `{name}` header (send it, or say by `missing_key` \
-             what happens without)"
+            "no key: the request has no `{name}` header (send it, or choose by `missing_key` what \
+             happens without it)"
         )));
     };
     if values.next().is_some() {

@@ -61,8 +61,8 @@ impl KeyExtractor for Session {
         match session.id() {
             Some(id) => Ok(Extracted::Key(digest(id.0.to_be_bytes()))),
             None => Err(KeyError::missing(
-                "no session: the request has none yet (say by `missing_key` or `or` what happens \
-                 without)",
+                "no session: the request has none yet (choose by `missing_key` or `or` what \
+                 happens without one)",
             )),
         }
     }

@@ -65,7 +65,7 @@ impl OnRefusal {
         Self(Manner::ProblemDetails)
     }
 
-    /// A line of text, such as "Too Many Requests: refused by `api`, to be tried again in 5 seconds".
+    /// A line of text, such as "Too Many Requests: refused by `api`, try again in 5 seconds".
     #[must_use]
     pub const fn plain_text() -> Self {
         Self(Manner::PlainText)

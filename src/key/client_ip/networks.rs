@@ -55,7 +55,7 @@ impl Networks {
     ///
     /// assert!(Networks::try_new("10.0.0.0/8, fd00::/8".split(',')).is_ok());
     /// let error = Networks::try_new(["10.0.0.0/33"]).unwrap_err();
-    /// assert!(error.to_string().starts_with("\"10.0.0.0/33\" is no network"));
+    /// assert!(error.to_string().starts_with("\"10.0.0.0/33\" is not a network"));
     /// ```
     pub fn try_new<T: AsRef<str>>(
         networks: impl IntoIterator<Item = T>,
@@ -153,8 +153,8 @@ impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no network (write an address and the length of its prefix, as in `10.0.0.0/8` or \
-             `2001:db8::/32`, or an address alone)",
+            "{:?} is not a network (write an address and the length of its prefix, as in \
+             `10.0.0.0/8` or `2001:db8::/32`, or an address alone)",
             self.text
         )
     }

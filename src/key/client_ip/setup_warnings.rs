@@ -51,13 +51,15 @@ macro_rules! fields {
         [$(AddressField {
             name: $name,
             no_proxy_trusted: concat!(
-                "`", $name, "` is there, but no proxy is trusted, so the key is the address of the peer \
-                 (behind a proxy, all clients share it: say which proxies are trusted, as by \
-                 `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)",
+                "`", $name, "` is present, but no proxy is trusted, so the key is the address of \
+                 the peer (behind a proxy, all clients share that address: name the trusted \
+                 proxies, as with `ClientIp::x_forwarded_for`; without a proxy, a client made the \
+                 field up and nothing is wrong)",
             ),
             other_field_read: concat!(
-                "`", $name, "` is there, and the field that is read is not, so the key is the address of \
-                 the proxy (see which field the trusted proxies write, and have `ClientIp` read that one)",
+                "`", $name, "` is present, and the field that is read is not, so the key is the \
+                 address of the proxy (find out which field the trusted proxies write, and have \
+                 `ClientIp` read that one)",
             ),
         }),*]
     };
@@ -72,7 +74,8 @@ const FIELDS: [AddressField; 6] = fields!(
     "fly-client-ip"
 );
 
-const ONE_PRIVATE: &str = "all requests so far came from one private address, though the limit is for \
-                           each client (if that is a proxy or a translating router, have it pass the \
-                           clients' addresses on, and say where: `ClientIp::x_forwarded_for` and its \
-                           like; if it is one client, nothing is wrong)";
+const ONE_PRIVATE: &str = "all requests so far came from one private address, though the limit is \
+                           for each client (if that is a proxy or a NAT router, have it pass on \
+                           the addresses of the clients, and read them with \
+                           `ClientIp::x_forwarded_for` or its siblings; if it is one client, \
+                           nothing is wrong)";
