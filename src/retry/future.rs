@@ -1,4 +1,4 @@
-//! The future of a response: sent, waiting, or about to be sent again.
+//! The future of a response: it sends, waits, and sends again.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,27 +11,27 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use super::policy::Policy;
+use super::policy::RetryPolicy;
 
 pin_project! {
     /// The future of [`Retry`](super::Retry).
     ///
     /// # Panics
     ///
-    /// If it has to wait outside of a tokio runtime, or in one whose time is not enabled.
+    /// If it has to wait outside of a tokio runtime, or in one whose timer is not enabled.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the request with all its copies, and the future of the inner service.
-    /// Nothing is sent from then on.
+    /// Dropping it drops the request with all its clones, and the future of the inner service.
+    /// Nothing more is sent.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
     {
         #[pin]
         state: RetryState<S::Future>,
-        // Nothing once no further send is allowed.
-        again: Option<Again<S, B>>,
+        // `None` once no retry is left.
+        resend: Option<Resend<S, B>>,
     }
 }
 
@@ -44,23 +44,29 @@ pin_project! {
     }
 }
 
-/// What it takes to send a request again.
-pub(super) struct Again<S, B> {
-    policy: Arc<Policy>,
+/// What a retry needs: the request, the service, and what is left of the policy.
+pub(super) struct Resend<S, B> {
+    policy: Arc<RetryPolicy>,
     service: S,
     request: Request<B>,
-    /// How often it may still be sent; never zero.
+    /// How often the request may still be sent; never zero.
     resends: u32,
-    /// How long it may still be waited for.
+    /// How much of `max_wait` is left.
     wait_left: Duration,
 }
 
-impl<S, B> Again<S, B> {
-    pub(super) fn new(policy: Arc<Policy>, service: S, request: Request<B>, resends: u32) -> Self {
+impl<S, B> Resend<S, B> {
+    pub(super) fn new(
+        policy: Arc<RetryPolicy>,
+        service: S,
+        request: Request<B>,
+        resends: u32,
+    ) -> Self {
         Self { wait_left: policy.max_wait, policy, service, request, resends }
     }
 
-    /// Takes the wait that a response asks for from what is left; `None` if it is the answer.
+    /// The wait before the next send, which is taken from what is left; `None` if this response is the
+    /// answer.
     fn wait<R>(&mut self, response: &Response<R>) -> Option<Duration> {
         let wait = self.policy.wait(response, self.wait_left)?;
         self.wait_left = self.wait_left.saturating_sub(wait);
@@ -68,12 +74,12 @@ impl<S, B> Again<S, B> {
     }
 }
 
-impl<S, B> Again<S, B>
+impl<S, B> Resend<S, B>
 where
     S: Service<Request<B>>,
     B: Clone,
 {
-    /// Sends the request by the service, which is ready; what is left is for the time after.
+    /// Sends the request by the service, which is ready. Returns what the retry after that needs.
     fn send(mut self) -> (S::Future, Option<Self>) {
         match self.resends.saturating_sub(1) {
             0 => (self.service.call(self.request), None),
@@ -89,8 +95,8 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn new(future: S::Future, again: Option<Again<S, B>>) -> Self {
-        Self { state: RetryState::Sent { future }, again }
+    pub(super) const fn new(future: S::Future, resend: Option<Resend<S, B>>) -> Self {
+        Self { state: RetryState::Sent { future }, resend }
     }
 }
 
@@ -107,7 +113,7 @@ where
             let next = match this.state.as_mut().project() {
                 RetryStateProjection::Sent { future } => {
                     let response = ready!(future.poll(cx))?;
-                    match this.again.as_mut().and_then(|again| again.wait(&response)) {
+                    match this.resend.as_mut().and_then(|resend| resend.wait(&response)) {
                         None => return Poll::Ready(Ok(response)),
                         Some(Duration::ZERO) => RetryState::Readying,
                         Some(wait) => RetryState::Waiting { sleep: tokio::time::sleep(wait) },
@@ -118,12 +124,12 @@ where
                     RetryState::Readying
                 }
                 RetryStateProjection::Readying => {
-                    // Only who has what it takes to send again comes here.
-                    let Some(again) = this.again.as_mut() else { return Poll::Pending };
-                    ready!(again.service.poll_ready(cx))?;
-                    let Some(again) = this.again.take() else { return Poll::Pending };
-                    let (future, again) = again.send();
-                    *this.again = again;
+                    // `Readying` is entered only with `Some`, and left in the poll that takes it.
+                    let Some(resend) = this.resend.as_mut() else { return Poll::Pending };
+                    ready!(resend.service.poll_ready(cx))?;
+                    let Some(resend) = this.resend.take() else { return Poll::Pending };
+                    let (future, resend) = resend.send();
+                    *this.resend = resend;
                     RetryState::Sent { future }
                 }
             };
