@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
+use super::chosen_limit::ChosenLimit;
 use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
@@ -376,34 +377,5 @@ impl From<&Limit> for Rule {
 impl From<&Arc<Limit>> for Rule {
     fn from(limit: &Arc<Limit>) -> Self {
         Self::with_limit(Arc::clone(limit))
-    }
-}
-
-/// What [`Rule::limit_with`] may choose: a limit, or none.
-#[derive(Clone, Debug)]
-pub struct ChosenLimit(pub(super) Option<Arc<Limit>>);
-
-impl From<Limit> for ChosenLimit {
-    fn from(limit: Limit) -> Self {
-        Self(Some(Arc::new(limit)))
-    }
-}
-
-impl From<&Limit> for ChosenLimit {
-    fn from(limit: &Limit) -> Self {
-        limit.clone().into()
-    }
-}
-
-impl From<Arc<Limit>> for ChosenLimit {
-    fn from(limit: Arc<Limit>) -> Self {
-        Self(Some(limit))
-    }
-}
-
-/// `None` is not limited.
-impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
-    fn from(limit: Option<L>) -> Self {
-        limit.map_or(Self(None), L::into)
     }
 }

@@ -17,7 +17,6 @@ const EXCEPTIONS: [Exception; 4] = [
         reason: "`limiter.layer(..)` and its defaults are there with the feature `middleware` only",
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
-    Exception { name: "Error", folder: "routes", reason: AXUM },
     Exception { name: "Admission", folder: "routes", reason: AXUM },
 ];
 

@@ -52,13 +52,13 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 pub struct Memory {
     shards: Shards,
     hasher: Hasher,
-    clock: Source,
+    clock: ClockSource,
     max_keys: usize,
 }
 
 /// The usual clock is called without an indirection.
 #[derive(Clone, Debug)]
-enum Source {
+enum ClockSource {
     System(SystemClock),
     Other(Arc<dyn Clock>),
 }
@@ -73,7 +73,7 @@ impl Memory {
         Self {
             shards: Shards::new(Self::MAX_KEYS),
             hasher: Hasher::random(),
-            clock: Source::System(SystemClock::new()),
+            clock: ClockSource::System(SystemClock::new()),
             max_keys: Self::MAX_KEYS,
         }
     }
@@ -92,7 +92,7 @@ impl Memory {
     /// Takes the time from another clock, as tests do.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Source::Other(Arc::new(clock));
+        self.clock = ClockSource::Other(Arc::new(clock));
         self
     }
 
@@ -155,8 +155,8 @@ impl Memory {
     #[inline]
     fn now(&self) -> Timestamp {
         match &self.clock {
-            Source::System(clock) => clock.now(),
-            Source::Other(clock) => clock.now(),
+            ClockSource::System(clock) => clock.now(),
+            ClockSource::Other(clock) => clock.now(),
         }
     }
 }
