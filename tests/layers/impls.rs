@@ -10,7 +10,7 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 4] = [
+const EXCEPTIONS: [Exception; 3] = [
     Exception {
         name: "RateLimiter",
         folder: "middleware",
