@@ -29,6 +29,9 @@ mod memory;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;

@@ -97,7 +97,7 @@ impl Memory {
     }
 
     /// Drops no bucket that is full again.
-    #[cfg(all(test, feature = "redis"))]
+    #[cfg(test)]
     pub(crate) fn keep_full(self) -> Self {
         self.shards.iter().for_each(|shard| shard.lock().keep_full = true);
         self
