@@ -98,7 +98,7 @@ impl RateLimitLayer {
     /// Enforces this limit on a part of the keys only, and is a [shadow](Self::shadow) to the others:
     /// to bring a limit in step by step.
     ///
-    /// A key is one of them or not by its [lot](crate::backend::BucketId::lot), on every node and for
+    /// A key is one of them or not by its [sample hash](crate::backend::BucketId::sample_hash), on every node and for
     /// ever; whoever is part of some percent is part of more percent. Requests whose key is missing or
     /// cannot be used are answered as [`missing_key`](Self::missing_key) says only when the limit is
     /// enforced on all.
