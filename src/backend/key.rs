@@ -1,10 +1,10 @@
-//! Whose tokens they are.
+//! Keys: what a limit counts by.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who a bucket belongs to: a user, an address, a tenant, or everybody.
+/// What a limit counts by: a user, an address, a tenant, or nothing at all.
 ///
 /// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
 /// `("ab", "c")`, and the text `"7"` is not the number 7. Short keys (36 bytes of text, as in a
@@ -44,7 +44,7 @@ mod tag {
 }
 
 impl Key {
-    /// The key of limits that everybody shares: no parts at all.
+    /// The key of limits that all clients share: no parts at all.
     pub const GLOBAL: Self = Self(Repr::Inline { len: 0, bytes: [0; INLINE] });
 
     /// This key with more parts.

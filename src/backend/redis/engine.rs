@@ -18,39 +18,40 @@ use crate::clock::{Clock, SystemClock};
 
 /// Keeps buckets in Redis or Valkey, for any number of processes.
 ///
-/// Whoever asks the same servers under the same [prefix](super::RedisBuilder::prefix) shares their buckets, and
-/// all go by the server's clock. A decision is one call of a script, whatever the number of its limits,
-/// and exactly what it would be in memory; what a process asks at the same time travels in
-/// one call. The guide in `docs/redis.md` of the repository says how to run the server: what it costs,
-/// what is stored, which rights a user needs, and what is lost when.
+/// All processes that use the same servers and the same [prefix](super::RedisBuilder::prefix) share
+/// their buckets, and all go by the server's clock. A decision is one call of a script, whatever the
+/// number of its limits, and exactly what it would be in memory. Decisions that a process asks for at
+/// the same time travel in one call. The guide in `docs/redis.md` of the repository says how to run
+/// the server: what it costs, what is stored, which rights a user needs, and what is lost when.
 ///
-/// A process has one connection to each server, which is made anew in the background when it breaks. It
-/// runs on the tokio runtime in which it was made, and ends with it. So make one, and clone
-/// the [`RateLimiter`](crate::RateLimiter).
+/// A process has one connection to each server, and reconnects in the background when it breaks. The
+/// connection runs on the tokio runtime in which it was made, and ends with it. So make one, and
+/// clone the [`RateLimiter`](crate::RateLimiter).
 ///
 /// # Deadlines
 ///
-/// Who has no answer within 50 ms, or what [`deadline`](super::RedisBuilder::deadline) says, gets an error for
-/// which [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503. The tokens may be taken all
-/// the same: a decision is sent again only if the server has said that it did not carry it out, so what is
-/// not known counts as taken, and nobody gets more than the limit. A server that hangs is not sent more
-/// and more: a call that it has not answered takes the place of the next, for a second or, if that is longer,
-/// the deadline.
+/// A call without an answer by the [`deadline`](super::RedisBuilder::deadline) (50 ms by default)
+/// fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503.
+/// The tokens may be taken all the same: a decision is sent again only if the server said that it was
+/// not carried out, so a lost answer never lets a client exceed the limit. A server that hangs is not
+/// flooded: an unanswered call keeps its place in line for a second, or for the deadline if that is
+/// longer.
 ///
 /// # Clusters
 ///
-/// One step sees one slot of a cluster. Charges on buckets in several slots are refused before anything is
-/// sent, by an error for which [`is_cross_slot`](BackendError::is_cross_slot) is true; a [`HashTag`](super::HashTag) puts into one slot
-/// what is to be charged together. Two shards of a limit in different slots are asked one after the
-/// other, the second only if the first refuses. Each is exact by itself; but to look at all of them, to
-/// reset or to penalize them is not one step there, and a reservation that two of them have paid is not
-/// undone when it is given up. Replicas are never asked about buckets.
+/// One step sees one slot of a cluster. Charges on buckets in several slots fail before anything is
+/// sent, with an error whose [`is_cross_slot`](BackendError::is_cross_slot) is true. A
+/// [`HashTag`](super::HashTag) puts buckets that are charged together into one slot. Two shards of a
+/// limit in different slots are asked one after the other, the second only if the first refuses. Each
+/// is exact by itself, but a look at all of them, a reset or a penalty is not one step, and a
+/// reservation that two of them paid for is not undone when it is cancelled. Replicas are never asked
+/// about buckets.
 ///
 /// # After a loss
 ///
-/// What the server forgets, by a restart without persistence or an eviction, is full again, and nobody is
-/// refused for it; a failover may lose the last decisions, and what was given back last.
-/// [`ColdStart::Empty`] is for those who would rather have all wait after a store has come back empty.
+/// A bucket that the server loses, by a restart without persistence or an eviction, is full again, so
+/// no client is refused for the loss. A failover may lose the last decisions and the last refunds.
+/// With [`ColdStart::Empty`], all clients wait instead after a store has come back empty.
 ///
 /// # Examples
 ///
@@ -75,7 +76,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// An engine on this link, whose lanes run on this runtime.
+    /// A store on this link, whose tasks run on this runtime.
     pub(super) fn new(link: Link, names: Names, runtime: Handle, settings: Settings) -> Self {
         let in_all = if link.is_cluster() { LANES_OF_CLUSTER } else { LANES };
         let births = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
@@ -165,7 +166,7 @@ pub(super) struct Settings {
 /// use tollgate::backend::{ColdStart, Redis};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// // Whoever is limited by the day should not have a second day's worth after a restart.
+/// // A client with a daily limit should not get a second day's worth after a restart.
 /// let redis = Redis::at("redis://127.0.0.1").cold_start(ColdStart::Empty).connect().await?;
 /// # drop(redis);
 /// # Ok(())
@@ -174,11 +175,12 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColdStart {
-    /// They are full again: nobody is refused for the loss, and what was taken before is forgotten.
+    /// They are full again: no client is refused for the loss, and what was taken before is
+    /// forgotten.
     #[default]
     Full,
     /// They are treated as empty at the moment when the loss was first seen, and fill from then on:
-    /// nobody gets more than the limit over the loss, and everybody waits for the first tokens.
+    /// no client gets more than the limit over the loss, and all wait for the first tokens.
     ///
     /// What is seen is that the note is gone which the first decision has left in the store, under
     /// `tollgate:#born`, or in a cluster one for each slot. So the very first start counts as a loss
@@ -194,7 +196,8 @@ const LANES: usize = 2;
 /// The calls under way at most for 64 slots of a cluster that are next to each other: 2,048 in all.
 const LANES_OF_CLUSTER: usize = 8;
 
-/// The buckets of a call, so that nobody waits for long behind it: less than a millisecond of the server.
+/// The buckets of a call at most: less than a millisecond of the server, so that others do not wait
+/// for long behind it.
 const BUCKETS: usize = 128;
 
 impl Backend for Redis {
