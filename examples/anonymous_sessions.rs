@@ -12,8 +12,8 @@ use axum::body::Body;
 use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::{get, post};
 use http::{Request, StatusCode};
-use tollgate::axum::RateLimitExt;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, cookie, from_fn, global};
+use tollgate::routes::RateLimitExt;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::ServiceExt;
 
@@ -58,7 +58,7 @@ pub(crate) fn app(limiter: &RateLimiter) -> Router {
 
     // A stand-in for a puzzle or a proof of work, whose answer the server verifies.
     let verify = async move |request: Request<Body>| {
-        let head = Head::of(&request);
+        let head = Head::new(&request);
         let is_right = head.headers().get("x-answer").is_some_and(|answer| answer == "42");
         let Some(session) = session(&head).filter(|_| is_right) else {
             return StatusCode::FORBIDDEN;

@@ -8,9 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use http::{HeaderMap, Request, StatusCode};
-use tollgate::axum::RateLimitExt;
 use tollgate::key::header;
 use tollgate::middleware::MissingKey;
+use tollgate::routes::RateLimitExt;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
 use tower::ServiceExt;
 

@@ -10,7 +10,7 @@ use http::Request;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{net::TcpListener, time::sleep};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-use tollgate::{axum::RateLimitExt, key::Head, middleware::ActualCost};
+use tollgate::{key::Head, middleware::ActualCost, routes::RateLimitExt};
 
 /// Those who wait may together owe the tokens of one more minute.
 const QUOTA: Quota = Quota::token_bucket(40_000, MINUTE).max_reserved(40_000);

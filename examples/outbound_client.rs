@@ -13,7 +13,7 @@ use axum::routing::get;
 use http::{Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, key};
 use tower::{Layer, Service, ServiceExt};
 
@@ -24,7 +24,7 @@ const THEIRS: Limit = Limit::new("their-api", Quota::token_bucket(3, MINUTE));
 pub(crate) async fn call_them(limiter: &RateLimiter, them: SocketAddr, times: u32) -> Vec<u16> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let by_host = key::from_fn(|head| head.uri().authority().map(|host| host.to_string()));
-    let mut client = limiter.layer(THEIRS).key(by_host).fields(Fields::None).layer(client);
+    let mut client = limiter.layer(THEIRS).key(by_host).dialects(Dialect::None).layer(client);
     let mut statuses = Vec::new();
     for _ in 0..times {
         let request = Request::get(format!("http://{them}/")).body(Body::empty());

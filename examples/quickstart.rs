@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::routing::{get, post};
 use http::StatusCode;
-use tollgate::axum::RateLimitExt;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::MissingKey;
+use tollgate::routes::RateLimitExt;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 
 /// Everything together, for each client address: a request every second, 20 saved up.

@@ -8,7 +8,7 @@
 //! ```
 //! use axum::Router;
 //! use axum::routing::{get, post};
-//! use tollgate::axum::RateLimitExt;
+//! use tollgate::routes::RateLimitExt;
 //! use tollgate::key::{ClientIp, header};
 //! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
 //!
@@ -53,10 +53,10 @@
 //! * [`middleware`]: the layer, for servers and clients, with a
 //!   [queue](middleware::RateLimitLayer::queue), with tokens that come back
 //!   [by the response](middleware::RateLimitLayer::refund_if), and in
-//!   [shadow](middleware::RateLimitLayer::shadow); [`axum`]: limits on routes.
+//!   [shadow](middleware::RateLimitLayer::shadow); [`routes`]: limits on routes of axum.
 //! * [`Admission`](middleware::Admission): what handlers see of a decision, and do about it.
 //! * [`retry`]: the layer for clients that come back when they are told to.
-//! * [`key`]: who is asking; [`http`]: what clients are told.
+//! * [`key`]: who is asking; [`fields`]: what clients are told.
 //! * [`backend`]: where buckets live, and how to write another store.
 //! * [`algebra`]: the formula, and [`calculate`](algebra::calculate) to predict what it says.
 //!
@@ -87,12 +87,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod algebra;
-#[cfg(feature = "axum")]
-pub mod axum;
 pub mod backend;
 pub mod clock;
 #[cfg(feature = "middleware")]
-pub mod http;
+pub mod fields;
 #[cfg(feature = "middleware")]
 pub mod key;
 pub mod limiter;
@@ -101,13 +99,19 @@ pub mod middleware;
 pub mod quota;
 #[cfg(feature = "retry")]
 pub mod retry;
+#[cfg(feature = "axum")]
+pub mod routes;
 
 pub use self::backend::Key;
 pub use self::clock::Timestamp;
-pub use self::limiter::{Decision, Error, Limit, RateLimited, RateLimiter};
 #[cfg(feature = "middleware")]
-pub use self::middleware::RateLimitLayer;
+pub use self::key::{Head, KeyExtractor};
+pub use self::limiter::{Limit, Permit, RateLimited, RateLimiter, Reservation, Snapshot};
+#[cfg(feature = "middleware")]
+pub use self::middleware::{OnFailure, OnRefusal, RateLimit, RateLimitLayer, Rule};
 pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+#[cfg(feature = "axum")]
+pub use self::routes::RateLimitExt;
 
 /// The code in the README compiles.
 #[cfg(all(doctest, feature = "axum", feature = "memory", feature = "redis"))]

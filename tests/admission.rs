@@ -17,14 +17,12 @@ use support::queue::{Late, paused, settled, tokens};
 use support::web::Reply;
 use support::{START, at_once, limiter};
 use tollgate::algebra::Verdict;
-use tollgate::axum::RateLimitExt;
-use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Admission, MissingKey, OnFailure};
+use tollgate::routes::RateLimitExt;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter, SECOND};
 use tower::ServiceExt;
 
@@ -110,9 +108,10 @@ async fn without_expose_the_extractor_says_what_is_missing() {
 #[tokio::test]
 async fn a_handler_sees_what_clients_are_not_told() {
     let limiter = limiter(&ManualClock::new(START));
-    let app = app(limiter.layer(&CALLS).fields(Fields::None).expose(), async |seen: Admission| {
-        format!("{:?}", seen.remaining()).into_response()
-    });
+    let app =
+        app(limiter.layer(&CALLS).dialects(Dialect::None).expose(), async |seen: Admission| {
+            format!("{:?}", seen.remaining()).into_response()
+        });
     let reply = ask(&app).await;
     assert_eq!((reply.body.as_str(), reply.field("ratelimit")), ("Some(9)", None));
 }
@@ -460,14 +459,14 @@ struct Down;
 
 impl Backend for Down {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 }

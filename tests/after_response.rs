@@ -19,12 +19,12 @@ use support::{START, at_once, limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tollgate::algebra::{Bucket, State};
-use tollgate::axum::RateLimitExt;
-use tollgate::backend::{BucketId, Key, Refund};
+use tollgate::backend::{Adjustment, BucketId, Key};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, ResponseHead};
+use tollgate::routes::RateLimitExt;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -253,7 +253,7 @@ fn fields_tell_how_the_limit_stood_when_the_request_was_let_in() {
 #[test]
 fn tokens_come_back_where_clients_are_told_nothing() {
     let limiter = limiter(&ManualClock::new(START));
-    let silent = limiter.layer(&CALLS).fields(Fields::None);
+    let silent = limiter.layer(&CALLS).dialects(Dialect::None);
     for (layer, status, left_over) in [
         (silent.clone().refund_if(succeeded), "200", 10),
         (silent.clone().refund_if(succeeded), "500", 9),
@@ -562,8 +562,9 @@ proptest! {
             (without, held) = (taking(without, units), taking(held, units));
         }
         let (limit, key) = (Limit::new("limit", quota), Key::GLOBAL);
-        let refund = Refund::new(BucketId::new(limit.name(), &key), &bucket, part(first));
-        let given = refund.less_gained_since(left).carried_out(held, now);
+        let id = BucketId::new(limit.name(), &key);
+        let refund = Adjustment::refund_since(id, &bucket, part(first), left);
+        let given = refund.apply_to(held, now);
         prop_assert!(given.value <= without.value, "{given:?} {without:?}");
         prop_assert!(given.value >= held.value);
         if others.iter().all(|(units, _)| part(*units) == 0) {

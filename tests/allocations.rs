@@ -7,9 +7,9 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use support::{START, at_once, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
-use tollgate::backend::{Backend, BucketId, Charge, Memory, Refund};
+use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::{HOUR, Key, Limit, Quota, SECOND};
 use tower::{Layer, Service};
@@ -44,7 +44,7 @@ fn two_shards_are_decided_without_an_allocation() {
     let key = Key::from(KEY);
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     let ask = |tokens: u64, verdict| {
-        let charge = Charge::take(id(2), &shard, shard.units(tokens).unwrap()).or_shard(7);
+        let charge = Charge::take(id(2), &shard, shard.units(tokens).unwrap()).second_shard(7);
         let applied = at_once(memory.apply(&[charge]).wait()).unwrap();
         assert_eq!(applied.verdict(), verdict);
     };
@@ -61,15 +61,16 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
     let charge =
         |key| Charge::take(BucketId::new(LIMIT.name(), key), bucket, bucket.units(1).unwrap());
     let charges: Vec<_> = keys.iter().map(charge).collect();
-    let refunds: Vec<_> = charges.iter().map(|one| Refund::new(one.id(), bucket, 1)).collect();
+    let refunds: Vec<_> =
+        charges.iter().map(|one| Adjustment::refund(one.id(), bucket, 1)).collect();
     let _ = at_once(memory.apply(&charges).wait()).unwrap();
     for (buckets, most) in [(2, 0), (3, 1), (8, 1)] {
         let take = || drop(at_once(memory.apply(&charges[..buckets]).wait()).unwrap());
         assert_eq!(allocations(take), most, "{buckets} buckets");
-        let give_back = || drop(at_once(memory.refund(&refunds[..buckets]).wait()).unwrap());
+        let give_back = || drop(at_once(memory.adjust(&refunds[..buckets]).wait()).unwrap());
         assert_eq!(allocations(give_back), most, "{buckets} refunds");
     }
-    let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.or_shard(1)).collect();
+    let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.second_shard(1)).collect();
     let take = || drop(at_once(memory.apply(&with_pairs).wait()).unwrap());
     take();
     assert_eq!(allocations(take), 1, "four times two shards");
@@ -78,7 +79,7 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
 #[test]
 fn the_layer_adds_no_allocation_to_an_admitted_request() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&LIMIT).key(header("x-user")).fields(Fields::None);
+    let layer = limiter.layer(&LIMIT).key(header("x-user")).dialects(Dialect::None);
     let inner = tower::service_fn(|_: Request<()>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(())))
     });

@@ -241,8 +241,8 @@ fn by_hops_nobody_has_to_know_the_peer() {
     let mut request = Request::new(());
     *request.headers_mut() = headers("x-forwarded-for", &["198.51.100.9, 203.0.113.7"]);
     assert_eq!(found(&by("x-forwarded-for", Proxies::hops(1)), &request), ip("203.0.113.7"));
-    assert!(by("x-forwarded-for", Proxies::hops(0)).address(&Head::of(&request)).is_err());
-    assert!(by("x-forwarded-for", ours()).address(&Head::of(&request)).is_err());
+    assert!(by("x-forwarded-for", Proxies::hops(0)).address(&Head::new(&request)).is_err());
+    assert!(by("x-forwarded-for", ours()).address(&Head::new(&request)).is_err());
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_text_that_is_no_network_is_told_what_would_be() {
         ["10.0.0.0/33", "10.0.0/8", "", "localhost", "fe80::1%eth0", "10.0.0.1:80", "::/129"]
     {
         let message = format!(
-            "{text:?} is no network (write an address and the length of its prefix, as in \
+            "{text:?} is not a network (write an address and the length of its prefix, as in \
              `10.0.0.0/8` or `2001:db8::/32`, or an address alone)"
         );
         assert_eq!(Networks::try_new(["::/0", text]).unwrap_err().to_string(), message);
@@ -527,7 +527,7 @@ fn networks_that_are_let_through_are_those_of_the_client_address() {
     let user = header("x-user").unless(by("x-forwarded-for", ours()).within(inside()));
     let exempt = |peer: &str, entries: &str| {
         let request = request(peer, "x-forwarded-for", &[entries]);
-        user.extract(&Head::of(&request)) == Ok(Extracted::Exempt)
+        user.extract(&Head::new(&request)) == Ok(Extracted::Exempt)
     };
     assert!(exempt("10.0.0.1", "192.168.0.7"));
     assert!(exempt("192.168.0.7", "203.0.113.7"));
@@ -539,7 +539,7 @@ fn networks_that_are_let_through_are_those_of_the_client_address() {
     assert!(!exempt("10.0.0.1", "64:ff9b::192.168.0.7"));
     assert!(!exempt("64:ff9b::192.168.0.7", ""));
     // A request of nobody is in no network.
-    assert!(user.extract(&Head::of(&Request::new(()))).is_err());
+    assert!(user.extract(&Head::new(&Request::new(()))).is_err());
 }
 
 // Properties; CONTRIBUTING.md says how to run a million cases.

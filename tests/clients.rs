@@ -19,7 +19,7 @@ use axum::response::Response;
 use axum::routing::get;
 use support::{START, limiter, web};
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::{Limit, Quota, SECOND};
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
@@ -50,8 +50,8 @@ impl Server {
     /// Serves these routes behind a limit of one request every two seconds.
     async fn start(routes: Router) -> (Self, SocketAddr) {
         let clock = ManualClock::new(START);
-        let all = [Fields::Draft11, Fields::Draft6, Fields::XRateLimit];
-        let layer = limiter(&clock).layer(&ONE).fields(all);
+        let all = [Dialect::Draft11, Dialect::Draft6, Dialect::XRateLimit];
+        let layer = limiter(&clock).layer(&ONE).dialects(all);
         let server = Self { clock, seen: Arc::default() };
         let routes = routes.layer(layer).layer(from_fn_with_state(server.clone(), Self::watch));
         let address = web::serve(routes).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::{START, admitted, at_once, limiter, remaining, store};
 use tollgate::algebra::{Bucket, Terms, Verdict};
-use tollgate::backend::{Backend, BucketId, Charge, Memory, Refund};
+use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, SECOND};
 
@@ -79,7 +79,7 @@ fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
     let key = Key::from(2_u64);
     let bucket = deep.bucket();
     let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
-    let charge = charge.on(Terms::reserving(bucket.floor()));
+    let charge = charge.terms(Terms::reserving(bucket.floor()));
     assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
     let standing = at_once(limiter.value(&shallow).key(key)).unwrap();
     assert_eq!(standing.tokens().to_string(), "-100");
@@ -129,8 +129,8 @@ fn giving_back_fills_no_further_than_the_capacity() {
     let refund = |limit: &Limit, tokens: u64| {
         let id = BucketId::new(limit.name(), &key);
         let units = limit.bucket().units(tokens).unwrap();
-        let refund = Refund::new(id, limit.bucket(), units);
-        let state = at_once(memory.refund(&[refund]).wait()).unwrap().states()[0];
+        let refund = Adjustment::refund(id, limit.bucket(), units);
+        let state = at_once(memory.adjust(&[refund]).wait()).unwrap().readings()[0].state();
         let seen = at_once(limiter.value(limit).key(1_u64)).unwrap();
         assert_eq!(seen.state(), state, "what is reported is what is stored");
         seen.remaining()
@@ -138,10 +138,10 @@ fn giving_back_fills_no_further_than_the_capacity() {
     assert_eq!(refund(&LOGIN, 4), 4);
     assert_eq!(refund(&LOGIN, 1_000), 10);
     // Less than nothing is taken: such is work that cost more than was thought.
-    let more = Refund::new(BucketId::new("login", &key), LOGIN.bucket(), -1);
-    let refunded = at_once(memory.refund(&[more]).wait()).unwrap();
-    assert!(refunded.given());
-    assert_eq!(refunded.states()[0].value, LOGIN.bucket().capacity() - 1);
+    let more = Adjustment::refund(BucketId::new("login", &key), LOGIN.bucket(), -1);
+    let refunded = at_once(memory.adjust(&[more]).wait()).unwrap();
+    assert_eq!(refunded.verdict(), Verdict::Admitted);
+    assert_eq!(refunded.readings()[0].state().value, LOGIN.bucket().capacity() - 1);
     // A bucket that nobody has used has nothing to get back.
     static NEW: Limit = Limit::new("new", Quota::token_bucket(10, HOUR).initial(3));
     assert_eq!(refund(&NEW, 5), 3);

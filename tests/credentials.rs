@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use support::address::headers;
 use support::at_once;
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::key::{self, Extracted, Head, Key, KeyError, KeyExtractor, api_key, bearer, cookie};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
@@ -30,7 +30,7 @@ fn extract<L: AsRef<[u8]>>(
     field: &str,
     lines: &[L],
 ) -> Result<Extracted, KeyError> {
-    key.extract(&Head::of(&request(field, lines)))
+    key.extract(&Head::new(&request(field, lines)))
 }
 
 fn found(secret: &str) -> Result<Extracted, KeyError> {
@@ -66,11 +66,11 @@ fn a_bearer_token_is_found_whatever_the_case_of_its_scheme() {
 fn another_scheme_is_no_bearer_token() {
     for lines in [&[][..], &["Basic YWxpY2U6"], &["Bearers abc"], &["Digest"], &["abc"], &["a=b"]] {
         let error = extract(&bearer(), "authorization", lines).unwrap_err();
-        assert!(error.is_missing() && !error.is_set_up(), "{error}");
+        assert!(error.is_missing() && !error.is_misconfigured(), "{error}");
         assert_eq!(
             error.to_string(),
-            "no key: the request has no bearer token (send `Authorization: Bearer ..`, or say by \
-             `missing_key` what happens without)"
+            "no key: the request has no bearer token (send `Authorization: Bearer ..`, or choose \
+             by `missing_key` what happens without one)"
         );
     }
 }
@@ -92,17 +92,20 @@ fn what_is_no_bearer_token_is_told_why_and_not_what() {
         (&[""], "the `authorization` header is empty (send a value, or no header)", true),
         (
             &["Bearer s3cret, s3cret"],
-            "the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at its end)",
+            "the bearer token is malformed (it may have letters, digits and `-._~+/`, and `=` at \
+             its end)",
             false,
         ),
         (
             &["Bearer s3=cret"],
-            "the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at its end)",
+            "the bearer token is malformed (it may have letters, digits and `-._~+/`, and `=` at \
+             its end)",
             false,
         ),
         (
             &["Bearer ==="],
-            "the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at its end)",
+            "the bearer token is malformed (it may have letters, digits and `-._~+/`, and `=` at \
+             its end)",
             false,
         ),
         (
@@ -217,12 +220,14 @@ fn cookies_that_cannot_be_a_key_say_why_and_not_what() {
     for (lines, message, kind) in [
         (
             &[][..],
-            "the request has no `id` cookie (send it, or say by `missing_key` what happens without)",
+            "the request has no `id` cookie (send it, or choose by `missing_key` what happens \
+             without it)",
             (true, false),
         ),
         (
             &["xid=s3cret; id"],
-            "the request has no `id` cookie (send it, or say by `missing_key` what happens without)",
+            "the request has no `id` cookie (send it, or choose by `missing_key` what happens \
+             without it)",
             (true, false),
         ),
         (&["id="], "the `id` cookie is empty (send a value, or no cookie)", (false, true)),
@@ -269,7 +274,7 @@ fn a_megabyte_of_cookies_is_not_read() {
     for filler in [";", "=", "id=abc;", "id", "%", "\"", "a=b; "] {
         let line = filler.repeat(65_000 / filler.len()) + ";id=abc";
         let request = request("cookie", &[line]);
-        let head = Head::of(&request);
+        let head = Head::new(&request);
         let work = || assert_eq!(id.extract(&head), found("abc"), "{filler}");
         assert_eq!(allocation_counter::measure(work).count_total, 0, "{filler}");
     }
@@ -281,7 +286,7 @@ fn a_megabyte_of_cookies_is_not_read() {
 fn names_that_differ_in_case_or_encoding_are_two_unless_said_otherwise() {
     let names = ["Alice", "ALICE", "alice", "%61lice", "alic%65"];
     let count = |key: &dyn KeyExtractor| {
-        let keys = names.map(|name| key.extract(&Head::of(&request("x-user", &[name]))).unwrap());
+        let keys = names.map(|name| key.extract(&Head::new(&request("x-user", &[name]))).unwrap());
         keys.iter().enumerate().filter(|(n, key)| !keys[..*n].contains(key)).count()
     };
     assert_eq!(count(&key::header("x-user")), 5);
@@ -308,7 +313,7 @@ fn a_claim_is_read_from_what_has_been_verified() {
                 })
                 .unwrap_or_default(),
         );
-        tenant.extract(&Head::of(&request))
+        tenant.extract(&Head::new(&request))
     };
     assert_eq!(of(Some(Claims(Some("acme")))), Ok(Extracted::Key(Key::from("acme"))));
     assert!(of(Some(Claims(None))).unwrap_err().is_missing());
@@ -318,7 +323,8 @@ fn a_claim_is_read_from_what_has_been_verified() {
     assert_eq!(
         empty.to_string(),
         format!(
-            "no key: the claim in `{claims}` is empty (have the closure return `None` where there is none)"
+            "no key: the claim in `{claims}` is empty (have the closure return `None` if there is \
+             none)"
         )
     );
     assert_eq!(
@@ -338,7 +344,7 @@ fn a_secret_is_hashed_without_an_allocation() {
         .header("cookie", "theme=dark; id=%22s3cret%22")
         .body(())
         .unwrap();
-    let head = Head::of(&request);
+    let head = Head::new(&request);
     let both = (cookie("id"), bearer());
     let (id, key) = (cookie("id"), api_key("x-api-key"));
     for key in [&bearer() as &dyn KeyExtractor, &id, &key] {
@@ -367,12 +373,12 @@ impl Backend for Seen {
             self.keys.lock().unwrap().extend_from_slice(charge.id().key().as_bytes());
         }
         match self.is_down {
-            true => Answer::Now(Err(BackendError::unavailable("seen", "it is down"))),
+            true => Answer::Ready(Err(BackendError::unavailable("seen", "it is down"))),
             false => self.memory.apply(charges),
         }
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.memory.refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)
@@ -490,10 +496,10 @@ proptest! {
             ("x-api-key", &api_key("x-api-key")),
         ] {
             let request = request(field, &[&line, &line][..1 + usize::from(value.len() > 30)]);
-            match key.extract(&Head::of(&request)) {
+            match key.extract(&Head::new(&request)) {
                 Ok(Extracted::Key(key)) => prop_assert_eq!(key.as_bytes().len(), 18),
                 Ok(other) => prop_assert!(false, "{:?}", other),
-                Err(error) => prop_assert!(!error.is_set_up()),
+                Err(error) => prop_assert!(!error.is_misconfigured()),
             }
         }
     }

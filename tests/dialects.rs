@@ -11,7 +11,7 @@ use http_body_util::Full;
 use sha2::Digest;
 use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
-use tollgate::http::{Dialects, Fields, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::key::{Head, global, header};
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, SECOND, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
@@ -66,19 +66,19 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 #[test]
 fn each_dialect_says_what_its_version_does() {
-    for (fields, admitted, refused) in [
+    for (dialect, admitted, refused) in [
         (
-            Fields::Draft11,
+            Dialect::Draft11,
             vec![("ratelimit-policy", "\"api\";q=10;w=60"), ("ratelimit", "\"api\";r=9;t=54")],
             vec![("ratelimit-policy", "\"api\";q=10;w=60"), ("ratelimit", "\"api\";r=0;t=6")],
         ),
         (
-            Fields::Draft7,
+            Dialect::Draft7,
             vec![("ratelimit-policy", "10;w=60"), ("ratelimit", "limit=10, remaining=9, reset=54")],
             vec![("ratelimit-policy", "10;w=60"), ("ratelimit", "limit=10, remaining=0, reset=6")],
         ),
         (
-            Fields::Draft6,
+            Dialect::Draft6,
             vec![
                 ("ratelimit-limit", "10"),
                 ("ratelimit-remaining", "9"),
@@ -87,7 +87,7 @@ fn each_dialect_says_what_its_version_does() {
             vec![("ratelimit-limit", "10"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "6")],
         ),
         (
-            Fields::XRateLimit,
+            Dialect::XRateLimit,
             vec![
                 ("x-ratelimit-limit", "10"),
                 ("x-ratelimit-remaining", "9"),
@@ -100,15 +100,15 @@ fn each_dialect_says_what_its_version_does() {
                 ("x-ratelimit-reset", "1700000130"),
             ],
         ),
-        (Fields::None, vec![], vec![]),
+        (Dialect::None, vec![], vec![]),
     ] {
         let clock = ManualClock::new(Timestamp::from_micros(1_700_000_123_500_000));
-        let layer = limiter(&clock).layer(&API).cost_with(cost).fields(fields);
-        assert_eq!(told(&answer(&layer, 1)), admitted, "{fields:?}");
+        let layer = limiter(&clock).layer(&API).cost_with(cost).dialects(dialect);
+        assert_eq!(told(&answer(&layer, 1)), admitted, "{dialect:?}");
         assert_eq!(answer(&layer, 9).get("retry-after"), None);
         clock.advance(Duration::from_millis(100));
         let refusal = answer(&layer, 1);
-        assert_eq!(told(&refusal), refused, "{fields:?}");
+        assert_eq!(told(&refusal), refused, "{dialect:?}");
         assert_eq!(field(&refusal, "retry-after"), Some("6"));
     }
 }
@@ -116,7 +116,7 @@ fn each_dialect_says_what_its_version_does() {
 #[test]
 fn several_dialects_are_spoken_at_once() {
     let layer = limiter(&ManualClock::new(START)).layer(&API).cost_with(cost);
-    let layer = layer.fields([Fields::Draft11, Fields::Draft6, Fields::XRateLimit]);
+    let layer = layer.dialects([Dialect::Draft11, Dialect::Draft6, Dialect::XRateLimit]);
     let headers = answer(&layer, 3);
     let names: Vec<_> = told(&headers).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ALL_FIELDS);
@@ -128,26 +128,26 @@ fn several_dialects_are_spoken_at_once() {
     assert_eq!(field(&headers, "retry-after"), Some("12"));
     assert_eq!(field(&headers, "ratelimit-reset"), Some("12"));
 
-    let listed: Dialects = [Fields::None, Fields::Draft7].into_iter().collect();
-    assert_eq!(listed, Fields::Draft7.into());
-    assert_eq!(Dialects::default(), Fields::Draft11.into());
+    let listed: Dialects = [Dialect::None, Dialect::Draft7].into_iter().collect();
+    assert_eq!(listed, Dialect::Draft7.into());
+    assert_eq!(Dialects::default(), Dialect::Draft11.into());
 }
 
 #[test]
 #[should_panic(expected = "draft 11 and draft 7 have the same names (choose one of the two)")]
 fn drafts_that_contradict_each_other_are_a_panic() {
     let layer = limiter(&ManualClock::new(START)).layer(&API);
-    let _ = layer.fields([Fields::Draft11, Fields::Draft7]);
+    let _ = layer.dialects([Dialect::Draft11, Dialect::Draft7]);
 }
 
 #[test]
 fn a_refusal_of_what_can_never_fit_tells_the_policy_of_its_dialect() {
-    for (fields, wanted) in [
-        (Fields::Draft11, vec![("ratelimit-policy", "\"api\";q=10;w=60")]),
-        (Fields::Draft7, vec![("ratelimit-policy", "10;w=60")]),
-        (Fields::Draft6, vec![]),
+    for (dialect, wanted) in [
+        (Dialect::Draft11, vec![("ratelimit-policy", "\"api\";q=10;w=60")]),
+        (Dialect::Draft7, vec![("ratelimit-policy", "10;w=60")]),
+        (Dialect::Draft6, vec![]),
     ] {
-        let layer = limiter(&ManualClock::new(START)).layer(&API).cost(11).fields(fields);
+        let layer = limiter(&ManualClock::new(START)).layer(&API).cost(11).dialects(dialect);
         let headers = answer(&layer, 0);
         assert_eq!((told(&headers), headers.get("retry-after")), (wanted, None));
     }
@@ -166,7 +166,7 @@ fn the_time_of_reset_is_rounded_up() {
     ] {
         let clock =
             ManualClock::new(Timestamp::from_micros(100_000_000_i64.saturating_add(micros)));
-        let layer = limiter(&clock).layer(&API).cost_with(cost).fields(Fields::XRateLimit);
+        let layer = limiter(&clock).layer(&API).cost_with(cost).dialects(Dialect::XRateLimit);
         answer(&layer, 10);
         assert_eq!(field(&answer(&layer, 1), "x-ratelimit-reset"), Some(wanted), "{micros}");
     }
@@ -182,7 +182,7 @@ fn nearest(limits: &[(Limit, u64)]) -> String {
     for (limit, price) in rest {
         layer = layer.and(limit.clone()).cost(*price);
     }
-    let layer = layer.fields([Fields::Draft7, Fields::Draft6]);
+    let layer = layer.dialects([Dialect::Draft7, Dialect::Draft6]);
     let headers = answer(&layer, 0);
     let members = |name| field(&headers, name).unwrap();
     let (limit, remaining) = (members("ratelimit-limit"), members("ratelimit-remaining"));
@@ -219,7 +219,7 @@ fn the_limit_that_is_nearest_to_refusing_is_told() {
 fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
     let limiter = limiter(&ManualClock::new(START));
     let tokens = Limit::new("tokens", Quota::token_bucket(100, MINUTE));
-    let layer = limiter.layer(tokens).cost(60).and(&API).cost(5).fields(Fields::Draft7);
+    let layer = limiter.layer(tokens).cost(60).and(&API).cost(5).dialects(Dialect::Draft7);
     assert_eq!(field(&answer(&layer, 0), "ratelimit"), Some("limit=100, remaining=40, reset=24"));
     let headers = answer(&layer, 0);
     assert_eq!(field(&headers, "ratelimit"), Some("limit=100, remaining=40, reset=12"));
@@ -227,7 +227,7 @@ fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
     // Both refuse: the longer wait is told, which is that of Retry-After.
     let limiter = crate::limiter(&ManualClock::new(START));
     let slow = Limit::new("slow", Quota::token_bucket(2, DAY));
-    let layer = limiter.layer(&API).cost(10).and(slow).cost(2).fields(Fields::Draft6);
+    let layer = limiter.layer(&API).cost(10).and(slow).cost(2).dialects(Dialect::Draft6);
     answer(&layer, 0);
     let headers = answer(&layer, 0);
     assert_eq!(field(&headers, "ratelimit-reset"), Some("86400"));
@@ -241,12 +241,12 @@ fn draft_7_has_one_policy_for_each_quota() {
         .layer(Limit::new("a", Quota::token_bucket(10, SECOND)))
         .and(Limit::new("b", Quota::token_bucket(50, MINUTE)))
         .and(Limit::new("c", Quota::token_bucket(10, DAY)))
-        .fields(Fields::Draft7);
+        .dialects(Dialect::Draft7);
     assert_eq!(field(&answer(&layer, 1), "ratelimit-policy"), Some("10;w=1, 50;w=60"));
     // Numbers that no structured field can hold are told as the largest that it can.
     let huge = |name, more| Limit::new(name, Quota::fixed_window((1_u64 << 52) + more, SECOND));
     let layer = crate::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
-    let headers = answer(&layer.fields(Fields::Draft7), 1);
+    let headers = answer(&layer.dialects(Dialect::Draft7), 1);
     assert_eq!(field(&headers, "ratelimit-policy"), Some("999999999999999;w=1"));
 }
 
@@ -254,7 +254,7 @@ fn draft_7_has_one_policy_for_each_quota() {
 
 #[test]
 fn an_outer_layer_replaces_only_what_has_more_left() {
-    let layer = |fields| limiter(&ManualClock::new(START)).layer(&API).fields(fields);
+    let layer = |dialect| limiter(&ManualClock::new(START)).layer(&API).dialects(dialect);
     let ours = "limit=10, remaining=9, reset=54";
     for (inner, wanted) in [
         ("limit=20, remaining=12, reset=7", ours),
@@ -265,12 +265,12 @@ fn an_outer_layer_replaces_only_what_has_more_left() {
         ("remaining=", "remaining="),
         ("remaining=+12", "remaining=+12"),
     ] {
-        let headers = answer_over(&layer(Fields::Draft7), 1, &[("ratelimit", inner)]);
+        let headers = answer_over(&layer(Dialect::Draft7), 1, &[("ratelimit", inner)]);
         assert_eq!(field(&headers, "ratelimit"), Some(wanted), "{inner}");
     }
-    for (fields, name, limit) in [
-        (Fields::Draft6, "ratelimit-remaining", "ratelimit-limit"),
-        (Fields::XRateLimit, "x-ratelimit-remaining", "x-ratelimit-limit"),
+    for (dialect, name, limit) in [
+        (Dialect::Draft6, "ratelimit-remaining", "ratelimit-limit"),
+        (Dialect::XRateLimit, "x-ratelimit-remaining", "x-ratelimit-limit"),
     ] {
         for (inner, wanted) in [
             ("12", ("9", "10")),
@@ -279,19 +279,19 @@ fn an_outer_layer_replaces_only_what_has_more_left() {
             ("12.5", ("12.5", "20")),
             ("", ("", "20")),
         ] {
-            let headers = answer_over(&layer(fields), 1, &[(name, inner), (limit, "20")]);
+            let headers = answer_over(&layer(dialect), 1, &[(name, inner), (limit, "20")]);
             let found = (field(&headers, name).unwrap(), field(&headers, limit).unwrap());
             assert_eq!(found, wanted, "{inner}");
         }
         // What an inner limit has refused stays, though less remains of the outer one.
         let refused = [(name, "12"), (limit, "20"), ("retry-after", "3")];
-        assert_eq!(field(&answer_over(&layer(fields), 1, &refused), limit), Some("20"));
+        assert_eq!(field(&answer_over(&layer(dialect), 1, &refused), limit), Some("20"));
     }
 }
 
 #[test]
 fn lists_of_both_layers_are_kept_in_draft_7() {
-    let layer = limiter(&ManualClock::new(START)).layer(&API).fields(Fields::Draft7);
+    let layer = limiter(&ManualClock::new(START)).layer(&API).dialects(Dialect::Draft7);
     let headers = answer_over(&layer, 1, &[("ratelimit-policy", "50;w=3600")]);
     assert_eq!(field(&headers, "ratelimit-policy"), Some("10;w=60, 50;w=3600"));
 }
@@ -398,6 +398,6 @@ fn nothing_is_told_of_partitions_where_there_are_none() {
         field(&headers, "ratelimit"),
         Some("\"api\";r=9;t=54, \"per-user\";r=4;t=1;pk=:/w==:")
     );
-    let headers = answer(&layer.fields(Fields::Draft6), 1);
+    let headers = answer(&layer.dialects(Dialect::Draft6), 1);
     assert!(!format!("{headers:?}").contains("/w=="), "only draft 11 has room for it");
 }

@@ -19,10 +19,10 @@ use http::request::Parts;
 use http::{HeaderName, Request, StatusCode};
 use support::web::Reply;
 use support::{START, limiter};
-use tollgate::axum::extract;
 use tollgate::clock::ManualClock;
 use tollgate::key::{self, KeyExtractor, claim, extension, header, session};
 use tollgate::middleware::{MissingKey, RateLimitLayer};
+use tollgate::routes::extract;
 use tollgate::{Limit, MINUTE, Quota};
 use tower::{Layer, Service, ServiceExt};
 use tower_sessions::session::Id;
@@ -256,8 +256,8 @@ async fn the_id_of_a_session_is_not_its_key() {
 #[test]
 fn without_its_layer_a_session_is_a_mistake_in_the_set_up() {
     let request = Request::new(());
-    let error = session().extract(&key::Head::of(&request)).unwrap_err();
-    assert!(error.is_set_up());
+    let error = session().extract(&key::Head::new(&request)).unwrap_err();
+    assert!(error.is_misconfigured());
     assert_eq!(
         error.to_string(),
         "no session: the request comes without `tower-sessions` (add its `SessionManagerLayer` \
@@ -266,11 +266,12 @@ fn without_its_layer_a_session_is_a_mistake_in_the_set_up() {
     let mut request = Request::new(());
     let store = Arc::new(MemoryStore::default());
     request.extensions_mut().insert(Session::new(None, store, None));
-    let error = session().extract(&key::Head::of(&request)).unwrap_err();
-    assert!(error.is_missing() && !error.is_set_up());
+    let error = session().extract(&key::Head::new(&request)).unwrap_err();
+    assert!(error.is_missing() && !error.is_misconfigured());
     assert_eq!(
         error.to_string(),
-        "no session: the request has none yet (say by `missing_key` or `or` what happens without)"
+        "no session: the request has none yet (choose by `missing_key` or `or` what happens \
+         without one)"
     );
 }
 

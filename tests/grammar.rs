@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use support::{START, at_once};
 use tokio::time::Instant;
 use tollgate::clock::ManualClock;
-use tollgate::http::{Dialects, Fields, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::key::from_fn;
 use tollgate::retry::RetryLayer;
 use tollgate::{Key, Limit, Quota, Timestamp};
@@ -121,9 +121,9 @@ fn partitions() -> impl Strategy<Value = Partition> {
     ]
 }
 
-fn dialects() -> impl Strategy<Value = Vec<Fields>> {
-    let all = [Fields::Draft6, Fields::XRateLimit];
-    let drafts = prop_oneof![Just(Fields::Draft11), Just(Fields::Draft7), Just(Fields::None)];
+fn dialects() -> impl Strategy<Value = Vec<Dialect>> {
+    let all = [Dialect::Draft6, Dialect::XRateLimit];
+    let drafts = prop_oneof![Just(Dialect::Draft11), Just(Dialect::Draft7), Just(Dialect::None)];
     (drafts, proptest::sample::subsequence(all.to_vec(), 0..=2)).prop_map(|(draft, mut more)| {
         more.push(draft);
         more
@@ -142,7 +142,7 @@ proptest! {
     fn whatever_is_told_is_read_back(
         limits in proptest::collection::vec((limits(), 0_u64..40), 1..4),
         key in proptest::collection::vec(any::<u8>(), 1..60),
-        fields in dialects(),
+        dialects in dialects(),
         partition in partitions(),
         as_date in any::<bool>(),
         advanced in prop_oneof![Just(0_u64), 0_u64..100_000_000, any::<u64>()],
@@ -158,7 +158,7 @@ proptest! {
             let asked = whose.clone();
             layer = layer.and(limit.clone()).cost(*cost).key(from_fn(move |_| asked.clone()));
         }
-        layer = layer.fields(fields.iter().copied().collect::<Dialects>());
+        layer = layer.dialects(dialects.iter().copied().collect::<Dialects>());
         layer = match &partition {
             Partition::None => layer,
             Partition::Keyed(secret) => layer.partition_key(PartitionKey::keyed(*secret)),
@@ -181,9 +181,9 @@ proptest! {
             let names: Vec<_> = limits.iter().map(|(limit, _)| limit.name()).collect();
 
             // A cost that can never fit is told by the policy of that limit alone.
-            let state = fields.iter().any(|one| *one != Fields::None)
+            let state = dialects.iter().any(|one| *one != Dialect::None)
                 && (!refused || headers.contains_key("retry-after"));
-            if fields.contains(&Fields::Draft11) {
+            if dialects.contains(&Dialect::Draft11) {
                 let policies = draft_11(field(headers, "ratelimit-policy").unwrap(), ["q", "w"]);
                 prop_assert!(policies.iter().all(|(_, numbers, _)| numbers.iter().all(|&n| n > 0)));
                 if state {
@@ -203,7 +203,7 @@ proptest! {
                     }
                 }
             }
-            if fields.contains(&Fields::Draft7) {
+            if dialects.contains(&Dialect::Draft7) {
                 let policies = draft_7_policies(field(headers, "ratelimit-policy").unwrap());
                 let mut quotas: Vec<_> = policies.iter().map(|one| one.0).collect();
                 quotas.sort_unstable();
@@ -212,16 +212,16 @@ proptest! {
                 if state {
                     let [limit, _, reset] = draft_7(field(headers, "ratelimit").unwrap());
                     prop_assert!(quotas.contains(&limit) && reset > 0);
-                    if fields.contains(&Fields::Draft6) {
+                    if dialects.contains(&Dialect::Draft6) {
                         let told = draft_7(field(headers, "ratelimit").unwrap());
                         prop_assert_eq!(three(headers, "ratelimit"), Some(told));
                     }
                 }
             }
             let draft_6 = three(headers, "ratelimit");
-            prop_assert_eq!(draft_6.is_some(), state && fields.contains(&Fields::Draft6));
+            prop_assert_eq!(draft_6.is_some(), state && dialects.contains(&Dialect::Draft6));
             let x_ratelimit = three(headers, "x-ratelimit");
-            prop_assert_eq!(x_ratelimit.is_some(), state && fields.contains(&Fields::XRateLimit));
+            prop_assert_eq!(x_ratelimit.is_some(), state && dialects.contains(&Dialect::XRateLimit));
             if let Some(([limit, remaining, reset], x)) = draft_6.zip(x_ratelimit) {
                 prop_assert_eq!([limit, remaining], [x[0], x[1]]);
                 let now = u64::try_from(now.as_micros()).unwrap().div_ceil(1_000_000);

@@ -11,7 +11,7 @@ use http_body::Body;
 use support::{START, at_once, limiter};
 use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::{MissingKey, OnRefusal, Queue};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer};
@@ -48,14 +48,14 @@ fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
 #[tokio::test]
 async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
     let clock = ManualClock::new(START);
-    let layer = limiter(&clock).layer(&API).fields([Fields::Draft11, Fields::XRateLimit]);
+    let layer = limiter(&clock).layer(&API).dialects([Dialect::Draft11, Dialect::XRateLimit]);
     let mut client = served(layer).await;
     ask(&mut client).await.unwrap();
     ask(&mut client).await.unwrap();
     clock.advance(Duration::from_micros(1_250_001));
     let status = ask(&mut client).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.message(), "refused by `100% \"api\"`, to be tried again in 29 seconds");
+    assert_eq!(status.message(), "refused by `100% \"api\"`, try again in 29 seconds");
     let details = status.check_error_details().unwrap();
     let exact = Duration::from_micros(28_749_999);
     assert_eq!(details.retry_info().unwrap().retry_delay, Some(exact));
@@ -134,7 +134,7 @@ fn a_refusal_is_header_fields_only() {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/grpc");
         assert_eq!(response.headers()["grpc-status"], "8");
-        let message = "refused by `100%25 \"api\"`, to be tried again in 60 seconds";
+        let message = "refused by `100%25 \"api\"`, try again in 60 seconds";
         assert_eq!(response.headers()["grpc-message"], message);
         let details = response.headers()["grpc-status-details-bin"].to_str().unwrap();
         assert!(!details.contains('='), "without padding: {details}");

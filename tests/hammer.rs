@@ -110,7 +110,7 @@ fn shards_are_admitted_exactly_what_they_hold_together() {
         let clock = ManualClock::new(START);
         let (memory, _) = store(Memory::new().max_keys(max_keys), &clock);
         let ask = |first, second, alone| {
-            let charge = Charge::take(id(first), &shard, one).or_shard(second);
+            let charge = Charge::take(id(first), &shard, one).second_shard(second);
             // A limit that is never short, but is locked as well.
             let open = Charge::take(BucketId::new("open", &key), &shard, 0);
             let charges = [open, charge];
@@ -158,8 +158,8 @@ fn what_pairs_and_others_take_is_what_is_gone() {
             let thread = u32::try_from(thread).unwrap();
             let (a, b, c) = ((round + thread) % 8, (round * 5 + 1) % 8, (round * 3 + thread) % 8);
             let units = i64::from(round % 40);
-            let pair = Charge::take(id(a), &shard, units).or_shard(b);
-            let charges = [pair, Charge::take(id(c), &shard, 3), pair.or_shard(c)];
+            let pair = Charge::take(id(a), &shard, units).second_shard(b);
+            let charges = [pair, Charge::take(id(c), &shard, 3), pair.second_shard(c)];
             let asked = &charges[..1 + usize::try_from(round % 3).unwrap()];
             let applied = at_once(memory.apply(asked).wait()).unwrap();
             let paid: i64 = applied.readings().iter().map(Reading::units).sum();

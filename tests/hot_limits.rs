@@ -10,9 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{START, at_once, limiter, quotas, store};
 use tollgate::algebra::{Bucket, Verdict, check_history};
-use tollgate::backend::{
-    Answer, Applied, Backend, BucketId, Charge, Key, Memory, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Key, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::limiter::Standing;
 use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
@@ -506,14 +504,15 @@ struct Spy {
 impl Backend for Spy {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         for charge in charges {
-            let pair = (charge.id().shard_index(), charge.other().expect("a second shard"));
+            let pair =
+                (charge.id().shard_index(), charge.get_second_shard().expect("a second shard"));
             *self.drawn.lock().unwrap().entry(pair).or_default() += 1;
         }
         self.memory.apply(charges)
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.memory.refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {

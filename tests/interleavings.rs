@@ -11,7 +11,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use support::{START, at_once, limiter, store};
-use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
+use tollgate::algebra::Verdict;
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Decision, HOUR, Limit, Quota, RateLimiter};
 
@@ -201,11 +202,16 @@ impl Backend for Undoing {
         self.memory.apply(charges)
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        let answer = self.memory.refund(refunds);
-        let Answer::Now(Ok(refunded)) = &answer else { panic!("the memory store answers at once") };
-        if refunded.given() {
-            let undone = refunds.iter().filter(|one| one.left().is_some()).map(Refund::units);
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        let answer = self.memory.adjust(adjustments);
+        let Answer::Ready(Ok(applied)) = &answer else {
+            panic!("the memory store answers at once")
+        };
+        if applied.verdict() == Verdict::Admitted {
+            let undone = adjustments.iter().map(|one| match one.change() {
+                Change::Undo { units, .. } => units,
+                _ => 0,
+            });
             self.undone.fetch_add(undone.sum(), Ordering::Relaxed);
         }
         answer

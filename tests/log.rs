@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
 use support::{START, at_once, limiter};
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
@@ -177,7 +177,7 @@ fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(from_fn(|head| {
         let addressed = head.headers().contains_key("x-user");
         Err::<Key, _>(match addressed {
-            true => KeyError::set_up("nobody has an address"),
+            true => KeyError::misconfigured("nobody has an address"),
             false => KeyError::missing("no user"),
         })
     }));
@@ -250,8 +250,8 @@ fn an_empty_key_is_no_key_and_told_once() {
         (layer().key(header("x-user")), "the `x-user` header is empty"),
         (layer().key(extension(|tenant: &Tenant| tenant.0)), "Tenant` is empty"),
         (layer().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
-        (layer().key(from_fn(|_| "")), "the closure gave an empty one"),
-        (layer().key(from_fn(|_| Some(String::new()))), "the closure gave an empty one"),
+        (layer().key(from_fn(|_| "")), "the closure returned an empty one"),
+        (layer().key(from_fn(|_| Some(String::new()))), "the closure returned an empty one"),
         // Whoever has no key may be let through; whoever has an empty one is not.
         (layer().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
         (layer().key(header("x-user").or(global())), "header is empty"),
@@ -455,12 +455,12 @@ struct Flaky {
 impl Backend for Flaky {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         match self.down.load(Ordering::Relaxed) {
-            true => Answer::Now(Err(BackendError::unavailable("flaky", "it is down"))),
+            true => Answer::Ready(Err(BackendError::unavailable("flaky", "it is down"))),
             false => self.memory.apply(charges),
         }
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.memory.refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)

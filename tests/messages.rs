@@ -9,7 +9,7 @@ use std::{fmt, io};
 
 use http::{HeaderValue, Request};
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
@@ -567,9 +567,9 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
 #[test]
 fn a_header_that_is_missing_may_be_sent() {
     missing(
-        header("X-User").extract(&Head::of(&Request::new(()))),
-        "no key: the request has no `x-user` header (send it, or say by `missing_key` what \
-         happens without)",
+        header("X-User").extract(&Head::new(&Request::new(()))),
+        "no key: the request has no `x-user` header (send it, or choose by `missing_key` what \
+         happens without it)",
     );
 }
 
@@ -593,7 +593,7 @@ fn a_header_that_cannot_be_a_key_says_why() {
             "no key: the request has more than one `x-user` header (send it once)",
         ),
     ] {
-        invalid(header("x-user").extract(&Head::of(&from_user(values))), message);
+        invalid(header("x-user").extract(&Head::new(&from_user(values))), message);
     }
 }
 
@@ -601,17 +601,17 @@ fn a_header_that_cannot_be_a_key_says_why() {
 fn a_header_is_held_to_the_length_that_was_set() {
     let request = from_user(&["alice"]);
     invalid(
-        header("x-user").max_len(4).extract(&Head::of(&request)),
+        header("x-user").max_len(4).extract(&Head::new(&request)),
         "no key: the `x-user` header is 5 bytes long (at most 4 are taken; `max_len` allows more)",
     );
-    let found = header("x-user").max_len(5).extract(&Head::of(&request));
+    let found = header("x-user").max_len(5).extract(&Head::new(&request));
     assert_eq!(found, Ok(Extracted::Key(Key::from("alice"))));
 }
 
 #[test]
 fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
     missing(
-        ClientIp::peer().extract(&Head::of(&Request::new(()))),
+        ClientIp::peer().extract(&Head::new(&Request::new(()))),
         "no client address: `ConnectInfo` is missing (serve the router with \
          `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` as a \
          request extension)",
@@ -619,7 +619,7 @@ fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
     // The way out works.
     let mut request = Request::new(());
     request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 80)));
-    assert!(ClientIp::peer().extract(&Head::of(&request)).is_ok());
+    assert!(ClientIp::peer().extract(&Head::new(&request)).is_ok());
 }
 
 #[test]
@@ -630,7 +630,7 @@ fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
         let mut fields = field.into_iter().map(|name| name.parse::<http::HeaderName>().unwrap());
         let value = HeaderValue::from_static("203.0.113.7");
         request.headers_mut().extend(fields.next().map(|name| (name, value)));
-        client.doubt(&Head::of(&request)).map(|doubt| doubt.to_string())
+        client.setup_warning(&Head::new(&request)).map(|doubt| doubt.to_string())
     };
     let hops = || ClientIp::forwarded(Proxies::hops(1));
     let (public, private) = ([192, 0, 2, 1], [10, 0, 0, 1]);
@@ -638,25 +638,28 @@ fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
         assert_eq!(
             doubt(ClientIp::peer(), Some(name), public),
             Some(format!(
-                "`{name}` is there, but no proxy is trusted, so the key is the address of the peer \
-                 (behind a proxy, all clients share it: say which proxies are trusted, as by \
-                 `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)"
+                "`{name}` is present, but no proxy is trusted, so the key is the address of the \
+                 peer (behind a proxy, all clients share that address: name the trusted proxies, \
+                 as with `ClientIp::x_forwarded_for`; without a proxy, a client made the field up \
+                 and nothing is wrong)"
             ))
         );
     }
     assert_eq!(
         doubt(hops(), Some("x-forwarded-for"), private).as_deref(),
         Some(
-            "`x-forwarded-for` is there, and the field that is read is not, so the key is the address \
-             of the proxy (see which field the trusted proxies write, and have `ClientIp` read that one)"
+            "`x-forwarded-for` is present, and the field that is read is not, so the key is the \
+             address of the proxy (find out which field the trusted proxies write, and have \
+             `ClientIp` read that one)"
         )
     );
     assert_eq!(
         doubt(ClientIp::peer(), None, private).as_deref(),
         Some(
-            "all requests so far came from one private address, though the limit is for each client (if \
-             that is a proxy or a translating router, have it pass the clients' addresses on, and say \
-             where: `ClientIp::x_forwarded_for` and its like; if it is one client, nothing is wrong)"
+            "all requests so far came from one private address, though the limit is for each \
+             client (if that is a proxy or a NAT router, have it pass on the addresses of the \
+             clients, and read them with `ClientIp::x_forwarded_for` or its siblings; if it is one \
+             client, nothing is wrong)"
         )
     );
     assert_eq!(doubt(ClientIp::peer(), None, public), None);
@@ -670,18 +673,18 @@ fn an_empty_key_says_where_it_came_from() {
 
     let mut request = Request::new(());
     request.extensions_mut().insert(Tenant(""));
-    let head = Head::of(&request);
+    let head = Head::new(&request);
     invalid(
         extension(|tenant: &Tenant| tenant.0).extract(&head),
         &format!(
-            "no key: the one from the extension of type `{}` is empty (see that the layer which \
-             inserts it leaves nothing out)",
+            "no key: the one from the extension of type `{}` is empty (have the layer that inserts \
+             it always set one)",
             type_name::<Tenant>()
         ),
     );
     invalid(
         from_fn(|_| "").extract(&head),
-        "no key: the closure gave an empty one (have it return `None` where there is none)",
+        "no key: the closure returned an empty one (have it return `None` if there is none)",
     );
 }
 
@@ -691,7 +694,7 @@ fn an_extension_that_is_missing_says_its_type() {
     struct Tenant(u64);
 
     missing(
-        extension(|tenant: &Tenant| tenant.0).extract(&Head::of(&Request::new(()))),
+        extension(|tenant: &Tenant| tenant.0).extract(&Head::new(&Request::new(()))),
         &format!(
             "no key: the request has no extension of type `{}` (add the layer that inserts it \
              outside of this one)",
@@ -703,7 +706,7 @@ fn an_extension_that_is_missing_says_its_type() {
 #[test]
 fn a_matched_path_that_is_missing_says_how_to_add_the_layer() {
     missing(
-        matched_path().extract(&Head::of(&Request::new(()))),
+        matched_path().extract(&Head::new(&Request::new(()))),
         "no key: the request has no matched path (add the layer by `rate_limit` or \
          `route_layer`, so that it runs after routing)",
     );
@@ -712,8 +715,8 @@ fn a_matched_path_that_is_missing_says_how_to_add_the_layer() {
 #[test]
 fn a_closure_that_finds_no_key_says_where_to_decide() {
     missing(
-        from_fn(|_| None::<Key>).extract(&Head::of(&Request::new(()))),
-        "no key: the closure found none in the request (say by `missing_key` what happens then)",
+        from_fn(|_| None::<Key>).extract(&Head::new(&Request::new(()))),
+        "no key: the closure found none in the request (choose by `missing_key` what happens then)",
     );
 }
 
@@ -980,8 +983,8 @@ enum Failing {
 impl Failing {
     fn answer<T: Send + 'static>(&self) -> Answer<T> {
         match self {
-            Self::AtOnce(error) => Answer::Now(Err(error.clone())),
-            Self::Later(error) => Answer::later(std::future::ready(Err(error.clone()))),
+            Self::AtOnce(error) => Answer::Ready(Err(error.clone())),
+            Self::Later(error) => Answer::pending(std::future::ready(Err(error.clone()))),
         }
     }
 }
@@ -991,7 +994,7 @@ impl Backend for Failing {
         self.answer()
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         self.answer()
     }
 
@@ -1006,15 +1009,15 @@ struct Forgetful;
 
 impl Backend for Forgetful {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
+        Answer::Ready(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-        Answer::Now(Ok(Refunded::many(tollgate::Timestamp::UNIX_EPOCH, true, Vec::new())))
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::Ready(Ok(Applied::many(tollgate::Timestamp::UNIX_EPOCH, Vec::new())))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Ok(()))
+        Answer::Ready(Ok(()))
     }
 }
 

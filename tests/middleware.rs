@@ -17,10 +17,10 @@ use support::web::Reply;
 use support::{START, at_once, limiter};
 use tokio::sync::Notify;
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, extension, from_fn, header};
 use tollgate::middleware::{MissingKey, OnFailure, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter};
@@ -372,13 +372,13 @@ async fn a_store_that_answers_nothing_lets_nothing_through() {
     struct Silent;
     impl Backend for Silent {
         fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-            Answer::Now(Ok(Applied::many(START, Vec::new())))
+            Answer::Ready(Ok(Applied::many(START, Vec::new())))
         }
-        fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+        fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
             Broken::fail()
         }
         fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-            Answer::Now(Ok(()))
+            Answer::Ready(Ok(()))
         }
     }
     let limiter = RateLimiter::new(Silent);
@@ -410,7 +410,7 @@ fn addresses_count_as_the_vectors_say() {
     let key_of = |address: &str, prefix: u8| {
         let mut request = request();
         request.extensions_mut().insert(address.parse::<std::net::SocketAddr>().unwrap());
-        let head = tollgate::key::Head::of(&request);
+        let head = tollgate::key::Head::new(&request);
         match ClientIp::peer().ipv6_prefix(prefix).extract(&head) {
             Ok(Extracted::Key(key)) => key.to_string(),
             other => panic!("{other:?}"),
@@ -438,7 +438,7 @@ fn a_pretended_address_counts_only_where_none_is_real() {
     use axum::extract::connect_info::MockConnectInfo;
     let address = |text: &str| text.parse::<std::net::SocketAddr>().unwrap();
     let mut request = http::Request::new(());
-    let key = |request: &http::Request<()>| ClientIp::peer().extract(&Head::of(request)).unwrap();
+    let key = |request: &http::Request<()>| ClientIp::peer().extract(&Head::new(request)).unwrap();
     let is = |text: &str| Extracted::Key(Key::from(text.parse::<std::net::IpAddr>().unwrap()));
     request.extensions_mut().insert(address("192.0.2.1:1"));
     assert_eq!(key(&request), is("192.0.2.1"));
@@ -452,7 +452,7 @@ fn a_pretended_address_counts_only_where_none_is_real() {
 fn a_header_is_a_key_up_to_1024_bytes() {
     let key = |len| {
         let request = http::Request::builder().header("x-user", "u".repeat(len)).body(()).unwrap();
-        header("x-user").extract(&Head::of(&request)).is_ok()
+        header("x-user").extract(&Head::new(&request)).is_ok()
     };
     assert_eq!([key(1_024), key(1_025)], [true, false]);
 }
@@ -462,12 +462,12 @@ fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
     let request =
         http::Request::builder().header("x-user", "").header("x-session", "s").body(()).unwrap();
     let either = header("x-user").or(header("x-session"));
-    assert!(!either.extract(&Head::of(&request)).unwrap_err().is_missing());
+    assert!(!either.extract(&Head::new(&request)).unwrap_err().is_missing());
 }
 
 #[test]
 fn no_fields_are_told_of_what_can_never_fit_either() {
-    let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).fields(Fields::None);
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).dialects(Dialect::None);
     let response = at_once(layer.layer(Strict::default()).oneshot(Request::new(()))).unwrap();
     assert_eq!(response.status(), 429);
     assert!(!response.headers().contains_key("ratelimit-policy"));
@@ -528,7 +528,7 @@ struct Slow {
 impl Slow {
     fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
         let hold = self.hold.clone();
-        Answer::later(async move {
+        Answer::pending(async move {
             match hold {
                 Some(hold) => hold.notified().await,
                 None => tokio::task::yield_now().await,
@@ -542,8 +542,8 @@ impl Backend for Slow {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         self.later(self.memory.apply(charges))
     }
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        self.later(self.memory.refund(refunds))
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.later(self.memory.adjust(adjustments))
     }
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.later(self.memory.reset(ids))
@@ -557,7 +557,7 @@ struct Broken;
 impl Broken {
     fn fail<T>() -> Answer<T> {
         let cause = io::Error::from(io::ErrorKind::ConnectionRefused);
-        Answer::Now(Err(BackendError::unavailable("broken", cause)))
+        Answer::Ready(Err(BackendError::unavailable("broken", cause)))
     }
 }
 
@@ -565,7 +565,7 @@ impl Backend for Broken {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
         Self::fail()
     }
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         Self::fail()
     }
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use support::{START, at_once, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::limiter::Permit;
 use tollgate::middleware::ActualCost;
@@ -221,7 +221,7 @@ proptest! {
                 head.headers()["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).unwrap_or(1)
             });
             if !is_told {
-                layer = layer.fields(Fields::None);
+                layer = layer.dialects(Dialect::None);
             }
             if settles {
                 layer = layer.settle();

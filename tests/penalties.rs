@@ -11,7 +11,7 @@ use support::{START, admitted, at_once, limiter, quotas, remaining, store};
 use tollgate::algebra::{
     Bucket, State, Terms, Verdict, block, charge, charge_pair, refund, rescale, undo, untouched,
 };
-use tollgate::backend::{Backend, BucketId, Memory, Refund};
+use tollgate::backend::{Adjustment, Backend, BucketId, Change, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::quota::Kind;
 use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
@@ -263,8 +263,8 @@ proptest! {
                     }
                 }
                 _ if quota.kind() == Kind::TokenBucket && now + Duration::from_micros(1) < end => {
-                    let refund = Refund::new(id, limit.bucket(), i64::from(amount) * 1_000_000);
-                    at_once(memory.refund(&[refund]).wait()).unwrap();
+                    let refund = Adjustment::refund(id, limit.bucket(), i64::from(amount) * 1_000_000);
+                    at_once(memory.adjust(&[refund]).wait()).unwrap();
                 }
                 _ => {}
             }
@@ -632,10 +632,11 @@ fn a_block_and_a_refund_in_one_list_are_both_carried_out() {
     let keys = [Key::from(1_u64), Key::from(2_u64)];
     let [one, two] = [&keys[0], &keys[1]].map(|key| BucketId::new("calls", key));
     let bucket = CALLS.bucket();
-    let refunds = [Refund::block(one, bucket, HOUR), Refund::new(two, bucket, bucket.capacity())];
-    assert_eq!((refunds[0].blocks(), refunds[1].blocks()), (Some(HOUR), None));
-    let refunded = at_once(memory.refund(&refunds).wait()).unwrap();
-    assert!(refunded.given());
+    let refunds =
+        [Adjustment::block(one, bucket, HOUR), Adjustment::refund(two, bucket, bucket.capacity())];
+    assert_eq!(refunds[0].change(), Change::Block { time: HOUR });
+    let refunded = at_once(memory.adjust(&refunds).wait()).unwrap();
+    assert_eq!(refunded.verdict(), Verdict::Admitted);
     assert!(!admitted(&limiter, &CALLS, 1, 0));
     assert_eq!(remaining(&limiter, &CALLS, 2), 10);
 }

@@ -16,7 +16,7 @@ use support::queue::{
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance};
-use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::TokioClock;
 use tollgate::middleware::{ActualCost, Queue};
 use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND};
@@ -96,8 +96,8 @@ async fn a_store_that_panics_leaves_no_line_behind() {
             self.0.apply(charges)
         }
 
-        fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
-            Answer::later(async { panic!("a bug in a driver") })
+        fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+            Answer::pending(async { panic!("a bug in a driver") })
         }
 
         fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {

@@ -18,7 +18,7 @@ use support::threads::on_threads;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tollgate::algebra::check_history;
-use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
@@ -41,23 +41,21 @@ impl Lazy {
 impl Backend for Lazy {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let (pause, answer) = (self.pause(), self.memory.apply(charges));
-        Answer::later(async move {
+        Answer::pending(async move {
             pause.await;
             answer.wait().await
         })
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        let [refund] = refunds else { panic!("of one bucket") };
-        let (limit, key) = (refund.id().limit().to_owned(), refund.id().key().clone());
-        let (bucket, units, left) = (*refund.bucket(), refund.units(), refund.left());
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        let [one] = adjustments else { panic!("of one bucket") };
+        let (limit, key) = (one.id().limit().to_owned(), one.id().key().clone());
+        let (bucket, change) = (*one.bucket(), one.change());
         let (memory, before, after) = (Arc::clone(&self.memory), self.pause(), self.pause());
-        Answer::later(async move {
+        Answer::pending(async move {
             before.await;
-            let answer = {
-                let refund = Refund::new(BucketId::new(&limit, &key), &bucket, units);
-                memory.refund(&[left.map_or(refund, |left| refund.if_untouched(left))])
-            };
+            let answer =
+                { memory.adjust(&[Adjustment::new(BucketId::new(&limit, &key), &bucket, change)]) };
             after.await;
             answer.wait().await
         })

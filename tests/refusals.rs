@@ -12,11 +12,9 @@ use http_body_util::Full;
 use support::queue::Late;
 use support::web::Reply;
 use support::{START, limiter};
-use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
-use tollgate::http::{Fields, RetryAfter};
+use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
 use tollgate::middleware::{MissingKey, OnRefusal, Queue, Refused};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
@@ -49,8 +47,8 @@ impl Broken {
         let cause = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = BackendError::unavailable("broken", cause);
         match self.later {
-            false => Answer::Now(Err(error)),
-            true => Answer::later(async { Err(error) }),
+            false => Answer::Ready(Err(error)),
+            true => Answer::pending(async { Err(error) }),
         }
     }
 }
@@ -59,7 +57,7 @@ impl Backend for Broken {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
         self.fail()
     }
-    fn refund(&self, _: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
         self.fail()
     }
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
@@ -78,9 +76,9 @@ async fn plain_text_says_who_and_when() {
         assert_eq!(ask(layer, "/", &[("x-cost", "1")]).await.body, "hello");
     }
     for (layer, cost, wanted) in [
-        (&layer, "2", "refused by `two`, to be tried again in 30 seconds"),
-        (&both, "1", "refused by `slow`, to be tried again in 60 seconds"),
-        (&second, "1", "refused by `second`, to be tried again in 1 second"),
+        (&layer, "2", "refused by `two`, try again in 30 seconds"),
+        (&both, "1", "refused by `slow`, try again in 60 seconds"),
+        (&second, "1", "refused by `second`, try again in 1 second"),
         (&layer, "3", "the request costs more than the limit can ever grant (`two`)"),
     ] {
         let reply = ask(layer, "/", &[("x-cost", cost)]).await;
@@ -191,7 +189,7 @@ async fn what_a_handler_has_set_is_left_alone() {
         response.body(String::from("mine")).unwrap()
     });
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).on_refusal(handler);
-    let layer = layer.fields([Fields::Draft11, Fields::XRateLimit]);
+    let layer = layer.dialects([Dialect::Draft11, Dialect::XRateLimit]);
     assert_eq!(ask(&layer, "/", &[]).await.status, 200);
     let reply = ask(&layer, "/", &[]).await;
     assert_eq!(reply.field("retry-after"), Some("soon"));

@@ -19,7 +19,7 @@ use support::{START, at_once, limiter, store};
 use tokio::time::Instant;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{Extracted, Head, Key, KeyError, from_fn, header};
 use tollgate::middleware::{ActualCost, MissingKey, Queue};
 use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
@@ -123,7 +123,7 @@ async fn all_limits_are_told_in_one_field_in_the_order_of_the_rules() {
     );
     assert_eq!(server.ran(), 1);
 
-    let silent = Server::new(three(&limiter(&ManualClock::new(START))).fields(Fields::None));
+    let silent = Server::new(three(&limiter(&ManualClock::new(START))).dialects(Dialect::None));
     let reply = silent.ask(ANN).await;
     assert!(told(&reply).is_empty() && members(&reply, "ratelimit-policy").is_empty());
 }

@@ -13,10 +13,10 @@ use axum::routing::{any, get, post};
 use http::{Method, StatusCode};
 use support::web::{self, Reply, send, serve};
 use support::{START, at_once, limiter};
-use tollgate::axum::RateLimitExt;
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
+use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 
 /// The limits of the header vectors. A minute starts at `START`.
@@ -166,7 +166,7 @@ async fn a_name_with_quotes_stays_one_string() {
 #[tokio::test]
 async fn fields_can_be_left_out_but_never_the_time_to_come_back() {
     let limiter = limiter(&ManualClock::new(START));
-    let quiet = limiter.layer(&TB).cost(20).fields(Fields::None);
+    let quiet = limiter.layer(&TB).cost(20).dialects(Dialect::None);
     let server = serve(Router::new().route("/", get(async || "hello").rate_limit(quiet))).await;
     assert_row(&web::get(server, "/").await, (200, None, None, None));
     assert_row(&web::get(server, "/").await, (429, None, None, Some("120")));

@@ -14,10 +14,10 @@ use support::dice::Dice;
 use support::queue::{Late, Recorder, paused, send, settled, tokens};
 use support::{START, at_once, limiter};
 use tollgate::backend::{
-    Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Portion};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
@@ -229,11 +229,11 @@ fn a_shadow_that_comes_first_is_not_told_in_the_place_of_the_other() {
         })
     };
     let in_memory = || limiter(&ManualClock::new(START));
-    for fields in [Fields::Draft11, Fields::None] {
-        let alone = told(in_memory().layer(&TWO).fields(fields));
+    for dialect in [Dialect::Draft11, Dialect::None] {
+        let alone = told(in_memory().layer(&TWO).dialects(dialect));
         assert!(alone[2].2.contains("two"), "{alone:?}");
-        assert_eq!(told(in_memory().layer(&FIVE).shadow().and(&TWO).fields(fields)), alone);
-        assert_eq!(told(in_memory().layer(&TWO).and(&FIVE).shadow().fields(fields)), alone);
+        assert_eq!(told(in_memory().layer(&FIVE).shadow().and(&TWO).dialects(dialect)), alone);
+        assert_eq!(told(in_memory().layer(&TWO).and(&FIVE).shadow().dialects(dialect)), alone);
     }
 }
 
@@ -311,9 +311,9 @@ fn a_lot_is_the_same_for_ever() {
     let key = Key::from("alice");
     let id = BucketId::new("per-user", &key);
     // Other nodes, and other programs, have to come to the same.
-    assert_eq!(id.lot(), 423_166_155_377_861_985);
-    assert_eq!(id.shard(7).lot(), id.lot());
-    assert_ne!(BucketId::new("per-users", &key).lot(), id.lot());
+    assert_eq!(id.sample_hash(), 423_166_155_377_861_985);
+    assert_eq!(id.shard(7).sample_hash(), id.sample_hash());
+    assert_ne!(BucketId::new("per-users", &key).sample_hash(), id.sample_hash());
 }
 
 #[test]
@@ -400,14 +400,14 @@ struct Down;
 
 impl Backend for Down {
     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Now(Err(BackendError::unavailable("test", "it is down")))
+        Answer::Ready(Err(BackendError::unavailable("test", "it is down")))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        Memory::new().refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        Memory::new().adjust(adjustments)
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
-        Answer::Now(Ok(()))
+        Answer::Ready(Ok(()))
     }
 }

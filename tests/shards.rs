@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{START, at_once, quotas};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair, check_history};
-use tollgate::backend::{Applied, Backend, BucketId, Charge, Memory, Reading, Refund};
+use tollgate::backend::{Adjustment, Applied, Backend, BucketId, Charge, Memory, Reading};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Key, MINUTE, Quota, SECOND};
 
@@ -45,15 +45,16 @@ fn readings_come_in_the_order_of_the_charges_own_shard_first() {
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     let take = |shard, units| Charge::take(id(shard), &bucket, units);
 
-    let first = apply(&memory, &[take(3, 30).or_shard(1)]);
+    let first = apply(&memory, &[take(3, 30).second_shard(1)]);
     assert_eq!(values(&first), [(10, 30), (40, 0)], "of two full ones its own pays");
-    let second = apply(&memory, &[take(3, 15).or_shard(1)]);
+    let second = apply(&memory, &[take(3, 15).second_shard(1)]);
     assert_eq!(values(&second), [(10, 0), (25, 15)], "now the other is the fuller");
-    let both = apply(&memory, &[take(3, 33).or_shard(1)]);
+    let both = apply(&memory, &[take(3, 33).second_shard(1)]);
     assert_eq!(values(&both), [(1, 9), (1, 24)]);
     assert_eq!(both.verdict(), Verdict::Admitted);
 
-    let mixed = apply(&memory, &[take(0, 7), take(1, 2).or_shard(3), take(2, 6).or_shard(0)]);
+    let mixed =
+        apply(&memory, &[take(0, 7), take(1, 2).second_shard(3), take(2, 6).second_shard(0)]);
     assert_eq!(values(&mixed), [(33, 7), (0, 1), (0, 1), (34, 6), (33, 0)]);
     assert_eq!(memory.len(), 4);
 }
@@ -64,11 +65,11 @@ fn both_readings_have_the_verdict_and_the_wait_of_the_charge() {
     let (key, bucket) = (Key::GLOBAL, ten());
     let id = BucketId::new("hot", &key);
     assert_eq!(
-        apply(&memory, &[Charge::take(id, &bucket, 75).or_shard(1)]).verdict(),
+        apply(&memory, &[Charge::take(id, &bucket, 75).second_shard(1)]).verdict(),
         Verdict::Admitted
     );
 
-    let six = Charge::take(id, &bucket, 6).or_shard(1);
+    let six = Charge::take(id, &bucket, 6).second_shard(1);
     let same = |reading: &Reading| (reading.verdict(), reading.wait(), reading.units());
     let refused = apply(&memory, &[six]);
     assert_eq!(values(&refused), [(3, 0), (2, 0)]);
@@ -76,8 +77,10 @@ fn both_readings_have_the_verdict_and_the_wait_of_the_charge() {
     let in_order = apply(&memory, &[six, Charge::look(id.shard(2), &bucket, 1)]);
     assert_eq!(in_order.readings()[..2], *refused.readings(), "in a transaction as alone");
 
-    let reserved =
-        apply(&memory, &[Charge::take(id, &bucket, 40).or_shard(1).on(Terms::reserving(-20))]);
+    let reserved = apply(
+        &memory,
+        &[Charge::take(id, &bucket, 40).second_shard(1).terms(Terms::reserving(-20))],
+    );
     assert_eq!(values(&reserved), [(-17, 20), (-18, 20)]);
     assert!(
         reserved
@@ -91,11 +94,11 @@ fn both_readings_have_the_verdict_and_the_wait_of_the_charge() {
 fn naming_its_own_shard_makes_an_ordinary_charge() {
     let (key, bucket) = (Key::GLOBAL, ten());
     let charge = Charge::take(BucketId::new("hot", &key).shard(2), &bucket, 1);
-    assert_eq!(charge.or_shard(2).other(), None);
-    assert_eq!(charge.or_shard(1).other(), Some(1));
-    assert_eq!(charge.or_shard(1).or_shard(2).other(), None);
+    assert_eq!(charge.second_shard(2).get_second_shard(), None);
+    assert_eq!(charge.second_shard(1).get_second_shard(), Some(1));
+    assert_eq!(charge.second_shard(1).second_shard(2).get_second_shard(), None);
     let (memory, _) = store();
-    assert_eq!(apply(&memory, &[charge.or_shard(2)]).readings().len(), 1);
+    assert_eq!(apply(&memory, &[charge.second_shard(2)]).readings().len(), 1);
 }
 
 #[test]
@@ -103,26 +106,26 @@ fn who_looks_or_is_refused_or_does_not_pay_stores_nothing() {
     let (memory, _) = store();
     let (key, bucket) = (Key::GLOBAL, ten());
     let id = BucketId::new("hot", &key);
-    let look = apply(&memory, &[Charge::look(id, &bucket, 50).or_shard(1)]);
+    let look = apply(&memory, &[Charge::look(id, &bucket, 50).second_shard(1)]);
     assert_eq!((look.verdict(), values(&look)), (Verdict::Admitted, vec![(40, 0), (40, 0)]));
     assert_eq!(
-        apply(&memory, &[Charge::take(id, &bucket, 81).or_shard(1)]).verdict(),
+        apply(&memory, &[Charge::take(id, &bucket, 81).second_shard(1)]).verdict(),
         Verdict::Refused
     );
     assert_eq!(
-        apply(&memory, &[Charge::take(id, &bucket, 0).or_shard(1)]).verdict(),
+        apply(&memory, &[Charge::take(id, &bucket, 0).second_shard(1)]).verdict(),
         Verdict::Admitted
     );
-    let less = apply(&memory, &[Charge::take(id, &bucket, i64::MIN).or_shard(1)]);
+    let less = apply(&memory, &[Charge::take(id, &bucket, i64::MIN).second_shard(1)]);
     assert_eq!((less.verdict(), values(&less)), (Verdict::Admitted, vec![(40, 0), (40, 0)]));
     let refuse = Charge::take(id.shard(2), &bucket, 41);
-    let refused = apply(&memory, &[Charge::take(id, &bucket, 50).or_shard(1), refuse]);
+    let refused = apply(&memory, &[Charge::take(id, &bucket, 50).second_shard(1), refuse]);
     assert_eq!(values(&refused), [(40, 0), (40, 0), (40, 0)]);
     assert!(memory.is_empty());
-    let _ = apply(&memory, &[Charge::take(id, &bucket, 1).or_shard(1)]);
+    let _ = apply(&memory, &[Charge::take(id, &bucket, 1).second_shard(1)]);
     assert_eq!(memory.len(), 1);
     let look = Charge::look(id.shard(2), &bucket, 1);
-    let _ = apply(&memory, &[look, Charge::take(id.shard(3), &bucket, 1).or_shard(2)]);
+    let _ = apply(&memory, &[look, Charge::take(id.shard(3), &bucket, 1).second_shard(2)]);
     assert_eq!(memory.len(), 2, "in a transaction as alone");
 }
 
@@ -135,7 +138,7 @@ fn shards_that_begin_below_full_begin_to_fill_when_they_are_looked_at_to_take() 
         let (memory, clock) = store();
         let key = Key::GLOBAL;
         let id = BucketId::new("slow-start", &key);
-        let _ = apply(&memory, &[Charge::take(id, &bucket, units).or_shard(1)]);
+        let _ = apply(&memory, &[Charge::take(id, &bucket, units).second_shard(1)]);
         assert_eq!(memory.len(), 2, "paying, refused or free of charge");
         clock.advance(MINUTE);
         assert_eq!(held(&memory, id.shard(1), &bucket).value, 3 * token);
@@ -147,7 +150,7 @@ fn later_charges_find_what_earlier_ones_left_in_either_candidate() {
     let (memory, _) = store();
     let (key, bucket) = (Key::GLOBAL, ten());
     let id = |shard| BucketId::new("hot", &key).shard(shard);
-    let pair = |a, b, units| Charge::take(id(a), &bucket, units).or_shard(b);
+    let pair = |a, b, units| Charge::take(id(a), &bucket, units).second_shard(b);
     let charges = [Charge::take(id(0), &bucket, 5), pair(0, 1, 10), pair(1, 0, 32), pair(2, 0, 41)];
     let applied = apply(&memory, &charges);
     assert_eq!(applied.verdict(), Verdict::Admitted);
@@ -169,14 +172,14 @@ fn shards_of_one_key_have_their_windows_together() {
     let id = BucketId::new("exports", &key);
     let all = 2 * bucket.capacity();
     assert_eq!(
-        apply(&memory, &[Charge::take(id, &bucket, all).or_shard(4)]).verdict(),
+        apply(&memory, &[Charge::take(id, &bucket, all).second_shard(4)]).verdict(),
         Verdict::Admitted
     );
-    let refused = apply(&memory, &[Charge::take(id, &bucket, all).or_shard(4)]);
+    let refused = apply(&memory, &[Charge::take(id, &bucket, all).second_shard(4)]);
     assert_eq!(refused.readings()[0].state().ts, refused.readings()[1].state().ts);
     clock.advance(refused.wait());
     assert_eq!(
-        apply(&memory, &[Charge::take(id, &bucket, all).or_shard(4)]).verdict(),
+        apply(&memory, &[Charge::take(id, &bucket, all).second_shard(4)]).verdict(),
         Verdict::Admitted
     );
 }
@@ -187,17 +190,17 @@ fn what_each_shard_paid_can_be_given_back_to_it() {
     let (key, bucket) = (Key::GLOBAL, ten());
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     let _ = apply(&memory, &[Charge::take(id(0), &bucket, 15)]);
-    let charged = apply(&memory, &[Charge::take(id(0), &bucket, 60).or_shard(1)]);
+    let charged = apply(&memory, &[Charge::take(id(0), &bucket, 60).second_shard(1)]);
     let refunds: Vec<_> = charged
         .readings()
         .iter()
         .zip(0..)
         .map(|(reading, shard)| {
-            Refund::new(id(shard), &bucket, reading.units()).if_untouched(reading.state())
+            Adjustment::undo(id(shard), &bucket, reading.units(), reading.state())
         })
         .collect();
-    let refunded = at_once(memory.refund(&refunds).wait()).unwrap();
-    assert!(refunded.given());
+    let refunded = at_once(memory.adjust(&refunds).wait()).unwrap();
+    assert_eq!(refunded.verdict(), Verdict::Admitted);
     assert_eq!([0, 1].map(|shard| held(&memory, id(shard), &bucket).value), [25, 40]);
 }
 
@@ -209,12 +212,12 @@ fn new_numbers_are_not_misread_in_either_candidate() {
     let shard = |rate| Bucket::of_shard(&Quota::token_bucket(rate, HOUR).shards(2)).unwrap();
     let (old, new) = (shard(20), shard(40));
     let take = |bucket, tokens| Charge::take(id, bucket, Bucket::units(bucket, tokens).unwrap());
-    assert_eq!(apply(&memory, &[take(&old, 13).or_shard(1)]).verdict(), Verdict::Admitted);
+    assert_eq!(apply(&memory, &[take(&old, 13).second_shard(1)]).verdict(), Verdict::Admitted);
     // Of 20, 7 are left, 3 in one and 4 in the other: no more than that in the new numbers.
-    assert_eq!(apply(&memory, &[take(&new, 8).or_shard(1)]).verdict(), Verdict::Refused);
-    let both = [take(&new, 6).or_shard(1), take(&old, 1).or_shard(1)];
+    assert_eq!(apply(&memory, &[take(&new, 8).second_shard(1)]).verdict(), Verdict::Refused);
+    let both = [take(&new, 6).second_shard(1), take(&old, 1).second_shard(1)];
     assert_eq!(apply(&memory, &both).verdict(), Verdict::Admitted);
-    assert_eq!(apply(&memory, &[take(&old, 1).or_shard(1)]).verdict(), Verdict::Refused);
+    assert_eq!(apply(&memory, &[take(&old, 1).second_shard(1)]).verdict(), Verdict::Refused);
 }
 
 /// One charge of a transaction: limit, shard, the other if any, cost, and whether to reserve and
@@ -270,9 +273,9 @@ proptest! {
                         let make = if takes { Charge::take } else { Charge::look };
                         let mut charge = make(id(limit, shard), bucket, bucket.units(cost).unwrap());
                         if let Some(other) = other {
-                            charge = charge.or_shard(other);
+                            charge = charge.second_shard(other);
                         }
-                        if reserves { charge.on(Terms::reserving(bucket.floor())) } else { charge }
+                        if reserves { charge.terms(Terms::reserving(bucket.floor())) } else { charge }
                     })
                     .collect();
                 let applied = apply(&memory, &charges);
@@ -286,8 +289,8 @@ proptest! {
                     let name = |shard| (limit, shard);
                     let own = name(charge_of.id().shard_index());
                     let state = |name| after.get(&name).copied().unwrap_or(absent);
-                    let (units, terms) = (charge_of.units(), charge_of.terms());
-                    let outcome = match charge_of.other() {
+                    let (units, terms) = (charge_of.units(), charge_of.get_terms());
+                    let outcome = match charge_of.get_second_shard() {
                         None => {
                             let charged = charge(bucket, state(own), units, terms, now);
                             let (verdict, wait) = (charged.verdict(), charged.wait());
@@ -371,12 +374,12 @@ proptest! {
             let other = (shard + away) % 3;
             let id = BucketId::new("hot", &key).shard(shard);
             let units = bucket.units(cost).unwrap();
-            let charge = Charge::take(id, &bucket, units).or_shard(other);
+            let charge = Charge::take(id, &bucket, units).second_shard(other);
             let terms = if reserves { Terms::reserving(bucket.floor()) } else { Terms::AT_ONCE };
-            let applied = apply(&memory, &[charge.on(terms)]);
+            let applied = apply(&memory, &[charge.terms(terms)]);
             if applied.verdict() == Verdict::Refused {
                 if units <= 2 * bucket.capacity() {
-                    let look = Charge::look(id, &bucket, units).or_shard(other);
+                    let look = Charge::look(id, &bucket, units).second_shard(other);
                     clock.set(applied.now() + (applied.wait() - Duration::from_micros(1)));
                     prop_assert_eq!(apply(&memory, &[look]).verdict(), Verdict::Refused);
                     clock.set(applied.now() + applied.wait());

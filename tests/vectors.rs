@@ -98,7 +98,7 @@ fn play(step: &Value, limit: &Limit, memory: &Memory, limiter: &tollgate::RateLi
             assert!(at_once(limiter.limit(limit).cost(count)).unwrap_err().is_too_large());
         }
     } else if reserve {
-        let charge = Charge::take(bucket_id, bucket, bucket.units(count).unwrap()).on(terms);
+        let charge = Charge::take(bucket_id, bucket, bucket.units(count).unwrap()).terms(terms);
         let applied = at_once(memory.apply(&[charge]).wait()).unwrap();
         let ok = applied.verdict() != Verdict::Refused;
         assert_eq!(ok, step["ok"].as_bool().unwrap(), "{id}");

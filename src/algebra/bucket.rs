@@ -84,7 +84,6 @@ impl Bucket {
     /// The numbers that a state was stored with; `None` if no quota has such numbers.
     ///
     /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it.
-    #[cfg(feature = "redis")]
     pub(crate) fn from_stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
         let step = positive(step)?;
@@ -103,7 +102,6 @@ impl Bucket {
     }
 
     /// Whether a window starts at `ts`; true at every instant for a token bucket.
-    #[cfg(feature = "redis")]
     pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
         self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts
     }
@@ -262,7 +260,6 @@ impl Bucket {
     }
 
     /// Whether its windows need a phase, as the quota does not say when they start.
-    #[cfg(feature = "memory")]
     pub(crate) fn needs_phase(&self) -> bool {
         self.kind == Kind::FixedWindow && self.start.is_none()
     }

@@ -1,40 +1,41 @@
-//! What a backend answers, and when.
+//! What a backend answers: at once, or when a future completes.
 
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{BackendError, Charge};
+use super::charge::Charge;
+use super::error::BackendError;
 use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
 use crate::clock::Timestamp;
 
-/// An answer that is there now, or will be later.
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "an answer is there or it is not; wrappers match on it"
-)]
+/// An answer that is ready, or a future of it.
+///
+/// A store in this process answers at once, without an allocation and without an `await`. One
+/// behind a network returns a future. Callers match on the two, so the first costs them nothing.
+#[expect(clippy::exhaustive_enums, reason = "an answer is ready or pending; wrappers match on it")]
 pub enum Answer<T> {
-    /// The answer is known: nothing was allocated and nothing has to be awaited.
-    Now(Result<T, BackendError>),
-    /// The answer comes from elsewhere.
-    Later(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>),
+    /// The answer itself.
+    Ready(Result<T, BackendError>),
+    /// A future of the answer. The operation may take effect before or after it is polled.
+    Pending(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>),
 }
 
 impl<T> Answer<T> {
-    /// An answer that this future gives.
-    pub fn later(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
-        Self::Later(Box::pin(future))
+    /// Boxes a future of the answer.
+    pub fn pending(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
+        Self::Pending(Box::pin(future))
     }
 
-    /// The answer, read by this function when it is there.
+    /// Applies `read` to a successful answer, when it is ready.
     #[must_use]
     pub fn map<U>(self, read: impl FnOnce(T) -> U + Send + 'static) -> Answer<U>
     where
         T: 'static,
     {
         match self {
-            Self::Now(answer) => Answer::Now(answer.map(read)),
-            Self::Later(future) => Answer::later(async move { future.await.map(read) }),
+            Self::Ready(answer) => Answer::Ready(answer.map(read)),
+            Self::Pending(future) => Answer::pending(async move { future.await.map(read) }),
         }
     }
 
@@ -46,11 +47,11 @@ impl<T> Answer<T> {
     ///
     /// # Cancel safety
     ///
-    /// As [`Backend`](super::Backend): the operation may take effect although nobody waits.
+    /// As [`Backend`](super::Backend): the operation may take effect although the future is dropped.
     pub async fn wait(self) -> Result<T, BackendError> {
         match self {
-            Self::Now(answer) => answer,
-            Self::Later(future) => future.await,
+            Self::Ready(answer) => answer,
+            Self::Pending(future) => future.await,
         }
     }
 }
@@ -58,13 +59,13 @@ impl<T> Answer<T> {
 impl<T: fmt::Debug> fmt::Debug for Answer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Now(answer) => f.debug_tuple("Now").field(answer).finish(),
-            Self::Later(_) => f.write_str("Later(..)"),
+            Self::Ready(answer) => f.debug_tuple("Ready").field(answer).finish(),
+            Self::Pending(_) => f.write_str("Pending(..)"),
         }
     }
 }
 
-/// What became of a list of charges.
+/// What became of a list of charges or adjustments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     now: Timestamp,
@@ -89,8 +90,7 @@ impl<T> List<T> {
     }
 
     /// A list of these, of which there are `count`.
-    #[cfg(any(feature = "memory", feature = "redis"))]
-    pub(super) fn gathered(count: usize, items: impl IntoIterator<Item = T>) -> Self {
+    pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
         match count {
             1 if let Some(one) = items.next() => Self::One([one]),
@@ -114,7 +114,7 @@ impl<T: PartialEq> PartialEq for List<T> {
 impl<T: Eq> Eq for List<T> {}
 
 impl Applied {
-    /// The outcome of a charge on one bucket.
+    /// The outcome of a charge on one bucket, or of one adjustment.
     #[must_use]
     #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
@@ -134,13 +134,12 @@ impl Applied {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
-    #[cfg(any(feature = "memory", feature = "redis"))]
-    pub(super) fn gathered(
+    pub(super) fn collect(
         now: Timestamp,
         count: usize,
         readings: impl IntoIterator<Item = Reading>,
     ) -> Self {
-        Self { now, readings: List::gathered(count, readings) }
+        Self { now, readings: List::collect(count, readings) }
     }
 
     /// The time at which all of them were decided.
@@ -149,16 +148,16 @@ impl Applied {
         self.now
     }
 
-    /// What each bucket answered, in the order of the charges.
+    /// What each bucket answered, in the order of the charges or adjustments.
     ///
     /// A two-choices charge has two, next to each other: first that of its own shard, then that of
-    /// the [other](Charge::other).
+    /// the [second](Charge::get_second_shard).
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
         self.readings.as_slice()
     }
 
-    /// What they came to together: refused if one was, else reserved if one was.
+    /// The verdict on all of them: refused if one was refused, else reserved if one was reserved.
     #[must_use]
     #[inline]
     pub fn verdict(&self) -> Verdict {
@@ -173,7 +172,7 @@ impl Applied {
         verdict
     }
 
-    /// The longest wait of them all: when every bucket has what was asked of it.
+    /// The longest wait of all: by then every bucket has what was asked of it.
     #[must_use]
     #[inline]
     pub fn wait(&self) -> Duration {
@@ -209,10 +208,10 @@ impl Reading {
         self
     }
 
-    /// What a charge came to that is alone: whoever only looks sees the bucket as it stays.
+    /// The reading of an ordinary charge by itself. A look sees the bucket as it stays.
     #[must_use]
     #[inline]
-    pub const fn of(charge: &Charge<'_>, charged: &Charged) -> Self {
+    pub const fn from_charged(charge: &Charge<'_>, charged: &Charged) -> Self {
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
         if charge.takes() && !matches!(verdict, Verdict::Refused) {
             let units = if charge.units() < 0 { 0 } else { charge.units() };
@@ -221,9 +220,9 @@ impl Reading {
         Self::in_micros(verdict, charged.before(), 0, wait)
     }
 
-    /// What a two-choices charge came to that is alone, in the order of its shards.
+    /// The readings of a two-choices charge by itself, in the order of its shards.
     #[must_use]
-    pub fn of_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
+    pub fn from_charged_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
         let ([first, second], [first_pays, second_pays]) = if charge.takes() {
             (charged.state(), charged.paid())
         } else {
@@ -239,8 +238,7 @@ impl Reading {
         Self { verdict, state, units, wait }
     }
 
-    /// What this bucket said for itself, whatever the others did; of a two-choices charge, what
-    /// both said together.
+    /// The verdict of this bucket by itself; of a two-choices charge, that of both together.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict

@@ -1,15 +1,17 @@
-//! What a backend is asked.
+//! The name of a bucket, and a charge on it.
 
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use super::Key;
+use super::key::Key;
 use crate::algebra::{Bucket, Terms, Units};
 use crate::clock::Timestamp;
 
-/// The name of a bucket: a limit, whose tokens they are, and which shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The name of a bucket: the limit, the key and the shard.
+///
+/// Ids have an order, which is arbitrary but always the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketId<'a> {
     limit: &'a str,
     key: &'a Key,
@@ -39,7 +41,7 @@ impl<'a> BucketId<'a> {
         self.limit
     }
 
-    /// Whose tokens they are.
+    /// The key: a user, an address, a tenant.
     #[must_use]
     #[inline]
     pub const fn key(&self) -> &'a Key {
@@ -64,13 +66,13 @@ impl<'a> BucketId<'a> {
         Timestamp::UNIX_EPOCH.plus_micros(micros)
     }
 
-    /// A number that this limit has drawn for this key, the same on every node and for every shard:
-    /// what picks the keys that a limit is enforced on.
+    /// A hash that picks a sample of the keys, those that a limit is enforced on. It is the same on
+    /// every node and for every shard.
     ///
     /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff, the key's bytes and
     /// a byte 0xfe. So it has nothing to do with the [phase](Self::phase).
     #[must_use]
-    pub fn lot(&self) -> u64 {
+    pub fn sample_hash(&self) -> u64 {
         let mut hasher = self.hasher();
         hasher.write_u8(0xfe);
         hasher.finish()
@@ -109,7 +111,7 @@ impl<'a> BucketId<'a> {
 /// let memory = Memory::new();
 /// let mut remaining = Vec::new();
 /// for _ in 0..2 {
-///     let Answer::Now(Ok(applied)) = memory.apply(&one_of_each) else { panic!("it knows at once") };
+///     let Answer::Ready(Ok(applied)) = memory.apply(&one_of_each) else { panic!("it knows at once") };
 ///     let state = applied.readings()[1].state();
 ///     remaining.push((applied.verdict(), many.bucket().tokens(state.value).whole()));
 /// }
@@ -123,7 +125,7 @@ pub struct Charge<'a> {
     units: Units,
     terms: Terms,
     takes: bool,
-    other: Option<u32>,
+    second_shard: Option<u32>,
 }
 
 impl<'a> Charge<'a> {
@@ -131,20 +133,20 @@ impl<'a> Charge<'a> {
     #[must_use]
     #[inline]
     pub const fn take(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true, other: None }
+        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true, second_shard: None }
     }
 
     /// Looks whether the units could be taken, and leaves them.
     #[must_use]
     #[inline]
     pub const fn look(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false, other: None }
+        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false, second_shard: None }
     }
 
-    /// Says how far the charge may go when the bucket is short.
+    /// Sets how far the charge may go when the bucket is short; [`Terms::AT_ONCE`] unless set.
     #[must_use]
     #[inline]
-    pub const fn on(mut self, terms: Terms) -> Self {
+    pub const fn terms(mut self, terms: Terms) -> Self {
         self.terms = terms;
         self
     }
@@ -165,18 +167,18 @@ impl<'a> Charge<'a> {
     /// let shard = Bucket::of_shard(&Quota::token_bucket(50, HOUR).shards(10))?;
     /// let (key, seven) = (Key::from("everybody"), shard.units(7).unwrap());
     /// let id = BucketId::new("searches", &key).shard(3);
-    /// let charge = Charge::take(id, &shard, seven).or_shard(8);
+    /// let charge = Charge::take(id, &shard, seven).second_shard(8);
     ///
     /// let memory = Memory::new();
-    /// let Answer::Now(Ok(applied)) = memory.apply(&[charge]) else { panic!("it knows at once") };
+    /// let Answer::Ready(Ok(applied)) = memory.apply(&[charge]) else { panic!("it knows at once") };
     /// let paid: i64 = applied.readings().iter().map(|reading| reading.units()).sum();
     /// assert_eq!((applied.readings().len(), paid), (2, seven));
     /// # Ok::<(), tollgate::quota::QuotaError>(())
     /// ```
     #[must_use]
     #[inline]
-    pub const fn or_shard(mut self, shard: u32) -> Self {
-        self.other = if shard == self.id.shard { None } else { Some(shard) };
+    pub const fn second_shard(mut self, shard: u32) -> Self {
+        self.second_shard = if shard == self.id.shard { None } else { Some(shard) };
         self
     }
 
@@ -187,11 +189,17 @@ impl<'a> Charge<'a> {
         self.id
     }
 
+    /// The names of the buckets that may pay: one, or two of a two-choices charge, its own first.
+    pub fn ids(&self) -> impl Iterator<Item = BucketId<'a>> + use<'a> {
+        let id = self.id;
+        std::iter::once(id).chain(self.second_shard.map(|second| id.shard(second)))
+    }
+
     /// The second shard of a two-choices charge.
     #[must_use]
     #[inline]
-    pub const fn other(&self) -> Option<u32> {
-        self.other
+    pub const fn get_second_shard(&self) -> Option<u32> {
+        self.second_shard
     }
 
     /// The numbers of the bucket, which are the same for both shards.
@@ -211,7 +219,7 @@ impl<'a> Charge<'a> {
     /// How far to go when the bucket is short.
     #[must_use]
     #[inline]
-    pub const fn terms(&self) -> Terms {
+    pub const fn get_terms(&self) -> Terms {
         self.terms
     }
 

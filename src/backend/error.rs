@@ -1,11 +1,11 @@
-//! Why a backend could not decide.
+//! The error of a backend.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A backend could not decide; its cause, where known, is the [`source`](Error::source).
+/// Why a backend could not decide. The cause, where known, is the [`source`](Error::source).
 ///
 /// # Examples
 ///
@@ -40,6 +40,11 @@ enum Problem {
         limits: String,
     },
     Incomplete,
+    #[cfg(feature = "redis")]
+    Internal {
+        backend: &'static str,
+        what: &'static str,
+    },
 }
 
 impl BackendError {
@@ -66,7 +71,7 @@ impl BackendError {
         Self(Problem::Misconfigured { backend, cause: Arc::from(cause.into()) })
     }
 
-    /// Buckets of these limits cannot be decided in one step, as a cluster keeps them in several slots.
+    /// A cluster keeps buckets of these limits in several slots, so it cannot decide them in one step.
     pub fn cross_slot(limits: impl Into<String>) -> Self {
         Self(Problem::CrossSlot { limits: limits.into() })
     }
@@ -76,13 +81,20 @@ impl BackendError {
         Self(Problem::Incomplete)
     }
 
-    /// Whether buckets were to be charged together that a cluster keeps in several places: trying again will not help.
+    /// Something happened that the code of this crate rules out.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn internal(backend: &'static str, what: &'static str) -> Self {
+        Self(Problem::Internal { backend, what })
+    }
+
+    /// Whether the call named buckets that a cluster keeps in several slots. Trying again does not
+    /// help.
     #[must_use]
     pub const fn is_cross_slot(&self) -> bool {
         matches!(self.0, Problem::CrossSlot { .. })
     }
 
-    /// Whether the time was up: the decision may have been taken all the same.
+    /// Whether the store did not answer in time. It may have taken the tokens all the same.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self.0, Problem::Timeout { .. })
@@ -111,6 +123,10 @@ impl fmt::Display for BackendError {
                 write!(f, "{backend} backend is misconfigured")
             }
             Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
+            #[cfg(feature = "redis")]
+            Problem::Internal { backend, what } => {
+                write!(f, "{backend} backend has a bug: {what} (please report this)")
+            }
         }
     }
 }
@@ -121,6 +137,8 @@ impl Error for BackendError {
             Problem::Unavailable { cause, .. } => Some(&**cause),
             #[cfg(feature = "redis")]
             Problem::Misconfigured { cause, .. } => Some(&**cause),
+            #[cfg(feature = "redis")]
+            Problem::Internal { .. } => None,
             Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
         }
     }

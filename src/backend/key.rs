@@ -1,14 +1,17 @@
-//! Whose tokens they are.
+//! Keys: which client, user or tenant a bucket belongs to.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Who a bucket belongs to: a user, an address, a tenant, or everybody.
+/// What a bucket belongs to: a user, an address, a tenant, or [all requests](Self::GLOBAL).
 ///
 /// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
-/// `("ab", "c")`, and the text `"7"` is not the number 7. Short keys (36 bytes of text, as in a
-/// UUID) are held in place.
+/// `("ab", "c")`, and the text `"7"` is not the number 7. Numbers are equal whatever their type. Short
+/// keys (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is arbitrary
+/// but always the same.
+///
+/// Texts, numbers, addresses, bytes, tuples of two or three of them, and references to all of these
+/// become keys by [`From`], so wherever a key is asked for they can be passed as they are.
 ///
 /// # Examples
 ///
@@ -19,48 +22,54 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// assert_eq!(tenant_user, Key::from("acme").and("alice"));
 /// assert_ne!(tenant_user, Key::from(("acmea", "lice")));
 /// assert_eq!(tenant_user.to_string(), "acme|alice");
+///
+/// let user = (7_u64, String::from("alice"));
+/// assert_eq!(Key::from(&user), Key::from((7_u8, "alice")));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[doc(alias = "identifier")]
+#[doc(alias = "bucket_key")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Repr);
 
 const INLINE: usize = 38;
 
-// A key that fits is always inline and padded with zeros, so that equality may be derived.
-#[derive(Clone, PartialEq, Eq, Hash)]
+// A key that fits is always inline and padded with zeros, so the derived equality and hash are those
+// of the encoded bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(Box<[u8]>),
 }
 
-/// What a part is; the first byte of its encoding.
-mod tag {
-    pub(super) const TEXT: u8 = b's';
-    pub(super) const BYTES: u8 = b'b';
-    pub(super) const NUMBER: u8 = b'n';
-    pub(super) const BELOW_ZERO: u8 = b'm';
-    pub(super) const V4: u8 = b'4';
-    pub(super) const V6: u8 = b'6';
-    pub(super) const FALLBACK: u8 = b'-';
+/// The first byte of a part's encoding, which says what the part is.
+pub(super) mod tag {
+    pub(in crate::backend) const TEXT: u8 = b's';
+    pub(in crate::backend) const BYTES: u8 = b'b';
+    pub(in crate::backend) const NUMBER: u8 = b'n';
+    pub(in crate::backend) const BELOW_ZERO: u8 = b'm';
+    pub(in crate::backend) const V4: u8 = b'4';
+    pub(in crate::backend) const V6: u8 = b'6';
+    pub(in crate::backend) const FALLBACK: u8 = b'-';
 }
 
 impl Key {
-    /// The key of limits that everybody shares: no parts at all.
+    /// The key of a bucket that all requests share: no parts at all.
     pub const GLOBAL: Self = Self(Repr::Inline { len: 0, bytes: [0; INLINE] });
 
     /// This key with more parts.
     #[must_use]
     pub fn and(self, more: impl Into<Self>) -> Self {
         let more = more.into();
-        Self::joined(&[self.as_bytes(), more.as_bytes()])
+        Self::concat(&[self.as_bytes(), more.as_bytes()])
     }
 
-    /// This key, set apart: it equals no key that was not set apart as well.
+    /// Marks this key as a fallback: it equals no key that is not marked as well.
     ///
-    /// It is what [`or`](crate::key::KeyExtractor::or) gives in place of a missing key, so that a
-    /// session that is named like a user does not pay from the user's bucket.
+    /// [`or`](crate::key::KeyExtractor::or) marks the keys that it puts in place of missing ones, so a
+    /// session that is named like a user does not take from the user's bucket.
     #[must_use]
     pub fn fallback(self) -> Self {
-        Self::joined(&[&[tag::FALLBACK], self.as_bytes()])
+        Self::concat(&[&[tag::FALLBACK], self.as_bytes()])
     }
 
     /// The key of an IPv6 network: the first `prefix` bits of an address.
@@ -72,16 +81,22 @@ impl Key {
         let host_bits = u32::from(128_u8.saturating_sub(prefix));
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
         let network = address.to_bits() & mask;
-        Self::joined(&[&[tag::V6], &network.to_be_bytes(), &[prefix]])
+        Self::concat(&[&[tag::V6], &network.to_be_bytes(), &[prefix]])
     }
 
     /// The parts, encoded without ambiguity: what stores compare.
     ///
-    /// Each part is a tag and its content: `s` or `b`, a length and as many bytes of text or of
-    /// anything; `n` and a number in 8 bytes, big end first; `m` and as much below zero; `4` and an
-    /// IPv4 address; `6`, an IPv6
-    /// address and the length of its prefix; `-` with no content sets the rest apart. A length is
-    /// one byte, or 0xff and 8 more, big end first.
+    /// Each part is a tag and its content. Numbers and lengths of more than one byte are big-endian:
+    ///
+    /// | tag | content |
+    /// |---|---|
+    /// | `s`, `b` | a length and that many bytes, of text (`s`) or of anything (`b`) |
+    /// | `n`, `m` | a number in 8 bytes; for `m`, of that much below zero |
+    /// | `4` | an IPv4 address |
+    /// | `6` | an IPv6 address and the length of its prefix |
+    /// | `-` | nothing; it marks the rest as a [fallback](Self::fallback) |
+    ///
+    /// A length is one byte, or 0xff and 8 bytes.
     #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
@@ -91,13 +106,13 @@ impl Key {
         }
     }
 
-    /// Whether it is one part of no content, as a name that is missing.
-    #[cfg(feature = "middleware")]
+    /// Whether the key is one part without content, such as the empty name of a missing user.
+    #[allow(dead_code, reason = "the extractors use it, which are a feature")]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
     }
 
-    /// How many [bytes](Self::as_bytes) it has.
+    /// The number of its [bytes](Self::as_bytes).
     #[cfg(feature = "memory")]
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -126,20 +141,21 @@ impl Key {
         }
     }
 
+    /// A part with a length in front of its content.
     #[inline]
-    fn sized(tag: u8, content: &[u8]) -> Self {
+    pub(super) fn from_content(tag: u8, content: &[u8]) -> Self {
         match u8::try_from(content.len()) {
-            Ok(len) if len < u8::MAX => Self::joined(&[&[tag, len], content]),
+            Ok(len) if len < u8::MAX => Self::concat(&[&[tag, len], content]),
             _ => {
                 let len = u64::try_from(content.len()).unwrap_or(u64::MAX).to_be_bytes();
-                Self::joined(&[&[tag, u8::MAX], &len, content])
+                Self::concat(&[&[tag, u8::MAX], &len, content])
             }
         }
     }
 
-    /// Bytes whose number is known, written at once.
+    /// A key of bytes whose number is known at compile time, written in one move.
     #[inline]
-    fn fixed<const N: usize>(content: [u8; N]) -> Self {
+    pub(super) fn from_array<const N: usize>(content: [u8; N]) -> Self {
         let mut bytes = [0; INLINE];
         match (bytes.first_chunk_mut::<N>(), u8::try_from(N)) {
             (Some(room), Ok(len)) => {
@@ -150,9 +166,9 @@ impl Key {
         }
     }
 
-    /// Pieces one after the other, in place if they fit.
+    /// Concatenates pieces, inline if they fit.
     #[inline]
-    fn joined(pieces: &[&[u8]]) -> Self {
+    pub(super) fn concat(pieces: &[&[u8]]) -> Self {
         let mut bytes = [0; INLINE];
         let mut rest = bytes.as_mut_slice();
         for piece in pieces {
@@ -163,15 +179,16 @@ impl Key {
             rest = after;
         }
         let len = INLINE.saturating_sub(rest.len());
-        // As many as fit in place are always few enough.
+        // `INLINE` fits into a `u8`, so the conversion does not fail.
         Self(Repr::Inline { len: u8::try_from(len).unwrap_or(u8::MAX), bytes })
     }
 }
 
-/// Eight bytes after the other as words, which together with the length tell what the bytes are:
-/// the last word may have bytes of the one before it, or zeros.
+/// The bytes as words of eight, which together with the length determine them: the last word may
+/// repeat bytes of the one before it, or have zeros.
 ///
-/// Always inlined: a hasher that has to be in memory for it costs as much as the hashing.
+/// Always inlined: if the hasher has to live in memory across a call, that costs as much as the
+/// hashing.
 #[cfg(feature = "memory")]
 #[inline(always)]
 pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
@@ -180,7 +197,7 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
     if rest.is_empty() {
         return;
     }
-    // Not byte by byte, nor by a copy, which would be a call.
+    // Overlapping loads: a loop over bytes is slower, and a copy becomes a call to `memcpy`.
     if let Some(last) = bytes.last_chunk::<8>() {
         take(u64::from_le_bytes(*last));
     } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
@@ -194,113 +211,7 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
     }
 }
 
-impl From<&str> for Key {
-    #[inline]
-    fn from(text: &str) -> Self {
-        Self::sized(tag::TEXT, text.as_bytes())
-    }
-}
-
-impl From<&String> for Key {
-    fn from(text: &String) -> Self {
-        Self::from(text.as_str())
-    }
-}
-
-impl From<String> for Key {
-    fn from(text: String) -> Self {
-        Self::from(text.as_str())
-    }
-}
-
-impl From<Cow<'_, str>> for Key {
-    fn from(text: Cow<'_, str>) -> Self {
-        Self::from(&*text)
-    }
-}
-
-impl From<&[u8]> for Key {
-    fn from(bytes: &[u8]) -> Self {
-        Self::sized(tag::BYTES, bytes)
-    }
-}
-
-impl<const N: usize> From<[u8; N]> for Key {
-    fn from(bytes: [u8; N]) -> Self {
-        Self::from(bytes.as_slice())
-    }
-}
-
-impl From<u64> for Key {
-    #[inline]
-    fn from(number: u64) -> Self {
-        let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
-        Self::fixed([tag::NUMBER, a, b, c, d, e, f, g, h])
-    }
-}
-
-/// Numbers below zero are set apart; others are the same key whatever their type.
-impl From<i64> for Key {
-    fn from(number: i64) -> Self {
-        match u64::try_from(number) {
-            Ok(number) => Self::from(number),
-            Err(_) => {
-                let below_zero = number.unsigned_abs().to_be_bytes();
-                Self::joined(&[&[tag::BELOW_ZERO], &below_zero])
-            }
-        }
-    }
-}
-
-impl From<i32> for Key {
-    fn from(number: i32) -> Self {
-        Self::from(i64::from(number))
-    }
-}
-
-impl From<u32> for Key {
-    fn from(number: u32) -> Self {
-        Self::from(u64::from(number))
-    }
-}
-
-/// The exact address; [`ClientIp`](crate::key::ClientIp) groups IPv6 addresses by network.
-impl From<IpAddr> for Key {
-    fn from(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(address) => Self::from(address),
-            IpAddr::V6(address) => Self::from(address),
-        }
-    }
-}
-
-impl From<Ipv4Addr> for Key {
-    #[inline]
-    fn from(address: Ipv4Addr) -> Self {
-        let [a, b, c, d] = address.octets();
-        Self::fixed([tag::V4, a, b, c, d])
-    }
-}
-
-impl From<Ipv6Addr> for Key {
-    fn from(address: Ipv6Addr) -> Self {
-        Self::network(address, 128)
-    }
-}
-
-impl<A: Into<Key>, B: Into<Key>> From<(A, B)> for Key {
-    fn from((a, b): (A, B)) -> Self {
-        a.into().and(b)
-    }
-}
-
-impl<A: Into<Key>, B: Into<Key>, C: Into<Key>> From<(A, B, C)> for Key {
-    fn from((a, b, c): (A, B, C)) -> Self {
-        a.into().and(b).and(c)
-    }
-}
-
-/// Shows the parts, joined by `|`; for people, as two keys may look alike.
+/// Shows the parts, joined by `|`. It is for people: two different keys may look alike.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.as_bytes();
@@ -330,7 +241,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a key is made of.
+/// One part of a key.
 pub(super) enum Part<'a> {
     Text(&'a [u8]),
     Bytes(&'a [u8]),

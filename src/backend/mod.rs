@@ -3,58 +3,65 @@
 //! # Design
 //!
 //! One operation carries everything: [`Backend::apply`] takes a list of [`Charge`]s, all or
-//! nothing, and reports what each bucket holds. [`refund`](Backend::refund) and
+//! nothing, and reports what each bucket holds. [`adjust`](Backend::adjust) and
 //! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own: it applies the
 //! functions of [`algebra`](crate::algebra) to what it has stored, atomically, at the time that
-//! its own clock shows.
+//! its own clock shows. A store that can read and write records gets that for nothing: it is a
+//! [`BucketStore`].
 //!
-//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::or_shard)
-//! is paid by the fuller one, or by both, as [`charge_pair`](crate::algebra::charge_pair) says. It
-//! is still one charge, so that it can be part of any list, and its two buckets are read, decided
-//! and written as one.
+//! A limit in shards is charged where there is more: a charge that names
+//! [two shards](Charge::second_shard) is paid by the fuller one, or by both, as
+//! [`charge_pair`](crate::algebra::charge_pair) says. It is still one charge, which can be part of
+//! any list, and its two buckets are read, decided and written as one.
 //!
 //! The trait is free of type parameters and lifetimes in its answers, so that a
-//! [`RateLimiter`](crate::RateLimiter) is one type whatever it stands on. An engine that knows at
-//! once, like [`Memory`], says so with [`Answer::Now`], which costs no allocation and no `await`.
+//! [`RateLimiter`](crate::RateLimiter) is one type whatever its store. A store that answers at once,
+//! like [`Memory`], returns [`Answer::Ready`], which costs no allocation and no `await`.
 
+mod adjustment;
 mod answer;
+mod apply;
 mod charge;
 mod error;
 mod key;
+mod key_parts;
 #[cfg(feature = "memory")]
 mod memory;
+mod record;
 #[cfg(feature = "redis")]
 mod redis;
-mod refund;
-#[cfg(any(feature = "memory", feature = "redis"))]
-mod transaction;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::adjustment::{Adjustment, Change};
 pub use self::answer::{Answer, Applied, Reading};
+pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::error::BackendError;
 pub use self::key::Key;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
+pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
-pub use self::refund::{Refund, Refunded};
 
 /// A store of buckets.
 ///
 /// # The contract
 ///
-/// * A bucket is named by its [`BucketId`] alone. One that is not stored is
+/// * A bucket is identified by its [`BucketId`] alone. One that is not stored is
 ///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
 /// * A bucket that is [full](crate::algebra::Bucket::full_at) and
-///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well: as
-///   long as its numbers stay the same, and nobody decides by a time before it was full, no answer
-///   depends on whether it was. A store with one clock that it reads by itself, like a Redis server,
-///   may drop it at that very instant; one whose clock is read by several processors, or may go back,
-///   keeps it for as much longer. [`Memory`] keeps it for a second.
+///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well. No
+///   answer depends on whether it was, as long as its numbers stay the same and no call is decided by
+///   a time before it was full. A store that alone reads its clock, like a Redis server, may drop it
+///   at that very instant. A store whose clock may go back keeps it for as much longer; [`Memory`]
+///   keeps it for a second.
 /// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
 ///   clock has gone back. No time has passed for it then, and it is kept until it is full.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
@@ -66,7 +73,7 @@ pub use self::refund::{Refund, Refunded};
 ///
 /// # Cancel safety
 ///
-/// An answer that is [`Later`](Answer::Later) may be dropped at any time. Whether the operation
+/// An answer that is [`Pending`](Answer::Pending) may be dropped at any time. Whether the operation
 /// still takes effect is then unknown, but it takes effect at most once and never in part.
 ///
 /// # Examples
@@ -77,7 +84,7 @@ pub use self::refund::{Refund, Refunded};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use tollgate::algebra::Verdict;
-/// use tollgate::backend::{Answer, Applied, Backend, BucketId, Charge, Memory, Refund, Refunded};
+/// use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 ///
 /// #[derive(Debug)]
@@ -93,15 +100,15 @@ pub use self::refund::{Refund, Refunded};
 ///             refused.fetch_add(u64::from(applied.verdict() == Verdict::Refused), Ordering::Relaxed);
 ///         };
 ///         match self.inner.apply(charges) {
-///             Answer::Now(answer) => Answer::Now(answer.inspect(count)),
-///             Answer::Later(answer) => {
-///                 Answer::later(async move { answer.await.inspect(count) })
+///             Answer::Ready(answer) => Answer::Ready(answer.inspect(count)),
+///             Answer::Pending(answer) => {
+///                 Answer::pending(async move { answer.await.inspect(count) })
 ///             }
 ///         }
 ///     }
 ///
-///     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-///         self.inner.refund(refunds)
+///     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+///         self.inner.adjust(adjustments)
 ///     }
 ///
 ///     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -130,7 +137,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [equal a full one](crate::algebra::Bucket::is_droppable_when_full) when absent is stored on its first use, as it begins to fill then.
     ///
     /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
-    /// [two shards](Charge::or_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
+    /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
     ///
     /// 1. The fuller shard has the units: admitted, and it pays for all.
     /// 2. Both together have them: admitted. Both pay, and are left with as much as each other.
@@ -140,23 +147,27 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Of two shards that hold the same, the charge's own counts as the fuller. The one that does
     /// not pay is not stored for this charge, unless this is its first use and it does not forget.
-    /// A shard may be named by other charges as well: whoever comes later in the list finds what
-    /// those before have left, as when an ordinary bucket is named twice. (What a refused charge
-    /// would have left counts for this, so that each wait covers the charges before.)
+    /// Other charges may name the same shards: a later charge of the list finds what the earlier ones
+    /// left, as when an ordinary bucket is named twice. (For this, a refused charge counts as if it
+    /// had been taken, so that each wait covers the charges before it.)
     ///
     /// There is one [`Reading`] for each bucket that is named: in the order of the charges, and the
     /// two of a two-choices charge next to each other, its own shard first. Both have the verdict
     /// and the wait of the charge, and each the [units](Reading::units) that its bucket has paid.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 
-    /// Gives back all refunds, or none of them if one asks for a bucket that is
-    /// [untouched](crate::algebra::untouched) and is not.
+    /// Makes all adjustments, or none of them if a bucket does not
+    /// [allow](Adjustment::is_allowed) one.
     ///
-    /// Each is what [`Refund::carried_out`] says: [`refund`](crate::algebra::refund) mostly, or
-    /// [`undo`](crate::algebra::undo), or [`block`](crate::algebra::block). Nothing is stored for a
-    /// bucket that is not stored and from which none [takes](Refund::takes): it is full, or has never
-    /// been used.
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded>;
+    /// First every bucket is checked as it stands before the call. Then each adjustment is made in
+    /// order, as [`Adjustment::apply_to`] says. Nothing is stored for a bucket that is not stored
+    /// and from which none [takes](Adjustment::takes): it is full, or was never used.
+    ///
+    /// There is one [`Reading`] for each adjustment, in order, with the state of its bucket
+    /// afterwards. Every reading says [`Admitted`](crate::algebra::Verdict::Admitted) if the
+    /// adjustments were made, and [`Refused`](crate::algebra::Verdict::Refused) if none was; it has
+    /// no wait and no units.
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied>;
 
     /// Forgets these buckets, all at once, so that their next use is their first.
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()>;
@@ -167,8 +178,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).apply(charges)
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        (**self).refund(refunds)
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        (**self).adjust(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {

@@ -1,9 +1,14 @@
-//! Keys from any closure.
+//! Keys from closures.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the key by calling a closure; made by [`from_fn`].
 #[derive(Clone, Copy)]
@@ -11,9 +16,9 @@ pub struct FromFn<F>(F);
 
 /// Takes the key by calling a closure with the head of the request.
 ///
-/// The closure returns a key, or an `Option` of one, or an [`Extracted`] to say that the request
-/// is exempt, or a `Result` of these: see [`IntoExtracted`]. An empty text is no key. What it borrows from the head it has
-/// to make its own, as a [`Key`] or a `String`.
+/// The closure returns a key, an `Option` of one, an [`Extracted`] if it exempts requests, or a `Result` of
+/// these: see [`IntoExtracted`]. An empty text is not a key. The key cannot borrow from the head: return a
+/// [`Key`], which does not allocate up to 36 bytes of text, or a `String`.
 ///
 /// # Examples
 ///
@@ -48,7 +53,8 @@ where
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match (self.0)(head).into_extracted() {
             Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(
-                "no key: the closure gave an empty one (have it return `None` where there is none)",
+                "no key: the closure returned an empty one (have it return `None` if there is \
+                 none)",
             )),
             extracted => extracted,
         }
@@ -68,7 +74,7 @@ impl<F> fmt::Debug for FromFn<F> {
             an `Extracted`"
 )]
 pub trait IntoExtracted {
-    /// The key, that none is needed, or why there is none.
+    /// Converts the value into a key, an exemption, or the error of a missing key.
     ///
     /// # Errors
     ///
@@ -88,8 +94,8 @@ impl<T: IntoExtracted> IntoExtracted for Option<T> {
         match self {
             Some(found) => found.into_extracted(),
             None => Err(KeyError::missing(
-                "no key: the closure found none in the request (say by `missing_key` what happens \
-                 then)",
+                "no key: the closure found none in the request (choose by `missing_key` what \
+                 happens then)",
             )),
         }
     }
@@ -111,4 +117,38 @@ macro_rules! keys {
     )*};
 }
 
-keys!(Key, String, &'static str, i32, u32, i64, u64, IpAddr);
+keys!(
+    Key,
+    String,
+    &'static str,
+    Arc<str>,
+    Cow<'static, str>,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i32,
+    i64,
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr
+);
+
+impl<const N: usize> IntoExtracted for [u8; N] {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(self.into()))
+    }
+}
+
+impl<A: Into<Key>, B: Into<Key>> IntoExtracted for (A, B) {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(self.into()))
+    }
+}
+
+impl<A: Into<Key>, B: Into<Key>, C: Into<Key>> IntoExtracted for (A, B, C) {
+    fn into_extracted(self) -> Result<Extracted, KeyError> {
+        Ok(Extracted::Key(self.into()))
+    }
+}

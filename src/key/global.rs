@@ -1,6 +1,9 @@
-//! One key for everybody.
+//! One key for all requests.
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Gives every request the same key; made by [`global`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,14 +12,17 @@ pub struct Global;
 
 /// Gives every request the same key: one bucket for all.
 ///
+/// It is the default of a layer.
+///
 /// # Examples
 ///
 /// ```
 /// use tollgate::key::{Extracted, Head, Key, KeyExtractor, global};
 ///
 /// let request = http::Request::new(());
-/// assert_eq!(global().extract(&Head::of(&request)), Ok(Extracted::Key(Key::GLOBAL)));
+/// assert_eq!(global().extract(&Head::new(&request)), Ok(Extracted::Key(Key::GLOBAL)));
 /// ```
+#[doc(alias = "GlobalKeyExtractor")]
 #[must_use]
 pub const fn global() -> Global {
     Global

@@ -1,15 +1,18 @@
-//! Keys from the route that a request took.
+//! Keys from the route that a request matched.
 
-use super::{Extracted, Head, Key, KeyError, KeyExtractor};
+use super::extractor::{Extracted, KeyExtractor};
+use super::head::Head;
+use super::key_error::KeyError;
+use crate::backend::Key;
 
 /// Takes the route that axum matched; made by [`matched_path`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MatchedPath;
 
-/// Takes the route that axum matched, as it was written: `/users/{id}`, not `/users/7`.
+/// Takes the route that axum matched, as it was declared: `/users/{id}`, not `/users/7`.
 ///
-/// The layer has to run after routing, as one that is added by `rate_limit` or `route_layer` does.
+/// The layer has to run after routing: add it with `rate_limit` or `route_layer`.
 #[must_use]
 pub const fn matched_path() -> MatchedPath {
     MatchedPath

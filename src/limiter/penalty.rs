@@ -1,4 +1,4 @@
-//! Penalties: tokens that are taken whatever is there, and buckets that are closed for a time.
+//! Penalties: tokens that are taken whatever the bucket holds, and buckets that are closed for a time.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::unstoppable::Unstoppable;
-use super::{Error, Limit, RateLimiter, Standing};
+use super::Limit;
+use super::detached::DetachOnDrop;
+use super::engine::RateLimiter;
+use super::progress::Progress;
+use super::rate_limited::RateLimited;
+use super::snapshot::{Level, Snapshot};
 use crate::algebra::{Terms, Units, charge};
-use crate::backend::{BackendError, BucketId, Key, Reading, Refund, Refunded};
+use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, Key, Reading};
 
 impl RateLimiter {
     /// Takes tokens from a bucket whatever it holds, into debt if need be: for clients that have
@@ -29,8 +33,8 @@ impl RateLimiter {
     ///
     /// # Cancel safety
     ///
-    /// The store is asked when it is awaited, and heard to the end if the future is dropped after
-    /// that. One that answers later needs a tokio runtime for that, the one in which the future is
+    /// The store is asked at the first poll, and completes the change if the call is dropped after
+    /// that. One that answers later needs a tokio runtime for that, the one in which the call is
     /// dropped.
     ///
     /// # Examples
@@ -41,19 +45,20 @@ impl RateLimiter {
     /// static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
     /// let limiter = RateLimiter::in_memory();
-    /// let standing = limiter.penalize(&PER_CLIENT, 25).key("scanner").await?;
-    /// assert_eq!(standing.tokens().to_string(), "-15");
-    /// assert_eq!(standing.wait(), MINUTE * 3 / 2);
+    /// let snapshot = limiter.penalize(&PER_CLIENT, 25).key("scanner").await?;
+    /// assert_eq!(snapshot.tokens().to_string(), "-15");
+    /// assert_eq!(snapshot.wait(), Some(MINUTE * 3 / 2));
     ///
     /// limiter.reset(&PER_CLIENT).key("scanner").await?;
-    /// assert_eq!(limiter.value(&PER_CLIENT).key("scanner").await?.remaining(), 10);
+    /// assert_eq!(limiter.peek(&PER_CLIENT).key("scanner").await?.remaining(), 10);
     /// # Ok(())
     /// # }
     /// ```
-    pub const fn penalize<'a>(&'a self, limit: &'a Limit, tokens: u64) -> PenaltyCall<'a> {
-        PenaltyCall { limiter: self, limit, key: Key::GLOBAL, penalty: Penalty::Tokens(tokens) }
+    #[inline]
+    pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenalizeCall<'l> {
+        PenalizeCall { change: BucketChange::new(self, limit), tokens }
     }
 
     /// Closes a bucket for this long from now on: whatever is asked of it before then is refused,
@@ -61,18 +66,17 @@ impl RateLimiter {
     ///
     /// After that a token bucket begins empty. A fixed window gains at its start only, so it stays
     /// closed until the end of the window in which the time is up; the next one is one token short,
-    /// or less if the limit is in shards. `Retry-After` and [`Standing::wait`] say how long it really
+    /// or less if the limit is in shards. `Retry-After` and [`Snapshot::wait`] say how long it really
     /// takes. [`algebra::block`](crate::algebra::block) is the rule.
     ///
     /// * Of two blocks the one that ends later holds. A [penalty](Self::penalize) that is
     ///   given while a bucket is closed comes on top; debt that was there before is worked off
     ///   meanwhile.
     /// * Reservations that were made before keep their instants, those that are made later come after
-    ///   it. Where one from before is given up, its place goes to the next in line as ever, also to one
-    ///   that came later: no more run during the block than were promised to.
-    /// * Tokens that are given back before its last microsecond do not open a token bucket; nor do other
-    ///   numbers for its limit. A fixed window can be opened by them, but not before the window begins in which the
-    ///   time is up.
+    ///   it. Where one from before is cancelled, its slot goes to the next waiter as ever, also to one
+    ///   that came later: no more work runs during the block than was promised an instant.
+    /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a fixed
+    ///   window, but not before the window begins in which the time is up.
     /// * It ends in the year 2255 at the latest. The memory store forgets it last, when its bound is
     ///   reached.
     ///
@@ -94,106 +98,143 @@ impl RateLimiter {
     /// static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
     /// let limiter = RateLimiter::in_memory();
     /// limiter.block(&PER_CLIENT, HOUR).key("scanner").await?;
-    /// let decision = limiter.limit(&PER_CLIENT).key("scanner").await?;
-    /// assert!(decision.retry_after() > Some(HOUR - MINUTE));
+    /// let refused = limiter.limit(&PER_CLIENT).key("scanner").await.unwrap_err();
+    /// assert!(refused.retry_after() > Some(HOUR - MINUTE));
     /// # Ok(())
     /// # }
     /// ```
-    pub const fn block<'a>(&'a self, limit: &'a Limit, time: Duration) -> PenaltyCall<'a> {
-        PenaltyCall { limiter: self, limit, key: Key::GLOBAL, penalty: Penalty::Time(time) }
+    #[doc(alias = "ban")]
+    #[inline]
+    pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> BlockCall<'l> {
+        BlockCall { change: BucketChange::new(self, limit), time }
     }
 }
 
-/// A penalty, made by [`RateLimiter::penalize`] and [`RateLimiter::block`]; await it.
-#[derive(Clone, Debug)]
+/// A penalty, made by [`RateLimiter::penalize`]; await it.
+///
+/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then.
+#[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
-pub struct PenaltyCall<'a> {
-    limiter: &'a RateLimiter,
-    limit: &'a Limit,
-    key: Key,
-    penalty: Penalty,
+pub struct PenalizeCall<'l> {
+    change: BucketChange<'l>,
+    tokens: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Penalty {
-    Tokens(u64),
-    Time(Duration),
+/// A block, made by [`RateLimiter::block`]; await it.
+///
+/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then.
+#[derive(Debug)]
+#[must_use = "nothing is done until it is awaited"]
+pub struct BlockCall<'l> {
+    change: BucketChange<'l>,
+    time: Duration,
 }
 
-impl PenaltyCall<'_> {
-    /// Whose bucket is meant; everybody's if not set.
+impl PenalizeCall<'_> {
+    /// The key whose bucket is meant; the bucket that all callers share if not set.
+    #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.key = key.into();
+        self.change.set_key(key.into());
         self
     }
 }
 
-impl<'a> IntoFuture for PenaltyCall<'a> {
-    type Output = Result<Standing<'a>, Error>;
-    type IntoFuture = Penalizing<'a>;
-
-    fn into_future(self) -> Penalizing<'a> {
-        let Self { limiter, limit, key, penalty } = self;
-        let (bucket, count) = (limit.bucket(), limit.quota().shard_count());
-        let refund = |shard| {
-            let id = BucketId::new(limit.name(), &key).shard(shard);
-            match penalty {
-                Penalty::Tokens(tokens) => {
-                    // More than can be counted leaves a bucket as deep as numbers go.
-                    let all = bucket.units(tokens).unwrap_or(Units::MAX);
-                    Refund::new(id, bucket, part(all, shard, count).saturating_neg())
-                }
-                Penalty::Time(time) => Refund::block(id, bucket, time),
-            }
-        };
-        let refunds: SmallVec<[Refund<'_>; 2]> = (0..count).map(refund).collect();
-        Penalizing { answer: Unstoppable::new(limiter.backend().refund(&refunds)), limit }
+impl BlockCall<'_> {
+    /// The key whose bucket is meant; the bucket that all callers share if not set.
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.change.set_key(key.into());
+        self
     }
 }
 
-/// What a shard pays of these units: as much as each other, and the first ones what is left over.
+impl Future for PenalizeCall<'_> {
+    type Output = Result<Snapshot, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let tokens = self.tokens;
+        self.change.poll(cx, |limit, id| {
+            let (bucket, count) = (limit.bucket(), limit.quota().shard_count());
+            // More than can be counted leaves a bucket as deep as numbers go.
+            let all = bucket.units(tokens).unwrap_or(Units::MAX);
+            Adjustment::refund(id, bucket, part(all, id.shard_index(), count).saturating_neg())
+        })
+    }
+}
+
+impl Future for BlockCall<'_> {
+    type Output = Result<Snapshot, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let time = self.time;
+        self.change.poll(cx, |limit, id| Adjustment::block(id, limit.bucket(), time))
+    }
+}
+
+/// What this shard pays of a penalty: an even part, and the first ones what is left over.
 fn part(units: Units, shard: u32, count: u32) -> Units {
     let (shard, count) = (Units::from(shard), Units::from(count).max(1));
     units.div_euclid(count).saturating_add(Units::from(shard < units.rem_euclid(count)))
 }
 
-/// The future of [`PenaltyCall`]: how the limit stands after it. Its [`wait`](Standing::wait) is the
-/// time until the bucket is out of debt.
-#[must_use = "whether it worked is known only when it is awaited"]
-pub struct Penalizing<'a> {
-    answer: Unstoppable<Refunded>,
-    limit: &'a Limit,
+/// A change of all buckets that a limit has for a key.
+struct BucketChange<'l> {
+    limiter: &'l RateLimiter,
+    limit: &'l Limit,
+    key: Key,
+    progress: Progress<Applied>,
 }
 
-impl<'a> Future for Penalizing<'a> {
-    type Output = Result<Standing<'a>, Error>;
+impl<'l> BucketChange<'l> {
+    #[inline]
+    const fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
+        Self { limiter, limit, key: Key::GLOBAL, progress: Progress::New }
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(cx));
-        let limit = self.limit;
-        let standing = answer.and_then(|refunded| {
-            let now = refunded.now();
-            // As somebody finds it who asks for nothing.
-            let look = |state| charge(limit.bucket(), state, 0, Terms::AT_ONCE, now);
-            let looks = refunded.states().iter().map(|&state| look(state));
-            let readings: SmallVec<[Reading; 2]> = looks
-                .map(|seen| Reading::new(seen.verdict(), seen.before(), seen.wait()))
-                .collect();
-            let shards = usize::try_from(limit.quota().shard_count()).unwrap_or(usize::MAX);
-            if readings.len() != shards {
-                return Err(BackendError::incomplete());
-            }
-            Ok(Standing::of(limit, &readings, now))
-        });
-        Poll::Ready(standing.map_err(|error| Error::backend(limit, error)))
+    fn set_key(&mut self, key: Key) {
+        self.progress.restart();
+        self.key = key;
+    }
+
+    fn poll<'p>(
+        &'p mut self,
+        cx: &mut Context<'_>,
+        change: impl Fn(&'p Limit, BucketId<'p>) -> Adjustment<'p>,
+    ) -> Poll<Result<Snapshot, RateLimited>> {
+        let Self { limiter, limit, key, progress } = self;
+        let submit = || {
+            let changes: SmallVec<[Adjustment<'_>; 2]> =
+                limit.shards(key).map(|id| change(limit, id)).collect();
+            Ok::<_, RateLimited>(match limiter.backend().adjust(&changes) {
+                ready @ Answer::Ready(_) => ready,
+                pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
+            })
+        };
+        let answer = ready!(progress.poll(cx, submit))?;
+        let snapshot = answer.and_then(|changed| read(limit, &changed));
+        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(limit, error)))
     }
 }
 
-impl fmt::Debug for Penalizing<'_> {
+/// How the limit stands for a request that costs nothing.
+fn read(limit: &Limit, changed: &Applied) -> Result<Snapshot, BackendError> {
+    let at = changed.now();
+    let look = |state| charge(limit.bucket(), state, 0, Terms::AT_ONCE, at);
+    let looks = changed.readings().iter().map(|reading| look(reading.state()));
+    let readings: SmallVec<[Reading; 2]> =
+        looks.map(|seen| Reading::new(seen.verdict(), seen.before(), seen.wait())).collect();
+    if u32::try_from(readings.len()) != Ok(limit.quota().shard_count()) {
+        return Err(BackendError::incomplete());
+    }
+    Ok(Snapshot::new(limit, Level::new(limit, &readings, 0, at)))
+}
+
+impl fmt::Debug for BucketChange<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Penalizing").field("limit", &self.limit.name()).finish_non_exhaustive()
+        let (limit, progress) = (self.limit.name(), self.progress.name());
+        f.debug_struct("BucketChange").field("limit", &limit).field("progress", &progress).finish()
     }
 }

@@ -1,190 +1,204 @@
-//! Leave to run, and the bill afterwards.
+//! Leave to run the work, and settling it afterwards.
 
 use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::ask::{Ask, Asks};
-use super::share::{Part, Share, Shares, said};
-use super::standing::Stand;
-use super::unstoppable::Unstoppable;
-use super::{Error, Limit, RateLimiter, Standing};
-use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Applied, BackendError, Reading, Refund, Refunded};
+use super::Limit;
+use super::demand::Demand;
+use super::detached::DetachOnDrop;
+use super::engine::{Outcome, RateLimiter};
+use super::grant::Grant;
+use super::settle::{Settle, Settlement};
+use super::snapshot::Snapshot;
+use crate::backend::BucketId;
 use crate::clock::Timestamp;
 
-/// Leave to run the work now.
+/// Leave to run the work now; its tokens are taken.
 ///
-/// Its tokens are taken, unless it comes from [`check`](RateLimiter::check). Dropping it gives
-/// nothing back: the work is taken to have cost what was asked for.
+/// It borrows the limiter and the limits, so that the request which only wants to run copies
+/// nothing. Call [`into_owned`](Self::into_owned) before it goes into a stream, a task or a struct.
+/// [`settle`](Self::settle) and [`refund`](Self::refund) borrow nothing and can be spawned as
+/// they are. Dropping a permit gives nothing back: the work then cost what was taken.
 ///
 /// # Examples
 ///
-/// Work whose cost is known only when it is done pays an estimate first, and is settled then:
+/// A streamed answer outlives its handler, so its permit is owned. The body settles it where it ends,
+/// also if the client goes away before that:
 ///
 /// ```
+/// use tollgate::limiter::Permit;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
 ///
-/// static LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+///
+/// struct Metered {
+///     permit: Option<Permit<'static>>,
+///     used: u64,
+/// }
+///
+/// impl Drop for Metered {
+///     fn drop(&mut self) {
+///         if let Some(permit) = self.permit.take() {
+///             tokio::spawn(permit.settle(self.used));
+///         }
+///     }
+/// }
+///
+/// async fn chat(limiter: RateLimiter) -> Result<Metered, RateLimited> {
+///     let permit = limiter.limit(&LLM_TOKENS).cost(1_000).await?.into_owned();
+///     Ok(Metered { permit: Some(permit), used: 0 })
+/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), RateLimited> {
 /// let limiter = RateLimiter::in_memory();
-/// let permit = limiter.limit(&LLM_TOKENS).cost(10_000).await?.into_result()?;
-/// assert_eq!(permit.remaining(), 30_000);
-/// let standing = permit.settle(4_000).await?;
-/// assert_eq!(standing.remaining(), 36_000);
+/// let mut answer = chat(limiter.clone()).await?;
+/// answer.used += 300; // for each word that is sent
+/// drop(answer);
+/// # tokio::task::yield_now().await;
+/// assert_eq!(limiter.peek(&LLM_TOKENS).await?.remaining(), 39_700);
 /// # Ok(())
 /// # }
 /// ```
-pub struct Permit<'a>(Paid<'a>);
+///
+/// Work whose cost is known when it is done pays an estimate, and is settled then:
+///
+/// ```
+/// # use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+/// # const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), RateLimited> {
+/// # let limiter = RateLimiter::in_memory();
+/// let permit = limiter.limit(&LLM_TOKENS).cost(10_000).await?;
+/// assert_eq!(permit.remaining(), 30_000);
+/// let snapshot = permit.settle(4_000).await?;
+/// assert_eq!(snapshot.remaining(), 36_000);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a permit that is dropped at once settles nothing: use `let _permit` or `drop`"]
+pub struct Permit<'l>(Holder<'l>);
 
-enum Paid<'a> {
-    /// What one limit was asked and has answered, read only by who wants to know: nearly always.
-    One { limiter: &'a RateLimiter, ask: Ask<&'a Limit>, now: Timestamp, left: Left },
-    /// The same of several.
-    Several(Box<Several<'a>>),
-    /// The same on its own.
-    Own(Box<Own>),
+/// What a permit holds: grants, the limiter, the time.
+enum Holder<'l> {
+    One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
+    Several(Box<Grants<&'l RateLimiter, &'l Limit>>),
+    Owned(Box<Grants<RateLimiter, Arc<Limit>>>),
 }
 
-/// What a limit holds now, and what was taken from its buckets, of which there are two at most.
-#[derive(Clone, Copy)]
-pub(super) struct Left {
-    pub(super) state: State,
-    pub(super) taken: [Units; 2],
-}
-
-struct Several<'a> {
-    limiter: &'a RateLimiter,
-    limit: &'a Limit,
-    asks: Vec<Ask<&'a Limit>>,
-    applied: Applied,
-}
-
-impl fmt::Debug for Permit<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let standings: Vec<_> = self.standings().collect();
-        f.debug_struct("Permit").field("standings", &standings).field("at", &self.at()).finish()
-    }
-}
-
-struct Own {
-    limiter: RateLimiter,
-    shares: Shares,
+/// The grants of a request, of which there is at least one.
+struct Grants<R, L> {
+    limiter: R,
+    first: Grant<L>,
+    rest: Vec<Grant<L>>,
     at: Timestamp,
 }
 
-impl<'a> Permit<'a> {
-    /// Leave by the only limit that was asked.
+impl<R, L> Grants<R, L> {
+    fn iter(&self) -> impl Iterator<Item = &Grant<L>> + Clone {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+}
+
+impl<'l> Permit<'l> {
+    /// Leave by the only limit that was asked, which took from one bucket.
     #[inline(always)]
-    pub(super) const fn of_one(
-        limiter: &'a RateLimiter,
-        ask: Ask<&'a Limit>,
-        now: Timestamp,
-        left: Left,
-    ) -> Self {
-        Self(Paid::One { limiter, ask, now, left })
+    pub(super) const fn one(limiter: &'l RateLimiter, grant: Grant<&'l Limit>) -> Self {
+        Self(Holder::One { limiter, grant })
     }
 
-    /// Leave by a complete answer.
-    pub(super) fn here(limiter: &'a RateLimiter, asks: Asks<'a>, applied: Applied) -> Self {
-        match asks {
-            Asks::One([ask]) => {
-                let left = Left::of(ask.limit, applied.readings());
-                Self::of_one(limiter, ask, applied.now(), left)
-            }
-            Asks::Many { limit, asks } => {
-                Self(Paid::Several(Box::new(Several { limiter, limit, asks, applied })))
-            }
-        }
+    /// Leave by an outcome that admits these demands, of which there is at least one.
+    pub(super) fn new(
+        limiter: &'l RateLimiter,
+        demands: impl Iterator<Item = Demand<&'l Limit>>,
+        outcome: &Outcome,
+    ) -> Option<Self> {
+        let mut grants = outcome.grants(demands);
+        let (first, at) = (grants.next()?, outcome.at());
+        let rest: Vec<_> = grants.collect();
+        Some(Self(match rest.is_empty() {
+            true => Holder::One { limiter, grant: first },
+            false => Holder::Several(Box::new(Grants { limiter, first, rest, at })),
+        }))
     }
 
     /// The whole tokens that are left; of several limits, the least that any has.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.standings().map(|standing| standing.remaining()).min().unwrap_or(0)
+        self.snapshots().map(|snapshot| snapshot.remaining()).min().unwrap_or(0)
     }
 
     /// How the limit stood after this was decided; of several, the first.
     #[must_use]
-    pub fn standing(&self) -> Standing<'a> {
+    pub fn snapshot(&self) -> Snapshot {
         match &self.0 {
-            Paid::One { ask, now, left, .. } => Standing::admitted(ask.limit, left.state, *now),
-            Paid::Own(own) => own.shares.standing().clone(),
-            // There always is a first.
-            Paid::Several(several) => self
-                .standings()
-                .next()
-                .unwrap_or_else(|| Standing::of(several.limit, &[], self.at())),
+            Holder::One { grant, .. } => grant.snapshot(),
+            Holder::Several(grants) => grants.first.snapshot(),
+            Holder::Owned(grants) => grants.first.snapshot(),
         }
     }
 
     /// How all limits stood after this was decided, in the order in which they were named.
-    pub fn standings(&self) -> impl Iterator<Item = Standing<'a>> {
-        let (one, several, own) = match &self.0 {
-            Paid::One { .. } => (Some(self.standing()), None, None),
-            Paid::Several(several) => (None, Some(several.standings()), None),
-            Paid::Own(own) => {
-                (None, None, Some(own.shares.iter().map(|share| share.standing.clone())))
-            }
+    pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
+        let (one, several, owned) = match &self.0 {
+            Holder::One { grant, .. } => (Some(grant.snapshot()), None, None),
+            Holder::Several(grants) => (None, Some(grants.iter().map(Grant::snapshot)), None),
+            Holder::Owned(grants) => (None, None, Some(grants.iter().map(Grant::snapshot))),
         };
-        one.into_iter().chain(several.into_iter().flatten()).chain(own.into_iter().flatten())
+        one.into_iter().chain(several.into_iter().flatten()).chain(owned.into_iter().flatten())
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match &self.0 {
-            Paid::One { now, .. } => *now,
-            Paid::Several(several) => several.applied.now(),
-            Paid::Own(own) => own.at,
+            Holder::One { grant, .. } => grant.at(),
+            Holder::Several(grants) => grants.at,
+            Holder::Owned(grants) => grants.at,
         }
     }
 
-    /// This permit on its own, to be moved to where the limiter and the limit are not.
+    /// This permit on its own, to be moved to where the limiter and the limits are not: into a
+    /// stream, a task, a struct.
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
-        Permit(Paid::Own(self.own()))
-    }
-
-    fn own(self) -> Box<Own> {
-        let (limiter, shares, at) = match self.0 {
-            Paid::Own(own) => return own,
-            Paid::One { limiter, ask, now, left } => {
-                (limiter, Shares::of_one(&ask, left, now), now)
+        let own = |limit: &&Limit| Arc::new(Limit::clone(limit));
+        Permit(Holder::Owned(match self.0 {
+            Holder::Owned(grants) => grants,
+            Holder::One { limiter, grant } => {
+                let (limiter, at) = (limiter.clone(), grant.at());
+                Box::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
             }
-            Paid::Several(several) => {
-                let Several { limiter, limit, asks, applied } = *several;
-                // Nobody is given leave who has asked for nothing.
-                let shares = Shares::of(&asks, &applied)
-                    .unwrap_or_else(|| Shares::none(limit, applied.now()));
-                (limiter, shares, applied.now())
+            Holder::Several(grants) => {
+                let Grants { limiter, first, rest, at } = *grants;
+                let rest = rest.iter().map(|grant| grant.to_owned_by(own)).collect();
+                let (limiter, first) = (limiter.clone(), first.to_owned_by(own));
+                Box::new(Grants { limiter, first, rest, at })
             }
-        };
-        Box::new(Own { limiter: limiter.clone(), shares, at })
+        }))
     }
 
     /// Says what the work really cost: what is left of its tokens is given back, as far as it fits
     /// in, and what is short is taken, into debt if need be.
     ///
-    /// Of several limits, those are concerned for which a cost was said, or all of them if none was: a
-    /// limit on requests keeps its one token, whatever the tokens of a model come to. A limit in
-    /// shards gets its tokens back where they were taken.
+    /// With several limits, only those with an explicit `cost` are settled; if none has one, all are.
+    /// So a limit on requests keeps its one token, whatever the tokens of a model come to. A limit
+    /// in shards gets its tokens back where they were taken.
     ///
     /// # Errors
     ///
-    /// Awaiting it fails if the backend could not do it.
+    /// Awaiting it fails if the store could not do it.
     ///
     /// # Cancel safety
     ///
-    /// The store is asked when this returns, and heard to the end if the future is dropped. One that
-    /// answers later needs a tokio runtime for that, the one in which the future is dropped.
-    pub fn settle(self, actual: u64) -> Settling {
-        self.settled(Some(actual))
+    /// The store is asked before this returns, and completes the settlement if the future is
+    /// dropped. One that answers later needs a tokio runtime for that, the one in which the future is
+    /// dropped.
+    #[doc(alias = "adjust")]
+    pub fn settle(self, actual: u64) -> Settle {
+        self.settle_by(Settlement::Actual(actual))
     }
 
     /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
@@ -196,110 +210,62 @@ impl<'a> Permit<'a> {
     /// # Cancel safety
     ///
     /// As [`settle`](Self::settle).
-    pub fn refund(self) -> Settling {
-        self.settled(None)
+    #[doc(alias = "release")]
+    pub fn refund(self) -> Settle {
+        self.settle_by(Settlement::All(0))
     }
-}
 
-impl Left {
-    /// What the buckets of an admitted request have said.
-    fn of(limit: &Limit, readings: &[Reading]) -> Self {
-        let mut taken = [0; 2];
-        for (taken, reading) in taken.iter_mut().zip(readings) {
-            *taken = reading.units();
-        }
-        Self { state: Stand::of(limit, readings).state, taken }
-    }
-}
-
-impl<'a> Several<'a> {
-    fn standings(&self) -> impl Iterator<Item = Standing<'a>> {
-        let Self { asks, applied, .. } = self;
-        said(asks, applied).map(|(ask, readings)| Standing::of(ask.limit, readings, applied.now()))
-    }
-}
-
-impl Permit<'_> {
-    fn settled(&self, actual: Option<u64>) -> Settling {
+    pub(crate) fn settle_by(&self, settlement: Settlement) -> Settle {
         match &self.0 {
-            Paid::Own(own) => {
-                let parts = own.shares.iter().map(Share::part);
-                Settling::new(&own.limiter, own.shares.standing().limit(), parts, actual)
+            Holder::One { limiter, grant } => {
+                Settle::new(limiter, grant, std::iter::empty(), settlement)
             }
-            Paid::One { limiter, ask, left, .. } => {
-                let part = Part::taking(ask, left.taken);
-                Settling::new(limiter, ask.limit, std::iter::once(part), actual)
+            Holder::Several(all) => {
+                Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
             }
-            Paid::Several(several) => {
-                let Several { limiter, limit, asks, applied } = &**several;
-                let parts = said(asks, applied).map(|(ask, said)| Part::of(ask, said));
-                Settling::new(limiter, limit, parts, actual)
+            Holder::Owned(all) => {
+                Settle::new(&all.limiter, &all.first, all.rest.iter(), settlement)
             }
         }
+    }
+}
+
+impl<'l> Permit<'l> {
+    /// The first limit.
+    pub(crate) fn limit(&self) -> &Limit {
+        match &self.0 {
+            Holder::One { grant, .. } => grant.limit(),
+            Holder::Several(all) => all.first.limit(),
+            Holder::Owned(all) => all.first.limit(),
+        }
+    }
+
+    /// Makes all buckets of its limits for its keys as if they had never been used, all shards of them.
+    pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
+        let (limiter, ids): (_, SmallVec<[BucketId<'_>; 4]>) = match &self.0 {
+            Holder::One { limiter, grant } => (*limiter, grant.all_shards().collect()),
+            Holder::Several(all) => (all.limiter, all.iter().flat_map(Grant::all_shards).collect()),
+            Holder::Owned(all) => (&all.limiter, all.iter().flat_map(Grant::all_shards).collect()),
+        };
+        DetachOnDrop::new(limiter.backend().reset(&ids))
     }
 }
 
 impl Permit<'static> {
-    pub(crate) fn owned(limiter: RateLimiter, shares: Shares, at: Timestamp) -> Self {
-        Self(Paid::Own(Box::new(Own { limiter, shares, at })))
-    }
-}
-
-/// The future of [`Permit::settle`]: how the limit stands then; of several, the first that is
-/// concerned.
-#[derive(Debug)]
-#[must_use = "whether it worked is known only when it is awaited"]
-pub struct Settling {
-    answer: Unstoppable<Refunded>,
-    limit: Limit,
-    /// What stays taken of its buckets that are concerned.
-    kept: SmallVec<[Units; 2]>,
-}
-
-impl Settling {
-    /// `None` gives everything back.
-    pub(super) fn new<'p>(
-        limiter: &RateLimiter,
-        first: &Limit,
-        parts: impl Iterator<Item = Part<'p>> + Clone,
-        actual: Option<u64>,
+    /// Leave by grants that are owned already, from `at` on.
+    pub(crate) fn owned(
+        limiter: RateLimiter,
+        first: Grant,
+        rest: Vec<Grant>,
+        at: Timestamp,
     ) -> Self {
-        // Where a cost was said, what only counts requests is left alone.
-        let any = actual.is_some() && parts.clone().any(|part| part.priced);
-        let (mut limit, mut kept) = (None, SmallVec::new());
-        let mut refunds = SmallVec::<[Refund<'_>; 4]>::new();
-        for part in parts.filter(|part| part.priced || !any) {
-            let is_first = limit.is_none();
-            limit.get_or_insert(part.limit);
-            for (refund, keeps) in part.refunds(actual.unwrap_or(0)) {
-                refunds.push(refund);
-                if is_first {
-                    kept.push(keeps);
-                }
-            }
-        }
-        let answer = Unstoppable::new(limiter.backend().refund(&refunds));
-        Self { answer, limit: limit.unwrap_or(first).clone(), kept }
+        Self(Holder::Owned(Box::new(Grants { limiter, first, rest, at })))
     }
 }
 
-impl Future for Settling {
-    type Output = Result<Standing<'static>, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(cx));
-        let standing = answer.and_then(|refunded| {
-            let states = refunded.states().get(..self.kept.len()).unwrap_or_default();
-            let reading = |(state, kept): (&State, &Units)| {
-                Reading::new(Verdict::Admitted, *state, Duration::ZERO).taking(*kept)
-            };
-            let readings: SmallVec<[Reading; 2]> =
-                states.iter().zip(&self.kept).map(reading).collect();
-            if readings.is_empty() {
-                return Err(BackendError::incomplete());
-            }
-            Ok(Standing::of(&self.limit, &readings, refunded.now()).into_owned())
-        });
-        Poll::Ready(standing.map_err(|error| Error::backend(&self.limit, error)))
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let snapshots: Vec<_> = self.snapshots().collect();
+        f.debug_struct("Permit").field("snapshots", &snapshots).field("at", &self.at()).finish()
     }
 }

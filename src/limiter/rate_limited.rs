@@ -1,25 +1,118 @@
-//! A refusal, as an error to leave a function with.
+//! Why the work may not run.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, iter};
 
-use super::{Error, Refusal};
+use super::snapshot::Snapshot;
+use super::{Limit, too_large};
+use crate::algebra::Terms;
+use crate::backend::BackendError;
 
-/// The request is not to run: it was refused, or nobody could decide.
+/// The work may not run: a limit refused it, its cost can never fit, or the store did not answer.
 ///
-/// With the feature `axum` it is a response as well, so a handler that returns
-/// `Result<_, RateLimited>` answers 429 with `Retry-After` by `?`.
-#[derive(Clone, Debug)]
-pub struct RateLimited(Cause);
+/// The predicates tell these apart. The error is owned, `'static`, and one pointer wide. With the
+/// feature `axum` it is a response as well: 429 with `Retry-After` for a refusal, 429 without it
+/// for a cost that can never fit, 503 if the store did not answer. So a handler that returns
+/// `Result<_, RateLimited>` answers as the layer does by `?`.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+///
+/// const MESSAGES: Limit = Limit::new("messages", Quota::token_bucket(10, MINUTE));
+///
+/// async fn send(limiter: &RateLimiter, user: &str) -> Result<&'static str, RateLimited> {
+///     limiter.limit(&MESSAGES).key(user).cost(6).await?;
+///     Ok("sent")
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let limiter = RateLimiter::in_memory();
+/// assert_eq!(send(&limiter, "alice").await.unwrap(), "sent");
+///
+/// let refused = send(&limiter, "alice").await.unwrap_err();
+/// assert!(refused.is_refused());
+/// assert!(refused.retry_after().unwrap() <= MINUTE / 5);
+/// assert_eq!(refused.snapshots()[0].remaining(), 4);
+///
+/// let too_large = limiter.limit(&MESSAGES).cost(11).await.unwrap_err();
+/// assert!(too_large.is_too_large() && too_large.retry_after().is_none());
+/// assert_eq!(
+///     too_large.to_string(),
+///     "cost of 11 can never fit limit `messages` (it holds at most 10: ask for less, or raise \
+///      its capacity)"
+/// );
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RateLimited(Box<RateLimitedCause>);
 
+/// Boxed: an error is rarer than a permit, and should not make every `Result` larger.
 #[derive(Clone, Debug)]
-enum Cause {
-    Refused(Box<Refusal<'static>>),
-    Failed(Error),
+enum RateLimitedCause {
+    Refused { by: RefusedBy, retry_after: Duration },
+    TooLarge { limit: Limit, cost: u64, terms: Terms },
+    Unavailable { limit: Limit, error: BackendError },
+}
+
+/// How the limits stand that refused; one needs no allocation of its own.
+#[derive(Clone, Debug)]
+enum RefusedBy {
+    One([Snapshot; 1]),
+    Several { first: Limit, snapshots: Vec<Snapshot> },
+}
+
+impl RefusedBy {
+    fn as_slice(&self) -> &[Snapshot] {
+        match self {
+            Self::One(one) => one,
+            Self::Several { snapshots, .. } => snapshots,
+        }
+    }
+
+    fn limit(&self) -> &Limit {
+        match self {
+            Self::One([snapshot]) => snapshot.limit(),
+            Self::Several { first, .. } => first,
+        }
+    }
 }
 
 impl RateLimited {
+    /// Refused by one limit.
+    pub(crate) fn refused(snapshot: Snapshot, retry_after: Duration) -> Self {
+        Self(Box::new(RateLimitedCause::Refused { by: RefusedBy::One([snapshot]), retry_after }))
+    }
+
+    /// Refused by the limit of `first` and those of `rest`.
+    pub(crate) fn refused_by_several(
+        first: Snapshot,
+        rest: impl Iterator<Item = Snapshot>,
+        retry_after: Duration,
+    ) -> Self {
+        let mut rest = rest.peekable();
+        if rest.peek().is_none() {
+            return Self::refused(first, retry_after);
+        }
+        let limit = first.limit().clone();
+        let by =
+            RefusedBy::Several { first: limit, snapshots: iter::once(first).chain(rest).collect() };
+        Self(Box::new(RateLimitedCause::Refused { by, retry_after }))
+    }
+
+    #[cold]
+    pub(crate) fn too_large(limit: &Limit, cost: u64, terms: Terms) -> Self {
+        Self(Box::new(RateLimitedCause::TooLarge { limit: limit.clone(), cost, terms }))
+    }
+
+    #[cold]
+    pub(crate) fn unavailable(limit: &Limit, error: BackendError) -> Self {
+        Self(Box::new(RateLimitedCause::Unavailable { limit: limit.clone(), error }))
+    }
+
     /// Finds it in an error or in what caused that, however deep.
     ///
     /// # Examples
@@ -32,9 +125,9 @@ impl RateLimited {
     /// # async fn main() -> Result<(), Box<dyn Error>> {
     /// let limit = Limit::new("uploads", Quota::token_bucket(1, MINUTE));
     /// let limiter = RateLimiter::in_memory();
-    /// limiter.limit(&limit).await?.into_result()?;
+    /// limiter.limit(&limit).await?;
     ///
-    /// let refused = limiter.limit(&limit).await?.into_result().unwrap_err();
+    /// let refused = limiter.limit(&limit).await.unwrap_err();
     /// let wrapped = std::io::Error::other(refused);
     /// let found = RateLimited::find(&wrapped).expect("it is in there");
     /// assert!(found.retry_after().is_some());
@@ -48,7 +141,7 @@ impl RateLimited {
             if let Some(found) = error.downcast_ref() {
                 return Some(found);
             }
-            // An I/O error passes over the error that it wraps, and on to that one's cause.
+            // An I/O error skips the error that it wraps: its `source()` is that one's cause.
             if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref())
             {
                 next = Some(inner);
@@ -59,65 +152,97 @@ impl RateLimited {
         None
     }
 
-    /// The refusal; `None` if nobody could decide.
+    /// Whether a limit refused the work: the tokens were not there. Nothing was taken.
     #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal<'static>> {
-        match &self.0 {
-            Cause::Refused(refusal) => Some(refusal),
-            Cause::Failed(_) => None,
-        }
+    pub fn is_refused(&self) -> bool {
+        matches!(&*self.0, RateLimitedCause::Refused { .. })
     }
 
-    /// The error; `None` if it was a decision.
+    /// Whether the cost is more than the limit could ever grant, however long the caller waits.
     #[must_use]
-    pub fn error(&self) -> Option<&Error> {
-        match &self.0 {
-            Cause::Refused(_) => None,
-            Cause::Failed(error) => Some(error),
-        }
+    pub fn is_too_large(&self) -> bool {
+        matches!(&*self.0, RateLimitedCause::TooLarge { .. })
     }
 
-    /// When the request may come back, if a limit refused it.
+    /// Whether the store failed or did not answer in time.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        matches!(&*self.0, RateLimitedCause::Unavailable { .. })
+    }
+
+    /// Whether the store did not answer in time; it may have taken the tokens all the same.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
+    }
+
+    /// The smallest wait after which the same request is admitted if no other request comes first,
+    /// and the [jitter](super::LimitCall::jitter) if there is any. `None` unless a limit
+    /// [refused](Self::is_refused).
+    ///
+    /// Of several limits it is the longest wait. A limit in shards may refuse once more if it draws
+    /// other shards then. It is the wait until the work could run at once: a request that
+    /// [reserves](super::LimitCall::reserve) may be granted earlier.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.refusal().map(Refusal::retry_after)
+        match &*self.0 {
+            RateLimitedCause::Refused { retry_after, .. } => Some(*retry_after),
+            RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => None,
+        }
     }
-}
 
-impl From<Refusal<'_>> for RateLimited {
-    fn from(refusal: Refusal<'_>) -> Self {
-        Self(Cause::Refused(Box::new(refusal.into_owned())))
+    /// The limit that refused, or that could not be decided; of several limits, the first.
+    #[must_use]
+    pub fn limit(&self) -> &Limit {
+        match &*self.0 {
+            RateLimitedCause::Refused { by, .. } => by.limit(),
+            RateLimitedCause::TooLarge { limit, .. }
+            | RateLimitedCause::Unavailable { limit, .. } => limit,
+        }
     }
-}
 
-impl From<Error> for RateLimited {
-    fn from(error: Error) -> Self {
-        Self(Cause::Failed(error))
+    /// How each limit stands that refused; none if it was no refusal.
+    #[must_use]
+    pub fn snapshots(&self) -> &[Snapshot] {
+        match &*self.0 {
+            RateLimitedCause::Refused { by, .. } => by.as_slice(),
+            RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => &[],
+        }
     }
 }
 
 impl fmt::Display for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Cause::Refused(refusal) => {
+        match &*self.0 {
+            RateLimitedCause::Refused { by, retry_after } => {
                 f.write_str("refused by limit ")?;
-                for (index, standing) in refusal.limits().iter().enumerate() {
+                for (index, snapshot) in by.as_slice().iter().enumerate() {
                     let separator = if index == 0 { "" } else { ", " };
-                    write!(f, "{separator}`{}`", standing.limit().name())?;
+                    write!(f, "{separator}`{}`", snapshot.limit().name())?;
                 }
-                write!(f, " (retry after {:?})", refusal.retry_after())
+                write!(f, " (retry after {retry_after:?})")
             }
-            Cause::Failed(error) => error.fmt(f),
+            RateLimitedCause::TooLarge { limit, cost, terms } => {
+                too_large::explain(limit, *cost, *terms, f)
+            }
+            RateLimitedCause::Unavailable { limit, .. } => {
+                write!(f, "limit `{}` could not be decided", limit.name())
+            }
         }
+    }
+}
+
+impl fmt::Debug for RateLimited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RateLimited").field(&self.0).finish()
     }
 }
 
 impl StdError for RateLimited {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.0 {
-            Cause::Refused(_) => None,
-            // The error speaks through this one, so its cause comes next.
-            Cause::Failed(error) => error.source(),
+        match &*self.0 {
+            RateLimitedCause::Unavailable { error, .. } => Some(error),
+            RateLimitedCause::Refused { .. } | RateLimitedCause::TooLarge { .. } => None,
         }
     }
 }

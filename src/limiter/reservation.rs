@@ -1,38 +1,48 @@
-//! A turn at a known instant.
+//! Leave to run the work at a known instant.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{iter, mem};
 
 use pin_project_lite::pin_project;
 
-use super::queue::{Booking, Waiting};
-use super::share::Shares;
-use super::{Permit, Refusal, Standing};
+use super::Limit;
+use super::demand::Demand;
+use super::engine::{Outcome, RateLimiter};
+use super::grant::Grant;
+use super::permit::Permit;
+use super::queue::{HeldSlot, QueueWait};
+use super::rate_limited::RateLimited;
+use super::settle::{Settle, Settlement};
+use super::snapshot::Snapshot;
 use crate::algebra::Verdict;
+use crate::backend::{Applied, BackendError};
 use crate::clock::Timestamp;
 
-/// The work may run at a known instant, without asking again.
+/// Leave to run the work at a known instant, without asking again; made by
+/// [`reserve`](super::LimitCall::reserve).
 ///
-/// Its tokens are taken. Dropping it, or the future of [`ready`](Self::ready), gives it up: if
-/// nobody has come after it, it is as if it had never been made; otherwise its place goes to the
-/// next that waits in this process and that it is large enough for, whose own place is then free in
-/// turn. A place that nobody can use is spent.
+/// Its tokens are taken. Where they were there at once, the instant is now.
+///
+/// Dropping it, or the future of [`ready`](Self::ready), cancels it. Tokens that were there at once
+/// are given back. A slot in the future is undone if no request has come after it; otherwise it goes
+/// to the next waiter of this process that it is large enough for, whose own slot is then free in
+/// turn. A slot that no waiter can use is spent.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Decision, Limit, Quota, RateLimited, RateLimiter, SECOND};
+/// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
 ///
 /// // A capacity of zero: everything waits its turn.
-/// static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, SECOND).capacity(0));
+/// const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), RateLimited> {
 /// let limiter = RateLimiter::in_memory();
-/// let Decision::Reserved(reservation) = limiter.limit(&CALLS).reserve().await? else {
-///     panic!("nothing is saved up")
-/// };
+/// let reservation = limiter.limit(&SPACED).reserve_within(5 * SECOND).await?;
 /// assert_eq!(reservation.wait(), SECOND / 10);
 /// let permit = reservation.ready().await;
 /// // the work runs here
@@ -41,30 +51,62 @@ use crate::clock::Timestamp;
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "dropping a reservation gives it up"]
+#[must_use = "dropping a reservation cancels it"]
 pub struct Reservation(Box<Reserved>);
 
-/// Boxed, as most decisions are none.
 #[derive(Debug)]
 struct Reserved {
-    booking: Booking,
-    shares: Shares,
+    grants: HeldGrants,
+    /// The slot in the queue; none if the tokens were there at once.
+    booking: Option<HeldSlot>,
     made: Timestamp,
     jitter: Duration,
 }
 
 impl Reservation {
-    pub(super) fn new(booking: Booking, shares: Shares, made: Timestamp, jitter: Duration) -> Self {
-        Self(Box::new(Reserved { booking, shares, made, jitter }))
+    /// Reads what a store has answered to these demands, which are at least one.
+    ///
+    /// # Errors
+    ///
+    /// If the answer is not complete; and, within that, if it is a refusal.
+    pub(super) fn from_answer(
+        limiter: RateLimiter,
+        demands: Vec<Demand<Arc<Limit>>>,
+        applied: Applied,
+        max_wait: Duration,
+        jitter: Duration,
+    ) -> Result<Result<Self, RateLimited>, BackendError> {
+        let outcome = Outcome::new(&demands, applied)?;
+        let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
+        if verdict == Verdict::Refused {
+            let refusal = outcome.refusal(&demands, jitter);
+            return refusal.map(Err).ok_or_else(BackendError::incomplete);
+        }
+        let mut grants = outcome.grants(demands.into_iter());
+        let first = grants.next().ok_or_else(BackendError::incomplete)?;
+        let rest: Vec<_> = grants.collect();
+        let (booking, jitter) = match verdict {
+            Verdict::Reserved => {
+                let all = iter::once(&first).chain(&rest);
+                let booking = HeldSlot::new(limiter.queues(), all, made + wait, made);
+                // Chance never decides whether there is a reservation.
+                (Some(booking), jitter.min(max_wait.saturating_sub(wait)))
+            }
+            _ => (None, Duration::ZERO),
+        };
+        // A slot is given up by the booking; what was there at once is given back.
+        let refund_on_drop = booking.is_none();
+        let grants = HeldGrants { limiter, first, rest, refund_on_drop };
+        Ok(Ok(Self(Box::new(Reserved { grants, booking, made, jitter }))))
     }
 
     /// The instant at which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.booking.at() + self.0.jitter
+        self.0.booking.as_ref().map_or(self.0.made, HeldSlot::at) + self.0.jitter
     }
 
-    /// How long that was from when the reservation was made.
+    /// How long that was from when the reservation was made; zero if the tokens were there.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.at().since(self.0.made)
@@ -72,65 +114,90 @@ impl Reservation {
 
     /// How the limit stands after this; of several, the first.
     #[must_use]
-    pub fn standing(&self) -> Standing<'static> {
-        self.0.shares.standing().clone()
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.grants.first.snapshot()
     }
 
     /// How all limits stand after this, in the order in which they were named.
-    pub fn standings(&self) -> impl Iterator<Item = Standing<'static>> {
-        self.0.shares.iter().map(|share| share.standing.clone())
+    pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
+        iter::once(&self.0.grants.first).chain(&self.0.grants.rest).map(Grant::snapshot)
     }
 
-    /// What there is to say to whoever may not wait: those limits refuse that are short.
-    pub(super) fn as_refusal(&self) -> Refusal<'static> {
-        let short = |standing: &&Standing<'_>| standing.verdict() == Verdict::Reserved;
-        let standings = self.0.shares.iter().map(|share| &share.standing);
-        let refused = standings.filter(short).cloned().collect();
-        Refusal::new(refused, self.wait(), Duration::ZERO)
-    }
-
-    /// Waits until the instant has come: never less, and no longer than the runtime's timer and those
-    /// before it take.
+    /// Waits until the instant has come: never less, and no longer than the runtime's timer and the
+    /// waiters before it take.
     ///
-    /// Once it is polled, the reservation is in line: where somebody before it gives up, it moves up
-    /// and may be ready earlier than [`at`](Self::at) has said. Among those in line, whoever
-    /// reserved first goes first. One of them that nobody polls any more holds the others up for a
-    /// tenth of a second, and several of them may make those late who have moved up behind them.
+    /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it moves
+    /// up and may be ready earlier than [`at`](Self::at) has told. Waiters run in the order in
+    /// which they reserved. A waiter that stops being polled delays those behind it by up to 100 ms,
+    /// and several of them may make late those who have moved up behind them.
     ///
     /// # Panics
     ///
-    /// The future, if it is polled outside of a tokio runtime or in one whose time is not enabled.
+    /// The future, if it has to wait and is polled outside of a tokio runtime or in one whose time is
+    /// not enabled.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the reservation up.
+    /// Dropping the future cancels the reservation.
     pub fn ready(self) -> Ready {
-        let Reserved { booking, shares, jitter, .. } = *self.0;
-        Ready { booking: Some((booking, jitter)), waiting: None, shares: Some(shares) }
+        let Reserved { grants, booking, made, jitter } = *self.0;
+        let booking = booking.map(|booking| (booking, jitter));
+        Ready { grants: Some(grants), at: made, booking, waiting: None }
     }
 
     /// Keeps the reservation without waiting for it, for work that is planned for its instant.
     ///
-    /// The permit holds from [`at`](Self::at) on. Nothing is given up when it is dropped.
-    #[must_use]
+    /// The permit holds from [`at`](Self::at) on. Dropping it gives nothing back.
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
-        let Reserved { booking, shares, .. } = *self.0;
-        let limiter = booking.limiter().clone();
-        booking.keep();
-        Permit::owned(limiter, shares, at)
+        let Reserved { grants, booking, .. } = *self.0;
+        if let Some(booking) = booking {
+            booking.keep();
+        }
+        grants.into_permit(at)
+    }
+}
+
+/// What a reservation was granted.
+#[derive(Debug)]
+struct HeldGrants {
+    limiter: RateLimiter,
+    first: Grant,
+    rest: Vec<Grant>,
+    refund_on_drop: bool,
+}
+
+impl HeldGrants {
+    fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
+        self.refund_on_drop = false;
+        let rest = mem::take(&mut self.rest);
+        Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
+    }
+}
+
+impl Drop for HeldGrants {
+    fn drop(&mut self) {
+        if self.refund_on_drop {
+            // The store completes it by itself.
+            drop(Settle::new(&self.limiter, &self.first, self.rest.iter(), Settlement::All(0)));
+        }
     }
 }
 
 pin_project! {
     /// The future of [`Reservation::ready`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels the reservation.
     #[derive(Debug)]
-    #[must_use = "dropping it gives the reservation up"]
+    #[must_use = "dropping it cancels the reservation"]
     pub struct Ready {
-        booking: Option<(Booking, Duration)>,
+        grants: Option<HeldGrants>,
+        at: Timestamp,
+        booking: Option<(HeldSlot, Duration)>,
         #[pin]
-        waiting: Option<Waiting>,
-        shares: Option<Shares>,
+        waiting: Option<QueueWait>,
     }
 }
 
@@ -140,19 +207,19 @@ impl Future for Ready {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         let mut this = self.project();
         if let Some((booking, jitter)) = this.booking.take() {
-            this.waiting.set(Some(booking.wait(jitter, false)));
+            this.waiting.set(Some(QueueWait::new(booking, jitter, false)));
+        }
+        if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
+            let turn = ready!(waiting.poll(cx));
+            this.waiting.set(None);
+            // Only a waiter that can be sent away is.
+            let Ok(spot) = turn else { return Poll::Pending };
+            let promised = spot.at();
+            // Each turn has a slot: the promised one, or one before it.
+            *this.at = spot.used().map_or(promised, |used| used.at);
         }
         // A future that has given its answer is not polled again.
-        let Some(waiting) = this.waiting.as_mut().as_pin_mut() else { return Poll::Pending };
-        let turn = ready!(waiting.poll(cx));
-        this.waiting.set(None);
-        // Nobody is sent away who is not patient.
-        let (Ok(spot), Some(shares)) = (turn, this.shares.take()) else {
-            return Poll::Pending;
-        };
-        let (limiter, promised) = (spot.limiter().clone(), spot.at());
-        // Every turn has a place, which is the promised one or one before.
-        let at = spot.used().map_or(promised, |used| used.at);
-        Poll::Ready(Permit::owned(limiter, shares, at))
+        let Some(grants) = this.grants.take() else { return Poll::Pending };
+        Poll::Ready(grants.into_permit(*this.at))
     }
 }

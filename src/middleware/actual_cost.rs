@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::limiter::Bill;
+use crate::limiter::{Permit, Settlement};
 
 /// What a request really cost: put it into the extensions of the response, under a layer that
 /// [settles](super::RateLimitLayer::settle).
@@ -17,19 +17,19 @@ use crate::limiter::Bill;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// static LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let answer = service_fn(async |_: Request<()>| {
 ///     let mut response = Response::new("forty-two");
-///     response.extensions_mut().insert(ActualCost::of(300));
+///     response.extensions_mut().insert(ActualCost::new(300));
 ///     Ok::<_, Infallible>(response)
 /// });
 /// let limiter = RateLimiter::in_memory();
 /// let service = limiter.layer(&LLM).cost(1_000).settle().layer(answer);
 /// service.oneshot(Request::new(())).await?;
-/// assert_eq!(limiter.value(&LLM).await?.remaining(), 39_700);
+/// assert_eq!(limiter.peek(&LLM).await?.remaining(), 39_700);
 /// # Ok(())
 /// # }
 /// ```
@@ -42,17 +42,17 @@ enum Actual {
     Metered(Arc<Mutex<Metered>>),
 }
 
-/// Whichever comes first waits here for the other: the tokens, or the bills of all layers.
+/// Whichever comes first waits here for the other: the tokens, or the permits of all layers.
 #[derive(Debug, Default)]
 struct Metered {
-    bills: Vec<Bill>,
+    permits: Vec<Permit<'static>>,
     tokens: Option<u64>,
 }
 
 impl ActualCost {
     /// The request cost this many tokens.
     #[must_use]
-    pub const fn of(tokens: u64) -> Self {
+    pub const fn new(tokens: u64) -> Self {
         Self(Actual::Known(tokens))
     }
 
@@ -87,11 +87,12 @@ impl ActualCost {
         (Self(Actual::Metered(Arc::clone(&metered))), Meter(metered))
     }
 
-    /// Settles the bill, now or once the meter is read.
-    pub(super) fn settle(&self, bill: Bill) {
+    /// Settles what was taken, now or once the meter is read.
+    pub(super) fn settle(&self, permit: Permit<'static>) {
         match &self.0 {
-            Actual::Known(tokens) => bill.settle(*tokens),
-            Actual::Metered(metered) => complete(metered, |metered| metered.bills.push(bill)),
+            // The store completes it by itself.
+            Actual::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
+            Actual::Metered(metered) => complete(metered, |metered| metered.permits.push(permit)),
         }
     }
 }
@@ -107,7 +108,7 @@ impl Meter {
     /// The request cost this many tokens: what is left of those that it took is given back, what is
     /// short is taken, into debt if need be.
     ///
-    /// Nobody waits for it: a store that answers later is heard by a task of its own, on the tokio
+    /// It does not wait: a store that answers later completes it in a task of its own, on the tokio
     /// runtime in which this is called.
     pub fn settle(self, actual: u64) {
         complete(&self.0, |metered| metered.tokens = Some(actual));
@@ -116,11 +117,13 @@ impl Meter {
 
 /// Settles what there is once the tokens are known.
 fn complete(metered: &Mutex<Metered>, add: impl FnOnce(&mut Metered)) {
-    let (bills, tokens) = {
+    let (permits, tokens) = {
         let mut metered = metered.lock().unwrap_or_else(PoisonError::into_inner);
         add(&mut metered);
         let Some(tokens) = metered.tokens else { return };
-        (std::mem::take(&mut metered.bills), tokens)
+        (std::mem::take(&mut metered.permits), tokens)
     };
-    bills.into_iter().for_each(|bill| bill.settle(tokens));
+    for permit in permits {
+        drop(permit.settle_by(Settlement::All(tokens)));
+    }
 }

@@ -1,15 +1,15 @@
-//! What a handler sees of the limits that let its request in, and what it can do about them.
+//! What a handler sees of the limits that let its request in, and what it can do with them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::http::Request;
+use http::Request;
 
-use super::tab::{Tab, Which};
-use crate::limiter::{Error, Limit, Permit, RateLimited, Standing};
+use super::ledger::{RequestLedger, Selection};
+use crate::clock::Timestamp;
+use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 
 /// How the limits stood that let a request in, for its handler: in the request's extensions, where a
-/// layer [exposes](super::RateLimitLayer::expose) it, and an extractor in axum.
+/// layer [exposes](crate::RateLimitLayer::expose) it, and an extractor in axum.
 ///
 /// Through it a handler takes more tokens, settles what the work has cost, or makes a fresh start. What
 /// it settles is not settled by the layer again, nor by another clone of this.
@@ -21,9 +21,8 @@ use crate::limiter::{Error, Limit, Permit, RateLimited, Standing};
 ///
 /// ```
 /// use axum::{Router, routing::post};
-/// use tollgate::axum::RateLimitExt;
 /// use tollgate::middleware::Admission;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+/// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter};
 ///
 /// static LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
 ///
@@ -42,17 +41,21 @@ use crate::limiter::{Error, Limit, Permit, RateLimited, Standing};
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// Those of the outermost layer first; at least one.
-    tabs: Vec<Arc<Tab>>,
+    ledgers: Vec<Arc<RequestLedger>>,
     only: Option<Arc<str>>,
 }
 
 impl Admission {
-    /// Puts it into the extensions of a request, beside what outer layers have decided.
-    pub(super) fn put<B>(tab: &Arc<Tab>, request: &mut Request<B>) {
+    /// Puts it into the extensions of a request, beside what outer layers have decided, if the layer
+    /// of this ledger exposes.
+    pub(super) fn expose<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
+        if !ledger.is_exposed() {
+            return;
+        }
         let outer = request.extensions().get::<Self>();
-        let outer = outer.map(|outer| outer.tabs.as_slice()).unwrap_or_default();
-        let tabs = outer.iter().chain([tab]).map(Arc::clone).collect();
-        request.extensions_mut().insert(Self { tabs, only: None });
+        let outer = outer.map(|outer| outer.ledgers.as_slice()).unwrap_or_default();
+        let ledgers = outer.iter().chain([ledger]).map(Arc::clone).collect();
+        request.extensions_mut().insert(Self { ledgers, only: None });
     }
 
     /// The same for this limit only; limits are told apart by their names.
@@ -61,11 +64,11 @@ impl Admission {
     ///
     /// ```
     /// use tollgate::middleware::Admission;
-    /// use tollgate::{Error, HOUR, Limit, Quota};
+    /// use tollgate::{HOUR, Limit, Quota, RateLimited};
     ///
     /// static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(5, HOUR));
     ///
-    /// async fn logged_in(admission: Admission) -> Result<(), Error> {
+    /// async fn logged_in(admission: Admission) -> Result<(), RateLimited> {
     ///     // Other limits on the route are left as they are.
     ///     admission.only(&FAILURES).reset().await
     /// }
@@ -73,62 +76,63 @@ impl Admission {
     /// ```
     #[must_use]
     pub fn only(&self, limit: &Limit) -> Self {
-        Self { tabs: self.tabs.clone(), only: Some(limit.name().into()) }
+        Self { ledgers: self.ledgers.clone(), only: Some(limit.name().into()) }
     }
 
     /// The whole tokens that were left; of several limits, the least that any had. `None` if the
     /// request is held to none.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
-        self.standings().iter().map(Standing::remaining).min()
+        self.snapshots().iter().map(Snapshot::remaining).min()
     }
 
-    /// How long until all limits are full again, if nothing more is taken.
+    /// The time at which all limits are full again, if nothing more is taken. `None` if the request is
+    /// held to none.
     #[must_use]
-    pub fn full_after(&self) -> Duration {
-        self.standings().iter().map(Standing::full_after).max().unwrap_or_default()
+    pub fn full_at(&self) -> Option<Timestamp> {
+        self.snapshots().iter().map(Snapshot::full_at).max()
     }
 
     /// How each limit stood after it let the request in, or after the last
     /// [`charge`](Self::charge).
     ///
-    /// There is none if the request is exempt from all, or if nobody could decide and the layer lets
-    /// requests go on then.
+    /// There is none if the request is exempt from all, or if the store did not answer and the layer
+    /// [admits](super::OnFailure::Admit) requests then.
     #[must_use]
-    pub fn standings(&self) -> Vec<Standing<'static>> {
+    pub fn snapshots(&self) -> Vec<Snapshot> {
         self.seen(false)
     }
 
-    /// How each limit stood that is a [shadow](super::RateLimitLayer::shadow) to the request: its
-    /// [verdict](Standing::verdict) is what would have been decided.
+    /// How each limit stood that is a [shadow](super::Rule::shadow) to the request: it would have
+    /// admitted the request if its cost [fits](Snapshot::fits).
     #[must_use]
-    pub fn shadows(&self) -> Vec<Standing<'static>> {
+    pub fn shadows(&self) -> Vec<Snapshot> {
         self.seen(true)
     }
 
-    fn seen(&self, in_shadow: bool) -> Vec<Standing<'static>> {
-        let which = Which::All(self.name());
-        self.tabs.iter().flat_map(|tab| tab.standings(which, in_shadow)).collect()
+    fn seen(&self, in_shadow: bool) -> Vec<Snapshot> {
+        let selection = Selection::All(self.name());
+        self.ledgers.iter().flat_map(|ledger| ledger.snapshots(selection, in_shadow)).collect()
     }
 
     /// Takes so many tokens more, from the limits of each layer in one step.
     ///
-    /// Of several limits, those are concerned for which a cost was said, or all of them if none was, as
-    /// in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum, be it the layer's.
-    /// What was settled before is not: what is charged then stays taken in addition, also where the
-    /// response is there and leaves the rest to a [`Meter`](super::Meter). Shadow rules are not asked.
+    /// With several rules, only those with an explicit `cost` are charged; if none has one, all are, as
+    /// in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum, also the
+    /// layer's. What was settled before is not: what is charged then stays taken in addition, also where
+    /// the response is there and leaves the rest to a [`Meter`](super::Meter). Shadow rules are not charged.
     ///
     /// # Errors
     ///
     /// If they are not there: nothing is taken by that layer then, and the refusal is a response
-    /// with the time to come back. Or if the cost can never fit, or the backend could not decide.
+    /// with the time to come back. Or if the cost can never fit, or the store did not answer.
     ///
     /// # Cancel safety
     ///
     /// As [`RateLimiter::limit`](crate::RateLimiter::limit).
     pub async fn charge(&self, tokens: u64) -> Result<(), RateLimited> {
-        for tab in &self.tabs {
-            tab.charge(Which::Priced(self.name()), tokens).await?;
+        for ledger in &self.ledgers {
+            ledger.charge_more(Selection::ByCost(self.name()), tokens).await?;
         }
         Ok(())
     }
@@ -136,23 +140,23 @@ impl Admission {
     /// Says what the work really cost: what is left of its tokens is given back, what is short is
     /// taken, into debt if need be.
     ///
-    /// Of several limits, those are concerned that [`charge`](Self::charge) is about. What was settled
-    /// before, by whomever, stays as it is.
+    /// It concerns the limits that [`charge`](Self::charge) does. What was settled before stays as it
+    /// is.
     ///
     /// # Errors
     ///
-    /// If the backend could not do it.
+    /// If the store could not do it.
     ///
     /// # Cancel safety
     ///
-    /// The store is asked when the future is first polled, and heard to the end if it is dropped after
-    /// that. One that answers later needs a tokio runtime for that, the one in which the future is
+    /// The store is asked when the future is first polled, and completes the settlement if it is dropped
+    /// after that. One that answers later needs a tokio runtime for that, the one in which the future is
     /// dropped.
-    pub async fn settle(&self, actual: u64) -> Result<(), Error> {
-        self.end(Which::Priced(self.name()), Some(actual)).await
+    pub async fn settle(&self, actual: u64) -> Result<(), RateLimited> {
+        self.settle_selected(Selection::ByCost(self.name()), actual).await
     }
 
-    /// Gives all tokens back that nobody has settled: the work has not run, or is to cost nothing.
+    /// Gives all tokens back that were not settled yet: the work has not run, or is to cost nothing.
     ///
     /// # Errors
     ///
@@ -161,17 +165,22 @@ impl Admission {
     /// # Cancel safety
     ///
     /// As [`settle`](Self::settle).
-    pub async fn refund(&self) -> Result<(), Error> {
-        self.end(Which::All(self.name()), None).await
+    pub async fn refund(&self) -> Result<(), RateLimited> {
+        self.settle_selected(Selection::All(self.name()), 0).await
     }
 
-    async fn end(&self, which: Which<'_>, actual: Option<u64>) -> Result<(), Error> {
+    async fn settle_selected(
+        &self,
+        selection: Selection<'_>,
+        actual: u64,
+    ) -> Result<(), RateLimited> {
         // All are asked before any is waited for.
-        let bills: Vec<_> = self.tabs.iter().filter_map(|tab| tab.close(which)).collect();
-        let settling: Vec<_> = bills.iter().map(|bill| bill.settling(actual)).collect();
+        let permits = self.ledgers.iter().filter_map(|ledger| ledger.close(selection));
+        let settle = |permit: Permit<'static>| permit.settle_by(Settlement::All(actual));
+        let settling: Vec<_> = permits.map(settle).collect();
         let mut outcome = Ok(());
-        for settling in settling {
-            outcome = outcome.and(settling.await.map(drop));
+        for settle in settling {
+            outcome = outcome.and(settle.await.map(drop));
         }
         outcome
     }
@@ -186,23 +195,25 @@ impl Admission {
     /// # Cancel safety
     ///
     /// As [`settle`](Self::settle).
-    pub async fn reset(&self) -> Result<(), Error> {
-        let which = Which::All(self.name());
-        let resets: Vec<_> = self.tabs.iter().filter_map(|tab| tab.reset(which)).collect();
+    pub async fn reset(&self) -> Result<(), RateLimited> {
+        let selection = Selection::All(self.name());
+        let resets: Vec<_> =
+            self.ledgers.iter().filter_map(|ledger| ledger.reset(selection)).collect();
         let mut outcome = Ok(());
         for (limit, reset) in resets {
-            outcome = outcome.and(reset.await.map_err(|error| Error::backend(&limit, error)));
+            outcome =
+                outcome.and(reset.await.map_err(|error| RateLimited::unavailable(&limit, error)));
         }
         outcome
     }
 
-    /// Leave to run, with all that nobody has settled: from now on it is for whoever has the permit to
-    /// settle. `None` if there is nothing of that.
+    /// Leave to run, with all that was not settled yet: from now on the holder of the permit settles it.
+    /// `None` if there is nothing of that.
     ///
     /// Where several layers expose, it is that of the innermost one that has anything left.
     #[must_use]
     pub fn permit(&self) -> Option<Permit<'static>> {
-        self.tabs.iter().rev().find_map(|tab| tab.permit(Which::All(self.name())))
+        self.ledgers.iter().rev().find_map(|ledger| ledger.permit(Selection::All(self.name())))
     }
 
     fn name(&self) -> Option<&str> {

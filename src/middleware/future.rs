@@ -2,18 +2,20 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use ::http::{Request, Response};
 use bytes::Bytes;
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::ResponseBody;
-use super::after::After;
+use super::action::{Action, PendingAction, QueuedSlot};
+use super::body::ResponseBody;
+use super::on_response::OnResponse;
+use super::plan::Plan;
 use super::queued::{Ended, Queued};
-use super::reserve::Booked;
-use super::rules::{Later, Ruling};
+use super::reject::render;
 use crate::key::Head;
 
 pin_project! {
@@ -22,56 +24,67 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping it drops the request, or the future of the inner service. A request that waits in the
-    /// [queue](super::RateLimitLayer::queue) gives up its place, and so does one whose store has
+    /// [queue](crate::RateLimitLayer::queue) gives up its place, and so does one whose store has
     /// yet to answer. Other tokens that were taken stay taken.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, B>,
+        state: ResponseState<S, B>,
     }
 }
 
 pin_project! {
-    #[project = StateProjection]
-    enum State<S, B>
+    #[project = ResponseStateProjection]
+    enum ResponseState<S, B>
     where
         S: Service<Request<B>>,
     {
-        Stopped { response: Option<Response<Bytes>> },
+        Rejected { response: Option<Response<Bytes>> },
         // Boxed, so that stores which answer at once do not pay for the room.
-        Asking { asking: Later, held: Option<Box<Held<S, B>>> },
+        Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
         Queued { #[pin] queued: Queued<S, B> },
-        Running { #[pin] future: S::Future, after: After },
+        Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
 
 /// What waits for the store's answer: the service that was made ready, and its request.
-struct Held<S, B> {
+struct HeldRequest<S, B> {
     service: S,
     request: Request<B>,
+    plan: Arc<Plan>,
 }
 
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn stopped(response: Response<Bytes>) -> Self {
-        Self { state: State::Stopped { response: Some(response) } }
+    pub(super) const fn rejected(response: Response<Bytes>) -> Self {
+        Self { state: ResponseState::Rejected { response: Some(response) } }
     }
 
-    pub(super) const fn running(future: S::Future, after: After) -> Self {
-        Self { state: State::Running { future, after } }
+    pub(super) const fn running(future: S::Future, on_response: OnResponse) -> Self {
+        Self { state: ResponseState::Running { future, on_response } }
     }
 
-    pub(super) fn queued(service: S, request: Request<B>, booked: Booked) -> Self {
-        Self { state: State::Queued { queued: Queued::new(service, request, booked) } }
+    pub(super) fn queued(
+        service: S,
+        request: Request<B>,
+        plan: Arc<Plan>,
+        slot: QueuedSlot,
+    ) -> Self {
+        Self { state: ResponseState::Queued { queued: Queued::new(service, request, plan, slot) } }
     }
 
-    pub(super) fn asking(asking: Later, service: S, request: Request<B>) -> Self {
-        let held = Some(Box::new(Held { service, request }));
-        Self { state: State::Asking { asking, held } }
+    pub(super) fn deciding(
+        pending: PendingAction,
+        service: S,
+        request: Request<B>,
+        plan: Arc<Plan>,
+    ) -> Self {
+        let held = Some(Box::new(HeldRequest { service, request, plan }));
+        Self { state: ResponseState::Deciding { pending, held } }
     }
 }
 
@@ -85,39 +98,43 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Stopped { response } => {
+                ResponseStateProjection::Rejected { response } => {
                     // A future that has given its answer is not polled again.
                     let Some(response) = response.take() else { return Poll::Pending };
                     return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
                 }
-                StateProjection::Asking { asking, held } => {
-                    let ruling = ready!(asking.as_mut().poll(cx));
+                ResponseStateProjection::Deciding { pending, held } => {
+                    let action = ready!(pending.as_mut().poll(cx));
                     let Some(held) = held.take() else { return Poll::Pending };
-                    let Held { mut service, mut request } = *held;
-                    match ruling {
-                        Ruling::Run(after) => {
-                            after.expose(&mut request);
+                    let HeldRequest { mut service, mut request, plan } = *held;
+                    match action {
+                        Action::Run(on_response) => {
+                            on_response.expose(&mut request);
                             let future = service.call(request);
-                            State::Running { future, after }
+                            ResponseState::Running { future, on_response }
                         }
-                        Ruling::Wait(booked) => {
+                        Action::Queue(slot) => {
                             // Not the one that was made ready: see `RateLimit::call`.
-                            let queued = Queued::new(service.clone(), request, *booked);
-                            State::Queued { queued }
+                            let queued = Queued::new(service.clone(), request, plan, *slot);
+                            ResponseState::Queued { queued }
                         }
-                        Ruling::Stop(response) => State::Stopped { response: Some(response) },
-                        Ruling::Untold(say) => {
-                            State::Stopped { response: Some(say(&Head::of(&request))) }
+                        Action::Reject(rejection) => {
+                            let response = render(&plan, &rejection, &Head::new(&request));
+                            ResponseState::Rejected { response: Some(response) }
                         }
                     }
                 }
-                StateProjection::Queued { queued } => match ready!(queued.poll(cx))? {
-                    Ended::Called(future, after) => State::Running { future, after },
-                    Ended::Stopped(response) => State::Stopped { response: Some(response) },
+                ResponseStateProjection::Queued { queued } => match ready!(queued.poll(cx))? {
+                    Ended::Called(future, on_response) => {
+                        ResponseState::Running { future, on_response }
+                    }
+                    Ended::Rejected(response) => {
+                        ResponseState::Rejected { response: Some(response) }
+                    }
                 },
-                StateProjection::Running { future, after } => {
+                ResponseStateProjection::Running { future, on_response } => {
                     let mut response = ready!(future.poll(cx))?;
-                    std::mem::take(after).finish(&mut response);
+                    std::mem::take(on_response).finish(&mut response);
                     return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }
             };
@@ -132,10 +149,10 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Stopped { .. } => "ResponseFuture(stopped)",
-            State::Asking { .. } => "ResponseFuture(asking)",
-            State::Queued { .. } => "ResponseFuture(queued)",
-            State::Running { .. } => "ResponseFuture(running)",
+            ResponseState::Rejected { .. } => "ResponseFuture(rejected)",
+            ResponseState::Deciding { .. } => "ResponseFuture(deciding)",
+            ResponseState::Queued { .. } => "ResponseFuture(queued)",
+            ResponseState::Running { .. } => "ResponseFuture(running)",
         })
     }
 }

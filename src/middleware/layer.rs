@@ -1,31 +1,58 @@
-//! The layer: a rule, ready to be put around services.
+//! The layer: one rule or several, ready to be put around services.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::RateLimit;
+use super::on_failure::OnFailure;
 use super::on_refusal::OnRefusal;
+use super::plan::Plan;
 use super::queue::Queue;
-use super::rule::{MissingKey, Price};
-use super::rules::{OnFailure, Rules};
-use crate::http::{Dialects, PartitionKey, RetryAfter};
-use crate::key::{Head, KeyExtractor};
-use crate::limiter::{Limit, RateLimiter};
+use super::rule::Rule;
+use super::rules::{LayerSettings, Rules};
+use super::service::RateLimit;
+use crate::fields::{Dialects, PartitionKey, RetryAfter};
+use crate::key::{Head, IntoExtracted, KeyExtractor};
+use crate::limiter::RateLimiter;
 
-/// Holds the requests to a service to a limit; made by [`RateLimiter::layer`].
+/// Holds the requests to a service to one rule or to several; made by [`RateLimiter::layer`].
+///
+/// What concerns one limit is set on its [`Rule`]; what concerns the layer, on the layer. While the
+/// layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) are short for those of the rule.
 ///
 /// See the [module docs](super) for examples.
 #[derive(Clone)]
-pub struct RateLimitLayer {
-    rules: Arc<Rules>,
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct RateLimitLayer<N = One> {
+    limiter: RateLimiter,
+    rules: Rules,
+    plan: Arc<Plan>,
+    count: PhantomData<fn() -> N>,
 }
 
+/// Of a [`RateLimitLayer`]: it has one rule.
+#[derive(Clone, Copy, Debug)]
+pub struct One(());
+
+/// Of a [`RateLimitLayer`]: it has several rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Several(());
+
+/// Of a [`RateLimitLayer`]: it has one rule, so that `key` and `cost` are that rule's.
+#[diagnostic::on_unimplemented(
+    message = "this layer has several rules, and does not know whose key or cost is meant",
+    note = "set it on the rule: `limiter.layer(Rule::new(&A).key(..)).and(Rule::new(&B).cost(..))`"
+)]
+pub trait IsOne {}
+
+impl IsOne for One {}
+
 impl RateLimiter {
-    /// Makes a layer that holds every request to this limit: one token each, all from the one
-    /// bucket of [`global`](crate::key::global), unless its methods say otherwise.
+    /// Makes a layer of a rule, or of a bare limit: one token of each request, from the one bucket of
+    /// [`global`](crate::key::global), unless the methods of the rule say otherwise.
     ///
     /// # Examples
     ///
@@ -35,181 +62,101 @@ impl RateLimiter {
     ///
     /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE));
     ///
-    /// let layer = RateLimiter::in_memory().layer(PER_CLIENT).key(ClientIp::peer());
+    /// let layer = RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer());
     /// # drop(layer);
     /// ```
-    #[must_use]
-    pub fn layer(&self, limit: impl Into<Limit>) -> RateLimitLayer {
-        RateLimitLayer { rules: Arc::new(Rules::new(self.clone(), limit.into())) }
+    pub fn layer(&self, rule: impl Into<Rule>) -> RateLimitLayer {
+        RateLimitLayer::new(self.clone(), Rules::new(rule.into()))
     }
 }
 
-impl RateLimitLayer {
-    /// Holds the requests to one more limit: each takes its tokens from all of them or from none, in
-    /// one step and one round trip to the store.
+/// For a layer of one rule: short forms of the methods of [`Rule`].
+impl<N> RateLimitLayer<N> {
+    /// Takes the key of each request by this extractor, as [`Rule::key`].
+    pub fn key(self, extractor: impl KeyExtractor) -> Self
+    where
+        N: IsOne,
+    {
+        self.with_rule(|rule| rule.key(extractor))
+    }
+
+    /// Takes the key of each request by this function of its head, as [`Rule::key_with`].
+    pub fn key_with<F, K>(self, key: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> K + Send + Sync + 'static,
+        K: IntoExtracted + 'static,
+        N: IsOne,
+    {
+        self.with_rule(|rule| rule.key_with(key))
+    }
+
+    /// Takes this many tokens for each request, as [`Rule::cost`].
+    pub fn cost(self, tokens: u64) -> Self
+    where
+        N: IsOne,
+    {
+        self.with_rule(|rule| rule.cost(tokens))
+    }
+
+    /// Takes as many tokens for a request as this function of its head says, as
+    /// [`Rule::cost_with`].
+    pub fn cost_with<F>(self, cost: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
+        N: IsOne,
+    {
+        self.with_rule(|rule| rule.cost_with(cost))
+    }
+}
+
+/// For any layer: more rules, and what concerns the layer as a whole.
+impl<N> RateLimitLayer<N> {
+    /// Holds the requests to one more rule: each takes its tokens from all limits or from none, in one
+    /// step and one round trip to the store.
     ///
-    /// What is said behind it of key, cost, chosen limits and missing keys concerns this limit, until
-    /// the next one is named; and so do the requests that it is of, whether it is enforced, and when its
-    /// tokens come back. All else concerns the layer, wherever it is said.
-    ///
-    /// A request that is exempt from some of the limits is held to the others. One whose key for any of
+    /// A request that is exempt from some of the rules is held to the others. One whose key for any of
     /// them is missing, and may not be, is answered at once and takes from none: where clients can
-    /// leave a key out, [`missing_key`](Self::missing_key) lets them pay without it. The refusal names
-    /// each limit that has refused, and `Retry-After` is the longest of their waits.
+    /// leave a key out, [`missing_key`](Rule::missing_key) lets them pay without it. The refusal names
+    /// each limit that refused, and `Retry-After` is the longest of their waits.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::key::{ClientIp, header};
-    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND};
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule, SECOND};
     ///
     /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, SECOND));
     /// const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(1_000, MINUTE));
     /// const EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(50_000, MINUTE));
     ///
     /// let layer = RateLimiter::in_memory()
-    ///     .layer(PER_CLIENT)
-    ///     .key(ClientIp::peer())
-    ///     .and(PER_TENANT)
-    ///     .key(header("x-tenant"))
-    ///     .and(EVERYONE);
-    /// # drop(layer);
-    /// ```
-    #[must_use]
-    pub fn and(self, limit: impl Into<Limit>) -> Self {
-        let limit = limit.into();
-        self.with(|rules| rules.and(limit))
-    }
-
-    /// Holds each request to the limit that this function chooses, such as that of its tenant's plan.
-    ///
-    /// Limits that share a name share their buckets: a tenant who changes the plan keeps what was
-    /// used. The one that the layer was made with is told where no request is at hand, as in the log.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::key::{Head, header};
-    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-    ///
-    /// static FREE: Limit = Limit::new("per-tenant", Quota::token_bucket(60, MINUTE));
-    /// static PRO: Limit = Limit::new("per-tenant", Quota::token_bucket(6_000, MINUTE));
-    ///
-    /// fn plan(head: &Head<'_>) -> Limit {
-    ///     // in earnest, from what the authentication has put into the request's extensions
-    ///     let is_pro = head.headers().get("x-plan").is_some_and(|plan| plan == "pro");
-    ///     if is_pro { PRO.clone() } else { FREE.clone() }
-    /// }
-    ///
-    /// let layer = RateLimiter::in_memory().layer(&FREE).limit_with(plan).key(header("x-tenant"));
+    ///     .layer(Rule::new(&PER_CLIENT).key(ClientIp::peer()))
+    ///     .and(Rule::new(&PER_TENANT).key(header("x-tenant")))
+    ///     .and(&EVERYONE);
     /// # drop(layer);
     /// ```
     ///
-    /// By method or path, where those are to have buckets of their own:
+    /// After it, a key has to say which rule it belongs to. This does not compile:
     ///
+    /// ```compile_fail,E0277
+    /// # use tollgate::key::{ClientIp, header};
+    /// # use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    /// # const A: Limit = Limit::new("a", Quota::token_bucket(10, MINUTE));
+    /// # const B: Limit = Limit::new("b", Quota::token_bucket(10, MINUTE));
+    /// let layer = RateLimiter::in_memory().layer(&A).and(&B).key(ClientIp::peer());
     /// ```
-    /// use tollgate::key::{ClientIp, Head};
-    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-    ///
-    /// static READS: Limit = Limit::new("reads", Quota::token_bucket(600, MINUTE));
-    /// static WRITES: Limit = Limit::new("writes", Quota::token_bucket(60, MINUTE));
-    /// static EXPORTS: Limit = Limit::new("exports", Quota::token_bucket(6, MINUTE));
-    ///
-    /// let by_kind = |head: &Head<'_>| match head.uri().path().starts_with("/export") {
-    ///     true => EXPORTS.clone(),
-    ///     false if head.method().is_safe() => READS.clone(),
-    ///     false => WRITES.clone(),
-    /// };
-    /// let layer = RateLimiter::in_memory().layer(&READS).limit_with(by_kind).key(ClientIp::peer());
-    /// # drop(layer);
-    /// ```
-    #[must_use]
-    pub fn limit_with<F>(self, choose: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> Limit + Send + Sync + 'static,
-    {
-        self.with(|rules| rules.last().choose = Some(Arc::new(choose)))
+    pub fn and(mut self, rule: impl Into<Rule>) -> RateLimitLayer<Several> {
+        self.rules.rest.push(rule.into());
+        RateLimitLayer::new(self.limiter, self.rules)
     }
 
-    /// Takes the key of each request by this extractor.
-    #[must_use]
-    pub fn key(self, extractor: impl KeyExtractor) -> Self {
-        self.with(|rules| rules.last().key = Arc::new(extractor))
-    }
-
-    /// Takes this many tokens for each request.
-    #[must_use]
-    pub fn cost(self, tokens: u64) -> Self {
-        self.with(|rules| rules.last().price = Price::Tokens(tokens))
-    }
-
-    /// Takes as many tokens for a request as this function says.
-    ///
-    /// More than the limit can ever grant is answered with 429 and without `Retry-After`, as no
-    /// wait would help.
-    #[must_use]
-    pub fn cost_with<F>(self, cost: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
-    {
-        self.with(|rules| rules.last().price = Price::By(Arc::new(cost)))
-    }
-
-    /// Tells clients about the limits in these header fields: one of [`Fields`](crate::http::Fields), which
-    /// is a guide to them, or several in an array.
-    ///
-    /// # Panics
-    ///
-    /// If drafts 11 and 7 are among them, whose fields have the same names and different contents.
-    #[must_use]
-    #[track_caller]
-    pub fn fields(self, fields: impl Into<Dialects>) -> Self {
-        let dialects = fields.into();
-        assert!(
-            !dialects.clash(),
-            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
-        );
-        self.with(|rules| rules.telling.dialects = dialects)
-    }
-
-    /// Says how `Retry-After` tells when to come back.
-    #[must_use]
-    pub fn retry_after(self, retry_after: RetryAfter) -> Self {
-        self.with(|rules| rules.telling.retry_after = retry_after)
-    }
-
-    /// Tells clients of draft 11 which partition of each quota their requests belong to; nothing is
-    /// told of that otherwise.
-    #[must_use]
-    pub fn partition_key(self, partition_key: PartitionKey) -> Self {
-        self.with(|rules| rules.telling.partition_key = Some(partition_key))
-    }
-
-    /// Says what a request is answered that does not run.
-    #[must_use]
-    pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
-        self.with(|rules| rules.telling.on_refusal = on_refusal)
-    }
-
-    /// Says what becomes of a request whose key is missing.
-    #[must_use]
-    pub fn missing_key(self, missing_key: MissingKey) -> Self {
-        self.with(|rules| rules.last().missing_key = missing_key)
-    }
-
-    /// Says what becomes of requests while the store cannot answer.
-    #[must_use]
-    pub fn on_failure(self, on_failure: OnFailure) -> Self {
-        self.with(|rules| rules.on_failure = on_failure)
-    }
-
-    /// Lets requests wait for their turn that are short of tokens, in the order in which they came.
+    /// Lets requests that are short of tokens wait for their turn, in the order in which they came.
     ///
     /// A request waits in its own future, without a task, a thread or polling; then the inner
     /// service is made ready and called. The response says in `Server-Timing` for how long it
     /// waited. What would have to wait longer than the queue allows is refused at once, and so is
     /// what finds the queue full; `Retry-After` says when it would not have to wait at all. If the
-    /// client goes away, its place goes to the next that waits.
+    /// client goes away, its slot goes to the next waiter.
     ///
     /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the debt, and so the queue.
     /// Call [`drain`](RateLimiter::drain) when the server shuts down.
@@ -218,57 +165,141 @@ impl RateLimitLayer {
     ///
     /// The response's future, if it has to wait outside of a tokio runtime, or in one whose time is
     /// not enabled.
-    #[must_use]
+    #[doc(alias = "delay")]
+    #[doc(alias = "wait")]
     pub fn queue(self, queue: impl Into<Queue>) -> Self {
         let queue = queue.into();
-        self.with(|rules| rules.queue = Some(queue))
+        self.with(|settings| settings.queue = Some(queue))
     }
 
     /// Makes waits longer at random, by at most this much and never shorter: those in the queue, and
     /// those that refused clients are told.
     ///
-    /// See [`LimitCall::jitter`](crate::limiter::LimitCall::jitter) for what that changes.
-    #[must_use]
+    /// See [`ReserveCall::jitter`](crate::limiter::ReserveCall::jitter) for what that changes.
     pub fn jitter(self, spread: Duration) -> Self {
-        self.with(|rules| rules.jitter = spread)
+        self.with(|settings| settings.jitter = spread)
+    }
+
+    /// Tells clients about the limits in these header fields: one
+    /// [`Dialect`](crate::fields::Dialect), which is a guide to them, or several in an array.
+    ///
+    /// # Panics
+    ///
+    /// If drafts 11 and 7 are among them, whose fields have the same names and different contents.
+    #[doc(alias = "headers")]
+    #[doc(alias = "use_headers")]
+    #[doc(alias = "standardHeaders")]
+    #[track_caller]
+    pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
+        let dialects = dialects.into();
+        assert!(
+            !dialects.clash(),
+            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
+        );
+        self.with(|settings| settings.dialects = dialects)
+    }
+
+    /// Sets how a request is answered that does not run.
+    #[doc(alias = "error_handler")]
+    pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
+        self.with(|settings| settings.on_refusal = on_refusal)
+    }
+
+    /// Sets what happens to requests while the store does not answer.
+    #[doc(alias = "fail_open")]
+    pub fn on_failure(self, on_failure: OnFailure) -> Self {
+        self.with(|settings| settings.on_failure = on_failure)
+    }
+
+    /// Sets the form in which `Retry-After` says when to come back.
+    pub fn retry_after(self, retry_after: RetryAfter) -> Self {
+        self.with(|settings| settings.retry_after = retry_after)
+    }
+
+    /// Tells clients of draft 11 which partition of each quota their requests belong to; they are told
+    /// nothing of that otherwise.
+    pub fn partition_key(self, partition_key: PartitionKey) -> Self {
+        self.with(|settings| settings.partition_key = Some(partition_key))
     }
 
     /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
     /// is left of the tokens is given back, what is short is taken, into debt if need be. Where a
     /// response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
     ///
-    /// Of several limits, those are settled for which a cost was said, or all of them if none was: say
-    /// [`cost`](Self::cost) on a limit of tokens, so that one of requests is left alone.
+    /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none has
+    /// one, all are. So set a cost on a limit of tokens, and a limit of requests is left alone.
     ///
-    /// What is given back is there for those who ask next, who may then come before those who wait
+    /// What is given back is there for the next request, which may then come before those that wait
     /// already and were promised their instants. The fields that tell clients about the limit show
     /// how it stood when the request was let in.
     ///
     /// A response without it leaves the tokens taken, and so does a client that goes away before the
-    /// response is there. From then on the client does not matter: a store that answers later is
-    /// heard to the end.
-    #[must_use]
+    /// response is there. From then on the client does not matter: a store that answers later
+    /// completes the settlement.
     pub fn settle(self) -> Self {
-        self.with(|rules| rules.settles = true)
+        self.with(|settings| settings.settles = true)
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
-        let rules = Arc::make_mut(&mut self.rules);
-        change(rules);
-        rules.changed();
-        self
+    /// Shows handlers what the layer has decided: puts an [`Admission`](super::Admission) into the
+    /// extensions of each request, which is an extractor in axum.
+    ///
+    /// Layers that do not expose pay nothing for it, and neither do the routes below them. Of nested
+    /// layers that do, a handler sees all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use tollgate::middleware::Admission;
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+    ///
+    /// const CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
+    ///
+    /// async fn left(admission: Admission) -> String {
+    ///     format!("{:?} calls left", admission.remaining())
+    /// }
+    ///
+    /// let layer = RateLimiter::in_memory().layer(&CALLS).expose();
+    /// let app: Router = Router::new().route("/", get(left).rate_limit(layer));
+    /// # drop(app);
+    /// ```
+    pub fn expose(self) -> Self {
+        self.with(|settings| settings.exposes = true)
+    }
+
+    fn new(limiter: RateLimiter, rules: Rules) -> Self {
+        let plan = Arc::new(Plan::new(limiter.clone(), &rules));
+        Self { limiter, rules, plan, count: PhantomData }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
+        change(&mut self.rules.settings);
+        Self::new(self.limiter, self.rules)
+    }
+
+    fn with_rule(self, change: impl FnOnce(Rule) -> Rule) -> Self {
+        let Rules { first, rest, settings } = self.rules;
+        Self::new(self.limiter, Rules { first: change(first), rest, settings })
     }
 }
 
-impl<S> Layer<S> for RateLimitLayer {
+/// A layer of one rule goes wherever one of several does.
+impl From<RateLimitLayer> for RateLimitLayer<Several> {
+    fn from(layer: RateLimitLayer) -> Self {
+        let RateLimitLayer { limiter, rules, plan, .. } = layer;
+        Self { limiter, rules, plan, count: PhantomData }
+    }
+}
+
+impl<S, N> Layer<S> for RateLimitLayer<N> {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.rules))
+        RateLimit::new(inner, Arc::clone(&self.plan))
     }
 }
 
-impl fmt::Debug for RateLimitLayer {
+impl<N> fmt::Debug for RateLimitLayer<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RateLimitLayer").field(&self.rules).finish()
     }

@@ -6,26 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::http::StatusCode;
+use http::StatusCode;
 
 use super::OnFailure;
 use crate::backend::BackendError;
 use crate::key::KeyError;
-use crate::limiter::{Error, Limit};
+use crate::limiter::{Limit, RateLimited};
 
 /// The log of one rule. What meets every request is told once as an error, and then as detail: a
 /// mistake in the set-up, and a store that fails until it answers again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     keys: Arc<Keys>,
-    is_blind: Arc<AtomicBool>,
+    has_failed: Arc<AtomicBool>,
 }
 
-/// What has been told of requests without a key. One kind does not use up the line of another: a
+/// What has been logged about requests without a key. One kind does not use up the line of another: a
 /// client can leave a key out, or send an empty one, at any time.
 #[derive(Debug, Default)]
 struct Keys {
-    set_up: AtomicBool,
+    misconfigured: AtomicBool,
     missing: AtomicBool,
     empty: AtomicBool,
 }
@@ -34,7 +34,7 @@ impl Log {
     /// A request without a key was answered with this status, or went on without.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
         let told = match status {
-            _ if error.is_set_up() => Some(&self.keys.set_up),
+            _ if error.is_misconfigured() => Some(&self.keys.misconfigured),
             _ if error.is_empty() => Some(&self.keys.empty),
             // As it was chosen.
             None => return,
@@ -50,17 +50,17 @@ impl Log {
             match first {
                 true if error.is_empty() => {
                     let hint = match status {
-                        Some(_) => "empty keys are answered with this status; said once",
-                        None => "empty keys are held to no limit; said once",
+                        Some(_) => "empty keys are answered with this status (logged once)",
+                        None => "empty keys pass without being charged (logged once)",
                     };
                     tracing::warn!(limit, status, %error, "{hint}");
                 }
                 true if status.is_none() => {
-                    let hint = "the limit does not hold anybody to a key of its own; said once";
+                    let hint = "no request has a key of its own for this limit (logged once)";
                     tracing::error!(limit, %error, "{hint}");
                 }
                 true => {
-                    let hint = "requests without a key are answered with this status; said once";
+                    let hint = "requests without a key are answered with this status (logged once)";
                     tracing::error!(limit, status, %error, "{hint}");
                 }
                 false => tracing::debug!(limit, status, %error, "no key"),
@@ -79,7 +79,7 @@ impl Log {
         tracing::debug!(limit = limit.name(), ?retry_after, "would be refused");
     }
 
-    pub(super) fn would_be_too_large(&self, error: &Error) {
+    pub(super) fn would_be_too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = error.limit().name(), %error, "would be refused for ever");
     }
@@ -89,23 +89,23 @@ impl Log {
         tracing::debug!(limit = limit.name(), ?retry_after, "refused");
     }
 
-    pub(super) fn sent_away(&self, limit: &Limit) {
+    pub(super) fn drained(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), "not waited for, as the limiter is drained");
     }
 
-    pub(super) fn too_large(&self, error: &Error) {
+    pub(super) fn too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = error.limit().name(), %error, "refused for ever");
     }
 
-    pub(super) fn blind(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        let first = !self.is_blind.swap(true, Ordering::Relaxed);
+    pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
+        let first = !self.has_failed.swap(true, Ordering::Relaxed);
         #[cfg(feature = "tracing")]
         {
             let error: &(dyn std::error::Error + 'static) = error;
             if first {
-                let hint = "no decision; said once, until there is one again";
+                let hint = "no decision (logged once until the backend recovers)";
                 tracing::error!(limit = limit.name(), ?on_failure, error, "{hint}");
             } else {
                 tracing::debug!(limit = limit.name(), ?on_failure, error, "no decision");
@@ -114,10 +114,11 @@ impl Log {
     }
 
     /// The store has answered.
-    pub(super) fn sees(&self, limit: &Limit) {
-        if self.is_blind.load(Ordering::Relaxed) && self.is_blind.swap(false, Ordering::Relaxed) {
+    pub(super) fn store_recovered(&self, limit: &Limit) {
+        if self.has_failed.load(Ordering::Relaxed) && self.has_failed.swap(false, Ordering::Relaxed)
+        {
             #[cfg(feature = "tracing")]
-            tracing::info!(limit = limit.name(), "decisions again");
+            tracing::info!(limit = limit.name(), "backend recovered");
         }
     }
 }

@@ -32,7 +32,7 @@
 //! Everything about a rule can be said where it is made:
 //!
 //! ```
-//! use tollgate::http::Fields;
+//! use tollgate::fields::Dialect;
 //! use tollgate::key::{ClientIp, header};
 //! use tollgate::middleware::{MissingKey, OnFailure};
 //! use tollgate::{HOUR, Limit, Quota, RateLimiter};
@@ -45,7 +45,7 @@
 //!     .cost_with(|head| if head.uri().path().ends_with(".zip") { 10 } else { 1 })
 //!     .missing_key(MissingKey::Reject(http::StatusCode::UNAUTHORIZED))
 //!     .on_failure(OnFailure::Open)
-//!     .fields(Fields::None);
+//!     .dialects(Dialect::None);
 //! # drop(layer);
 //! ```
 //!
@@ -105,40 +105,47 @@
 //! behind it are let go once it has called that one, or was told to wait by it: so the inner service
 //! is called in the order of admission.
 
+mod action;
 mod actual_cost;
 mod admission;
-mod after;
+mod advertise;
 mod body;
-mod conditions;
+mod chosen_limit;
+mod decide;
 mod future;
 mod layer;
+mod ledger;
 mod log;
+mod missing_key;
+mod on_failure;
 mod on_refusal;
+mod on_response;
+mod plan;
+mod planned_rule;
 mod portion;
 mod queue;
 mod queued;
-mod refuse;
-mod reserve;
+mod reject;
 mod response_head;
 mod rule;
+mod rule_builder;
+mod rule_options;
 mod rules;
 mod service;
-mod several;
+mod setup_check;
 mod shadow;
-mod special;
-mod tab;
-mod tell;
-mod watch;
 
 pub use self::actual_cost::{ActualCost, Meter};
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
+pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
-pub use self::layer::RateLimitLayer;
+pub use self::layer::{IsOne, One, RateLimitLayer, Several};
+pub use self::missing_key::MissingKey;
+pub use self::on_failure::OnFailure;
 pub use self::on_refusal::{OnRefusal, Refused};
 pub use self::portion::{Portion, PortionError};
-pub use self::queue::{Crowded, Queue};
+pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;
-pub use self::rule::MissingKey;
-pub use self::rules::OnFailure;
+pub use self::rule::Rule;
 pub use self::service::RateLimit;

@@ -1,17 +1,17 @@
-//! What a request is answered that does not run.
+//! How a request is answered that does not run.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
 use bytes::Bytes;
+use http::{Response, StatusCode};
 
 use crate::key::Head;
-use crate::limiter::{Error, Standing};
+use crate::limiter::{RateLimited, Snapshot};
 
-/// What a request is answered that does not run: mostly as it was refused, but also as the store failed, or
-/// as its key is missing.
+/// How a request is answered that does not run: because it was refused, because the store failed, or
+/// because its key is missing.
 ///
 /// A gRPC request (of content type `application/grpc`) is answered by a status of gRPC whatever this says, as its
 /// client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with `google.rpc.RetryInfo`, and `UNAVAILABLE`
@@ -31,9 +31,9 @@ use crate::limiter::{Error, Standing};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Infallible> {
-/// let sorry = OnRefusal::handler(|head, refused| {
-///     let names: Vec<_> = refused.limits().iter().map(|one| one.limit().name()).collect();
-///     let mut response = Response::new(format!("{} is busy: {}", head.uri(), names.join(", ")));
+/// let sorry = OnRefusal::handler(|refused| {
+///     let path = refused.head().map_or("/", |head| head.uri().path());
+///     let mut response = Response::new(format!("{path} is busy"));
 ///     *response.status_mut() = refused.status();
 ///     response
 /// });
@@ -45,47 +45,47 @@ use crate::limiter::{Error, Standing};
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct OnRefusal(Manner);
+pub struct OnRefusal(RefusalWording);
 
 #[derive(Clone, Default)]
-pub(super) enum Manner {
+pub(super) enum RefusalWording {
     #[default]
     ProblemDetails,
     PlainText,
     Handler(Arc<Handler>),
 }
 
-pub(super) type Handler = dyn Fn(&Head<'_>, &Refused<'_>) -> Response<Bytes> + Send + Sync;
+pub(super) type Handler = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 impl OnRefusal {
     /// Problem details (RFC 9457), which name the limits that have refused; so it is if nothing else
     /// is said.
     #[must_use]
     pub const fn problem_details() -> Self {
-        Self(Manner::ProblemDetails)
+        Self(RefusalWording::ProblemDetails)
     }
 
-    /// A line of text, such as "Too Many Requests: refused by `api`, to be tried again in 5 seconds".
+    /// A line of text, such as "Too Many Requests: refused by `api`, try again in 5 seconds".
     #[must_use]
     pub const fn plain_text() -> Self {
-        Self(Manner::PlainText)
+        Self(RefusalWording::PlainText)
     }
 
-    /// What this function makes of the request's head and of what has refused it.
+    /// What this function makes of the refusal.
     ///
-    /// The layer adds `Retry-After` and the [fields](crate::http::Fields) that tell how the limits stand, each
+    /// The layer adds `Retry-After` and the [fields](crate::fields::Dialect) that tell how the limits stand, each
     /// unless the response has it already. The status is the function's own: [`Refused::status`] is what
     /// the layer would say.
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self
     where
-        F: Fn(&Head<'_>, &Refused<'_>) -> Response<B> + Send + Sync + 'static,
+        F: Fn(&Refused<'_>) -> Response<B> + Send + Sync + 'static,
         B: Into<Bytes>,
     {
-        Self(Manner::Handler(Arc::new(move |head, refused| handler(head, refused).map(Into::into))))
+        Self(RefusalWording::Handler(Arc::new(move |refused| handler(refused).map(Into::into))))
     }
 
-    pub(super) const fn manner(&self) -> &Manner {
+    pub(super) const fn wording(&self) -> &RefusalWording {
         &self.0
     }
 }
@@ -93,40 +93,47 @@ impl OnRefusal {
 impl fmt::Debug for OnRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Manner::ProblemDetails => "OnRefusal(problem details)",
-            Manner::PlainText => "OnRefusal(plain text)",
-            Manner::Handler(_) => "OnRefusal(handler)",
+            RefusalWording::ProblemDetails => "OnRefusal(problem details)",
+            RefusalWording::PlainText => "OnRefusal(plain text)",
+            RefusalWording::Handler(_) => "OnRefusal(handler)",
         })
     }
 }
 
-/// What a [handler](OnRefusal::handler) is told of a request that does not run.
+/// A request that does not run, as a [handler](OnRefusal::handler) sees it.
 ///
 /// See [`OnRefusal`] for an example.
 #[derive(Debug)]
 pub struct Refused<'r> {
+    pub(super) head: Option<Head<'r>>,
     pub(super) status: StatusCode,
-    pub(super) limits: &'r [Standing<'r>],
+    pub(super) snapshots: &'r [Snapshot],
     pub(super) retry_after: Option<Duration>,
-    pub(super) error: Option<&'r Error>,
+    pub(super) error: Option<&'r RateLimited>,
 }
 
 impl Refused<'_> {
+    /// The head of the request; `None` where it is not at hand.
+    #[must_use]
+    pub const fn head(&self) -> Option<Head<'_>> {
+        self.head
+    }
+
     /// The status that the layer would answer: 429; 503 where the queue is full, the limiter is drained
-    /// or the store could not answer; or what is said of requests whose key is
+    /// or the store does not answer; or what is set for requests whose key is
     /// [missing](super::MissingKey).
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// How each limit stands that has refused; none if it was something else.
+    /// How each limit stands that refused; none if it was something else.
     #[must_use]
-    pub const fn limits(&self) -> &[Standing<'_>] {
-        self.limits
+    pub const fn snapshots(&self) -> &[Snapshot] {
+        self.snapshots
     }
 
-    /// When the request may come back, [jitter](super::RateLimitLayer::jitter) included; `None` if no
+    /// When the request may come back, [jitter](crate::RateLimitLayer::jitter) included; `None` if no
     /// wait is known to help.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
@@ -135,7 +142,7 @@ impl Refused<'_> {
 
     /// Why the request can never run, where it costs more than a limit can ever grant.
     #[must_use]
-    pub const fn error(&self) -> Option<&Error> {
+    pub const fn error(&self) -> Option<&RateLimited> {
         self.error
     }
 }

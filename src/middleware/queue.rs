@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::http::StatusCode;
-
-use super::rules::Rules;
+use http::StatusCode;
 
 /// How long requests may wait for their turn, and how many of them at once.
 ///
@@ -16,14 +14,14 @@ use super::rules::Rules;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::middleware::{Crowded, Queue};
+/// use tollgate::middleware::{QueueFull, Queue};
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///
 /// const LLM: Limit = Limit::new("llm", Quota::token_bucket(60, MINUTE).max_reserved(60));
 ///
 /// let limiter = RateLimiter::in_memory();
 /// let layer = limiter.layer(LLM).queue(Duration::from_secs(30));
-/// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters(50).crowded(Crowded::TooManyRequests);
+/// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters(50).on_full(QueueFull::TooManyRequests);
 /// let small = limiter.layer(LLM).queue(queue);
 /// # drop((layer, small));
 /// ```
@@ -31,13 +29,13 @@ use super::rules::Rules;
 pub struct Queue {
     pub(super) max_wait: Duration,
     max_waiters: usize,
-    pub(super) crowded: Crowded,
+    pub(super) on_full: QueueFull,
 }
 
-/// What a request is answered that would have to wait where as many wait as may.
+/// How to answer a request that finds the queue full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Crowded {
+pub enum QueueFull {
     /// 503: the service has more to do than it can.
     #[default]
     ServiceUnavailable,
@@ -45,7 +43,7 @@ pub enum Crowded {
     TooManyRequests,
 }
 
-impl Crowded {
+impl QueueFull {
     pub(super) const fn status(self) -> StatusCode {
         match self {
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -62,8 +60,8 @@ impl Queue {
     /// [`MAX_WAITERS`](Self::MAX_WAITERS) of them.
     #[must_use]
     pub const fn up_to(max_wait: Duration) -> Self {
-        let (max_waiters, crowded) = (Self::MAX_WAITERS, Crowded::ServiceUnavailable);
-        Self { max_wait, max_waiters, crowded }
+        let (max_waiters, on_full) = (Self::MAX_WAITERS, QueueFull::ServiceUnavailable);
+        Self { max_wait, max_waiters, on_full }
     }
 
     /// Lets at most this many requests wait, all services of the layer together.
@@ -73,10 +71,10 @@ impl Queue {
         self
     }
 
-    /// Says what a request is answered that finds the queue full.
+    /// Sets how a request is answered that finds the queue full.
     #[must_use]
-    pub const fn crowded(mut self, crowded: Crowded) -> Self {
-        self.crowded = crowded;
+    pub const fn on_full(mut self, on_full: QueueFull) -> Self {
+        self.on_full = on_full;
         self
     }
 }
@@ -87,44 +85,30 @@ impl From<Duration> for Queue {
     }
 }
 
-/// How many wait. A clone counts from zero.
-#[derive(Debug, Default)]
-pub(super) struct Seats {
-    taken: AtomicUsize,
-}
+/// How many requests wait in all services of a layer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WaiterCount(Arc<AtomicUsize>);
 
-impl Clone for Seats {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-/// Room for one request to wait, and by which rules; free again when it is dropped.
+/// Room for one request to wait; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat(Arc<Rules>);
+pub(super) struct WaiterPlace(Arc<AtomicUsize>);
 
-impl Seats {
-    /// Whether one more may wait, as far as can be said now.
-    pub(super) fn are_left(&self, queue: &Queue) -> bool {
-        self.taken.load(Ordering::Relaxed) < queue.max_waiters
+impl WaiterCount {
+    /// Whether one more may wait, as far as is known now.
+    pub(super) fn has_room(&self, queue: &Queue) -> bool {
+        self.0.load(Ordering::Relaxed) < queue.max_waiters
     }
-}
 
-impl Seat {
-    /// A seat in the queue of a layer, unless all are taken.
-    pub(super) fn take(rules: &Arc<Rules>, queue: &Queue) -> Option<Self> {
+    /// Room for one more, unless the queue is full.
+    pub(super) fn take(&self, queue: &Queue) -> Option<WaiterPlace> {
         let one_more = |taken: usize| taken.checked_add(1).filter(|&all| all <= queue.max_waiters);
-        let taken = rules.seats.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| Self(Arc::clone(rules)))
-    }
-
-    pub(super) const fn rules(&self) -> &Arc<Rules> {
-        &self.0
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.ok().map(|_| WaiterPlace(Arc::clone(&self.0)))
     }
 }
 
-impl Drop for Seat {
+impl Drop for WaiterPlace {
     fn drop(&mut self) {
-        self.0.seats.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

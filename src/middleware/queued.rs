@@ -4,61 +4,66 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use ::http::{Request, Response};
 use bytes::Bytes;
+use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::after::After;
-use super::queue::Seat;
-use super::reserve::Booked;
-use super::tab::Tab;
-use super::tell;
-use crate::http;
+use super::action::QueuedSlot;
+use super::admission::Admission;
+use super::advertise::fields_after_turn;
+use super::ledger::RequestLedger;
+use super::on_response::OnResponse;
+use super::plan::Plan;
+use super::queue::WaiterPlace;
+use super::reject::render_drained;
+use crate::fields;
 use crate::key::Head;
-use crate::limiter::{Spot, Waiting};
+use crate::limiter::{QueueWait, WaiterHandle};
 
 pin_project! {
     // The wait is kept in the room of the response's future, where the inner service's future will be.
     pub(super) struct Queued<S, B> {
         #[pin]
-        stage: Stage,
+        stage: QueuedStage,
         // None once it is answered.
-        held: Option<Box<Held<S, B>>>,
+        held: Option<Box<WaitingRequest<S, B>>>,
     }
 }
 
 pin_project! {
-    #[project = StageProjection]
-    enum Stage {
-        Waiting { #[pin] waiting: Waiting },
+    #[project = QueuedStageProjection]
+    enum QueuedStage {
+        QueueWait { #[pin] waiting: QueueWait },
         // From its turn until the inner service is called.
-        Turn { spot: Option<Spot> },
+        Turn { spot: Option<WaiterHandle> },
     }
 }
 
-struct Held<S, B> {
+struct WaitingRequest<S, B> {
     service: S,
     request: Request<B>,
     since: Instant,
-    seat: Seat,
-    tab: Option<Arc<Tab>>,
+    plan: Arc<Plan>,
+    /// Room in the queue, until the inner service is called.
+    place: WaiterPlace,
+    ledger: Option<Arc<RequestLedger>>,
 }
 
 /// How the wait ended.
 pub(super) enum Ended<F> {
-    Called(F, After),
-    Stopped(Response<Bytes>),
+    Called(F, OnResponse),
+    Rejected(Response<Bytes>),
 }
 
 impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
-    pub(super) fn new(service: S, request: Request<B>, booked: Booked) -> Self {
-        let Booked { booking, seat, jitter, tab } = booked;
-        let waiting = booking.wait(jitter, true);
-        let held = Held { service, request, since: Instant::now(), seat, tab };
-        Self { stage: Stage::Waiting { waiting }, held: Some(Box::new(held)) }
+    pub(super) fn new(service: S, request: Request<B>, plan: Arc<Plan>, slot: QueuedSlot) -> Self {
+        let QueuedSlot { booking, place, jitter, ledger } = slot;
+        let waiting = QueueWait::new(booking, jitter, true);
+        let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
+        Self { stage: QueuedStage::QueueWait { waiting }, held: Some(Box::new(held)) }
     }
 }
 
@@ -73,19 +78,18 @@ where
         let mut this = self.project();
         loop {
             let turn = match this.stage.as_mut().project() {
-                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
+                QueuedStageProjection::QueueWait { waiting } => match ready!(waiting.poll(cx)) {
                     Ok(spot) => {
-                        this.stage.set(Stage::Turn { spot: Some(spot) });
+                        this.stage.set(QueuedStage::Turn { spot: Some(spot) });
                         continue;
                     }
-                    Err(_sent_away) => {
+                    Err(_drained) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
-                        let head = Head::of(&held.request);
-                        let response = held.seat.rules().sent_away(&head);
-                        return Poll::Ready(Ok(Ended::Stopped(response)));
+                        let response = render_drained(&held.plan, &Head::new(&held.request));
+                        return Poll::Ready(Ok(Ended::Rejected(response)));
                     }
                 },
-                StageProjection::Turn { spot } => spot,
+                QueuedStageProjection::Turn { spot } => spot,
             };
             let (Some(held), Some(spot)) = (this.held.as_mut(), turn.as_mut()) else {
                 return Poll::Pending;
@@ -93,7 +97,7 @@ where
             match held.service.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    // Neither the place nor the seat is needed any more.
+                    // The slot and the room in the queue are free for others.
                     drop((turn.take(), this.held.take()));
                     return Poll::Ready(Err(error));
                 }
@@ -106,19 +110,19 @@ where
             let (Some(held), Some(spot)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let Held { mut service, mut request, since, seat, tab } = *held;
-            if let Some(tab) = &tab {
-                tab.expose(&mut request);
+            let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
+            if let Some(ledger) = &ledger {
+                Admission::expose(ledger, &mut request);
             }
             let waited = since.elapsed();
             let future = service.call(request);
             // Only now, so that those behind come after it.
             let used = spot.used();
-            let rules = seat.rules();
-            let timing = http::waited(rules.limit(), waited);
-            let told = used.filter(|_| rules.tells());
-            let told = told.map(|used| tell::told_after(rules, &used));
-            return Poll::Ready(Ok(Ended::Called(future, After::new(told, timing, tab))));
+            drop(place);
+            let timing = fields::server_timing(plan.limit(), waited);
+            let fields = used.filter(|_| plan.sends_fields());
+            let fields = fields.map(|turn| fields_after_turn(&plan, &turn));
+            return Poll::Ready(Ok(Ended::Called(future, OnResponse::new(fields, timing, ledger))));
         }
     }
 }

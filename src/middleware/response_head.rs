@@ -1,8 +1,8 @@
 //! What is seen of a response.
 
-use ::http::{Extensions, HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, Response, StatusCode};
 
-use crate::http::has_grpc_failed;
+use crate::fields::has_grpc_failed;
 
 /// The head of a response, borrowed: all but its body.
 ///
@@ -13,7 +13,7 @@ use crate::http::has_grpc_failed;
 /// use tollgate::middleware::ResponseHead;
 ///
 /// let response = Response::builder().status(204).header("x-cache", "hit").body(()).unwrap();
-/// let head = ResponseHead::of(&response);
+/// let head = ResponseHead::new(&response);
 /// assert!(head.is_success() && head.headers().contains_key("x-cache"));
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct ResponseHead<'a> {
 impl<'a> ResponseHead<'a> {
     /// The head of a response.
     #[must_use]
-    pub fn of<B>(response: &'a Response<B>) -> Self {
+    pub fn new<B>(response: &'a Response<B>) -> Self {
         let (headers, extensions) = (response.headers(), response.extensions());
         Self { status: response.status(), headers, extensions }
     }

@@ -4,23 +4,27 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::{Request, Response};
+use http::{Request, Response};
 use tower_service::Service;
 
-use super::rules::{Asked, Rules, Ruling};
-use super::{ResponseBody, ResponseFuture};
+use super::action::{Action, ActionStep};
+use super::body::ResponseBody;
+use super::decide::decide;
+use super::future::ResponseFuture;
+use super::plan::Plan;
+use super::reject::render;
 use crate::key::Head;
 
 /// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    rules: Arc<Rules>,
+    plan: Arc<Plan>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) const fn new(inner: S, rules: Arc<Rules>) -> Self {
-        Self { inner, rules }
+    pub(super) const fn new(inner: S, plan: Arc<Plan>) -> Self {
+        Self { inner, plan }
     }
 
     /// The inner service.
@@ -54,25 +58,28 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        match self.rules.ask(&Head::of(&request)) {
-            Asked::Ruled(Ruling::Run(after)) => {
-                ResponseFuture::running(self.inner.call(request), after)
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
+        let Self { inner, plan } = self;
+        match decide(plan, &Head::new(&request)) {
+            ActionStep::Ready(Action::Run(on_response)) => {
+                on_response.expose(&mut request);
+                ResponseFuture::running(inner.call(request), on_response)
             }
-            Asked::Ruled(Ruling::Wait(booked)) => {
+            ActionStep::Ready(Action::Queue(slot)) => {
                 // What `poll_ready` readied is let go: it may hold something that others need
                 // while this request waits.
-                self.inner = self.inner.clone();
-                ResponseFuture::queued(self.inner.clone(), request, *booked)
+                *inner = inner.clone();
+                ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
-            Asked::Ruled(Ruling::Stop(response)) => ResponseFuture::stopped(response),
-            Asked::Ruled(Ruling::Untold(say)) => ResponseFuture::stopped(say(&Head::of(&request))),
-            Asked::Later(ruling) => {
+            ActionStep::Ready(Action::Reject(rejection)) => {
+                ResponseFuture::rejected(render(plan, &rejection, &Head::new(&request)))
+            }
+            ActionStep::Pending(pending) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::asking(ruling, ready, request)
+                let clone = inner.clone();
+                let ready = mem::replace(inner, clone);
+                ResponseFuture::deciding(pending, ready, request, Arc::clone(plan))
             }
         }
     }

@@ -2,65 +2,123 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::vec;
 
-use super::OnFailure;
-use super::rule::{ByRule, OwnChoice};
-use super::rules::{Asked, Later, Rules, Ruling};
-use super::tab::Tab;
+use super::action::{Action, ActionStep};
+use super::ledger::RequestLedger;
+use super::on_failure::OnFailure;
+use super::plan::Plan;
+use super::planned_rule::{Choice, PlannedRule};
 use crate::algebra::Verdict;
-use crate::limiter::{Ask, Wish, ask, complete};
+use crate::backend::{Answer, Applied, BackendError};
+use crate::limiter::{Demand, Mode, Outcome};
 
-impl Rules {
-    /// Asks the shadow rules about a request that goes on: each by itself, as if it were the only one,
-    /// and after those that are enforced, so that they take or refuse as they would without it.
-    pub(super) fn in_shadow(self: &Arc<Self>, asked: Asked, shadows: Vec<Ask<OwnChoice>>) -> Asked {
-        let rules = Arc::clone(self);
-        match asked {
-            asked @ Asked::Ruled(Ruling::Stop(_) | Ruling::Untold(_)) => asked,
-            Asked::Ruled(ruling) => {
-                let mut later: Later = Box::pin(rules.ask_shadows(ruling, shadows));
-                // Whoever has to wait for an answer polls it again.
-                match later.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(ruling) => Asked::Ruled(ruling),
-                    Poll::Pending => Asked::Later(later),
-                }
+type Shadow = Demand<Choice<'static>>;
+
+/// Charges the shadow rules for a request that goes on: each by itself, as if it were the only one,
+/// and after those that are enforced, so that these take or refuse as they would without it.
+pub(super) fn charge_after<'p>(
+    plan: &Arc<Plan>,
+    step: ActionStep<'p>,
+    shadows: Vec<Shadow>,
+) -> ActionStep<'p> {
+    match step {
+        ActionStep::Ready(Action::Reject(rejection)) => {
+            ActionStep::Ready(Action::Reject(rejection))
+        }
+        ActionStep::Ready(Action::Run(on_response)) => {
+            match charge_now(plan, on_response.ledger(), shadows) {
+                None => ActionStep::Ready(Action::Run(on_response)),
+                Some(rest) => rest.step(plan, Action::Run(on_response)),
             }
-            Asked::Later(ruling) => Asked::Later(Box::pin(async move {
-                match ruling.await {
-                    stop @ (Ruling::Stop(_) | Ruling::Untold(_)) => stop,
-                    ruling => rules.ask_shadows(ruling, shadows).await,
+        }
+        ActionStep::Ready(Action::Queue(slot)) => {
+            match charge_now(plan, slot.ledger.as_deref(), shadows) {
+                None => ActionStep::Ready(Action::Queue(slot)),
+                Some(rest) => rest.step(plan, Action::Queue(slot)),
+            }
+        }
+        ActionStep::Pending(pending) => {
+            let plan = Arc::clone(plan);
+            ActionStep::Pending(Box::pin(async move {
+                let action = pending.await;
+                if !matches!(action, Action::Reject(_)) {
+                    charge_later(&plan, action.ledger(), shadows.into_iter()).await;
                 }
-            })),
+                action
+            }))
         }
     }
+}
 
-    async fn ask_shadows(self: Arc<Self>, ruling: Ruling, shadows: Vec<Ask<OwnChoice>>) -> Ruling {
-        for mut shadow in shadows {
-            self.ask_shadow(ruling.tab(), &mut shadow).await;
-        }
-        ruling
+/// The shadows that the store has not answered at once: one that it was asked about, and the rest.
+struct Unanswered {
+    shadow: Shadow,
+    answer: Answer<Applied>,
+    rest: vec::IntoIter<Shadow>,
+}
+
+impl Unanswered {
+    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> ActionStep<'p> {
+        let (plan, Self { shadow, answer, rest }) = (Arc::clone(plan), self);
+        ActionStep::Pending(Box::pin(async move {
+            record(&plan, action.ledger(), shadow, answer.wait().await);
+            charge_later(&plan, action.ledger(), rest).await;
+            action
+        }))
     }
+}
 
-    async fn ask_shadow(&self, tab: Option<&Tab>, shadow: &mut Ask<OwnChoice>) {
-        let Some(rule) = self.rule_at(shadow.limit.rule()) else { return };
-        let answer = match ask(&self.limiter, slice::from_mut(shadow), Wish::Take, Wish::Take) {
-            Ok(answer) => answer,
-            Err(error) => return rule.log.would_be_too_large(&error),
-        };
-        let answer = answer.wait().await;
-        match answer.and_then(|applied| complete(slice::from_ref(shadow), applied)) {
-            Ok(applied) => {
-                rule.log.sees(shadow.limit());
-                if applied.verdict() == Verdict::Refused {
-                    rule.log.would_refuse(shadow.limit(), applied.wait());
-                }
-                if let Some(tab) = tab {
-                    tab.add_shadow(slice::from_ref(shadow), &applied);
-                }
-            }
-            // The request goes on whatever the layer does otherwise.
-            Err(error) => rule.log.blind(shadow.limit(), &error, OnFailure::Open),
+/// Charges as many as the store answers at once.
+fn charge_now(
+    plan: &Plan,
+    ledger: Option<&RequestLedger>,
+    shadows: Vec<Shadow>,
+) -> Option<Unanswered> {
+    let mut rest = shadows.into_iter();
+    while let Some(mut shadow) = rest.next() {
+        match charge(plan, &mut shadow) {
+            None => {}
+            Some(Answer::Ready(answer)) => record(plan, ledger, shadow, answer),
+            Some(answer) => return Some(Unanswered { shadow, answer, rest }),
         }
+    }
+    None
+}
+
+async fn charge_later(plan: &Plan, ledger: Option<&RequestLedger>, shadows: vec::IntoIter<Shadow>) {
+    for mut shadow in shadows {
+        if let Some(answer) = charge(plan, &mut shadow) {
+            record(plan, ledger, shadow, answer.wait().await);
+        }
+    }
+}
+
+/// The store's answer; none if the cost can never fit, which the log says.
+fn charge(plan: &Plan, shadow: &mut Shadow) -> Option<Answer<Applied>> {
+    let planned = plan.rule_at(shadow.limit.rule)?;
+    let answer = plan.limiter.submit(slice::from_mut(shadow), Mode::Take, Mode::Take);
+    answer.inspect_err(|error| planned.log.would_be_too_large(error)).ok()
+}
+
+fn record(
+    plan: &Plan,
+    ledger: Option<&RequestLedger>,
+    shadow: Shadow,
+    answer: Result<Applied, BackendError>,
+) {
+    let Some(PlannedRule { log, .. }) = plan.rule_at(shadow.limit.rule) else { return };
+    match answer.and_then(|applied| Outcome::new(slice::from_ref(&shadow), applied)) {
+        Ok(outcome) => {
+            log.store_recovered(shadow.limit());
+            if outcome.verdict() == Verdict::Refused {
+                log.would_refuse(shadow.limit(), outcome.wait());
+            }
+            if let Some(ledger) = ledger {
+                ledger.add_shadow(&shadow, &outcome);
+            }
+        }
+        // The request goes on whatever the layer does otherwise.
+        Err(error) => log.store_failed(shadow.limit(), &error, OnFailure::Admit),
     }
 }

@@ -1,17 +1,17 @@
-//! A policy: which requests are sent again, how often, and after which wait.
+//! The policy: which requests are retried, how often, and after which wait.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::{Response, StatusCode};
+use http::{Response, StatusCode};
 
-use super::retry_after::retry_after;
+use crate::fields::read_retry_after;
 use crate::key::Head;
 use crate::limiter::Random;
 
 #[derive(Clone)]
-pub(super) struct Policy {
+pub(super) struct RetryPolicy {
     pub(super) tries: u32,
     pub(super) max_wait: Duration,
     pub(super) jitter: Duration,
@@ -19,8 +19,8 @@ pub(super) struct Policy {
     pub(super) random: Random,
 }
 
-impl Policy {
-    /// How often a request may be sent again.
+impl RetryPolicy {
+    /// How often this request may be retried.
     pub(super) fn resends(&self, head: &Head<'_>) -> u32 {
         match self.tries.saturating_sub(1) {
             0 => 0,
@@ -29,19 +29,19 @@ impl Policy {
         }
     }
 
-    /// How long to wait before the request is sent again; `None` if its response is the answer.
+    /// The wait before the next send, of which `left` may be spent; `None` if this response is the answer.
     pub(super) fn wait<R>(&self, response: &Response<R>, left: Duration) -> Option<Duration> {
         match response.status() {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
             _ => return None,
         }
-        let told = retry_after(response.headers())?;
-        let spare = left.checked_sub(told)?;
-        Some(told.saturating_add(self.random.up_to(self.jitter.min(spare))))
+        let asked = read_retry_after(response.headers())?;
+        let spare = left.checked_sub(asked)?;
+        Some(asked.saturating_add(self.random.up_to(self.jitter.min(spare))))
     }
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             tries: 5,
@@ -53,9 +53,9 @@ impl Default for Policy {
     }
 }
 
-impl fmt::Debug for Policy {
+impl fmt::Debug for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy")
+        f.debug_struct("RetryPolicy")
             .field("tries", &self.tries)
             .field("max_wait", &self.max_wait)
             .field("jitter", &self.jitter)

@@ -27,13 +27,13 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 /// The address that is found for a request.
 #[track_caller]
 pub(crate) fn found(client: &ClientIp, request: &Request<()>) -> IpAddr {
-    client.address(&Head::of(request)).unwrap()
+    client.address(&Head::new(request)).unwrap()
 }
 
 /// The key of a request.
 #[track_caller]
 pub(crate) fn key(extractor: &impl KeyExtractor, request: &Request<()>) -> Key {
-    match extractor.extract(&Head::of(request)) {
+    match extractor.extract(&Head::new(request)) {
         Ok(Extracted::Key(key)) => key,
         other => panic!("no key: {other:?}"),
     }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
+use tollgate::limiter::LimitCall;
 use tollgate::{Limit, Quota, RateLimiter, Timestamp};
 
 /// The answer of a call that must not wait: the memory store decides at once.
@@ -49,13 +50,23 @@ pub(crate) fn store(memory: Memory, clock: &ManualClock) -> (Arc<Memory>, RateLi
 /// Whether this key gets these tokens.
 #[track_caller]
 pub(crate) fn admitted(limiter: &RateLimiter, limit: &Limit, key: u64, cost: u64) -> bool {
-    at_once(limiter.limit(limit).key(key).cost(cost)).unwrap().is_admitted()
+    is_admitted(limiter.limit(limit).key(key).cost(cost))
+}
+
+/// Whether the memory store admits a call; anything but a refusal is a mistake of the test.
+#[track_caller]
+pub(crate) fn is_admitted(call: LimitCall<'_>) -> bool {
+    match at_once(call) {
+        Ok(_permit) => true,
+        Err(error) if error.is_refused() => false,
+        Err(error) => panic!("a decision is expected, and not {error:?}"),
+    }
 }
 
 /// The whole tokens that this key has left.
 #[track_caller]
 pub(crate) fn remaining(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
-    at_once(limiter.value(limit).key(key)).unwrap().remaining()
+    at_once(limiter.peek(limit).key(key)).unwrap().remaining()
 }
 
 /// Rates and periods from 1 in 30 days to 1,000,000 a second, in many odd ratios.

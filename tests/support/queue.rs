@@ -10,13 +10,13 @@ use http::{Request, Response};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tollgate::algebra::{Bucket, State, Units};
+use tollgate::algebra::Bucket;
 use tollgate::backend::{
-    Answer, Applied, Backend, BucketId, Charge, Key, Memory, Refund, Refunded,
+    Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Key, Memory,
 };
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Ready, Reservation};
-use tollgate::{Decision, Limit, RateLimiter};
+use tollgate::{Limit, RateLimiter};
 use tower::{Service, ServiceExt};
 
 use super::at_once;
@@ -33,20 +33,17 @@ pub(crate) fn paused() -> RateLimiter {
 /// The exact tokens in the bucket that everybody shares.
 #[track_caller]
 pub(crate) fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
-    at_once(limiter.value(limit)).unwrap().tokens().to_f64()
+    at_once(limiter.peek(limit)).unwrap().tokens().to_f64()
 }
 
-/// How many lines the limiter keeps.
+/// How many queues the limiter keeps.
 pub(crate) fn lines(limiter: &RateLimiter) -> usize {
-    format!("{limiter:?}").matches("Entrance").count()
+    format!("{limiter:?}").matches("SharedQueue {").count()
 }
 
 #[track_caller]
 pub(crate) fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
-    match at_once(limiter.limit(limit).cost(cost).reserve()).unwrap() {
-        Decision::Reserved(reservation) => reservation,
-        other => panic!("to be reserved, and not {other:?}"),
-    }
+    later(at_once(limiter.limit(limit).cost(cost).reserve()).unwrap())
 }
 
 /// A reservation in line.
@@ -67,10 +64,14 @@ pub(crate) fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
 
 /// A reservation in a store that answers later.
 pub(crate) async fn reserved(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
-    match limiter.limit(limit).cost(cost).reserve().await.unwrap() {
-        Decision::Reserved(reservation) => reservation,
-        other => panic!("to be reserved, and not {other:?}"),
-    }
+    later(limiter.limit(limit).cost(cost).reserve().await.unwrap())
+}
+
+/// A reservation whose instant is still to come.
+#[track_caller]
+fn later(reservation: Reservation) -> Reservation {
+    assert!(reservation.wait() > Duration::ZERO, "the tokens were there: {reservation:?}");
+    reservation
 }
 
 /// Lets everything run that can without the clock moving on.
@@ -198,26 +199,25 @@ impl Late {
 impl Backend for Late {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let (gate, answer) = (self.gate(), self.memory.apply(charges));
-        Answer::later(async move {
+        Answer::pending(async move {
             gate.await;
             answer.wait().await
         })
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        let own = |refund: &Refund<'_>| -> Owned {
-            let id = refund.id();
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        let own = |one: &Adjustment<'_>| -> Owned {
+            let id = one.id();
             let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());
-            let given = refund.blocks().map_or(Given::Units(refund.units()), Given::Blocked);
-            (limit, key, shard, *refund.bucket(), given, [refund.left(), refund.gained_since()])
+            (limit, key, shard, *one.bucket(), one.change())
         };
-        let owned: Vec<Owned> = refunds.iter().map(own).collect();
+        let owned: Vec<Owned> = adjustments.iter().map(own).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
-        Answer::later(async move {
+        Answer::pending(async move {
             gate.await;
-            // One list, as it was asked: all of it is given back or nothing is.
-            let refunds: Vec<_> = owned.iter().map(refund_of).collect();
-            memory.refund(&refunds).wait().await
+            // One list, as it was asked: all of it is adjusted or nothing is.
+            let adjustments: Vec<_> = owned.iter().map(borrowed).collect();
+            memory.adjust(&adjustments).wait().await
         })
     }
 
@@ -226,21 +226,9 @@ impl Backend for Late {
     }
 }
 
-/// A refund that outlives the call.
-type Owned = (String, Key, u32, Bucket, Given, [Option<State>; 2]);
+/// An adjustment that outlives the call.
+type Owned = (String, Key, u32, Bucket, Change);
 
-#[derive(Clone, Copy)]
-enum Given {
-    Units(Units),
-    Blocked(Duration),
-}
-
-fn refund_of((limit, key, shard, bucket, given, [left, since]): &Owned) -> Refund<'_> {
-    let id = BucketId::new(limit, key).shard(*shard);
-    let refund = match *given {
-        Given::Units(units) => Refund::new(id, bucket, units),
-        Given::Blocked(time) => Refund::block(id, bucket, time),
-    };
-    let refund = since.map_or(refund, |since| refund.less_gained_since(since));
-    left.map_or(refund, |left| refund.if_untouched(left))
+fn borrowed((limit, key, shard, bucket, change): &Owned) -> Adjustment<'_> {
+    Adjustment::new(BucketId::new(limit, key).shard(*shard), bucket, *change)
 }

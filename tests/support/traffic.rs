@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 use tollgate::backend::{Redis, RedisBuilder};
-use tollgate::{DAY, Error, Limit, Quota, RateLimiter, Timestamp};
+use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, Timestamp};
 
 /// What each key may take in a hundred years, counted from 1970: nothing comes back during a test.
 const MOST: u64 = 1_000_000_000;
@@ -194,15 +194,15 @@ async fn ask(shared: Arc<Shared>, task: u64, nature: Nature) -> Vec<Call> {
         };
         let ended = Instant::now();
         let told = match &decision {
-            Some(Ok(decision)) if decision.is_admitted() => Told::Admitted,
-            Some(Ok(_)) => Told::Refused,
+            Some(Ok(_)) => Told::Admitted,
+            Some(Err(error)) if error.is_refused() => Told::Refused,
             Some(Err(error)) if error.is_timeout() => Told::Late,
             Some(Err(_)) => Told::Failed,
             None => Told::Gone,
         };
         calls.push(Call { key, begun, ended, told });
         match decision {
-            Some(Err(error)) => {
+            Some(Err(error)) if !error.is_refused() => {
                 shared.errors.lock().unwrap().insert(chain(&error));
                 shared.failed[nth].fetch_add(1, Ordering::AcqRel)
             }
@@ -262,7 +262,7 @@ pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool)
 pub(crate) async fn taken(limiter: &RateLimiter, key: u64) -> u64 {
     let mut left = None;
     wait_until("the store tells what it holds", async || {
-        left = limiter.value(&COUNTED).key(key).await.ok().map(|standing| standing.remaining());
+        left = limiter.peek(&COUNTED).key(key).await.ok().map(|snapshot| snapshot.remaining());
         left.is_some()
     })
     .await;
@@ -270,7 +270,7 @@ pub(crate) async fn taken(limiter: &RateLimiter, key: u64) -> u64 {
 }
 
 /// An error and what has caused it, on a line.
-pub(crate) fn chain(error: &Error) -> String {
+pub(crate) fn chain(error: &RateLimited) -> String {
     let mut texts = vec![error.to_string()];
     let mut next = error.source();
     while let Some(cause) = next {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs, io};
 
 use http::StatusCode;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 
 use crate::keys::{Name, all, at_random};
 use crate::peers::layers::{self, Inner, Layered, Requests, connect_info};
@@ -43,12 +43,12 @@ pub fn repeat(name: &str, times: u32) -> bool {
         "refused-governor" => decide(peers::governor(spent), 1, times),
         "many" => decide(peers::ours(daily, KEYS), KEYS, times),
         "many-governor" => decide(peers::governor(daily), KEYS, times),
-        "layer" => ask(layers::ours(open, Fields::None, 1), StatusCode::OK, times),
-        "layer-fields" => ask(layers::ours(open, Fields::default(), 1), StatusCode::OK, times),
+        "layer" => ask(layers::ours(open, Dialect::None, 1), StatusCode::OK, times),
+        "layer-fields" => ask(layers::ours(open, Dialect::default(), 1), StatusCode::OK, times),
         "layer-governor" => ask(layers::tower_governor(open), StatusCode::OK, times),
         "layer-bare" => ask(Inner, StatusCode::OK, times),
         "refusal" => {
-            let service = layers::ours(spent, Fields::default(), 1);
+            let service = layers::ours(spent, Dialect::default(), 1);
             ask(service, StatusCode::TOO_MANY_REQUESTS, times);
         }
         "refusal-governor" => {

@@ -1,52 +1,52 @@
-//! One part of the store: what happens under its lock.
+//! One shard of the store: what happens under its lock.
 
 use std::num::NonZeroU32;
 
+use super::eviction::EvictionQueue;
 use super::fingerprint::Fingerprint;
-use super::room::Room;
-use super::shapes::Shapes;
+use super::quota_table::QuotaTable;
 use super::table::{Slot, Table};
-use super::{BucketId, Charge};
-use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale};
-use crate::backend::transaction::{Kept, changes};
+use crate::algebra::{Bucket, Charged, State, rescale};
+use crate::backend::apply::{CellStore, absent, apply_one};
+use crate::backend::charge::{BucketId, Charge};
 use crate::clock::Timestamp;
 
-/// Buckets, at most `share` of them.
+/// Buckets, at most `capacity` of them.
 ///
-/// In this order, what a known bucket needs is next to the lock: with it in two cache lines.
+/// The order of the fields matters: what a known bucket needs shares two cache lines with the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard {
     table: Table,
-    shapes: Shapes,
-    room: Room,
-    share: usize,
-    /// The slot where the next look for full buckets begins.
-    broom: usize,
-    /// Whether full buckets are kept, for tests that change the numbers of limits under them.
+    quotas: QuotaTable,
+    evictions: EvictionQueue,
+    capacity: usize,
+    /// The slot where the next sweep for full buckets begins.
+    sweep_cursor: usize,
+    /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
-    pub(super) hoards: bool,
+    pub(super) keep_full: bool,
 }
 
-/// How many slots each new bucket looks at. With 4, a store in which only one key in fifty is
-/// alive grows to 1.7 times the live ones; with 2 to 3.6 times.
-const SWEPT: usize = 4;
+/// How many slots are swept for each new bucket. With 4, a store in which one key in fifty is alive
+/// grows to 1.7 times the live ones; with 2, to 3.6 times.
+const SWEEP_SLOTS: usize = 4;
 
-/// How long a bucket has to be full before it is dropped, in microseconds: a clock that steps back
-/// by as much changes no answer.
+/// How long a bucket has to be full before it is dropped, in microseconds. A clock that steps back
+/// by less changes no answer.
 const GRACE: u64 = 1_000_000;
 
 impl Shard {
-    pub(super) fn new(share: usize) -> Self {
-        let (shapes, room) = Default::default();
+    pub(super) fn new(capacity: usize) -> Self {
+        let (quotas, evictions) = Default::default();
         Self {
-            table: Table::holding(share),
-            shapes,
-            room,
-            share,
-            broom: 0,
+            table: Table::holding(capacity),
+            quotas,
+            evictions,
+            capacity,
+            sweep_cursor: 0,
             #[cfg(test)]
-            hoards: false,
+            keep_full: false,
         }
     }
 
@@ -56,42 +56,28 @@ impl Shard {
 
     /// Decides one charge and stores what is left.
     #[inline]
-    pub(super) fn apply(
+    pub(super) fn charge(
         &mut self,
         print: Fingerprint,
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Charged {
         if let Some(slot) = self.table.find_mut(print.tag())
-            && slot.shape().and_then(|name| self.shapes.get(name)) == Some(charge.bucket())
+            && slot.quota().and_then(|index| self.quotas.get(index)) == Some(charge.bucket())
         {
-            let charged = decide(charge, slot.state(), now);
-            if charged.verdict() != Verdict::Refused && changes(charge) {
-                slot.keep(charged.after());
-            }
-            return charged;
+            return apply_one(&mut KnownSlot(slot), (), charge, now);
         }
-        self.apply_first(print, charge, now)
+        self.charge_other(print, charge, now)
     }
 
-    /// As [`apply`](Self::apply), for a bucket that is new or has got other numbers.
+    /// As [`charge`](Self::charge), for a bucket that is new or has got other numbers.
     #[cold]
-    fn apply_first(&mut self, print: Fingerprint, charge: &Charge<'_>, now: Timestamp) -> Charged {
-        let (id, bucket) = (charge.id(), charge.bucket());
+    fn charge_other(&mut self, print: Fingerprint, charge: &Charge<'_>, now: Timestamp) -> Charged {
         let found = self.table.find(print.tag());
-        let state = self.state(found, id, bucket, now);
-        let charged = decide(charge, state, now);
-        if changes(charge) {
-            let kept = match charged.verdict() {
-                Verdict::Refused => Kept::NotTaken(charged.before()),
-                Verdict::Admitted | Verdict::Reserved => Kept::Taken(charged.after()),
-            };
-            self.store(found, print, bucket, kept, now);
-        }
-        charged
+        apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
     }
 
-    /// What a bucket holds, as far as it is known.
+    /// The state of a bucket, as far as it is known.
     pub(super) fn read(
         &self,
         print: Fingerprint,
@@ -106,15 +92,15 @@ impl Shard {
         self.table.find(print.tag()).is_some()
     }
 
-    /// Stores what a charge came to, in a bucket that may have moved since it was read.
+    /// Stores the state of a bucket, which may have moved since it was read.
     pub(super) fn write(
         &mut self,
         print: Fingerprint,
         bucket: &Bucket,
-        kept: Kept,
+        state: State,
         now: Timestamp,
     ) {
-        self.store(self.table.find(print.tag()), print, bucket, kept, now);
+        self.store(self.table.find(print.tag()), print, bucket, state, now);
     }
 
     pub(super) fn forget(&mut self, print: Fingerprint) {
@@ -135,8 +121,8 @@ impl Shard {
             }
         }
         self.table.shrink();
-        self.room = Room::default();
-        self.broom = 0;
+        self.evictions = EvictionQueue::default();
+        self.sweep_cursor = 0;
     }
 
     fn state(
@@ -147,13 +133,11 @@ impl Shard {
         now: Timestamp,
     ) -> State {
         let stored = found.and_then(|index| self.table.get(index));
-        match stored.and_then(|slot| Some((self.shapes.get(slot.shape()?)?, slot.state()))) {
-            Some((shape, state)) if shape == bucket => state,
-            // The limit was given other numbers since.
-            Some((shape, state)) => rescale(shape, bucket, state, now, id.phase(bucket)),
-            // Only windows have a phase, and not all of them: it takes a hash.
-            None if bucket.needs_phase() => bucket.absent(now, id.phase(bucket)),
-            None => bucket.absent(now, now),
+        match stored.and_then(|slot| Some((self.quotas.get(slot.quota()?)?, slot.state()))) {
+            Some((numbers, state)) if numbers == bucket => state,
+            // The limit has other numbers now.
+            Some((numbers, state)) => rescale(numbers, bucket, state, now, id.phase(bucket)),
+            None => absent(id, bucket, now),
         }
     }
 
@@ -162,56 +146,51 @@ impl Shard {
         found: Option<usize>,
         print: Fingerprint,
         bucket: &Bucket,
-        kept: Kept,
+        state: State,
         now: Timestamp,
     ) {
-        match (found, kept) {
-            (Some(index), Kept::Taken(state)) => self.update(index, bucket, state),
-            (Some(_), Kept::NotTaken(_)) => {}
-            // Nothing was taken, and a full bucket is like none.
-            (None, Kept::NotTaken(_)) if bucket.is_droppable_when_full() => {}
-            (None, Kept::Taken(state) | Kept::NotTaken(state)) => {
-                self.add(print, bucket, state, now);
-            }
+        match found {
+            Some(index) => self.update(index, bucket, state),
+            None => self.add(print, bucket, state, now),
         }
     }
 
     fn update(&mut self, index: usize, bucket: &Bucket, state: State) {
         let taken = self.table.len();
         let Some(slot) = self.table.get_mut(index) else { return };
-        let Some(shape) = slot.shape() else { return };
-        if self.shapes.get(shape) == Some(bucket) {
-            slot.update(shape, state);
-        } else if let Some(new) = self.shapes.enter(bucket, taken) {
+        let Some(quota) = slot.quota() else { return };
+        if self.quotas.get(quota) == Some(bucket) {
+            slot.update(quota, state);
+        } else if let Some(new) = self.quotas.enter(bucket, taken) {
             slot.update(new, state);
-            self.shapes.leave(shape);
+            self.quotas.leave(quota);
         }
     }
 
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         self.sweep(now);
-        if self.table.len() >= self.share
-            && let Some(index) = self.room.victim(&self.table, &self.shapes, now)
+        if self.table.len() >= self.capacity
+            && let Some(index) = self.evictions.victim(&self.table, &self.quotas, now)
         {
             self.remove(index);
         }
-        if let Some(shape) = self.shapes.enter(bucket, self.table.len()) {
-            let slot = Slot::new(print, shape, state);
+        if let Some(quota) = self.quotas.enter(bucket, self.table.len()) {
+            let slot = Slot::new(print, quota, state);
             self.table.insert(slot);
-            self.room.added(&slot, &self.table, &self.shapes, now);
+            self.evictions.added(&slot, &self.table, &self.quotas, now);
         }
     }
 
     fn sweep(&mut self, now: Timestamp) {
         #[cfg(test)]
-        if self.hoards {
+        if self.keep_full {
             return;
         }
-        for _ in 0..SWEPT {
-            if self.is_idle(self.broom, now) {
-                self.remove(self.broom);
+        for _ in 0..SWEEP_SLOTS {
+            if self.is_idle(self.sweep_cursor, now) {
+                self.remove(self.sweep_cursor);
             } else {
-                self.broom = self.table.after(self.broom);
+                self.sweep_cursor = self.table.after(self.sweep_cursor);
             }
         }
     }
@@ -219,7 +198,7 @@ impl Shard {
     /// Whether the slot holds a bucket that may be dropped without changing any answer.
     fn is_idle(&self, index: usize, now: Timestamp) -> bool {
         let idle = |slot: &Slot| {
-            let bucket = self.shapes.get(slot.shape()?)?;
+            let bucket = self.quotas.get(slot.quota()?)?;
             let full_at = bucket.full_at(slot.state());
             Some(bucket.is_droppable_when_full() && full_at.plus_micros(GRACE) < now)
         };
@@ -227,15 +206,54 @@ impl Shard {
     }
 
     fn remove(&mut self, index: usize) {
-        let removed: Option<NonZeroU32> = self.table.remove(index).and_then(|slot| slot.shape());
-        if let Some(shape) = removed {
-            self.shapes.leave(shape);
+        let removed: Option<NonZeroU32> = self.table.remove(index).and_then(|slot| slot.quota());
+        if let Some(quota) = removed {
+            self.quotas.leave(quota);
         }
     }
 }
 
-/// Asks the algebra.
-#[inline]
-fn decide(asked: &Charge<'_>, state: State, now: Timestamp) -> Charged {
-    charge(asked.bucket(), state, asked.units(), asked.terms(), now)
+/// A bucket whose slot is at hand, and has the numbers of the charge.
+struct KnownSlot<'s>(&'s mut Slot);
+
+impl CellStore for KnownSlot<'_> {
+    type Cell = ();
+
+    #[inline]
+    fn read(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> State {
+        self.0.state()
+    }
+
+    #[inline]
+    fn is_stored(&mut self, (): ()) -> bool {
+        true
+    }
+
+    #[inline]
+    fn write(&mut self, (): (), _: &Bucket, state: State, _: Timestamp) {
+        self.0.keep(state);
+    }
+}
+
+/// A bucket that was searched for, and is in a slot of a shard or not stored.
+struct FoundSlot<'s> {
+    shard: &'s mut Shard,
+    found: Option<usize>,
+    print: Fingerprint,
+}
+
+impl CellStore for FoundSlot<'_> {
+    type Cell = ();
+
+    fn read(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        self.shard.state(self.found, id, bucket, now)
+    }
+
+    fn is_stored(&mut self, (): ()) -> bool {
+        self.found.is_some()
+    }
+
+    fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {
+        self.shard.store(self.found, self.print, bucket, state, now);
+    }
 }

@@ -6,28 +6,28 @@ use super::fingerprint::{Fingerprint, scale};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// Half a cache line: a bucket, or a vacancy where `shape` is `None`.
+/// Half a cache line: a bucket, or a vacancy where `quota` is `None`.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(super) struct Slot {
     low: u64,
     high: u32,
-    shape: Option<NonZeroU32>,
+    quota: Option<NonZeroU32>,
     state: State,
 }
 
 impl Slot {
     const VACANT: Self =
-        Self { low: 0, high: 0, shape: None, state: State { value: 0, ts: Timestamp::UNIX_EPOCH } };
+        Self { low: 0, high: 0, quota: None, state: State { value: 0, ts: Timestamp::UNIX_EPOCH } };
 
-    pub(super) fn new(print: Fingerprint, shape: NonZeroU32, state: State) -> Self {
+    pub(super) fn new(print: Fingerprint, quota: NonZeroU32, state: State) -> Self {
         let (low, high) = print.tag();
-        Self { low, high, shape: Some(shape), state }
+        Self { low, high, quota: Some(quota), state }
     }
 
     /// The numbers that the state counts in; `None` for a vacancy.
-    pub(super) const fn shape(&self) -> Option<NonZeroU32> {
-        self.shape
+    pub(super) const fn quota(&self) -> Option<NonZeroU32> {
+        self.quota
     }
 
     pub(super) const fn state(&self) -> State {
@@ -40,15 +40,15 @@ impl Slot {
 
     /// Whether the search for this tag ends here: this is the bucket, or a vacancy.
     const fn ends(&self, (low, high): (u64, u32)) -> bool {
-        (self.low == low && self.high == high) || self.shape.is_none()
+        (self.low == low && self.high == high) || self.quota.is_none()
     }
 
     pub(super) const fn keep(&mut self, state: State) {
         self.state = state;
     }
 
-    pub(super) const fn update(&mut self, shape: NonZeroU32, state: State) {
-        self.shape = Some(shape);
+    pub(super) const fn update(&mut self, quota: NonZeroU32, state: State) {
+        self.quota = Some(quota);
         self.state = state;
     }
 }
@@ -88,7 +88,7 @@ impl Table {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().filter(|slot| slot.shape.is_some())
+        self.slots.iter().filter(|slot| slot.quota.is_some())
     }
 
     /// Where the bucket with this tag is.
@@ -98,12 +98,12 @@ impl Table {
         // From home to the end, then from the start: a vacancy ends the search.
         for (index, slot) in (home..).zip(after) {
             if slot.ends(tag) {
-                return slot.shape.map(|_| index);
+                return slot.quota.map(|_| index);
             }
         }
         for (index, slot) in (0..).zip(before) {
             if slot.ends(tag) {
-                return slot.shape.map(|_| index);
+                return slot.quota.map(|_| index);
             }
         }
         None
@@ -115,12 +115,12 @@ impl Table {
         let (before, after) = self.slots.split_at_mut_checked(home)?;
         for slot in after {
             if slot.ends(tag) {
-                return Some(slot).filter(|slot| slot.shape.is_some());
+                return Some(slot).filter(|slot| slot.quota.is_some());
             }
         }
         for slot in before {
             if slot.ends(tag) {
-                return Some(slot).filter(|slot| slot.shape.is_some());
+                return Some(slot).filter(|slot| slot.quota.is_some());
             }
         }
         None
@@ -151,7 +151,7 @@ impl Table {
     fn resize(&mut self, new: usize) {
         let slots = std::mem::replace(&mut self.slots, vec![Slot::VACANT; new]);
         self.taken = 0;
-        for slot in slots.into_iter().filter(|slot| slot.shape.is_some()) {
+        for slot in slots.into_iter().filter(|slot| slot.quota.is_some()) {
             self.place(slot);
         }
     }
@@ -161,7 +161,7 @@ impl Table {
         let home = scale(slot.low, self.slots.len());
         let (before, after) = self.slots.split_at_mut(home);
         if let Some(vacancy) =
-            after.iter_mut().chain(before).find(|candidate| candidate.shape.is_none())
+            after.iter_mut().chain(before).find(|candidate| candidate.quota.is_none())
         {
             *vacancy = slot;
             self.taken = self.taken.saturating_add(1);
@@ -170,11 +170,11 @@ impl Table {
 
     /// Takes the bucket at `index` out and moves those behind it up, so that no search ends early.
     pub(super) fn remove(&mut self, index: usize) -> Option<Slot> {
-        let removed = *self.slots.get(index).filter(|slot| slot.shape.is_some())?;
+        let removed = *self.slots.get(index).filter(|slot| slot.quota.is_some())?;
         let mut hole = index;
         let mut next = self.after(hole);
         while let Some(&slot) = self.slots.get(next)
-            && slot.shape.is_some()
+            && slot.quota.is_some()
             && next != index
         {
             // Moving up must not carry a bucket before its home.

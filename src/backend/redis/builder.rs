@@ -55,6 +55,7 @@ enum Place {
     Sentinel(Vec<String>, String),
 }
 
+/// Ways to set a store up.
 impl Redis {
     /// Connects to a single server.
     ///

@@ -2,7 +2,7 @@
 //!
 //! # Design
 //!
-//! Operations that need no single instant (looks, resets, unconditional refunds) are sent slot by slot.
+//! Operations that need no single instant (looks, resets, unconditional adjustments) are sent slot by slot.
 //! The shards of a limit lie in different slots on purpose, so a two-choices charge tries one, and the
 //! other only if that refuses. If both refuse, their states are known: the result of [`charge_pair`] is
 //! carried out on one shard, or on both one after the other. If the second lacks the units by then, the
@@ -13,10 +13,10 @@
 use std::time::Duration;
 
 use super::batch::Batcher;
-use super::operation::{Operation, OwnedBucketId, OwnedCharge, OwnedRefund};
-use super::script::OperationOutcome;
+use super::key_name::KeyName;
+use super::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
-use crate::backend::{Applied, BackendError, BucketId, Charge, Reading, Refund, Refunded};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, Charge, Reading};
 use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
@@ -32,41 +32,35 @@ pub(super) async fn look(
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
-        let applied = answer.await?.applied()?;
+        let applied = answer.await?;
         now = now.max(Some(applied.now()));
         readings.extend_from_slice(applied.readings());
     }
     Ok(Applied::many(now.unwrap_or_default(), readings))
 }
 
-/// Carries out refunds, each by itself.
-pub(super) async fn refund(
+/// Makes adjustments, each by itself.
+pub(super) async fn adjust(
     batcher: Batcher,
-    refunds: SmallVec<[OwnedRefund; 1]>,
+    adjustments: SmallVec<[OwnedAdjustment; 1]>,
     deadline: Instant,
-) -> Result<Refunded, BackendError> {
+) -> Result<Applied, BackendError> {
     // No single instant shows whether several buckets are untouched, so they count as touched.
-    let given = refunds.iter().all(|refund| refund.left.is_none());
-    let operations = refunds.into_iter().map(|refund| match given {
-        true => Operation::Refunds(smallvec![refund]),
-        false => Operation::Charges(smallvec![refund.look()]),
+    let made = !adjustments.iter().any(|one| one.adjustment().is_conditional());
+    let verdict = if made { Verdict::Admitted } else { Verdict::Refused };
+    let operations = adjustments.into_iter().map(|one| match made {
+        true => Operation::Adjustments(smallvec![one]),
+        false => Operation::Charges(smallvec![one.look()]),
     });
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
-    let (mut now, mut states) = (None, Vec::new());
+    let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
-        match answer.await? {
-            OperationOutcome::Refunded(refunded) => {
-                now = now.max(Some(refunded.now()));
-                states.extend_from_slice(refunded.states());
-            }
-            OperationOutcome::Applied(applied) => {
-                now = now.max(Some(applied.now()));
-                states.extend(applied.readings().iter().map(Reading::state));
-            }
-            OperationOutcome::Reset => return Err(BackendError::incomplete()),
-        }
+        let applied = answer.await?;
+        now = now.max(Some(applied.now()));
+        let states = applied.readings().iter().map(Reading::state);
+        readings.extend(states.map(|state| Reading::new(verdict, state, Duration::ZERO)));
     }
-    Ok(Refunded::many(now.unwrap_or_default(), given, states))
+    Ok(Applied::many(now.unwrap_or_default(), readings))
 }
 
 /// A two-choices charge on shards in different slots.
@@ -121,7 +115,10 @@ impl CrossSlotPair {
             }
             if charged.paid() == [0, 0] {
                 // There is nothing to take: their states are the answer.
-                return Ok(Applied::two(now, Reading::of_pair(&self.charge.charge(), &charged)));
+                return Ok(Applied::two(
+                    now,
+                    Reading::from_charged_pair(&self.charge.charge(), &charged),
+                ));
             }
             let mut readings = charged
                 .before()
@@ -162,13 +159,10 @@ impl CrossSlotPair {
     ) -> Result<(Timestamp, Reading), BackendError> {
         let id = self.id(place)?;
         let one = OwnedCharge { id, other: None, units, terms, ..self.charge.clone() };
-        let applied = self
-            .batcher
-            .send(Operation::Charges(smallvec![one]), self.deadline)
-            .await?
-            .applied()?;
+        let operation = Operation::Charges(smallvec![one]);
+        let applied = self.batcher.send(operation, self.deadline).await?;
         let reading = applied.readings().first().copied();
-        reading.map(|reading| (applied.now(), reading)).ok_or_else(BackendError::incomplete)
+        reading.map(|reading| (applied.now(), reading)).ok_or_else(|| internal(NO_READING))
     }
 
     /// Gives back what was taken from one shard, and returns what it then holds.
@@ -178,20 +172,22 @@ impl CrossSlotPair {
         taken: &Reading,
     ) -> Result<State, BackendError> {
         let id = self.id(place)?;
-        let refund = Refund::new(id.get(), &self.charge.bucket, taken.units());
-        let refund = match taken.verdict() {
+        let (bucket, units) = (&self.charge.bucket, taken.units());
+        let adjustment = match taken.verdict() {
             // Later reservations count on this one: unless it is the last, it cannot be undone.
-            Verdict::Reserved => refund.if_untouched(taken.state()),
-            Verdict::Admitted | Verdict::Refused => refund.less_gained_since(taken.state()),
+            Verdict::Reserved => Adjustment::undo(id.get(), bucket, units, taken.state()),
+            Verdict::Admitted | Verdict::Refused => {
+                Adjustment::refund_since(id.get(), bucket, units, taken.state())
+            }
         };
-        let refund = OwnedRefund::with_id(id.clone(), &refund);
-        let operation = Operation::Refunds(smallvec![refund]);
-        let refunded = self.batcher.send(operation, self.deadline).await?.refunded()?;
-        refunded.states().first().copied().ok_or_else(BackendError::incomplete)
+        let owned = OwnedAdjustment::with_id(id.clone(), &adjustment);
+        let operation = Operation::Adjustments(smallvec![owned]);
+        let applied = self.batcher.send(operation, self.deadline).await?;
+        applied.readings().first().map(Reading::state).ok_or_else(|| internal(NO_READING))
     }
 
     fn id(&self, place: usize) -> Result<OwnedBucketId, BackendError> {
-        self.shards.get(place).cloned().ok_or_else(BackendError::incomplete)
+        self.shards.get(place).cloned().ok_or_else(|| internal("a pair has two shards"))
     }
 
     /// The answer of two shards with these states, from which nothing was taken.
@@ -199,7 +195,7 @@ impl CrossSlotPair {
         let OwnedCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
         let look = Charge::look(self.charge.id.get(), bucket, *units);
-        let mut readings = Reading::of_pair(&look, &charged);
+        let mut readings = Reading::from_charged_pair(&look, &charged);
         if self.charge.takes && charged.verdict() != Verdict::Refused {
             // They had the units when read, and other calls were faster: worth another try at once.
             readings = readings
@@ -209,10 +205,15 @@ impl CrossSlotPair {
     }
 }
 
+const NO_READING: &str = "a bucket has no reading";
+
+const fn internal(what: &'static str) -> BackendError {
+    BackendError::internal("redis", what)
+}
+
 /// Whether one call can name these buckets.
-pub(super) fn is_single_slot(operation: &Operation) -> bool {
-    let names = operation.names();
-    let mut slots = names.iter().map(|name| name.slot());
+pub(super) fn share_a_slot<'n>(names: impl IntoIterator<Item = &'n KeyName>) -> bool {
+    let mut slots = names.into_iter().map(KeyName::slot);
     let first = slots.next();
     slots.all(|slot| Some(slot) == first)
 }

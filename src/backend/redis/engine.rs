@@ -8,47 +8,48 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::batch::{BatchSettings, Batcher, Bounds};
-use super::cross_slot::{self, CrossSlotPair, is_single_slot};
+use super::cross_slot::{self, CrossSlotPair, share_a_slot};
 use super::key_name::KeyNames;
 use super::link::Link;
-use super::operation::{Operation, OwnedBucketId, OwnedCharge, OwnedRefund};
-use crate::backend::{Answer, Applied, Backend, BackendError, BucketId, Charge, Refund, Refunded};
+use super::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
+use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
 
 /// Keeps buckets in Redis or Valkey, for any number of processes.
 ///
-/// Processes that use the same servers with the same [prefix](super::RedisBuilder::prefix) share their
-/// buckets, and all decide by the server's clock. A decision is one call of a script, whatever the
-/// number of its limits, and exactly what it would be in memory. Decisions that a process makes at the
-/// same time share a call. The guide in `docs/redis.md` of the repository covers operation: cost, what
-/// is stored, the rights that a user needs, and what a failure loses.
+/// All processes that use the same servers and the same [prefix](super::RedisBuilder::prefix) share
+/// their buckets, and all go by the server's clock. A decision is one call of a script, whatever the
+/// number of its limits, and exactly what it would be in memory. Decisions that a process asks for at
+/// the same time travel in one call. The guide in `docs/redis.md` of the repository says how to run
+/// the server: what it costs, what is stored, which rights a user needs, and what is lost when.
 ///
-/// A process has one connection to each server, which is replaced in the background when it breaks. It
-/// runs on the tokio runtime in which it was made, and ends with it. So make one store, and clone the
-/// [`RateLimiter`](crate::RateLimiter).
+/// A process has one connection to each server, and reconnects in the background when it breaks. The
+/// connection runs on the tokio runtime in which it was made, and ends with it. So make one, and
+/// clone the [`RateLimiter`](crate::RateLimiter).
 ///
 /// # Deadlines
 ///
-/// A call without an answer by the [deadline](super::RedisBuilder::deadline), 50 ms by default, fails
-/// with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503. The
-/// tokens may be taken all the same: a decision is sent again only if the server has said that it did
-/// not carry it out, so no client gets more than its limit. A server that hangs is not sent more and
-/// more: an unanswered call blocks the next one for a second, or for the deadline if that is longer.
+/// A call without an answer by the [`deadline`](super::RedisBuilder::deadline) (50 ms by default)
+/// fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503.
+/// The tokens may be taken all the same: a decision is sent again only if the server said that it was
+/// not carried out, so a lost answer never lets a client exceed the limit. A server that hangs is not
+/// flooded: an unanswered call counts as in flight for a second, or for the deadline if that is longer.
 ///
 /// # Clusters
 ///
-/// A step sees one slot of a cluster. Charges on buckets in several slots fail before anything is sent,
-/// with an error whose [`is_cross_slot`](BackendError::is_cross_slot) is true; a [`HashTag`](super::HashTag) puts
-/// buckets that are charged together into one slot. Two shards of a limit in different slots are
-/// charged one after the other, the second only if the first refuses. Each is exact by itself, but
-/// looks, resets and penalties over several shards are not one step there, and a reservation paid by
-/// two shards is not undone when it is dropped. Replicas are never used.
+/// One step sees one slot of a cluster. Charges on buckets in several slots fail before anything is
+/// sent, with an error whose [`is_cross_slot`](BackendError::is_cross_slot) is true. A
+/// [`HashTag`](super::HashTag) puts buckets that are charged together into one slot. Two shards of a
+/// limit in different slots are asked one after the other, the second only if the first refuses. Each
+/// is exact by itself, but a look at all of them, a reset or a penalty is not one step, and a
+/// reservation that two of them paid for is not undone when it is cancelled. Replicas are never asked
+/// about buckets.
 ///
 /// # After a loss
 ///
 /// A bucket that the server loses, by a restart without persistence or an eviction, is full again, so
-/// no client is refused for it. A failover may lose the last decisions and refunds. With
-/// [`ColdStart::Empty`], all clients wait for new tokens instead after a store has come back empty.
+/// no client is refused for the loss. A failover may lose the last decisions and the last refunds.
+/// With [`ColdStart::Empty`], all clients wait instead after a store has come back empty.
 ///
 /// # Examples
 ///
@@ -94,45 +95,37 @@ impl Redis {
 
     fn charges(&self, charges: &[Charge<'_>]) -> Result<Answer<Applied>, BackendError> {
         let deadline = self.batcher.deadline();
-        let own: Result<SmallVec<[_; 1]>, _> =
+        let owned: Result<SmallVec<[_; 1]>, _> =
             charges.iter().map(|charge| OwnedCharge::new(charge, &self.names)).collect();
-        let operation = Operation::Charges(own?);
-        if !self.batcher.is_cluster() || is_single_slot(&operation) {
-            let answer = self.batcher.send(operation, deadline);
-            return Ok(Answer::later(async move { answer.await?.applied() }));
+        let mut owned = owned?;
+        if !self.batcher.is_cluster() || share_a_slot(owned.iter().flat_map(OwnedCharge::names)) {
+            return Ok(Answer::pending(self.batcher.send(Operation::Charges(owned), deadline)));
         }
-        let Operation::Charges(own) = operation else { return Err(BackendError::incomplete()) };
         let batcher = self.batcher.clone();
-        match charges {
-            [charge] if let Some(other) = charge.other() => {
-                let id = charge.id();
-                let shards = [id, id.shard(other)].map(|id| OwnedBucketId::new(id, &self.names));
-                let Some(charge) = own.into_iter().next() else {
-                    return Err(BackendError::incomplete());
-                };
-                let pair = CrossSlotPair { batcher, shards, charge, deadline };
-                // Runs as a task, so that a dropped future does not leave the second step undone.
-                Ok(Answer::later(self.batcher.spawn(pair.apply())))
-            }
-            _ if charges.iter().all(|charge| !charge.takes() && charge.other().is_none()) => {
-                Ok(Answer::later(cross_slot::look(batcher, own, deadline)))
-            }
-            _ => Err(BackendError::cross_slot(cross_slot::limits(charges.iter().map(Charge::id)))),
+        if let [charge] = charges
+            && let Some(other) = charge.get_second_shard()
+            && let Some(owned) = owned.pop()
+        {
+            let id = charge.id();
+            let shards = [id, id.shard(other)].map(|id| OwnedBucketId::new(id, &self.names));
+            let pair = CrossSlotPair { batcher, shards, charge: owned, deadline };
+            // Runs as a task, so that a dropped future does not leave the second step undone.
+            return Ok(Answer::pending(self.batcher.spawn(pair.apply())));
         }
+        if charges.iter().all(|charge| !charge.takes() && charge.get_second_shard().is_none()) {
+            return Ok(Answer::pending(cross_slot::look(batcher, owned, deadline)));
+        }
+        Err(BackendError::cross_slot(cross_slot::limits(charges.iter().map(Charge::id))))
     }
 
-    fn refunds(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
+    fn adjustments(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let deadline = self.batcher.deadline();
-        let own = refunds.iter().map(|refund| OwnedRefund::new(refund, &self.names)).collect();
-        let operation = Operation::Refunds(own);
-        if !self.batcher.is_cluster() || is_single_slot(&operation) {
-            let answer = self.batcher.send(operation, deadline);
-            return Answer::later(async move { answer.await?.refunded() });
+        let owned: SmallVec<[_; 1]> =
+            adjustments.iter().map(|one| OwnedAdjustment::new(one, &self.names)).collect();
+        if !self.batcher.is_cluster() || share_a_slot(owned.iter().map(|one| &one.id.name)) {
+            return Answer::pending(self.batcher.send(Operation::Adjustments(owned), deadline));
         }
-        let Operation::Refunds(own) = operation else {
-            return Answer::Now(Err(BackendError::incomplete()));
-        };
-        Answer::later(cross_slot::refund(self.batcher.clone(), own, deadline))
+        Answer::pending(cross_slot::adjust(self.batcher.clone(), owned, deadline))
     }
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -149,7 +142,7 @@ impl Redis {
             .into_iter()
             .map(|operation| self.batcher.send(operation, deadline))
             .collect();
-        Answer::later(async move {
+        Answer::pending(async move {
             for answer in answers {
                 answer.await?;
             }
@@ -214,21 +207,21 @@ const BUCKETS_PER_CALL: usize = 128;
 impl Backend for Redis {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         if charges.is_empty() {
-            return Answer::Now(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.charges(charges).unwrap_or_else(|error| Answer::Now(Err(error)))
+        self.charges(charges).unwrap_or_else(|error| Answer::Ready(Err(error)))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<Refunded> {
-        if refunds.is_empty() {
-            return Answer::Now(Ok(Refunded::many(SystemClock::new().now(), true, Vec::new())));
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        if adjustments.is_empty() {
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.refunds(refunds)
+        self.adjustments(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
-            return Answer::Now(Ok(()));
+            return Answer::Ready(Ok(()));
         }
         self.resets(ids)
     }

@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
-use crate::algebra::{Bucket, State, Terms, Units};
-use crate::backend::{BackendError, BucketId, Charge, Key, Refund};
+use crate::algebra::{Bucket, Terms, Units};
+use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, Key};
 use crate::quota::MAX_UNITS;
 
 /// A [`BucketId`] as an owned value, with its name in Redis.
@@ -45,7 +45,7 @@ impl OwnedCharge {
     ///
     /// If a double cannot count so far.
     pub(super) fn new(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
-        let (id, terms) = (charge.id(), charge.terms());
+        let (id, terms) = (charge.id(), charge.get_terms());
         if charge.units() > MAX || terms.floor() < -MAX {
             let (units, floor) = (charge.units(), terms.floor());
             let problem = format!(
@@ -55,7 +55,7 @@ impl OwnedCharge {
         }
         Ok(Self {
             id: OwnedBucketId::new(id, names),
-            other: charge.other().map(|shard| (shard, names.of(id.shard(shard)))),
+            other: charge.get_second_shard().map(|shard| (shard, names.of(id.shard(shard)))),
             bucket: *charge.bucket(),
             units: charge.units(),
             terms,
@@ -69,8 +69,8 @@ impl OwnedCharge {
             true => Charge::take(id, bucket, self.units),
             false => Charge::look(id, bucket, self.units),
         };
-        let charge = charge.on(self.terms);
-        self.other.as_ref().map_or(charge, |&(shard, _)| charge.or_shard(shard))
+        let charge = charge.terms(self.terms);
+        self.other.as_ref().map_or(charge, |&(shard, _)| charge.second_shard(shard))
     }
 
     /// The names of its buckets.
@@ -79,40 +79,21 @@ impl OwnedCharge {
     }
 }
 
-/// A [`Refund`] as an owned value.
+/// An [`Adjustment`] as an owned value.
 #[derive(Clone, Debug)]
-pub(super) struct OwnedRefund {
+pub(super) struct OwnedAdjustment {
     pub(super) id: OwnedBucketId,
     pub(super) bucket: Bucket,
-    pub(super) change: OwnedChange,
-    pub(super) left: Option<State>,
-    pub(super) since: Option<State>,
+    pub(super) change: Change,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OwnedChange {
-    Give(Units),
-    /// In microseconds.
-    Block(u64),
-}
-
-impl OwnedRefund {
-    pub(super) fn new(refund: &Refund<'_>, names: &KeyNames) -> Self {
-        Self::with_id(OwnedBucketId::new(refund.id(), names), refund)
+impl OwnedAdjustment {
+    pub(super) fn new(adjustment: &Adjustment<'_>, names: &KeyNames) -> Self {
+        Self::with_id(OwnedBucketId::new(adjustment.id(), names), adjustment)
     }
 
-    pub(super) fn with_id(id: OwnedBucketId, refund: &Refund<'_>) -> Self {
-        let change = match refund.blocks() {
-            Some(time) => OwnedChange::Block(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
-            None => OwnedChange::Give(refund.units()),
-        };
-        Self {
-            id,
-            bucket: *refund.bucket(),
-            change,
-            left: refund.left(),
-            since: refund.gained_since(),
-        }
+    pub(super) fn with_id(id: OwnedBucketId, adjustment: &Adjustment<'_>) -> Self {
+        Self { id, bucket: *adjustment.bucket(), change: adjustment.change() }
     }
 
     /// The charge that looks at its bucket and takes nothing.
@@ -121,21 +102,8 @@ impl OwnedRefund {
         OwnedCharge { id, other: None, bucket, units: 0, terms, takes: false }
     }
 
-    pub(super) fn refund(&self) -> Refund<'_> {
-        let (id, bucket) = (self.id.get(), &self.bucket);
-        let mut refund = match self.change {
-            OwnedChange::Give(units) => Refund::new(id, bucket, units),
-            OwnedChange::Block(micros) => {
-                Refund::block(id, bucket, std::time::Duration::from_micros(micros))
-            }
-        };
-        if let Some(left) = self.left {
-            refund = refund.if_untouched(left);
-        }
-        if let Some(since) = self.since {
-            refund = refund.less_gained_since(since);
-        }
-        refund
+    pub(super) fn adjustment(&self) -> Adjustment<'_> {
+        Adjustment::new(self.id.get(), &self.bucket, self.change)
     }
 }
 
@@ -143,7 +111,7 @@ impl OwnedRefund {
 #[derive(Clone, Debug)]
 pub(super) enum Operation {
     Charges(SmallVec<[OwnedCharge; 1]>),
-    Refunds(SmallVec<[OwnedRefund; 1]>),
+    Adjustments(SmallVec<[OwnedAdjustment; 1]>),
     Resets(SmallVec<[KeyName; 1]>),
 }
 
@@ -152,7 +120,7 @@ impl Operation {
     pub(super) fn buckets(&self) -> usize {
         match self {
             Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
-            Self::Refunds(refunds) => refunds.len(),
+            Self::Adjustments(adjustments) => adjustments.len(),
             Self::Resets(names) => names.len(),
         }
     }
@@ -161,7 +129,9 @@ impl Operation {
     pub(super) fn names(&self) -> SmallVec<[&KeyName; 8]> {
         match self {
             Self::Charges(charges) => charges.iter().flat_map(OwnedCharge::names).collect(),
-            Self::Refunds(refunds) => refunds.iter().map(|refund| &refund.id.name).collect(),
+            Self::Adjustments(adjustments) => {
+                adjustments.iter().map(|adjustment| &adjustment.id.name).collect()
+            }
             Self::Resets(names) => names.iter().collect(),
         }
     }

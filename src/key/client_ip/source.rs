@@ -1,15 +1,17 @@
-//! Where the address is read.
+//! Where the address is read from.
 
 use std::net::IpAddr;
 
-use ::http::HeaderName;
-use ::http::header::FORWARDED;
+use http::HeaderName;
+use http::header::FORWARDED;
 
-use super::{Networks, Proxies, forwarded, node};
-use crate::key::Head;
+use super::networks::Networks;
+use super::proxies::Proxies;
+use super::{forwarded, node};
+use crate::key::head::Head;
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum AddressSource {
     Peer,
     XForwardedFor(Proxies),
     Forwarded(Proxies),
@@ -18,8 +20,8 @@ pub(super) enum Source {
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-impl Source {
-    /// The field that is read.
+impl AddressSource {
+    /// The field that is read, if any.
     pub(super) fn field(&self) -> Option<&HeaderName> {
         match self {
             Self::Peer => None,
@@ -29,7 +31,7 @@ impl Source {
         }
     }
 
-    /// Whether it is read if it comes from this peer.
+    /// Whether the field is read if it comes from this peer.
     pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
         match self {
             Self::Peer => false,
@@ -39,7 +41,7 @@ impl Source {
     }
 
     /// The address of a request that came from this peer.
-    // Not inlined, so that whoever is not behind a proxy does not pay for it.
+    // Not inlined, so that `ClientIp::peer` stays small: servers without a proxy do not pay for it.
     #[inline(never)]
     pub(super) fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
         match self {
@@ -51,7 +53,7 @@ impl Source {
             }
             Self::Forwarded(trusted) => {
                 let lines = head.headers().get_all(FORWARDED).iter().rev();
-                let hops = lines.flat_map(|line| forwarded::Elements::of(line.as_bytes()));
+                let hops = lines.flat_map(|line| forwarded::Elements::new(line.as_bytes()));
                 trusted.client(peer, hops)
             }
             Self::Header(name, _) => {

@@ -13,7 +13,7 @@ use peers_bench::peers::layers::{
 use peers_bench::peers::{self, Allowance, name as who};
 use peers_bench::rounds::{Figures, Plan};
 use peers_bench::works::{flood, name};
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 
 struct Counting;
 
@@ -125,8 +125,8 @@ fn allocations() {
     let open = Allowance::OPEN;
     let bare = per_request(connect_info, Inner);
     let added = |who, each| tell(name::ALLOCATIONS, 0, who, "allocations per request", each - bare);
-    added(who::OURS_NO_FIELDS, per_request(connect_info, layers::ours(open, Fields::None, 1)));
-    added(who::OURS, per_request(connect_info, layers::ours(open, Fields::default(), 1)));
+    added(who::OURS_NO_FIELDS, per_request(connect_info, layers::ours(open, Dialect::None, 1)));
+    added(who::OURS, per_request(connect_info, layers::ours(open, Dialect::default(), 1)));
     added(who::TOWER_GOVERNOR, per_request(connect_info, layers::tower_governor(open)));
     let with_headers = layers::tower_governor_headers(open);
     added(who::TOWER_GOVERNOR_HEADERS, per_request(connect_info, with_headers));

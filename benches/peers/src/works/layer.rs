@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use http::StatusCode;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 
 use super::{name, nanos_each};
 use crate::keys;
@@ -40,14 +40,14 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     if plan.wants(name::LAYER_FIELDS) {
         let mut contest = Layers::new(name::LAYER_FIELDS, plan, &one);
         contest.enter(who::BARE, Inner);
-        contest.enter(who::OURS, layers::ours(Allowance::OPEN, Fields::default(), 1));
-        for (name, fields) in [
-            (who::OURS_DRAFT7, Fields::Draft7),
-            (who::OURS_DRAFT6, Fields::Draft6),
-            (who::OURS_X_RATE_LIMIT, Fields::XRateLimit),
-            (who::OURS_NO_FIELDS, Fields::None),
+        contest.enter(who::OURS, layers::ours(Allowance::OPEN, Dialect::default(), 1));
+        for (name, dialect) in [
+            (who::OURS_DRAFT7, Dialect::Draft7),
+            (who::OURS_DRAFT6, Dialect::Draft6),
+            (who::OURS_X_RATE_LIMIT, Dialect::XRateLimit),
+            (who::OURS_NO_FIELDS, Dialect::None),
         ] {
-            contest.enter(name, layers::ours(Allowance::OPEN, fields, 1));
+            contest.enter(name, layers::ours(Allowance::OPEN, dialect, 1));
         }
         contest.enter(who::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
         contest.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
@@ -72,7 +72,7 @@ impl<'a> Layers<'a> {
     /// Those that add no fields, and, at what they cost, those that always do.
     fn plain(&mut self, keys: usize) {
         self.enter(who::BARE, Inner);
-        self.enter(who::OURS, layers::ours(Allowance::OPEN, Fields::None, keys));
+        self.enter(who::OURS, layers::ours(Allowance::OPEN, Dialect::None, keys));
         self.enter(who::TOWER_GOVERNOR, layers::tower_governor(Allowance::OPEN));
         self.enter_from(connect_info_07, who::AXUM_GCRA, layers::axum_gcra(Allowance::OPEN));
         self.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));

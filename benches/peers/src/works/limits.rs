@@ -47,7 +47,7 @@ fn ours(count: usize, size: usize) -> impl FnMut() -> f64 {
                 })
                 .collect();
             match memory.apply(&charges) {
-                Answer::Now(Ok(applied)) => applied.verdict() == Verdict::Admitted,
+                Answer::Ready(Ok(applied)) => applied.verdict() == Verdict::Admitted,
                 _ => unreachable!("the memory store answers at once"),
             }
         };

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use http::StatusCode;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 
 use super::layer::answer;
 use super::{name, nanos_each};
@@ -19,8 +19,8 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let size = plan.size(REQUESTS);
     let mut contest = Contest::new(name::REFUSAL, "ns per request");
     let spent = Allowance::SPENT;
-    enter(&mut contest, size, who::OURS, layers::ours(spent, Fields::default(), 1));
-    enter(&mut contest, size, who::OURS_NO_FIELDS, layers::ours(spent, Fields::None, 1));
+    enter(&mut contest, size, who::OURS, layers::ours(spent, Dialect::default(), 1));
+    enter(&mut contest, size, who::OURS_NO_FIELDS, layers::ours(spent, Dialect::None, 1));
     enter(&mut contest, size, who::TOWER_GOVERNOR, layers::tower_governor(spent));
     enter(&mut contest, size, who::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(spent));
     enter(&mut contest, size, who::THROTTLE_KIT, layers::throttle_kit(spent));

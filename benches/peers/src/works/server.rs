@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
@@ -28,7 +28,7 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         return Vec::new();
     }
     let runtime = Runtime::new().expect("a runtime");
-    let layer = |fields| ours_layer(Allowance::OPEN, fields, 1);
+    let layer = |dialect| ours_layer(Allowance::OPEN, dialect, 1);
     let hello = || Router::new().route("/", get(async || "hello"));
     let governor = GovernorConfigBuilder::default()
         .period(Allowance::OPEN.interval())
@@ -39,8 +39,8 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let seconds = if plan.quick { 1 } else { 2 };
     for (name, router) in [
         (who::BARE, hello()),
-        (who::OURS, hello().layer(layer(Fields::default()))),
-        (who::OURS_NO_FIELDS, hello().layer(layer(Fields::None))),
+        (who::OURS, hello().layer(layer(Dialect::default()))),
+        (who::OURS_NO_FIELDS, hello().layer(layer(Dialect::None))),
         (who::TOWER_GOVERNOR, hello().layer(governor)),
     ] {
         let address = serve(&runtime, router);

@@ -26,8 +26,8 @@ use self::send_queues::{Job, SendQueues};
 use super::key_name::{KeyName, KeyNames};
 use super::link::{Call, Link};
 use super::operation::Operation;
-use super::script::{OperationOutcome, ScriptReply, ScriptRequest};
-use crate::backend::BackendError;
+use super::script::{ScriptReply, ScriptRequest};
+use crate::backend::{Applied, BackendError};
 
 /// Sends the operations of all callers.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Batcher {
         &self,
         operation: Operation,
         deadline: Instant,
-    ) -> impl Future<Output = Result<OperationOutcome, BackendError>> + Send + 'static {
+    ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
         let (reply, answer) = oneshot::channel();
         let slot = self.slot(&operation);
         let job = Job { operation: Box::new(operation), deadline, reply };

@@ -15,9 +15,8 @@ use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::backend::BackendError;
 use crate::backend::redis::operation::Operation;
-use crate::backend::redis::script::OperationOutcome;
+use crate::backend::{Applied, BackendError};
 
 /// An operation that waits to be sent.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ pub(super) struct Job {
     /// Boxed, because it is large and moved several times.
     pub(super) operation: Box<Operation>,
     pub(super) deadline: Instant,
-    pub(super) reply: oneshot::Sender<Result<OperationOutcome, BackendError>>,
+    pub(super) reply: oneshot::Sender<Result<Applied, BackendError>>,
 }
 
 impl Job {

@@ -45,10 +45,10 @@ impl Drop for SingleFlight {
     }
 }
 
-type Settle<T> = Box<dyn FnOnce(Result<T, LinkError>) + Send>;
+type ResultHandler<T> = Box<dyn FnOnce(Result<T, LinkError>) + Send>;
 
 /// Passes the result of the work on. Work that is dropped, as by a runtime that ends, has failed.
-struct Landing<T>(Option<Settle<T>>);
+struct Landing<T>(Option<ResultHandler<T>>);
 
 impl<T> Landing<T> {
     fn land(mut self, result: Result<T, LinkError>) {

@@ -12,7 +12,7 @@ mod double;
 mod reply;
 mod request;
 
-pub(super) use self::reply::{OperationOutcome, ScriptReply};
+pub(super) use self::reply::ScriptReply;
 pub(super) use self::request::ScriptRequest;
 
 /// Concatenates the script behind what sets `now`.

@@ -1,4 +1,4 @@
--- The operations, by code: charges, refunds and resets, as in `backend/redis/operation.rs`.
+-- The operations, by code: charges, adjustments and resets, as in `backend/redis/operation.rs`.
 
 -- When every absent bucket was empty, if that counts.
 local initialized_at
@@ -181,7 +181,7 @@ operations[2] = function(at)
   return behind
 end
 
--- Refunds, all or nothing: how many; of each bucket, limit, phase, what to do (0: give back, 1: block), units or
+-- Adjustments, all or nothing: how many; of each bucket, limit, phase, what to do (0: give back, 1: block), units or
 -- time, 1 and a state if it must be untouched since a charge left that, 1 and a state if what it gained since a charge
 -- left that counts.
 operations[3] = function(at)

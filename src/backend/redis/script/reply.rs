@@ -6,13 +6,13 @@
 //! states with the same formula, so its answers are as exact as in memory and cost the server nothing.
 
 use ::redis::Value;
+use smallvec::SmallVec;
 
 use super::double;
-use super::request::counts_as;
-use crate::algebra::{Bucket, Charged, State, Verdict, charge, rescale};
-use crate::backend::redis::operation::{Operation, OwnedCharge, OwnedRefund};
-use crate::backend::transaction::{self, Cells, Few, Kept, changes};
-use crate::backend::{Applied, BackendError, BucketId, Reading, Refunded};
+use crate::algebra::{Bucket, State};
+use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
+use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedCharge};
+use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
 use crate::clock::Timestamp;
 
 /// The buckets of a batch, as the operations find them one after the other.
@@ -27,35 +27,9 @@ pub(in crate::backend::redis) struct ScriptReply {
 #[derive(Clone, Copy, Debug)]
 enum StoredValue {
     Absent,
-    Stored(Bucket, State),
+    Stored(BucketRecord),
     /// Something that no limiter stored.
     Foreign,
-}
-
-/// The outcome of an operation.
-#[derive(Debug)]
-pub(in crate::backend::redis) enum OperationOutcome {
-    Applied(Applied),
-    Refunded(Refunded),
-    Reset,
-}
-
-impl OperationOutcome {
-    /// The outcome of charges.
-    pub(in crate::backend::redis) fn applied(self) -> Result<Applied, BackendError> {
-        match self {
-            Self::Applied(applied) => Ok(applied),
-            Self::Refunded(_) | Self::Reset => Err(BackendError::incomplete()),
-        }
-    }
-
-    /// The outcome of refunds.
-    pub(in crate::backend::redis) fn refunded(self) -> Result<Refunded, BackendError> {
-        match self {
-            Self::Refunded(refunded) => Ok(refunded),
-            Self::Applied(_) | Self::Reset => Err(BackendError::incomplete()),
-        }
-    }
 }
 
 impl ScriptReply {
@@ -87,73 +61,67 @@ impl ScriptReply {
         Some(Self { now, cells, initialized_at: init_counts.then_some(initialized_at) })
     }
 
-    /// Replays an operation on the buckets at these places.
+    /// Replays an operation on the buckets at these places. A reset has no readings.
     pub(in crate::backend::redis) fn replay(
         &mut self,
         operation: &Operation,
         places: &[usize],
-    ) -> Result<OperationOutcome, BackendError> {
-        if let Operation::Resets(_) = operation {
-            for &place in places {
-                self.keep(place, StoredValue::Absent);
+    ) -> Result<Applied, BackendError> {
+        match operation {
+            Operation::Charges(charges) => {
+                self.reject_foreign(operation, places)?;
+                Ok(self.apply(charges, places))
             }
-            return Ok(OperationOutcome::Reset);
+            Operation::Adjustments(adjustments) => {
+                self.reject_foreign(operation, places)?;
+                Ok(self.adjust(adjustments, places))
+            }
+            Operation::Resets(_) => {
+                places.iter().for_each(|&place| self.keep(place, StoredValue::Absent));
+                Ok(Applied::many(self.now, Vec::new()))
+            }
         }
-        let foreign = |place: &&usize| {
-            !matches!(self.cells.get(**place), Some(StoredValue::Absent | StoredValue::Stored(..)))
+    }
+
+    /// # Errors
+    ///
+    /// If one of these keys holds something that no limiter has stored.
+    fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
+        let foreign = |place: &usize| {
+            !matches!(self.cells.get(*place), Some(StoredValue::Absent | StoredValue::Stored(_)))
         };
-        if let Some(place) = places.iter().position(|place| foreign(&place)) {
-            let names = operation.names();
-            let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
-            let name = name.unwrap_or_default();
-            let problem = format!(
-                "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
-            );
-            return Err(BackendError::unavailable("redis", problem));
-        }
-        Ok(match operation {
-            Operation::Charges(charges) => OperationOutcome::Applied(self.apply(charges, places)),
-            Operation::Refunds(refunds) => OperationOutcome::Refunded(self.refund(refunds, places)),
-            Operation::Resets(_) => OperationOutcome::Reset,
-        })
+        let Some(place) = places.iter().position(foreign) else { return Ok(()) };
+        let names = operation.names();
+        let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
+        let name = name.unwrap_or_default();
+        let problem = format!(
+            "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
+        );
+        Err(BackendError::unavailable("redis", problem))
     }
 
     fn apply(&mut self, charges: &[OwnedCharge], places: &[usize]) -> Applied {
         let now = self.now;
         if let ([one], [place]) = (charges, places) {
-            return self.apply_one(one, *place);
+            let one = one.charge();
+            let charged = apply_one(self, *place, &one, now);
+            return Applied::one(now, Reading::from_charged(&one, &charged));
         }
-        let charges: Few<_> = charges.iter().map(OwnedCharge::charge).collect();
+        let charges: SmallVec<[_; 8]> = charges.iter().map(OwnedCharge::charge).collect();
         let named = charges.iter().flat_map(|charge| {
-            let count = if charge.other().is_some() { 2 } else { 1 };
+            let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
             std::iter::repeat_n(charge, count)
         });
-        let named: Few<_> = places.iter().copied().zip(named).collect();
-        transaction::apply(self, &named, now)
+        let named: SmallVec<[_; 8]> = places.iter().copied().zip(named).collect();
+        apply_list(self, &named, now)
     }
 
-    /// As `apply`, without lists.
-    fn apply_one(&mut self, one: &OwnedCharge, place: usize) -> Applied {
-        let (asked, now) = (one.charge(), self.now);
-        let state = Cells::read(self, place, asked.id(), asked.bucket(), now);
-        // `replay` has rejected foreign ones.
-        let state = state.unwrap_or_else(|| self.absent(asked.id(), asked.bucket()));
-        let charged: Charged = charge(asked.bucket(), state, asked.units(), asked.terms(), now);
-        if changes(&asked) {
-            let kept = match charged.verdict() {
-                Verdict::Refused => Kept::NotTaken(charged.before()),
-                Verdict::Admitted | Verdict::Reserved => Kept::Taken(charged.after()),
-            };
-            self.write(place, asked.bucket(), kept, now);
-        }
-        Applied::one(now, Reading::of(&asked, &charged))
-    }
-
-    fn refund(&mut self, refunds: &[OwnedRefund], places: &[usize]) -> Refunded {
+    fn adjust(&mut self, adjustments: &[OwnedAdjustment], places: &[usize]) -> Applied {
         let now = self.now;
-        let refunds: Few<_> = refunds.iter().map(OwnedRefund::refund).collect();
-        let named: Few<_> = places.iter().copied().zip(&refunds).collect();
-        transaction::refund(self, &named, now)
+        let adjustments: SmallVec<[_; 8]> =
+            adjustments.iter().map(OwnedAdjustment::adjustment).collect();
+        let named: SmallVec<[_; 8]> = places.iter().copied().zip(&adjustments).collect();
+        adjust_list(self, &named, now)
     }
 
     fn absent(&self, id: BucketId<'_>, bucket: &Bucket) -> State {
@@ -175,44 +143,23 @@ impl ScriptReply {
     }
 }
 
-impl Cells for ScriptReply {
-    type Id = usize;
+impl CellStore for ScriptReply {
+    type Cell = usize;
 
-    fn read(
-        &mut self,
-        place: usize,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> Option<State> {
-        match self.cells.get(place)? {
-            StoredValue::Absent => Some(self.absent(id, bucket)),
-            &StoredValue::Stored(numbers, state) => {
-                let same = counts_as(&numbers, bucket)
-                    && bucket.has_window_at(state.ts, || id.phase(bucket));
-                if same {
-                    Some(state)
-                } else {
-                    Some(rescale(&numbers, bucket, state, now, id.phase(bucket)))
-                }
-            }
-            StoredValue::Foreign => None,
+    fn read(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        match self.cells.get(place) {
+            Some(StoredValue::Stored(record)) => record.state_in(id, bucket, now),
+            // `replay` has rejected operations on foreign keys.
+            Some(StoredValue::Absent | StoredValue::Foreign) | None => self.absent(id, bucket),
         }
     }
 
     fn is_stored(&mut self, place: usize) -> bool {
-        matches!(self.cells.get(place), Some(StoredValue::Stored(..)))
+        matches!(self.cells.get(place), Some(StoredValue::Stored(_)))
     }
 
-    fn write(&mut self, place: usize, bucket: &Bucket, kept: Kept, _now: Timestamp) {
-        match kept {
-            Kept::Taken(state) => self.keep(place, StoredValue::Stored(*bucket, state)),
-            // Nothing was taken: stored only if this is the first use of a bucket that fills from then on.
-            Kept::NotTaken(state) if !bucket.is_droppable_when_full() && !self.is_stored(place) => {
-                self.keep(place, StoredValue::Stored(*bucket, state));
-            }
-            Kept::NotTaken(_) => {}
-        }
+    fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {
+        self.keep(place, StoredValue::Stored(BucketRecord::new(bucket, state)));
     }
 }
 
@@ -229,10 +176,10 @@ impl StoredValue {
     fn stored(raw: &[u8]) -> Option<Self> {
         let raw: &[u8; 48] = raw.try_into().ok()?;
         let (numbers, _) = raw.as_chunks::<8>();
-        let mut numbers = numbers.iter().map(|bytes| double::to_i64(f64::from_le_bytes(*bytes)));
-        let mut next = || numbers.next().flatten();
-        let (value, ts) = (next()?, Timestamp::from_micros(next()?));
-        let bucket = Bucket::from_stored(next()?, next()?, next()?, next()?)?;
-        (value <= bucket.capacity()).then_some(Self::Stored(bucket, State { value, ts }))
+        let mut whole = [0; 6];
+        for (number, bytes) in whole.iter_mut().zip(numbers) {
+            *number = double::to_i64(f64::from_le_bytes(*bytes))?;
+        }
+        BucketRecord::from_numbers(whole).map(Self::Stored)
     }
 }

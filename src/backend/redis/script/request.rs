@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use super::double;
-use crate::algebra::{Bucket, State};
+use crate::algebra::{Bucket, State, Units};
+use crate::backend::Change;
+use crate::backend::adjustment::micros;
+use crate::backend::record::has_same_numbers;
 use crate::backend::redis::key_name::KeyName;
-use crate::backend::redis::operation::{
-    Operation, OwnedBucketId, OwnedChange, OwnedCharge, OwnedRefund,
-};
+use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
 
 /// One call of the script: the buckets of several operations, each once, and the numbers.
@@ -135,10 +136,10 @@ impl<'o> RequestWriter<'o> {
                 let mut places = places.iter();
                 charges.iter().for_each(|charge| self.charge(charge, &mut places));
             }
-            Operation::Refunds(refunds) => {
-                self.push_i64(code::REFUNDS);
-                self.push_f64(length(refunds.len()));
-                refunds.iter().zip(places).for_each(|(refund, place)| self.refund(refund, place));
+            Operation::Adjustments(adjustments) => {
+                self.push_i64(code::ADJUSTMENTS);
+                self.push_f64(length(adjustments.len()));
+                adjustments.iter().zip(places).for_each(|(one, place)| self.adjustment(one, place));
             }
             Operation::Resets(names) => {
                 self.push_i64(code::RESETS);
@@ -163,21 +164,27 @@ impl<'o> RequestWriter<'o> {
         self.push_i64(i64::from(charge.takes));
     }
 
-    fn refund(&mut self, refund: &'o OwnedRefund, place: &usize) {
-        self.bucket(Some(place), &refund.bucket, &refund.id);
-        match refund.change {
-            OwnedChange::Give(units) => {
-                self.push_i64(0);
-                // That much empties or fills any bucket.
-                self.push_i64(units.clamp(-double::MAX, double::MAX));
-            }
-            OwnedChange::Block(micros) => {
+    fn adjustment(&mut self, owned: &'o OwnedAdjustment, place: &usize) {
+        self.bucket(Some(place), &owned.bucket, &owned.id);
+        match owned.change {
+            Change::Refund { units } => self.refund(units, None, None),
+            Change::RefundSince { units, since } => self.refund(units, None, Some(since)),
+            Change::Undo { units, left } => self.refund(units, Some(left), None),
+            Change::Block { time } => {
                 self.push_i64(1);
-                self.push_f64(double::from_u64(micros));
+                self.push_f64(double::from_u64(micros(time)));
+                self.state(None);
+                self.state(None);
             }
         }
-        self.state(refund.left);
-        self.state(refund.since);
+    }
+
+    fn refund(&mut self, units: Units, left: Option<State>, since: Option<State>) {
+        self.push_i64(0);
+        // That much empties or fills any bucket.
+        self.push_i64(units.clamp(-double::MAX, double::MAX));
+        self.state(left);
+        self.state(since);
     }
 
     /// Writes a bucket and its limit.
@@ -188,8 +195,9 @@ impl<'o> RequestWriter<'o> {
 
     /// Writes a limit and its phase.
     fn limit(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) {
-        let same =
-            |known: &&Bucket| counts_as(known, bucket) && known.initial() == bucket.initial();
+        let same = |known: &&Bucket| {
+            has_same_numbers(known, bucket) && known.initial() == bucket.initial()
+        };
         let place = self.limits.iter().position(same).unwrap_or_else(|| {
             self.limits.push(bucket);
             self.limits.len().saturating_sub(1)
@@ -219,14 +227,6 @@ fn is_plain(charge: &OwnedCharge) -> bool {
         && charge.other.is_none()
         && charge.terms.floor() == 0
         && charge.terms.max_wait() == 0
-}
-
-/// Whether states stored with the numbers of one need no conversion for the other.
-pub(in crate::backend::redis) fn counts_as(one: &Bucket, other: &Bucket) -> bool {
-    one.step() == other.step()
-        && one.gain() == other.gain()
-        && one.token() == other.token()
-        && one.capacity() == other.capacity()
 }
 
 /// An instant at which a window starts, within the first period after the epoch: a double holds it
@@ -261,8 +261,8 @@ mod code {
     pub(super) const TAKE: i64 = 1;
     /// Charges, all or nothing.
     pub(super) const CHARGES: i64 = 2;
-    /// Refunds, all or nothing.
-    pub(super) const REFUNDS: i64 = 3;
+    /// Adjustments, all or nothing.
+    pub(super) const ADJUSTMENTS: i64 = 3;
     /// Resets.
     pub(super) const RESETS: i64 = 4;
 }

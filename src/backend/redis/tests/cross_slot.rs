@@ -32,11 +32,11 @@ async fn a_cost_of_nothing_waits_for_shards_in_debt() {
     let id = BucketId::new("hot", &key);
     for units in [bucket.units(3).unwrap(), bucket.units(5).unwrap()] {
         for shard in [0, 1] {
-            let debt = Charge::take(id.shard(shard), &bucket, units).on(terms(&bucket));
+            let debt = Charge::take(id.shard(shard), &bucket, units).terms(terms(&bucket));
             let here = at_once(memory.apply(&[debt])).unwrap();
             assert_eq!(redis.apply(&[debt]).wait().await.unwrap(), here);
         }
-        let nothing = Charge::take(id, &bucket, 0).or_shard(1).on(terms(&bucket));
+        let nothing = Charge::take(id, &bucket, 0).second_shard(1).terms(terms(&bucket));
         let here = at_once(memory.apply(&[nothing])).unwrap();
         assert_eq!(here.verdict(), Verdict::Reserved);
         assert_eq!(redis.apply(&[nothing]).wait().await.unwrap(), here);
@@ -51,7 +51,7 @@ async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_
     let (bucket, key) = (bucket(), Key::GLOBAL);
     let id = BucketId::new("hot", &key);
     let units = |tokens| bucket.units(tokens).unwrap();
-    let charge = Charge::take(id, &bucket, units(14)).or_shard(1).on(terms(&bucket));
+    let charge = Charge::take(id, &bucket, units(14)).second_shard(1).terms(terms(&bucket));
     let pair = CrossSlotPair {
         batcher: redis.batcher.clone(),
         shards: [id, id.shard(1)].map(|id| OwnedBucketId::new(id, &redis.names)),
@@ -62,7 +62,7 @@ async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_
     let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();
     assert_eq!((half.verdict(), half.state().value), (Verdict::Reserved, -units(6)));
     // Somebody is promised the place behind it, and keeps it: his work runs when ten tokens have come.
-    let behind = Charge::take(id, &bucket, units(4)).on(terms(&bucket));
+    let behind = Charge::take(id, &bucket, units(4)).terms(terms(&bucket));
     let behind = redis.apply(&[behind]).wait().await.unwrap();
     assert_eq!((behind.verdict(), behind.wait()), (Verdict::Reserved, SECOND * 10));
     assert_eq!(pair.give_back(0, &half).await.unwrap(), behind.readings()[0].state());

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::one::One;
 use super::servers::{Client, Reply, until};
-use super::trace::{History, Step, ask, at_once};
 use super::{START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::redis::key_name::{HashTag, KeyNames};
+use crate::backend::tests::history::{History, Step, Take, ask, at_once};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
@@ -35,14 +35,14 @@ fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
     let name = |id: BucketId<'_>| names.of(id).as_ref().to_vec();
     match step {
         Step::Apply(takes) => {
-            let of = |take: &super::trace::Take| {
+            let of = |take: &Take| {
                 let id = take.who.id();
                 let other = take.other.map(|shard| (name(id.shard(shard)), Some(take.bucket)));
                 std::iter::once((name(id), Some(take.bucket))).chain(other).collect::<Vec<_>>()
             };
             takes.iter().flat_map(of).collect()
         }
-        Step::Refund(backs) => {
+        Step::Adjust(backs) => {
             backs.iter().map(|back| (name(back.who.id()), Some(back.bucket))).collect()
         }
         Step::Reset(whose) => whose.iter().map(|who| (name(who.id()), None)).collect(),
@@ -135,7 +135,7 @@ async fn forgetting_what_has_expired_changes_no_answer() {
         clock.set(START);
         let prefix = format!("f{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
-        let memory = Memory::new().clock(clock.clone()).hoarding();
+        let memory = Memory::new().clock(clock.clone()).keep_full();
         let mut history = History::forgetting(seed);
         let mut known = BTreeSet::<Vec<u8>>::new();
         for _ in 0..80 {
@@ -204,7 +204,7 @@ async fn refusals_and_looks_write_nothing() {
             let mut all =
                 || names.iter().map(|(name, _)| stored(&mut client, name)).collect::<Vec<_>>();
             let (before, changed) = (all(), changes(&server));
-            let charges: Vec<_> = takes.iter().map(super::trace::Take::charge).collect();
+            let charges: Vec<_> = takes.iter().map(Take::charge).collect();
             let applied = redis.apply(&charges).wait().await.unwrap();
             if applied.verdict() == Verdict::Refused {
                 refused += 1;

@@ -7,7 +7,7 @@ use super::servers::{Client, Reply};
 use super::{Dice, START, Server, on};
 use crate::HOUR;
 use crate::algebra::{State, Verdict};
-use crate::backend::{Backend, BackendError, BucketId, Charge, Key, Refund};
+use crate::backend::{Adjustment, Backend, BackendError, BucketId, Charge, Key};
 use crate::clock::ManualClock;
 use crate::quota::Quota;
 
@@ -80,20 +80,20 @@ async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
     let (take, theirs) =
         (Charge::take(one.id(), &one.bucket, token), Charge::take(bob(), &one.bucket, token));
     let left = State { value: 0, ts: START };
-    let give = Refund::new(one.id(), &one.bucket, token);
-    let block = Refund::block(one.id(), &one.bucket, HOUR);
+    let give = Adjustment::refund(one.id(), &one.bucket, token);
+    let block = Adjustment::block(one.id(), &one.bucket, HOUR);
     // All of it at the same time, with one that has nothing to do with it.
     let answers = [
         one.redis.apply(&[take]),
         one.redis.apply(&[Charge::look(one.id(), &one.bucket, token)]),
         one.redis.apply(&[theirs, take]),
-        one.redis.apply(&[take.or_shard(3)]),
+        one.redis.apply(&[take.second_shard(3)]),
     ];
     let refunds = [
-        one.redis.refund(&[give]),
-        one.redis.refund(&[give.if_untouched(left)]),
-        one.redis.refund(&[block]),
-        one.redis.refund(&[Refund::new(bob(), &one.bucket, -token), give]),
+        one.redis.adjust(&[give]),
+        one.redis.adjust(&[Adjustment::undo(one.id(), &one.bucket, token, left)]),
+        one.redis.adjust(&[block]),
+        one.redis.adjust(&[Adjustment::refund(bob(), &one.bucket, -token), give]),
     ];
     let own = one.redis.apply(&[theirs]);
     let mut errors = Vec::new();
@@ -155,7 +155,7 @@ async fn other_types_are_not_overwritten() {
         is_told(&first.wait().await.map(drop), &what);
         assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
         is_told(&second.wait().await.map(drop), &what);
-        let block = one.redis.refund(&[Refund::block(one.id(), &one.bucket, HOUR)]);
+        let block = one.redis.adjust(&[Adjustment::block(one.id(), &one.bucket, HOUR)]);
         is_told(&block.wait().await.map(drop), &what);
         assert_eq!(dump(&mut client), before, "{what}");
         is_mended(&one, &mut client, &what).await;

@@ -2,9 +2,9 @@
 
 use super::one::One;
 use super::servers::Reply;
-use super::trace::{History, Step, ask, at_once, keys};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
+use crate::backend::tests::history::{History, Step, ask, at_once, keys};
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
@@ -23,7 +23,7 @@ struct Emptied {
 
 impl Emptied {
     fn new(clock: &ManualClock, history: &History) -> Self {
-        let memory = Memory::new().clock(clock.clone()).hoarding();
+        let memory = Memory::new().clock(clock.clone()).keep_full();
         let all = Self { memory, clock: clock.clone(), born: clock.now() };
         for (limit, quota) in &history.limits {
             let bucket = Bucket::of_shard(quota).unwrap();
@@ -85,12 +85,12 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
                 births += 1;
             }
             let mut step = history.step();
-            if let Step::Refund(backs) = &mut step {
+            if let Step::Adjust(backs) = &mut step {
                 // What an absent bucket is given is lost, whatever it was before the birth.
-                backs.retain(|back| back.units < 0 || back.blocks.is_some());
+                backs.retain(|back| back.adjustment().takes());
             }
             let told = ask(&redis, &step).wait().await.unwrap();
-            if matches!(&step, Step::Refund(backs) if backs.is_empty()) {
+            if matches!(&step, Step::Adjust(backs) if backs.is_empty()) {
                 continue;
             }
             assert_eq!(told, emptied.ask(&history, &step), "seed {seed}: {step:?}");

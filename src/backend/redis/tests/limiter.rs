@@ -350,7 +350,7 @@ impl Both {
 async fn play(server: &Server, seed: u64, steps: usize) -> Count {
     let clock = ManualClock::new(START);
     let redis = on(server, &clock).prefix(format!("l{seed}")).connect().await.unwrap();
-    let memory = Memory::new().clock(clock.clone()).hoarding();
+    let memory = Memory::new().clock(clock.clone()).keep_full();
     let limiters = [RateLimiter::new(memory).seed(seed), RateLimiter::new(redis).seed(seed)];
     let mut both = Both { limiters, held: Vec::new(), count: Count::default() };
     let mut history = History::new(seed);

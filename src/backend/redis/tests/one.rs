@@ -1,7 +1,7 @@
 //! One bucket, for what is told best of one.
 
 use crate::algebra::{Bucket, Verdict};
-use crate::backend::{Backend, BucketId, Charge, Key, Redis, RedisBuilder, Refund};
+use crate::backend::{Adjustment, Backend, BucketId, Charge, Key, Redis, RedisBuilder};
 use crate::quota::Quota;
 
 /// One bucket, and what is asked of it.
@@ -33,7 +33,8 @@ impl One {
     }
 
     pub(super) async fn give(&self, tokens: u64) {
-        let refund = Refund::new(self.id(), &self.bucket, self.bucket.units(tokens).unwrap());
-        self.redis.refund(&[refund]).wait().await.unwrap();
+        let refund =
+            Adjustment::refund(self.id(), &self.bucket, self.bucket.units(tokens).unwrap());
+        self.redis.adjust(&[refund]).wait().await.unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Our layer.
 
 use tollgate::RateLimitLayer;
-use tollgate::http::Fields;
+use tollgate::fields::Dialect;
 use tollgate::key::ClientIp;
 use tower::Layer;
 
@@ -9,10 +9,10 @@ use super::super::{Allowance, limit, limiter};
 use super::{Inner, Layered};
 
 /// Keyed by the client's address, as the layers that are keyed by it if nothing else is said.
-pub fn ours_layer(allowance: Allowance, fields: Fields, keys: usize) -> RateLimitLayer {
-    limiter(keys).layer(limit(allowance).clone()).key(ClientIp::peer()).fields(fields)
+pub fn ours_layer(allowance: Allowance, dialect: Dialect, keys: usize) -> RateLimitLayer {
+    limiter(keys).layer(limit(allowance).clone()).key(ClientIp::peer()).dialects(dialect)
 }
 
-pub fn ours(allowance: Allowance, fields: Fields, keys: usize) -> impl Layered {
-    ours_layer(allowance, fields, keys).layer(Inner)
+pub fn ours(allowance: Allowance, dialect: Dialect, keys: usize) -> impl Layered {
+    ours_layer(allowance, dialect, keys).layer(Inner)
 }

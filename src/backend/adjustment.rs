@@ -1,0 +1,237 @@
+//! What a backend is told after the fact: units to refund or to take, or a time to block for.
+
+use std::time::Duration;
+
+use super::charge::BucketId;
+use crate::algebra::{Bucket, State, Units, block, refund, undo, untouched};
+use crate::clock::Timestamp;
+
+/// A change to a bucket that needs no verdict: a refund, a settlement, an undone charge, a block.
+///
+/// # Examples
+///
+/// A charge that is undone, but only if no other charge came after it:
+///
+/// ```
+/// use tollgate::algebra::Verdict;
+/// use tollgate::backend::{Adjustment, Answer, Backend, BucketId, Charge, Key, Memory};
+/// use tollgate::{HOUR, Limit, Quota};
+///
+/// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+/// let (key, bucket) = (Key::from("alice"), limit.bucket());
+/// let id = BucketId::new(limit.name(), &key);
+/// let one = bucket.units(1).unwrap();
+///
+/// let memory = Memory::new();
+/// let take = || {
+///     let Answer::Ready(Ok(applied)) = memory.apply(&[Charge::take(id, bucket, one)]) else { panic!() };
+///     applied.readings()[0].state()
+/// };
+/// let undo = |left| {
+///     let undo = Adjustment::undo(id, bucket, one, left);
+///     let Answer::Ready(Ok(applied)) = memory.adjust(&[undo]) else { panic!() };
+///     applied.verdict() == Verdict::Admitted
+/// };
+/// let (first, second) = (take(), take());
+/// assert_eq!([undo(first), undo(second), undo(first)], [false, true, true]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Adjustment<'a> {
+    id: BucketId<'a>,
+    bucket: &'a Bucket,
+    change: Change,
+}
+
+/// What an [`Adjustment`] does to its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// See [`Adjustment::refund`].
+    Refund {
+        /// How much to give back; below zero, how much to take.
+        units: Units,
+    },
+    /// See [`Adjustment::refund_since`].
+    RefundSince {
+        /// How much to give back at most; below zero, how much to take.
+        units: Units,
+        /// What the charge left in the bucket.
+        since: State,
+    },
+    /// See [`Adjustment::undo`].
+    Undo {
+        /// How much the charge took.
+        units: Units,
+        /// What the charge left in the bucket.
+        left: State,
+    },
+    /// See [`Adjustment::block`].
+    Block {
+        /// For how long.
+        time: Duration,
+    },
+}
+
+impl<'a> Adjustment<'a> {
+    /// Makes this change to a bucket.
+    #[must_use]
+    pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
+        Self { id, bucket, change }
+    }
+
+    /// Gives units back, as far as they fit into the bucket.
+    ///
+    /// Negative units are taken, into debt if need be, and never refused. This settles work that
+    /// cost more than was charged for it, and it is how a penalty is paid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::State;
+    /// use tollgate::backend::{Adjustment, BucketId, Key};
+    /// use tollgate::{HOUR, Limit, Quota, Timestamp};
+    ///
+    /// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+    /// let key = Key::from("alice");
+    /// let id = BucketId::new(limit.name(), &key);
+    /// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+    /// let after = |units| Adjustment::refund(id, limit.bucket(), units).apply_to(empty, empty.ts);
+    /// assert_eq!((after(7).value, after(-7).value), (7, -7));
+    /// ```
+    #[must_use]
+    pub const fn refund(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
+        Self::new(id, bucket, Change::Refund { units })
+    }
+
+    /// Gives units back, less what the bucket has gained in their place since a charge left it in
+    /// the state `since`.
+    ///
+    /// It gives back no more than would still be missing from that state if nothing else had been
+    /// taken. This is how work is refunded that ran for long: the bucket never holds more than if
+    /// the units had not been taken. It may hold a little less if others have taken from it too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::State;
+    /// use tollgate::backend::{Adjustment, BucketId, Key};
+    /// use tollgate::{HOUR, Limit, Quota, Timestamp};
+    ///
+    /// let limit = Limit::new("exports", Quota::fixed_window(10, HOUR));
+    /// let key = Key::from("alice");
+    /// let empty = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+    /// let id = BucketId::new(limit.name(), &key);
+    /// let refund = Adjustment::refund_since(id, limit.bucket(), 7, empty);
+    /// assert_eq!(refund.apply_to(empty, empty.ts).value, 7);
+    /// // The next window began with ten tokens, which others have taken.
+    /// let next = State { value: 0, ts: empty.ts + HOUR };
+    /// assert_eq!(refund.apply_to(next, next.ts).value, 0);
+    /// ```
+    #[must_use]
+    pub const fn refund_since(
+        id: BucketId<'a>,
+        bucket: &'a Bucket,
+        units: Units,
+        since: State,
+    ) -> Self {
+        Self::new(id, bucket, Change::RefundSince { units, since })
+    }
+
+    /// Undoes a charge of `units` that left the bucket in the state `left`, as if it had never been
+    /// made.
+    ///
+    /// This is carried out only if the bucket is [untouched] since then.
+    #[must_use]
+    pub const fn undo(id: BucketId<'a>, bucket: &'a Bucket, units: Units, left: State) -> Self {
+        Self::new(id, bucket, Change::Undo { units, left })
+    }
+
+    /// Closes the bucket for `time` from now on, as [`block`] says.
+    ///
+    /// The time is rounded up to the microsecond; a time of zero changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::{Adjustment, Answer, Backend, BucketId, Key, Memory};
+    /// use tollgate::{HOUR, Limit, Quota};
+    ///
+    /// let limit = Limit::new("exports", Quota::token_bucket(10, HOUR));
+    /// let key = Key::from("mallory");
+    /// let block = Adjustment::block(BucketId::new(limit.name(), &key), limit.bucket(), HOUR);
+    /// let Answer::Ready(Ok(applied)) = Memory::new().adjust(&[block]) else { panic!() };
+    /// let state = applied.readings()[0].state();
+    /// assert!(state.value < 0 && state.ts > applied.now());
+    /// ```
+    #[must_use]
+    pub const fn block(id: BucketId<'a>, bucket: &'a Bucket, time: Duration) -> Self {
+        Self::new(id, bucket, Change::Block { time })
+    }
+
+    /// The name of the bucket.
+    #[must_use]
+    pub const fn id(&self) -> BucketId<'a> {
+        self.id
+    }
+
+    /// The numbers of the bucket.
+    #[must_use]
+    pub const fn bucket(&self) -> &'a Bucket {
+        self.bucket
+    }
+
+    /// What to do to the bucket.
+    #[must_use]
+    pub const fn change(&self) -> Change {
+        self.change
+    }
+
+    /// Whether the bucket may hold less afterwards. If not, a bucket that is not stored need not be
+    /// stored for it: it is full, or was never used.
+    #[must_use]
+    pub fn takes(&self) -> bool {
+        match self.change {
+            Change::Refund { units }
+            | Change::RefundSince { units, .. }
+            | Change::Undo { units, .. } => units < 0,
+            Change::Block { time } => !time.is_zero(),
+        }
+    }
+
+    /// Whether a bucket in this state allows the change: an [undo](Self::undo) needs one that is
+    /// [untouched], and every other change needs nothing.
+    #[must_use]
+    pub fn is_allowed(&self, state: State, now: Timestamp) -> bool {
+        match self.change {
+            Change::Undo { left, .. } => untouched(self.bucket, state, left, now),
+            Change::Refund { .. } | Change::RefundSince { .. } | Change::Block { .. } => true,
+        }
+    }
+
+    /// Whether there are buckets that do not allow it.
+    pub(super) const fn is_conditional(&self) -> bool {
+        matches!(self.change, Change::Undo { .. })
+    }
+
+    /// What a bucket in this state holds after the change at `now`: what [`refund`], [`undo`] or
+    /// [`block`] says.
+    #[must_use]
+    pub fn apply_to(&self, state: State, now: Timestamp) -> State {
+        let bucket = self.bucket;
+        match self.change {
+            Change::Refund { units } => refund(bucket, state, units, now),
+            Change::RefundSince { units, since } => {
+                let held = bucket.refresh(since, now).value;
+                let missing = bucket.capacity().saturating_sub(held).max(0);
+                refund(bucket, state, units.min(missing), now)
+            }
+            Change::Undo { units, .. } => undo(bucket, state, units, now),
+            Change::Block { time } => block(bucket, state, now.plus_micros(micros(time)), now),
+        }
+    }
+}
+
+/// A time in microseconds, rounded up: a block never ends early.
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}

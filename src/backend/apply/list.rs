@@ -1,0 +1,172 @@
+//! Several charges at once: all of them or none.
+//!
+//! # Design
+//!
+//! Each bucket that a charge names gets an entry with what the charge leaves in it; a two-choices
+//! charge has two entries. The last entry of a bucket is what the next charge on it finds, and what
+//! is stored in the end. Nothing is stored before all charges are decided.
+
+use smallvec::SmallVec;
+
+use super::cell_store::{CellStore, write_first_use};
+use super::lone::is_stored_for;
+use crate::algebra::{State, Units, Verdict, charge, charge_pair, rescale};
+use crate::backend::answer::{Applied, Reading};
+use crate::backend::charge::{BucketId, Charge};
+use crate::clock::Timestamp;
+
+/// Takes all charges, or none of them.
+///
+/// Each charge is there once for each bucket that it names: a two-choices charge twice, next to
+/// each other, first with the cell of its own shard.
+pub(in crate::backend) fn apply_list<C: CellStore>(
+    cells: &mut C,
+    named: &[(C::Cell, &Charge<'_>)],
+    now: Timestamp,
+) -> Applied {
+    let mut entries: SmallVec<[Entry<'_, C::Cell>; 8]> = SmallVec::new();
+    let repeats = may_repeat(named.iter().map(|(cell, _)| *cell));
+    let mut buckets = named.iter().copied();
+    while let Some((cell, charge)) = buckets.next() {
+        let (id, before) = (charge.id(), if repeats { entries.as_slice() } else { &[] });
+        let balance = Balance::read(cells, cell, id, charge, before, now);
+        let Some(other) = charge.get_second_shard() else {
+            entries.push(balance.charge(charge, now));
+            continue;
+        };
+        let Some((cell, _)) = buckets.next() else { break };
+        let other = Balance::read(cells, cell, id.shard(other), charge, before, now);
+        entries.extend(balance.charge_pair(other, charge, now));
+    }
+
+    let refused = entries.iter().any(|entry| entry.verdict == Verdict::Refused);
+    for entry in entries.iter().filter(|entry| is_stored_for(entry.charge)) {
+        let (cell, bucket) = (entry.balance.cell, entry.charge.bucket());
+        if refused {
+            write_first_use(cells, cell, bucket, entry.balance.stored, now);
+        } else if entry.has_paid() {
+            cells.write(cell, bucket, entry.left, now);
+        } else {
+            write_first_use(cells, cell, bucket, entry.left, now);
+        }
+    }
+    let reading = |entry: &Entry<'_, C::Cell>| {
+        let last = || last(if repeats { entries.as_slice() } else { &[] }, entry.balance.cell);
+        let (state, units) = match last() {
+            _ if refused => (entry.balance.stored, 0),
+            // Nearly always the bucket is named once, and this is its own entry.
+            Some(last) if !std::ptr::eq(last, entry) => {
+                (last.left_for(entry.charge, now), entry.units)
+            }
+            _ => (entry.left, entry.units),
+        };
+        Reading::in_micros(entry.verdict, state, units, entry.wait)
+    };
+    Applied::collect(now, entries.len(), entries.iter().map(reading))
+}
+
+/// Whether a bucket may be named twice. A short list is searched for each charge; in a long one
+/// that would take time that grows with its square, so it is sorted once instead.
+fn may_repeat<Cell: Ord>(cells: impl ExactSizeIterator<Item = Cell>) -> bool {
+    if cells.len() <= SHORT {
+        return true;
+    }
+    let mut cells: Vec<_> = cells.collect();
+    cells.sort_unstable();
+    cells.windows(2).any(|pair| matches!(pair, [one, next] if one == next))
+}
+
+/// The length up to which a list is searched sooner than sorted.
+const SHORT: usize = 8;
+
+/// What a bucket holds when a charge comes to it.
+#[derive(Clone, Copy)]
+struct Balance<Cell> {
+    cell: Cell,
+    /// Without the charges of this call: what stands if one is refused.
+    stored: State,
+    /// After the earlier charges of this call.
+    available: State,
+}
+
+impl<Cell: Copy + Ord> Balance<Cell> {
+    fn read<C: CellStore<Cell = Cell>>(
+        cells: &mut C,
+        cell: Cell,
+        id: BucketId<'_>,
+        charge: &Charge<'_>,
+        entries: &[Entry<'_, Cell>],
+        now: Timestamp,
+    ) -> Self {
+        let bucket = charge.bucket();
+        let stored = bucket.refresh(cells.read(cell, id, bucket, now), now);
+        let available = last(entries, cell).map_or(stored, |entry| entry.left_for(charge, now));
+        Self { cell, stored, available }
+    }
+
+    fn charge<'a>(self, asked: &'a Charge<'a>, now: Timestamp) -> Entry<'a, Cell> {
+        let charged = charge(asked.bucket(), self.available, asked.units(), asked.get_terms(), now);
+        let (left, units) = if asked.takes() {
+            (charged.after(), asked.units().max(0))
+        } else {
+            (charged.before(), 0)
+        };
+        let (verdict, wait) = (charged.verdict(), charged.wait_micros());
+        Entry { balance: self, charge: asked, left, units, verdict, wait }
+    }
+
+    fn charge_pair<'a>(
+        self,
+        other: Self,
+        charge: &'a Charge<'a>,
+        now: Timestamp,
+    ) -> [Entry<'a, Cell>; 2] {
+        let states = [self.available, other.available];
+        let charged = charge_pair(charge.bucket(), states, charge.units(), charge.get_terms(), now);
+        let ([first, second], [first_pays, second_pays]) = if charge.takes() {
+            (charged.after(), charged.paid())
+        } else {
+            (charged.before(), [0; 2])
+        };
+        let (verdict, wait) = (charged.verdict(), charged.wait_micros());
+        [(self, first, first_pays), (other, second, second_pays)]
+            .map(|(balance, left, units)| Entry { balance, charge, left, units, verdict, wait })
+    }
+}
+
+/// What a charge comes to in one bucket, not yet stored.
+struct Entry<'a, Cell> {
+    balance: Balance<Cell>,
+    charge: &'a Charge<'a>,
+    /// What the charge leaves in the bucket.
+    left: State,
+    /// What the charge takes from this bucket, unless one is refused.
+    units: Units,
+    verdict: Verdict,
+    /// In microseconds.
+    wait: u64,
+}
+
+impl<Cell> Entry<'_, Cell> {
+    /// What this charge leaves, in the numbers of another charge on the same bucket.
+    fn left_for(&self, other: &Charge<'_>, now: Timestamp) -> State {
+        if self.charge.bucket() == other.bucket() {
+            return self.left;
+        }
+        let phase = other.id().phase(other.bucket());
+        rescale(self.charge.bucket(), other.bucket(), self.left, now, phase)
+    }
+
+    /// Whether its state has to be stored: of a two-choices charge, a shard may pay nothing.
+    const fn has_paid(&self) -> bool {
+        self.units != 0 || self.charge.get_second_shard().is_none()
+    }
+}
+
+/// The last charge on a bucket.
+fn last<'a, 'b, Cell: PartialEq>(
+    entries: &'b [Entry<'a, Cell>],
+    cell: Cell,
+) -> Option<&'b Entry<'a, Cell>> {
+    entries.iter().rev().find(|entry| entry.balance.cell == cell)
+}

@@ -1,0 +1,63 @@
+//! One charge by itself, as nearly all are: no list is kept for it.
+
+use super::cell_store::{CellStore, write_first_use};
+use crate::algebra::{Charged, ChargedPair, Verdict, charge, charge_pair};
+use crate::backend::charge::Charge;
+use crate::clock::Timestamp;
+
+/// Decides an ordinary charge, and stores what it leaves.
+// Inlined, so that a store whose bucket is at hand pays for no more than the formula.
+#[inline]
+pub(in crate::backend) fn apply_one<C: CellStore>(
+    cells: &mut C,
+    cell: C::Cell,
+    asked: &Charge<'_>,
+    now: Timestamp,
+) -> Charged {
+    let bucket = asked.bucket();
+    let state = cells.read(cell, asked.id(), bucket, now);
+    let charged = charge(bucket, state, asked.units(), asked.get_terms(), now);
+    match charged.verdict() {
+        Verdict::Admitted | Verdict::Reserved if is_stored_for(asked) => {
+            cells.write(cell, bucket, charged.after(), now);
+        }
+        Verdict::Refused if is_stored_for(asked) => {
+            write_first_use(cells, cell, bucket, charged.before(), now);
+        }
+        Verdict::Admitted | Verdict::Reserved | Verdict::Refused => {}
+    }
+    charged
+}
+
+/// Decides a two-choices charge, whose second shard is `other`, and stores what it leaves in both.
+#[inline]
+pub(in crate::backend) fn apply_pair<C: CellStore>(
+    cells: &mut C,
+    [first, second]: [C::Cell; 2],
+    asked: &Charge<'_>,
+    other: u32,
+    now: Timestamp,
+) -> ChargedPair {
+    let (id, bucket) = (asked.id(), asked.bucket());
+    let states =
+        [cells.read(first, id, bucket, now), cells.read(second, id.shard(other), bucket, now)];
+    let charged = charge_pair(bucket, states, asked.units(), asked.get_terms(), now);
+    if is_stored_for(asked) {
+        let left = [first, second].into_iter().zip(charged.state()).zip(charged.paid());
+        for ((cell, state), paid) in left {
+            if paid > 0 {
+                cells.write(cell, bucket, state, now);
+            } else {
+                write_first_use(cells, cell, bucket, state, now);
+            }
+        }
+    }
+    charged
+}
+
+/// Whether there may be something to store. A look and a cost of zero take nothing, but a bucket
+/// that begins below its capacity begins to fill with its first use, whatever that takes.
+#[inline]
+pub(super) fn is_stored_for(charge: &Charge<'_>) -> bool {
+    charge.takes() && (charge.units() != 0 || !charge.bucket().is_droppable_when_full())
+}

@@ -1,0 +1,215 @@
+//! Which header fields tell clients about their limits.
+
+use std::fmt;
+
+/// A dialect of the header fields that tell clients about their limits, named after the document or
+/// the service that defines it.
+///
+/// Clients differ in what they read. All of them obey `Retry-After`, which every refusal has,
+/// whatever the dialect. A layer speaks one dialect or several, in any of these forms:
+///
+/// ```
+/// use tollgate::fields::Dialect;
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// static API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// let limiter = RateLimiter::in_memory();
+/// let by_default = limiter.layer(&API); // draft 11
+/// let one = limiter.layer(&API).dialects(Dialect::XRateLimit);
+/// let both = limiter.layer(&API).dialects([Dialect::Draft11, Dialect::XRateLimit]);
+/// let none = limiter.layer(&API).dialects(Dialect::None);
+/// # drop((by_default, one, both, none));
+/// ```
+///
+/// # Which one?
+///
+/// [`Draft11`](Self::Draft11), unless you know that your clients read another. It is on its way to
+/// become the standard, only it names every limit, and a client that does not know it is not misled.
+/// For clients that were written against another service or library:
+///
+/// | clients know | dialect |
+/// |---|---|
+/// | the GitHub API, and others like it | [`XRateLimit`](Self::XRateLimit) |
+/// | `express-rate-limit` with `draft-6`, the gateway Kong | [`Draft6`](Self::Draft6) |
+/// | `express-rate-limit` with `draft-7` | [`Draft7`](Self::Draft7) |
+///
+/// This is what each dialect says after a new client's first request to the limit `api` of 10 tokens
+/// a minute, at 1,700,000,123.5 seconds of Unix time:
+///
+/// ```text
+/// Draft11      RateLimit-Policy: "api";q=10;w=60
+///              RateLimit: "api";r=9;t=54
+/// Draft7       RateLimit-Policy: 10;w=60
+///              RateLimit: limit=10, remaining=9, reset=54
+/// Draft6       RateLimit-Limit: 10
+///              RateLimit-Remaining: 9
+///              RateLimit-Reset: 54
+/// XRateLimit   X-RateLimit-Limit: 10
+///              X-RateLimit-Remaining: 9
+///              X-RateLimit-Reset: 1700000178
+/// ```
+///
+/// # What the numbers are
+///
+/// | number | is |
+/// |---|---|
+/// | `q`, `limit` | the capacity in tokens, or the rate if the capacity is zero |
+/// | `w` | the time in which that many tokens refill; for a fixed window of the default capacity, its period |
+/// | `r`, `remaining` | the whole tokens that are left, rounded down |
+/// | `t`, `reset` of a token bucket | the time in which as many tokens as are left refill, or the next one if none is left |
+/// | `t`, `reset` of a fixed window | the time until the window ends |
+/// | `t`, `reset` of a refusal | the time until the request would be admitted |
+///
+/// Times are whole seconds, rounded up.
+///
+/// # Several limits
+///
+/// Draft 11 lists all limits, in the order of the rules. Draft 6, `X-RateLimit-*` and the field
+/// `RateLimit` of draft 7 have room for one limit. They show the most constrained one, as draft 7
+/// demands in its section 3.2:
+///
+/// * a limit that has refused comes before all others; of several, the one with the longest wait;
+/// * otherwise, the limit that has room for the fewest more requests like this one; of equals, the
+///   one whose time is the longest.
+///
+/// If layers are nested, lists are joined in one field, outermost layer first. Where there is room
+/// for one limit only, the outer layer replaces what the inner layer wrote, unless that was a refusal
+/// or has no more tokens left. Use the same dialects in all of these layers: draft 11 and draft 7 have
+/// fields with the same names and different contents. A [`RateLimited`](crate::RateLimited) that a
+/// handler returns speaks draft 11.
+#[doc(alias = "headers")]
+#[doc(alias = "use_headers")]
+#[doc(alias = "standardHeaders")]
+#[doc(alias = "legacyHeaders")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// `RateLimit-Policy` and `RateLimit` of the [IETF draft, version
+    /// 11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11): lists of all
+    /// limits by their names.
+    ///
+    /// Versions 8 to 10 have the same syntax. With a [`PartitionKey`](super::PartitionKey), each
+    /// member has a parameter `pk`.
+    #[default]
+    Draft11,
+    /// `RateLimit-Policy` and `RateLimit` of the [IETF draft, version
+    /// 7](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07).
+    ///
+    /// `RateLimit-Policy` lists all limits, by their numbers. Section 3.5 allows no two members of the
+    /// same quota, so only the first of them is listed.
+    Draft7,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the [IETF draft, version
+    /// 6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06); the reset is
+    /// in seconds from now.
+    ///
+    /// Its fourth field, `RateLimit-Policy`, is not sent: it is optional there, and other versions
+    /// have another syntax for it.
+    Draft6,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as the GitHub API has
+    /// them: the reset is in seconds since the Unix epoch.
+    ///
+    /// The reset is computed from the time of the store. A client reads it correctly only if its own
+    /// clock is right.
+    #[doc(alias = "x-ratelimit-limit")]
+    #[doc(alias = "x-ratelimit-remaining")]
+    #[doc(alias = "x-ratelimit-reset")]
+    #[doc(alias = "GitHub")]
+    XRateLimit,
+    /// No fields. Refusals still have `Retry-After`.
+    None,
+}
+
+/// A set of [`Dialect`]s; made from one, from an array or by `collect`.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::fields::{Dialect, Dialects};
+///
+/// let configured = ["draft-6", "x-ratelimit"];
+/// let dialects: Dialects = configured
+///     .into_iter()
+///     .map(|name| if name == "draft-6" { Dialect::Draft6 } else { Dialect::XRateLimit })
+///     .collect();
+/// assert_eq!(dialects, Dialects::from([Dialect::XRateLimit, Dialect::Draft6]));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dialects {
+    pub(super) draft_11: bool,
+    pub(super) draft_7: bool,
+    pub(super) draft_6: bool,
+    pub(super) x_ratelimit: bool,
+}
+
+impl Dialects {
+    const NONE: Self = Self { draft_11: false, draft_7: false, draft_6: false, x_ratelimit: false };
+
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// Whether two of the dialects write different contents into fields of the same name.
+    pub(crate) const fn clash(self) -> bool {
+        self.draft_11 && self.draft_7
+    }
+
+    pub(crate) fn is_draft_11_alone(self) -> bool {
+        self == Self::NONE.with(Dialect::Draft11)
+    }
+
+    /// Whether any of the dialects has room for one limit only.
+    pub(super) const fn show_most_constrained(self) -> bool {
+        self.draft_7 || self.draft_6 || self.x_ratelimit
+    }
+
+    const fn with(mut self, dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Draft11 => self.draft_11 = true,
+            Dialect::Draft7 => self.draft_7 = true,
+            Dialect::Draft6 => self.draft_6 = true,
+            Dialect::XRateLimit => self.x_ratelimit = true,
+            Dialect::None => {}
+        }
+        self
+    }
+}
+
+impl fmt::Debug for Dialects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.draft_11, Dialect::Draft11),
+            (self.draft_7, Dialect::Draft7),
+            (self.draft_6, Dialect::Draft6),
+            (self.x_ratelimit, Dialect::XRateLimit),
+        ];
+        f.debug_list()
+            .entries(all.iter().filter(|(set, _)| *set).map(|(_, dialect)| dialect))
+            .finish()
+    }
+}
+
+/// Draft 11 alone.
+impl Default for Dialects {
+    fn default() -> Self {
+        Dialect::default().into()
+    }
+}
+
+impl From<Dialect> for Dialects {
+    fn from(dialect: Dialect) -> Self {
+        Self::NONE.with(dialect)
+    }
+}
+
+impl<const N: usize> From<[Dialect; N]> for Dialects {
+    fn from(dialects: [Dialect; N]) -> Self {
+        dialects.into_iter().collect()
+    }
+}
+
+impl FromIterator<Dialect> for Dialects {
+    fn from_iter<I: IntoIterator<Item = Dialect>>(dialects: I) -> Self {
+        dialects.into_iter().fold(Self::NONE, Self::with)
+    }
+}

@@ -1,0 +1,183 @@
+//! Answers to gRPC requests: a gRPC client reads the status of gRPC, not that of HTTP.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+
+use super::number;
+
+/// Whether a request is one of gRPC over HTTP/2: of content type `application/grpc`, with or without a
+/// codec (`+proto`). `application/grpc-web` is another protocol.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
+    let Some((start, rest)) = content_type.as_bytes().split_at_checked(GRPC.len()) else {
+        return false;
+    };
+    start.eq_ignore_ascii_case(GRPC.as_bytes())
+        && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+}
+
+/// Whether the header fields of a response say that the call has failed. A status in the trailers is
+/// not known yet.
+pub(crate) fn has_grpc_failed(headers: &HeaderMap) -> bool {
+    headers.get(GRPC_STATUS).is_some_and(|status| status != "0")
+}
+
+/// A response of header fields only ("Trailers-Only", gRPC over HTTP/2): HTTP status 200, the gRPC status
+/// that corresponds to `status`, and the time to come back as `google.rpc.RetryInfo`.
+pub(super) fn respond(
+    status: StatusCode,
+    message: &str,
+    retry_after: Option<Duration>,
+) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    let (code, headers) = (code(status), response.headers_mut());
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    headers.insert(GRPC_STATUS, number::value(code));
+    // Printable ASCII stays as it is, but for the percent sign.
+    if let Ok(message) = HeaderValue::try_from(message.replace('%', "%25")) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
+    if let Some(delay) = retry_after {
+        let details = STANDARD_NO_PAD.encode(retry_details(code, message, delay));
+        if let Ok(details) = HeaderValue::try_from(details) {
+            headers.insert(GRPC_STATUS_DETAILS, details);
+        }
+    }
+    response
+}
+
+/// The gRPC status (`google.rpc.Code`) that corresponds to one of HTTP.
+const fn code(status: StatusCode) -> u64 {
+    match status.as_u16() {
+        400 => 3,        // INVALID_ARGUMENT
+        401 => 16,       // UNAUTHENTICATED
+        403 => 7,        // PERMISSION_DENIED
+        404 => 5,        // NOT_FOUND
+        429 => 8,        // RESOURCE_EXHAUSTED
+        503 => 14,       // UNAVAILABLE
+        504 => 4,        // DEADLINE_EXCEEDED
+        500..=599 => 13, // INTERNAL
+        _ => 2,          // UNKNOWN
+    }
+}
+
+/// A `google.rpc.Status` with one detail, a `google.rpc.RetryInfo`.
+///
+/// It is written by hand in the wire format of protocol buffers: five fields are not worth a library.
+fn retry_details(code: u64, message: &str, delay: Duration) -> Vec<u8> {
+    // google.protobuf.Duration: seconds = 1, nanos = 2
+    let mut duration = Vec::new();
+    number_field(&mut duration, 1, delay.as_secs().min(MAX_SECONDS));
+    number_field(&mut duration, 2, u64::from(delay.subsec_nanos()));
+    // google.rpc.RetryInfo: retry_delay = 1
+    let mut retry_info = Vec::new();
+    bytes_field(&mut retry_info, 1, &duration);
+    // google.protobuf.Any: type_url = 1, value = 2
+    let mut any = Vec::new();
+    bytes_field(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+    bytes_field(&mut any, 2, &retry_info);
+    // google.rpc.Status: code = 1, message = 2, details = 3
+    let mut status = Vec::new();
+    number_field(&mut status, 1, code);
+    bytes_field(&mut status, 2, message.as_bytes());
+    bytes_field(&mut status, 3, &any);
+    status
+}
+
+/// A field of wire type 0 (varint); zero is the default and is left out.
+fn number_field(to: &mut Vec<u8>, field: u8, number: u64) {
+    if number > 0 {
+        to.push(field << 3);
+        varint(to, number);
+    }
+}
+
+/// A field of wire type 2 (length-delimited).
+fn bytes_field(to: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    to.push((field << 3) | 2);
+    varint(to, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    to.extend_from_slice(bytes);
+}
+
+/// Seven bits in each byte, the lowest first; the eighth bit says that more bytes follow.
+fn varint(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        let [low, ..] = number.to_le_bytes();
+        to.push(low | 0x80);
+        number >>= 7;
+    }
+    let [low, ..] = number.to_le_bytes();
+    to.push(low);
+}
+
+const GRPC: &str = "application/grpc";
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+/// The largest `google.protobuf.Duration`: 10,000 years.
+const MAX_SECONDS: u64 = 315_576_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_grpc_over_http_2_is_grpc() {
+        for (content_type, wanted) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc+json", true),
+            ("application/grpc; charset=utf-8", true),
+            ("Application/GRPC", true),
+            ("application/grpc-web", false),
+            ("application/grpc-web+proto", false),
+            ("application/grpcx", false),
+            ("application/grp", false),
+            ("application/json", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            assert_eq!(is_grpc(&headers), wanted, "{content_type:?}");
+        }
+        assert!(!is_grpc(&HeaderMap::new()));
+    }
+
+    /// The decoder of `tonic-types` reads what was written, whatever the numbers.
+    #[test]
+    fn tonic_decodes_the_details() {
+        use tonic_types::StatusExt;
+        let delays = [
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            Duration::from_micros(4_500_001),
+            Duration::from_secs(127),
+            Duration::from_secs(128),
+            Duration::from_secs(86_400 * 400),
+            Duration::new(MAX_SECONDS, 999_999_999),
+        ];
+        for (delay, message) in delays.into_iter().flat_map(|delay| {
+            [
+                (delay, String::new()),
+                (delay, "100 % of `a\"b\\c`".to_owned()),
+                (delay, "m".repeat(300)),
+            ]
+        }) {
+            let details = retry_details(8, &message, delay);
+            let code = tonic::Code::ResourceExhausted;
+            let status = tonic::Status::with_details(code, &*message, details.into());
+            let found = status.get_details_retry_info().unwrap();
+            assert_eq!(found.retry_delay, Some(delay));
+        }
+        let longer = retry_details(8, "", Duration::MAX);
+        let status = tonic::Status::with_details(tonic::Code::Ok, "", longer.into());
+        let longest = Duration::new(MAX_SECONDS, 999_999_999);
+        assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(longest));
+    }
+}

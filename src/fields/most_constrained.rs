@@ -1,0 +1,130 @@
+//! Dialects with room for one limit show the most constrained one.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::dialect::Dialects;
+use super::list::{FieldList, MAX_INTEGER};
+use super::number;
+use super::policies::RATELIMIT;
+use super::policy::{FieldNumbers, PolicyText};
+use super::retry_after::{epoch_up, seconds_up};
+use crate::algebra::Verdict;
+use crate::clock::Timestamp;
+use crate::limiter::Level;
+
+/// The limit that is closest to refusing, or that has refused and whose wait is the longest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MostConstrained {
+    limit: u64,
+    remaining: u64,
+    reset: Duration,
+    /// How many more requests like this one the limit has room for; `None` if it has refused.
+    requests_left: Option<u64>,
+    now: Timestamp,
+}
+
+impl MostConstrained {
+    pub(super) fn new(policy: &PolicyText, numbers: FieldNumbers, level: &Level) -> Self {
+        let remaining = numbers.remaining;
+        let requests_left = remaining.checked_div(level.cost).unwrap_or(remaining);
+        Self {
+            limit: policy.quota.min(MAX_INTEGER),
+            remaining: numbers.remaining.min(MAX_INTEGER),
+            reset: numbers.reset,
+            requests_left: Some(requests_left).filter(|_| level.verdict != Verdict::Refused),
+            now: level.at,
+        }
+    }
+
+    /// The more constrained of the two; this one if they are equal.
+    pub(super) fn max(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
+
+    /// Refusals rank above all others, the longest wait first; then the fewer requests are left, the
+    /// higher, and of equals the longer time.
+    fn rank(&self) -> (bool, Reverse<u64>, Duration) {
+        (self.requests_left.is_none(), Reverse(self.requests_left.unwrap_or(0)), self.reset)
+    }
+
+    /// Writes the fields of those of these dialects that have room for one limit.
+    pub(super) fn write_to(&self, dialects: Dialects, headers: &mut HeaderMap) {
+        let seconds = || number::value(self.seconds());
+        // It is an inner layer's refusal that has to stay. A refusal of our own has this field as
+        // well, but none of those below yet, so it makes no difference there.
+        let refused = headers.contains_key(RETRY_AFTER);
+        if dialects.draft_7
+            && self.replaces(headers.get(&RATELIMIT), draft_7_remaining, refused)
+            && let Some(value) = self.draft_7()
+        {
+            let _ = headers.try_insert(&RATELIMIT, value);
+        }
+        if dialects.draft_6 && self.replaces(headers.get(&DRAFT_6[1]), digits, refused) {
+            self.insert(headers, &DRAFT_6, seconds());
+        }
+        if dialects.x_ratelimit && self.replaces(headers.get(&X_RATELIMIT[1]), digits, refused) {
+            let epoch = epoch_up(self.now, self.reset).min(MAX_INTEGER);
+            self.insert(headers, &X_RATELIMIT, number::value(epoch));
+        }
+    }
+
+    /// Whether this limit replaces what an inner layer wrote. A refusal stays, and so does what has
+    /// no more tokens left than this limit, and what cannot be parsed.
+    fn replaces(
+        &self,
+        written: Option<&HeaderValue>,
+        remaining: impl Fn(&[u8]) -> Option<u64>,
+        refused: bool,
+    ) -> bool {
+        let Some(written) = written else { return true };
+        !refused && remaining(written.as_bytes()).is_some_and(|inner| inner > self.remaining)
+    }
+
+    fn seconds(&self) -> u64 {
+        seconds_up(self.reset).min(MAX_INTEGER)
+    }
+
+    /// `limit=10, remaining=5, reset=30`.
+    fn draft_7(&self) -> Option<HeaderValue> {
+        let mut text = FieldList::default();
+        text.bytes(b"limit=").number(self.limit);
+        text.next().bytes(b"remaining=").number(self.remaining);
+        text.next().bytes(b"reset=").number(self.seconds());
+        HeaderValue::from_maybe_shared(Bytes::from(text.into_bytes())).ok()
+    }
+
+    /// An error means that the map is full, and then the field is left out.
+    fn insert(&self, headers: &mut HeaderMap, names: &'static [HeaderName; 3], reset: HeaderValue) {
+        let values = [number::value(self.limit), number::value(self.remaining), reset];
+        for (name, value) in names.iter().zip(values) {
+            let _ = headers.try_insert(name, value);
+        }
+    }
+}
+
+static DRAFT_6: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+
+static X_RATELIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+
+fn digits(text: &[u8]) -> Option<u64> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
+}
+
+fn draft_7_remaining(text: &[u8]) -> Option<u64> {
+    let mut members = text.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    digits(members.find_map(|member| member.strip_prefix(b"remaining="))?)
+}

@@ -1,0 +1,163 @@
+//! What the fields say about one limit: its policy, laid out once, and how it stands.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+
+use super::list::{FieldList, MAX_INTEGER};
+use super::retry_after::seconds_up;
+use crate::algebra::{State, Verdict};
+use crate::clock::Timestamp;
+use crate::limiter::{Level, Limit};
+use crate::quota::Kind;
+
+const MICROS: u128 = 1_000_000;
+
+/// The part of the fields that depends on nothing but the limit, laid out once.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyText {
+    /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
+    pub(super) member: Box<[u8]>,
+    /// The member of `RateLimit` up to its first number: `"name";r=`.
+    prefix: Box<[u8]>,
+    /// The tokens that a client may count on in a window.
+    pub(super) quota: u64,
+    /// The seconds in which that many tokens refill.
+    pub(super) window: u64,
+}
+
+/// How a limit stands, in the numbers that the fields show.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FieldNumbers {
+    pub(super) remaining: u64,
+    /// The time in which as many tokens as remain refill; for a refusal, the wait.
+    pub(super) reset: Duration,
+}
+
+impl PolicyText {
+    pub(crate) fn new(limit: &Limit) -> Self {
+        let (quota, window) = quota_and_window(limit);
+        let name = quote(limit.name());
+        let mut member = FieldList::default();
+        member.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
+        let mut prefix = name;
+        prefix.extend_from_slice(b";r=");
+        Self { member: member.into_bytes().into(), prefix: prefix.into(), quota, window }
+    }
+
+    /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
+    ///
+    /// The buffer has exactly the length of the text, as [`Bytes`] would otherwise allocate once
+    /// more to share it.
+    #[inline]
+    pub(crate) fn single_member(&self, limit: &Limit, level: &Level) -> Option<HeaderValue> {
+        let numbers = self.numbers(limit, level);
+        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
+        let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
+        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(T.len());
+        let mut text = Vec::with_capacity(self.prefix.len().saturating_add(digits));
+        text.extend_from_slice(&self.prefix);
+        text.extend_from_slice(remaining);
+        text.extend_from_slice(T);
+        text.extend_from_slice(seconds);
+        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+    }
+
+    /// Adds the limit's member of `RateLimit` to a list of several.
+    pub(super) fn push_member(&self, list: &mut FieldList, numbers: FieldNumbers) {
+        list.next().bytes(&self.prefix).number(numbers.remaining);
+        list.bytes(T).number(numbers.seconds());
+    }
+
+    /// The numbers of the limit that this text belongs to.
+    ///
+    /// After a refusal, a client that waits for `reset` is not refused again.
+    #[inline]
+    pub(super) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
+        let remaining = limit.bucket().tokens(level.state.value).whole();
+        let reset = match level.verdict {
+            Verdict::Refused => level.wait.unwrap_or_default(),
+            _ => self.reset(limit, level.state, level.at, remaining),
+        };
+        FieldNumbers { remaining, reset }
+    }
+
+    /// The time until more tokens are there.
+    #[inline]
+    fn reset(&self, limit: &Limit, state: State, now: Timestamp, remaining: u64) -> Duration {
+        let bucket = limit.bucket();
+        if bucket.kind() == Kind::FixedWindow {
+            return state.ts.plus_micros(bucket.step()).since(now);
+        }
+        if remaining > 0 {
+            return Duration::from_secs(refill_seconds(remaining, self.window, self.quota));
+        }
+        let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
+        let micros = missing.unsigned_abs().div_ceil(gain(limit));
+        Duration::from_micros(saturate(micros))
+    }
+}
+
+impl FieldNumbers {
+    /// Whole seconds, rounded up and at least one.
+    #[inline]
+    pub(super) const fn seconds(&self) -> u64 {
+        seconds_up(self.reset)
+    }
+}
+
+/// The seconds in which `tokens` refill if `all` of them do in `window` seconds, rounded up.
+#[inline]
+fn refill_seconds(tokens: u64, window: u64, all: u64) -> u64 {
+    let all = all.max(1);
+    // The numbers of real limits fit; only the others pay for a division of 128 bits.
+    match window.checked_mul(tokens) {
+        Some(product) => product.div_ceil(all),
+        None => {
+            let product = u128::from(tokens).saturating_mul(u128::from(window));
+            saturate(product.div_ceil(u128::from(all)))
+        }
+    }
+}
+
+fn saturate(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The tokens that a client may count on, and the seconds in which they refill.
+fn quota_and_window(limit: &Limit) -> (u64, u64) {
+    let (quota, bucket) = (limit.quota(), limit.bucket());
+    // A capacity of zero has no window; the rate and its period come closest.
+    let tokens = match quota.tokens_at_most() {
+        0 => quota.rate(),
+        tokens => tokens,
+    };
+    let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
+    let steps = units.div_ceil(gain(limit));
+    let micros = steps.saturating_mul(u128::from(bucket.step()));
+    (tokens, saturate(micros.div_ceil(MICROS)))
+}
+
+/// The units that all shards together gain at each step.
+fn gain(limit: &Limit) -> u128 {
+    let shards = u128::from(limit.quota().shard_count());
+    u128::from(limit.bucket().gain()).saturating_mul(shards).max(1)
+}
+
+/// A structured-field string (RFC 9651, section 3.3.3).
+fn quote(name: &str) -> Vec<u8> {
+    let mut text = Vec::with_capacity(name.len().saturating_add(2));
+    text.push(b'"');
+    for byte in name.bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            text.push(b'\\');
+        }
+        text.push(byte);
+    }
+    text.push(b'"');
+    text
+}
+
+const T: &[u8; 3] = b";t=";

@@ -1,0 +1,159 @@
+//! The wording of the answers to requests that are not run.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use super::retry_after::{RetryAfter, seconds_up};
+use super::{grpc, problem};
+use crate::clock::Timestamp;
+use crate::limiter::Limit;
+
+/// How an answer is worded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wording {
+    #[default]
+    ProblemDetails,
+    PlainText,
+    Grpc,
+}
+
+/// When to come back, and how `Retry-After` says so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RetryHint {
+    pub(crate) after: Duration,
+    /// The time of the decision, from which `after` counts.
+    pub(crate) now: Timestamp,
+    pub(crate) format: RetryAfter,
+}
+
+/// The problem details that name the limits which have refused a request.
+pub(crate) fn quota_exceeded<'a>(
+    status: StatusCode,
+    violated: impl Iterator<Item = &'a str>,
+) -> Bytes {
+    problem::quota_exceeded(status.as_u16(), violated, None).into()
+}
+
+/// 429, or another status, with the time to come back.
+pub(crate) fn refusal(
+    wording: Wording,
+    status: StatusCode,
+    refused: &[&str],
+    hint: RetryHint,
+) -> Response<Bytes> {
+    let mut response = match wording {
+        Wording::ProblemDetails => {
+            let body = quota_exceeded(status, refused.iter().copied());
+            respond(status, problem::MEDIA_TYPE, body)
+        }
+        Wording::PlainText => {
+            let message = message(refused, hint.after);
+            respond(status, PLAIN_TEXT, format!("{}: {message}\n", title(status)))
+        }
+        Wording::Grpc => {
+            let message = message(refused, hint.after);
+            grpc::respond(status, &message, Some(hint.after))
+        }
+    };
+    put_retry_after(&mut response, hint);
+    response
+}
+
+/// Adds `Retry-After` unless the response has it.
+pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
+    let RetryHint { after, now, format } = hint;
+    if let Some(value) = format.value(after, now) {
+        put_if_absent(response, value);
+    }
+}
+
+/// 429 without a time to come back, as no wait would help.
+pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
+    let (status, name) = (StatusCode::TOO_MANY_REQUESTS, limit.name());
+    let why = "the request costs more than the limit can ever grant";
+    match wording {
+        Wording::ProblemDetails => {
+            let names = [name].into_iter();
+            let body = problem::quota_exceeded(status.as_u16(), names, Some(why));
+            respond(status, problem::MEDIA_TYPE, body)
+        }
+        Wording::PlainText => {
+            respond(status, PLAIN_TEXT, format!("{}: {why} (`{name}`)\n", title(status)))
+        }
+        Wording::Grpc => grpc::respond(status, &format!("{why} (`{name}`)"), None),
+    }
+}
+
+/// Another status, without details: the log has the reason. 503 asks the client to come back in a
+/// second.
+pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
+    let soon = status == StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = match wording {
+        Wording::ProblemDetails => {
+            respond(status, problem::MEDIA_TYPE, problem::plain(status.as_u16(), title(status)))
+        }
+        Wording::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
+        Wording::Grpc => {
+            grpc::respond(status, title(status), soon.then_some(Duration::from_secs(1)))
+        }
+    };
+    if soon {
+        put_retry_soon(&mut response, format);
+    }
+    response
+}
+
+/// Adds a `Retry-After` of one second unless the response has one.
+pub(crate) fn put_retry_soon<B>(response: &mut Response<B>, format: RetryAfter) {
+    if let Some(soon) = format.soon() {
+        put_if_absent(response, soon);
+    }
+}
+
+fn put_if_absent<B>(response: &mut Response<B>, retry_after: HeaderValue) {
+    // An error means that the map is full, and then the field is left out.
+    if let Ok(entry) = response.headers_mut().try_entry(RETRY_AFTER) {
+        let _ = entry.or_try_insert(retry_after);
+    }
+}
+
+/// The metric of `Server-Timing` (W3C) for the time that a request spent in the queue, in
+/// milliseconds.
+pub(crate) fn server_timing(limit: &Limit, waited: Duration) -> Option<HeaderValue> {
+    let micros = waited.as_micros();
+    let (whole, part) = (micros / 1_000, micros % 1_000);
+    let name = limit.name().replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::try_from(format!("queue;dur={whole}.{part:03};desc=\"{name}\"")).ok()
+}
+
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+fn respond(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn title(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Error")
+}
+
+/// Such as "refused by `a` and `b`, try again in 5 seconds".
+fn message(refused: &[&str], after: Duration) -> String {
+    let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
+    let (seconds, names) = (seconds_up(after), names.join(" and "));
+    let unit = if seconds == 1 { "second" } else { "seconds" };
+    format!("refused by {names}, try again in {seconds} {unit}")
+}
+
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

@@ -1,0 +1,193 @@
+//! Key extractors, and the two adapters that their methods make.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use super::head::Head;
+use super::key_error::KeyError;
+use super::setup_warning::SetupWarning;
+use crate::backend::Key;
+
+/// Takes the key of a request from its head.
+///
+/// A limit is worth nothing if clients can invent keys at will. Use keys that a client cannot invent, or
+/// add a limit by something that it cannot.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, Key, KeyError, KeyExtractor};
+///
+/// /// The first segment of the path: `/acme/orders` belongs to `acme`.
+/// struct Tenant;
+///
+/// impl KeyExtractor for Tenant {
+///     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+///         match head.uri().path().split('/').nth(1) {
+///             Some("") | None => Err(KeyError::missing("no tenant in the path")),
+///             Some("health") => Ok(Extracted::Exempt),
+///             Some(tenant) => Ok(Extracted::Key(Key::from(tenant))),
+///         }
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say how to take a key from a request",
+    note = "use `tollgate::key::header(..)`, `ClientIp::peer()` and the like, or \
+            `tollgate::key::from_fn(..)` around a closure"
+)]
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Takes the key from the head of a request, or exempts the request.
+    ///
+    /// # Errors
+    ///
+    /// If the key [is missing](KeyError::missing), [cannot be used](KeyError::invalid), or is
+    /// [empty](KeyError::empty).
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError>;
+
+    /// Takes the key of `other` if this one is missing.
+    ///
+    /// A key that is there but cannot be used stays an error: otherwise a client could change buckets by
+    /// sending nonsense. The keys of `other` are [marked as fallbacks](Key::fallback).
+    #[doc(alias = "fallback")]
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or::new(self, other)
+    }
+
+    /// Exempts the requests for which the predicate returns true.
+    ///
+    /// Use it for health checks, for internal callers that your authentication has identified, or for
+    /// networks ([`ClientIp::within`](super::ClientIp::within)).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{ClientIp, Extracted, Head, KeyExtractor};
+    ///
+    /// let but_for_health_checks = ClientIp::peer().unless(|head| head.uri().path() == "/health");
+    ///
+    /// let check = http::Request::builder().uri("/health").body(()).unwrap();
+    /// assert_eq!(but_for_health_checks.extract(&Head::new(&check)), Ok(Extracted::Exempt));
+    ///
+    /// #[derive(Clone)]
+    /// struct Internal; // inserted by the layer that verifies client certificates
+    ///
+    /// let but_for_us = ClientIp::peer().unless(|head| head.extensions().get::<Internal>().is_some());
+    /// # drop(but_for_us);
+    /// ```
+    #[doc(alias = "skip")]
+    #[doc(alias = "exempt")]
+    #[doc(alias = "whitelist")]
+    #[doc(alias = "allowlist")]
+    fn unless<P>(self, is_exempt: P) -> Unless<Self, P>
+    where
+        Self: Sized,
+        P: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    {
+        Unless::new(self, is_exempt)
+    }
+
+    /// Looks at a request for a sign of a misconfiguration; most extractors have none to look for.
+    ///
+    /// A rule calls this for its first thousand requests that have a key, and logs the warning once. It has
+    /// no influence on decisions.
+    fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
+        let _ = head;
+        None
+    }
+}
+
+/// The result of an extractor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Extracted {
+    /// The request takes tokens from the bucket of this key.
+    Key(Key),
+    /// The request is exempt from this limit.
+    Exempt,
+}
+
+impl<K: Into<Key>> From<K> for Extracted {
+    fn from(key: K) -> Self {
+        Self::Key(key.into())
+    }
+}
+
+/// Takes the second key if the first is missing; made by [`KeyExtractor::or`].
+#[derive(Clone, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+    /// Why no request can have the first key. No request is refused for it, as the second key takes its
+    /// place, so only a warning can tell.
+    passed_over: OnceLock<KeyError>,
+}
+
+impl<A, B> Or<A, B> {
+    pub(super) const fn new(first: A, second: B) -> Self {
+        Self { first, second, passed_over: OnceLock::new() }
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        match self.first.extract(head) {
+            Err(error) if error.is_missing() => {
+                if error.is_misconfigured() {
+                    self.passed_over.get_or_init(|| error);
+                }
+                Ok(match self.second.extract(head)? {
+                    Extracted::Key(key) => Extracted::Key(key.fallback()),
+                    Extracted::Exempt => Extracted::Exempt,
+                })
+            }
+            first => first,
+        }
+    }
+
+    fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
+        let set_up = self.passed_over.get().map(|error| SetupWarning::new(error.message()));
+        set_up
+            .or_else(|| self.first.setup_warning(head))
+            .or_else(|| self.second.setup_warning(head))
+    }
+}
+
+/// Exempts the requests for which a predicate returns true; made by [`KeyExtractor::unless`].
+#[derive(Clone)]
+pub struct Unless<E, P> {
+    key: E,
+    is_exempt: P,
+}
+
+impl<E, P> Unless<E, P> {
+    pub(super) const fn new(key: E, is_exempt: P) -> Self {
+        Self { key, is_exempt }
+    }
+}
+
+impl<E, P> KeyExtractor for Unless<E, P>
+where
+    E: KeyExtractor,
+    P: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+{
+    fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        match (self.is_exempt)(head) {
+            true => Ok(Extracted::Exempt),
+            false => self.key.extract(head),
+        }
+    }
+
+    fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
+        self.key.setup_warning(head)
+    }
+}
+
+impl<E: fmt::Debug, P> fmt::Debug for Unless<E, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unless").field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,353 @@
+//! The calls that take tokens. A call is completed by its methods, and then awaited: it is itself the
+//! future.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::Limit;
+use super::demand::{Demand, Demands, Mode};
+use super::detached::DetachOnDrop;
+#[cfg(feature = "memory")]
+use super::engine::decide_one;
+use super::engine::{Outcome, RateLimiter};
+use super::grant::Grant;
+use super::permit::Permit;
+use super::progress::Progress;
+use super::rate_limited::RateLimited;
+use super::reservation::Reservation;
+use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, BackendError, Key};
+#[cfg(feature = "memory")]
+use crate::backend::{Memory, Reading};
+#[cfg(feature = "memory")]
+use crate::clock::Timestamp;
+
+impl RateLimiter {
+    /// Takes tokens from a limit: one, from the bucket that all callers share, unless
+    /// [`key`](LimitCall::key) and [`cost`](LimitCall::cost) say otherwise.
+    ///
+    /// The answer is a [`Permit`] to run the work, or a [`RateLimited`] that says when to come back.
+    /// [`and`](LimitCall::and) takes from several limits at once, [`reserve`](LimitCall::reserve)
+    /// waits for what is short, and [`peek`](Self::peek) only looks.
+    ///
+    /// # Errors
+    ///
+    /// If the tokens are not there, if the cost can never fit, or if the store did not answer:
+    /// [`is_refused`](RateLimited::is_refused), [`is_too_large`](RateLimited::is_too_large) and
+    /// [`is_unavailable`](RateLimited::is_unavailable) tell which.
+    ///
+    /// # Cancel safety
+    ///
+    /// The memory store answers the first poll, so there is nothing to cancel. With another store
+    /// the tokens may be taken although the call is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+    ///
+    /// const MESSAGES: Limit = Limit::new("messages", Quota::token_bucket(10, MINUTE));
+    ///
+    /// async fn send(limiter: &RateLimiter, user: &str) -> Result<u64, RateLimited> {
+    ///     let permit = limiter.limit(&MESSAGES).key(user).cost(2).await?;
+    ///     Ok(permit.remaining())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// assert_eq!(send(&RateLimiter::in_memory(), "alice").await.unwrap(), 8);
+    /// # }
+    /// ```
+    #[doc(alias = "acquire")]
+    #[doc(alias = "try_acquire")]
+    #[doc(alias = "consume")]
+    #[doc(alias = "try_consume")]
+    #[doc(alias = "check_key")]
+    #[doc(alias = "throttle")]
+    #[inline]
+    pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
+        LimitCall {
+            limiter: self,
+            demands: Demands::new(limit),
+            jitter: 0,
+            progress: Progress::New,
+        }
+    }
+}
+
+/// A request for tokens, made by [`RateLimiter::limit`]; await it.
+///
+/// Its output is `Result<Permit, RateLimited>`. Nothing is asked before the first poll. A method that
+/// is called after that makes it a new request, which asks again.
+///
+/// [`key`](Self::key) and [`cost`](Self::cost) concern the limit that was named last, by
+/// [`RateLimiter::limit`] or by [`and`](Self::and).
+///
+/// # Cancel safety
+///
+/// As [`RateLimiter::limit`].
+#[must_use = "nothing is asked until it is awaited"]
+pub struct LimitCall<'l> {
+    limiter: &'l RateLimiter,
+    demands: Demands<'l>,
+    /// In nanoseconds: a `Duration` takes twice the room.
+    jitter: u64,
+    progress: Progress<Applied>,
+}
+
+impl<'l> LimitCall<'l> {
+    /// The key whose bucket pays; the bucket that all callers share if not set.
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.progress.restart();
+        if let Some(demand) = self.demands.last_mut() {
+            demand.key = key.into();
+        }
+        self
+    }
+
+    /// How many tokens to take; one if not set.
+    ///
+    /// Zero asks whether the bucket is out of debt.
+    #[doc(alias = "tokens")]
+    #[doc(alias = "weight")]
+    #[inline]
+    pub fn cost(mut self, tokens: u64) -> Self {
+        self.progress.restart();
+        if let Some(demand) = self.demands.last_mut() {
+            demand.set_cost(tokens);
+        }
+        self
+    }
+
+    /// Takes from this limit as well: from all limits of the call, or from none.
+    ///
+    /// It is one step for the store, so no other request sees half of it. The refusal names every
+    /// limit that refused, and tells the longest wait. A bucket that is named twice pays twice. The
+    /// key of the limit before is not inherited.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND};
+    ///
+    /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, SECOND));
+    /// const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let permit = limiter.limit(&PER_CLIENT).key("alice").and(&LLM_TOKENS).cost(900).await?;
+    /// let left: Vec<_> = permit.snapshots().map(|snapshot| snapshot.remaining()).collect();
+    /// assert_eq!(left, [9, 39_100]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn and(mut self, limit: &'l Limit) -> Self {
+        self.progress.restart();
+        self.demands.push(limit);
+        self
+    }
+
+    /// Reserves what is short: the answer is a [`Reservation`], whose instant is now if the tokens
+    /// are there, and else when they will be, however far away that is.
+    ///
+    /// The bucket goes into debt for it, down to its quota's
+    /// [`max_reserved`](crate::Quota::max_reserved). What would go deeper is refused.
+    ///
+    /// Of several limits the work may run when the last one has its tokens. From now until then the
+    /// tokens of the others are held for it, and these limits gain more meanwhile: their bound counts
+    /// the work at the instant when they had its tokens, not when it runs. To hold up all other
+    /// requests until then would be worse.
+    #[inline]
+    pub fn reserve(self) -> ReserveCall<'l> {
+        self.reserve_within(Duration::MAX)
+    }
+
+    /// [Reserves](Self::reserve) what is short, if its turn comes within this time. What would have to
+    /// wait for longer is refused at once.
+    #[inline]
+    pub fn reserve_within(self, max_wait: Duration) -> ReserveCall<'l> {
+        let Self { limiter, demands, jitter, .. } = self;
+        ReserveCall { limiter, demands, max_wait, jitter, answer: Progress::New }
+    }
+
+    /// Makes the wait that a refusal tells longer at random: by at most this much, and never
+    /// shorter.
+    ///
+    /// Clients that would come back at the same instant, such as the start of a window, then come
+    /// one after another.
+    #[inline]
+    pub fn jitter(mut self, spread: Duration) -> Self {
+        self.progress.restart();
+        self.jitter = nanos(spread);
+        self
+    }
+
+    #[inline(never)]
+    fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        let Self { limiter, demands, progress, .. } = self;
+        let submit = || limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
+        Poll::Ready(match ready!(progress.poll(cx, submit)) {
+            Ok(answer) => self.read(answer),
+            Err(too_large) => Err(too_large),
+        })
+    }
+
+    fn read(&mut self, answer: Result<Applied, BackendError>) -> Result<Permit<'l>, RateLimited> {
+        let (limiter, limit) = (self.limiter, self.demands.limit());
+        let unavailable = |error| RateLimited::unavailable(limit, error);
+        let demands = self.demands.as_slice();
+        let outcome =
+            answer.and_then(|applied| Outcome::new(demands, applied)).map_err(unavailable)?;
+        let decided = match outcome.verdict() {
+            Verdict::Admitted => Permit::new(limiter, self.demands.take(), &outcome).map(Ok),
+            // A reservation was not asked for: not now in any case.
+            _ => {
+                let jitter = limiter.random().up_to(Duration::from_nanos(self.jitter));
+                outcome.refusal(demands, jitter).map(Err)
+            }
+        };
+        decided.unwrap_or_else(|| Err(unavailable(BackendError::incomplete())))
+    }
+
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    fn decide(&mut self, memory: &Memory) -> Option<Result<Permit<'l>, RateLimited>> {
+        let Progress::New = self.progress else { return None };
+        if self.jitter != 0 {
+            return None;
+        }
+        let limiter = self.limiter;
+        let demand = self.demands.lone_bucket()?;
+        self.progress = Progress::Done;
+        Some(match decide_one(memory, demand, Mode::Take) {
+            Ok((at, reading)) if reading.verdict() == Verdict::Admitted => {
+                let limit = demand.limit;
+                let demand = std::mem::replace(demand, Demand::new(limit));
+                Ok(Permit::one(limiter, Grant::one(demand, &reading, at)))
+            }
+            Ok((at, reading)) => Err(refused_one(demand, at, reading)),
+            Err(too_large) => Err(too_large),
+        })
+    }
+}
+
+/// Out of the way of the requests that are admitted.
+#[cfg(feature = "memory")]
+#[inline(never)]
+fn refused_one(demand: &Demand<&Limit>, at: Timestamp, reading: Reading) -> RateLimited {
+    use super::snapshot::{Level, Snapshot};
+    let level = Level::new(demand.limit, &[reading], demand.cost, at);
+    RateLimited::refused(Snapshot::new(demand.limit, level), reading.wait())
+}
+
+impl<'l> Future for LimitCall<'l> {
+    type Output = Result<Permit<'l>, RateLimited>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Nearly always one bucket of this process answers, in one piece of code.
+        #[cfg(feature = "memory")]
+        if let Some(memory) = self.limiter.memory()
+            && let Some(answer) = self.decide(memory)
+        {
+            return Poll::Ready(answer);
+        }
+        self.poll_list(cx)
+    }
+}
+
+impl fmt::Debug for LimitCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("LimitCall", &self.demands, &self.progress, f)
+    }
+}
+
+/// A request for tokens that may come later, made by [`LimitCall::reserve`]; await it.
+///
+/// Its output is `Result<Reservation, RateLimited>`.
+///
+/// # Cancel safety
+///
+/// Dropping it gives up what it may have reserved. With a store that answers later, that takes the
+/// tokio runtime in which it is dropped: outside of one the tokens may stay taken.
+#[must_use = "nothing is asked until it is awaited"]
+pub struct ReserveCall<'l> {
+    limiter: &'l RateLimiter,
+    demands: Demands<'l>,
+    max_wait: Duration,
+    jitter: u64,
+    answer: Progress<Result<Result<Reservation, RateLimited>, BackendError>>,
+}
+
+impl ReserveCall<'_> {
+    /// Makes the wait longer at random, be it for the reservation or for coming back: by at most
+    /// this much, and never shorter.
+    ///
+    /// Work that would run at the same instant, such as the start of a window, then runs one after
+    /// another. Within [`reserve_within`](LimitCall::reserve_within) the jitter gets smaller where
+    /// the wait would get too long. Work that runs later by this much may meet work that was to run
+    /// later: with jitter, the bound on what runs in some time is that of a time which is longer by
+    /// `spread`, and reserved work runs in the order of its instants with jitter.
+    #[inline]
+    pub fn jitter(mut self, spread: Duration) -> Self {
+        self.answer.restart();
+        self.jitter = nanos(spread);
+        self
+    }
+}
+
+impl Future for ReserveCall<'_> {
+    type Output = Result<Reservation, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { limiter, demands, max_wait, jitter, answer } = &mut *self;
+        let submit = || {
+            let mode = Mode::Reserve(*max_wait);
+            let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
+            let owned = demands.as_slice().iter();
+            let owned = owned.map(|one| one.with_limit(Arc::new(one.limit.clone()))).collect();
+            let (limiter, max_wait) = (RateLimiter::clone(limiter), *max_wait);
+            let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+            let reserve =
+                move |applied| Reservation::from_answer(limiter, owned, applied, max_wait, jitter);
+            Ok(match submitted.map(reserve) {
+                ready @ Answer::Ready(_) => ready,
+                // Completed even if the call is dropped: what was reserved has to be given up then.
+                pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
+            })
+        };
+        Poll::Ready(match ready!(answer.poll(cx, submit)).map(Result::flatten) {
+            Ok(Ok(reserved)) => reserved,
+            Ok(Err(error)) => Err(RateLimited::unavailable(demands.limit(), error)),
+            Err(too_large) => Err(too_large),
+        })
+    }
+}
+
+impl fmt::Debug for ReserveCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("ReserveCall", &self.demands, &self.answer, f)
+    }
+}
+
+const fn nanos(spread: Duration) -> u64 {
+    let nanos = spread.as_secs().saturating_mul(1_000_000_000);
+    // `u64::from` is not const.
+    let [a, b, c, d] = spread.subsec_nanos().to_le_bytes();
+    nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]))
+}
+
+fn debug<T>(
+    name: &str,
+    demands: &Demands<'_>,
+    progress: &Progress<T>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let names: Vec<_> = demands.as_slice().iter().map(|demand| demand.limit.name()).collect();
+    f.debug_struct(name).field("limits", &names).field("progress", &progress.name()).finish()
+}

@@ -1,0 +1,233 @@
+//! What a caller demands of a limit: for which key, how many tokens, and on what terms.
+
+use std::borrow::Borrow;
+use std::time::Duration;
+
+use super::Limit;
+use super::random::Random;
+use super::rate_limited::RateLimited;
+use crate::algebra::{Terms, Units};
+use crate::backend::{BucketId, Charge, Key, Reading};
+
+/// Tokens that a request demands of one limit.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand<L> {
+    pub(crate) limit: L,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+    /// Whether the caller has set the cost; a request costs one token otherwise.
+    pub(crate) explicit_cost: bool,
+    /// The two shards that may pay; the same twice where the limit is one bucket.
+    pub(super) shards: [u32; 2],
+}
+
+/// How a demand is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    Take,
+    /// Take, into debt if the work may run within this time.
+    Reserve(Duration),
+}
+
+impl Mode {
+    #[inline]
+    pub(crate) fn terms(self, limit: &Limit) -> Terms {
+        match self {
+            Self::Take => Terms::AT_ONCE,
+            Self::Reserve(max_wait) => Terms::reserving(limit.bucket().floor()).within(max_wait),
+        }
+    }
+}
+
+impl<L> Demand<L> {
+    /// One token, of the bucket that all callers share.
+    #[inline]
+    pub(crate) const fn new(limit: L) -> Self {
+        Self { limit, key: Key::GLOBAL, cost: 1, explicit_cost: false, shards: [0; 2] }
+    }
+
+    pub(crate) const fn set_cost(&mut self, tokens: u64) {
+        (self.cost, self.explicit_cost) = (tokens, true);
+    }
+
+    /// The same demand on the same shards, with the limit held in another way.
+    pub(crate) fn with_limit<M>(&self, limit: M) -> Demand<M> {
+        let &Self { cost, explicit_cost, shards, .. } = self;
+        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards }
+    }
+}
+
+impl<L: Borrow<Limit>> Demand<L> {
+    #[inline]
+    pub(crate) fn limit(&self) -> &Limit {
+        self.limit.borrow()
+    }
+
+    /// How many buckets the limit is charged on.
+    pub(super) fn bucket_count(&self) -> usize {
+        if self.limit().is_in_shards() { 2 } else { 1 }
+    }
+
+    fn is_of_same_buckets(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.limit().name() == other.limit().name()
+            && self.limit().bucket() == other.limit().bucket()
+    }
+
+    #[inline]
+    fn units(&self, terms: Terms) -> Result<Units, RateLimited> {
+        let limit = self.limit();
+        match limit.bucket().units(self.cost) {
+            Some(units) if !limit.is_too_large(self.cost, terms) => Ok(units),
+            _ => Err(RateLimited::too_large(limit, self.cost, terms)),
+        }
+    }
+
+    /// Whether the buckets could have granted this on the terms of `mode` if it had waited there
+    /// alone, given what they answered.
+    pub(crate) fn could_wait(&self, readings: &[Reading], mode: Mode) -> bool {
+        let (limit, count) = (self.limit(), Units::try_from(readings.len()).unwrap_or(1).max(1));
+        let held =
+            readings.iter().fold(0_i64, |held, reading| held.saturating_add(reading.state().value));
+        let units = limit.bucket().units(self.cost).unwrap_or(Units::MAX);
+        let left = held.saturating_sub(units).div_euclid(count);
+        let terms = mode.terms(limit);
+        readings.iter().all(|reading| left >= 0 || terms.allow(left, reading.wait()))
+    }
+
+    /// The charge that this demand comes to.
+    ///
+    /// # Errors
+    ///
+    /// If the cost is more than `longest`, the most patient of the modes that the caller would try,
+    /// could ever be granted.
+    #[inline]
+    pub(super) fn charge(&self, mode: Mode, longest: Mode) -> Result<Charge<'_>, RateLimited> {
+        let (limit, [shard, other]) = (self.limit(), self.shards);
+        let terms = mode.terms(limit);
+        let units = self.units(longest.terms(limit))?;
+        let id = BucketId::new(limit.name(), &self.key).shard(shard);
+        Ok(Charge::take(id, limit.bucket(), units).terms(terms).second_shard(other))
+    }
+
+    pub(super) fn draw_shards(&mut self, random: &Random) {
+        if self.limit().is_in_shards() {
+            self.shards = random.two_of(self.limit().quota().shard_count());
+        }
+    }
+}
+
+/// Draws the shards that may pay. Demands on the same shards draw the same ones: with others, both
+/// together would be granted more than two shards hold.
+///
+/// # Errors
+///
+/// If demands on the same buckets are more together than these could ever grant.
+pub(super) fn draw_all_shards<L: Borrow<Limit>>(
+    demands: &mut [Demand<L>],
+    random: &Random,
+    longest: Mode,
+) -> Result<(), RateLimited> {
+    for nth in 0..demands.len() {
+        let (before, rest) = demands.split_at_mut(nth);
+        let Some(demand) = rest.first_mut() else { continue };
+        let mut same = before.iter().filter(|earlier| earlier.is_of_same_buckets(demand));
+        let Some(first) = same.next() else {
+            demand.draw_shards(random);
+            continue;
+        };
+        let again = same.fold(demand.cost, |all, same| all.saturating_add(same.cost));
+        let all = again.saturating_add(first.cost);
+        demand.shards = first.shards;
+        let terms = longest.terms(demand.limit());
+        if demand.limit().is_too_large(all, terms) {
+            return Err(RateLimited::too_large(demand.limit(), all, terms));
+        }
+    }
+    Ok(())
+}
+
+/// The demands of one call; one needs no allocation.
+#[derive(Clone, Debug)]
+pub(super) enum Demands<'l> {
+    One([Demand<&'l Limit>; 1]),
+    /// At least two, until they are taken out.
+    Several {
+        first: &'l Limit,
+        demands: Vec<Demand<&'l Limit>>,
+    },
+}
+
+/// How many limits most calls name that name several.
+const USUAL: usize = 4;
+
+impl<'l> Demands<'l> {
+    #[inline]
+    pub(super) const fn new(limit: &'l Limit) -> Self {
+        Self::One([Demand::new(limit)])
+    }
+
+    /// The limit that was named first.
+    #[inline]
+    pub(super) const fn limit(&self) -> &'l Limit {
+        match self {
+            Self::One([demand]) => demand.limit,
+            Self::Several { first, .. } => first,
+        }
+    }
+
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[Demand<&'l Limit>] {
+        match self {
+            Self::One(one) => one,
+            Self::Several { demands, .. } => demands,
+        }
+    }
+
+    #[inline]
+    pub(super) fn as_mut_slice(&mut self) -> &mut [Demand<&'l Limit>] {
+        match self {
+            Self::One(one) => one,
+            Self::Several { demands, .. } => demands,
+        }
+    }
+
+    /// The demand on the limit that was named last.
+    #[inline]
+    pub(super) fn last_mut(&mut self) -> Option<&mut Demand<&'l Limit>> {
+        self.as_mut_slice().last_mut()
+    }
+
+    /// The only demand, if it is on one bucket.
+    #[inline]
+    pub(super) fn lone_bucket(&mut self) -> Option<&mut Demand<&'l Limit>> {
+        match self {
+            Self::One([demand]) if !demand.limit.is_in_shards() => Some(demand),
+            _ => None,
+        }
+    }
+
+    /// The demands, leaving none.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Demand<&'l Limit>> + use<'l> {
+        let taken = Self::Several { first: self.limit(), demands: Vec::new() };
+        let (one, several) = match std::mem::replace(self, taken) {
+            Self::One([one]) => (Some(one), Vec::new()),
+            Self::Several { demands, .. } => (None, demands),
+        };
+        one.into_iter().chain(several)
+    }
+
+    pub(super) fn push(&mut self, limit: &'l Limit) {
+        let more = Demand::new(limit);
+        match self {
+            Self::Several { demands, .. } => demands.push(more),
+            Self::One(_) => {
+                let mut demands = Vec::with_capacity(USUAL);
+                let first = self.limit();
+                demands.extend(self.take());
+                demands.push(more);
+                *self = Self::Several { first, demands };
+            }
+        }
+    }
+}

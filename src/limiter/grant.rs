@@ -1,0 +1,202 @@
+//! What a request took of one limit.
+
+use std::borrow::Borrow;
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Limit;
+use super::demand::Demand;
+use super::snapshot::{Level, Snapshot, sum_of_shards};
+use crate::algebra::{State, Terms, Units, Verdict, charge};
+use crate::backend::{Adjustment, BucketId, Key, Reading};
+use crate::clock::Timestamp;
+
+/// What a request took of one limit, and what was left: enough to settle it, and to tell how the
+/// limit stood.
+///
+/// A limit takes from one bucket, or from two of its shards. Nothing that follows from the rest is
+/// kept, as every permit carries a grant.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant<L = Arc<Limit>> {
+    limit: L,
+    key: Key,
+    explicit_cost: bool,
+    shards: [u32; 2],
+    /// What each bucket has paid.
+    units: [Units; 2],
+    /// What each bucket held after that.
+    after: [State; 2],
+    at: Timestamp,
+}
+
+/// One bucket that a grant took from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PaidBucket {
+    pub(crate) shard: u32,
+    pub(crate) units: Units,
+    pub(crate) after: State,
+}
+
+impl<L> Grant<L> {
+    /// What a demand on one bucket was granted.
+    #[inline(always)]
+    pub(super) fn one(demand: Demand<L>, reading: &Reading, at: Timestamp) -> Self {
+        let Demand { limit, key, explicit_cost, shards, .. } = demand;
+        let (state, units) = (reading.state(), [reading.units(), 0]);
+        Self { limit, key, explicit_cost, shards, units, after: [state; 2], at }
+    }
+
+    /// What a demand was granted that was answered with these readings: one, or two for a limit in
+    /// shards.
+    pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
+        let Demand { limit, key, explicit_cost, shards, .. } = demand;
+        let (mut units, mut after) = ([0; 2], [NOTHING; 2]);
+        fill(&mut units, &mut after, readings);
+        Self { limit, key, explicit_cost, shards, units, after, at }
+    }
+
+    /// The time of the decision.
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    pub(crate) const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Whether the caller has set its cost.
+    pub(crate) const fn has_explicit_cost(&self) -> bool {
+        self.explicit_cost
+    }
+
+    /// Counts what was charged on top of it.
+    pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
+        let before = self.units;
+        fill(&mut self.units, &mut self.after, readings);
+        for (units, before) in self.units.iter_mut().zip(before) {
+            *units = units.saturating_add(before);
+        }
+        self.at = at;
+    }
+}
+
+fn fill(units: &mut [Units; 2], after: &mut [State; 2], readings: &[Reading]) {
+    for ((units, after), reading) in units.iter_mut().zip(after).zip(readings) {
+        *units = reading.units();
+        *after = reading.state();
+    }
+}
+
+const NOTHING: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+
+impl<L: Borrow<Limit>> Grant<L> {
+    pub(crate) fn limit(&self) -> &Limit {
+        self.limit.borrow()
+    }
+
+    /// The same with a limit of its own.
+    pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
+        let &Self { ref limit, ref key, explicit_cost, shards, units, after, at } = self;
+        Grant { limit: own(limit), key: key.clone(), explicit_cost, shards, units, after, at }
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
+        let &Self {
+            shards: [shard, other], units: [units, other_units], after: [after, rest], ..
+        } = self;
+        let first = PaidBucket { shard, units, after };
+        let second = PaidBucket { shard: other, units: other_units, after: rest };
+        iter::once(first).chain(self.limit().is_in_shards().then_some(second))
+    }
+
+    /// The buckets that paid. Of two shards, one that did not is left out, but for the first if both
+    /// did not.
+    pub(crate) fn paid(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
+        let nothing_paid = self.units == [0; 2];
+        self.buckets()
+            .enumerate()
+            .filter(move |&(nth, bucket)| bucket.units != 0 || (nth == 0 && nothing_paid))
+            .map(|(_, bucket)| bucket)
+    }
+
+    /// All buckets that the limit has for the key, whether they have paid or not.
+    pub(super) fn all_shards(&self) -> impl Iterator<Item = BucketId<'_>> {
+        self.limit().shards(&self.key)
+    }
+
+    /// How the limit stood after this.
+    pub(crate) fn level(&self) -> Level {
+        let (limit, [mut state, _]) = (self.limit(), self.after);
+        if limit.is_in_shards() {
+            let held = self.buckets().map(|bucket| (bucket.after.value, bucket.units));
+            state.value = sum_of_shards(held, limit.quota().shard_count());
+        }
+        let paid = self.units.iter().fold(0_i64, |all, units| all.saturating_add(*units));
+        let cost = limit.bucket().tokens(paid).whole();
+        match self.wait() {
+            Duration::ZERO => Level::admitted(state, cost, self.at),
+            wait => Level {
+                verdict: Verdict::Reserved,
+                wait: Some(wait),
+                ..Level::admitted(state, cost, self.at)
+            },
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.limit(), self.level())
+    }
+
+    /// How long until all buckets that paid are out of debt.
+    fn wait(&self) -> Duration {
+        let bucket = self.limit().bucket();
+        let wait = |paid: PaidBucket| charge(bucket, paid.after, 0, Terms::AT_ONCE, self.at).wait();
+        self.paid().map(wait).max().unwrap_or(Duration::ZERO)
+    }
+
+    /// What is to be given back to each bucket so that `actual` tokens stay taken, and what stays
+    /// taken there.
+    ///
+    /// With `late`, what a bucket has gained in place of it is not given a second time.
+    pub(crate) fn refunds(
+        &self,
+        actual: u64,
+        late: bool,
+    ) -> impl Iterator<Item = (Adjustment<'_>, Units)> {
+        let bucket = self.limit().bucket();
+        // More than can be counted leaves a bucket as deep as numbers go.
+        let cost = bucket.units(actual).unwrap_or(Units::MAX);
+        let [first, second] = self.units;
+        let back = first.saturating_add(second).saturating_sub(cost);
+        // Neither gets more than it has paid, and what is short is taken from the first.
+        let to_second = back.clamp(0, second.max(0));
+        let to_first = back.saturating_sub(to_second);
+        let parts = [(to_first, true), (to_second, second != 0)];
+        let parts = self.buckets().zip(parts).filter(|&(_, (_, named))| named);
+        parts.map(move |(paid, (units, _))| {
+            let id = BucketId::new(self.limit().name(), &self.key).shard(paid.shard);
+            let refund = match late {
+                true => Adjustment::refund_since(id, bucket, units, paid.after),
+                false => Adjustment::refund(id, bucket, units),
+            };
+            (refund, paid.units.saturating_sub(units))
+        })
+    }
+}
+
+impl Grant {
+    /// The limit, as it is shared.
+    pub(crate) const fn shared_limit(&self) -> &Arc<Limit> {
+        &self.limit
+    }
+
+    /// A demand for so many tokens more, of the shards that have paid.
+    pub(crate) fn more(&self, tokens: u64) -> Demand<Arc<Limit>> {
+        let mut demand = Demand::new(Arc::clone(&self.limit));
+        demand.key = self.key.clone();
+        demand.set_cost(tokens);
+        demand.shards = self.shards;
+        demand
+    }
+}

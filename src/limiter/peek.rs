@@ -1,0 +1,224 @@
+//! Looking at a limit, and making it as new.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use smallvec::SmallVec;
+
+use super::Limit;
+use super::engine::RateLimiter;
+use super::progress::Progress;
+use super::rate_limited::RateLimited;
+use super::snapshot::{Level, Snapshot};
+use crate::algebra::{State, Terms, Verdict, charge, charge_pair};
+use crate::backend::{Applied, BackendError, BucketId, Charge, Key, Reading};
+
+impl RateLimiter {
+    /// Looks how a limit stands and whether [`cost`](PeekCall::cost) tokens fit, and takes nothing.
+    ///
+    /// The answer is a [`Snapshot`]: what is left, whether the cost would fit, and the wait if not.
+    /// Of a limit in [shards](crate::Quota::shards) it looks at all of them at one instant; the cost
+    /// fits if the two that hold the most have it.
+    ///
+    /// Work must not run on the strength of it: another request may come in between. Only
+    /// [`limit`](Self::limit) takes.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the store did not answer. A cost that can never fit is no error: the
+    /// snapshot has no [`wait`](Snapshot::wait).
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is changed, so nothing can be half done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+    ///
+    /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let snapshot = limiter.peek(&LOGIN).key("alice").cost(2).await?;
+    /// assert!(snapshot.fits());
+    /// assert_eq!((snapshot.remaining(), snapshot.capacity()), (5, 5));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "check")]
+    #[doc(alias = "value")]
+    #[doc(alias = "status")]
+    #[doc(alias = "get_state")]
+    #[inline]
+    pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
+        PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
+    }
+
+    /// Makes a bucket as if it had never been used, or [penalized](Self::penalize), or
+    /// [blocked](Self::block).
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the store could not do it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`limit`](Self::limit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    /// # const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// # let limiter = RateLimiter::in_memory();
+    /// let _all = limiter.limit(&LOGIN).key("alice").cost(5).await?;
+    /// limiter.reset(&LOGIN).key("alice").await?;
+    /// assert_eq!(limiter.peek(&LOGIN).key("alice").await?.remaining(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
+        ResetCall { limiter: self, limit, key: Key::GLOBAL, progress: Progress::New }
+    }
+}
+
+/// A look at a limit, made by [`RateLimiter::peek`]; await it.
+///
+/// Its output is `Result<Snapshot, RateLimited>`.
+#[must_use = "nothing is asked until it is awaited"]
+pub struct PeekCall<'l> {
+    limiter: &'l RateLimiter,
+    limit: &'l Limit,
+    key: Key,
+    cost: u64,
+    progress: Progress<Applied>,
+}
+
+impl PeekCall<'_> {
+    /// The key whose bucket to look at; the bucket that all callers share if not set.
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.progress.restart();
+        self.key = key.into();
+        self
+    }
+
+    /// How many tokens to look for; one if not set.
+    ///
+    /// Zero asks whether the bucket is out of debt.
+    #[inline]
+    pub fn cost(mut self, tokens: u64) -> Self {
+        self.progress.restart();
+        self.cost = tokens;
+        self
+    }
+}
+
+/// What the looks at all buckets of a limit come to, for this cost.
+fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, BackendError> {
+    let (readings, at) = (applied.readings(), applied.now());
+    if u32::try_from(readings.len()) != Ok(limit.quota().shard_count()) {
+        return Err(BackendError::incomplete());
+    }
+    let mut level = Level::new(limit, readings, cost, at);
+    let bucket = limit.bucket();
+    let units = bucket.units(cost).filter(|_| !limit.is_too_large(cost, Terms::AT_ONCE));
+    (level.verdict, level.wait) = match (units, two_fullest(readings)) {
+        (Some(units), [Some(first), Some(second)]) => {
+            let best = charge_pair(bucket, [first, second], units, Terms::AT_ONCE, at);
+            (best.verdict(), Some(best.wait()))
+        }
+        (Some(units), [Some(only), None]) => {
+            let charged = charge(bucket, only, units, Terms::AT_ONCE, at);
+            (charged.verdict(), Some(charged.wait()))
+        }
+        _ => (Verdict::Refused, None),
+    };
+    Ok(Snapshot::new(limit, level))
+}
+
+/// The states of the two buckets that hold the most.
+fn two_fullest(readings: &[Reading]) -> [Option<State>; 2] {
+    readings.iter().map(Reading::state).fold([None; 2], |[first, second], state| {
+        let is_fuller =
+            |than: Option<State>| than.is_none_or(|than: State| state.value > than.value);
+        match (is_fuller(first), is_fuller(second)) {
+            (true, _) => [Some(state), first],
+            (false, true) => [first, Some(state)],
+            (false, false) => [first, second],
+        }
+    })
+}
+
+impl Future for PeekCall<'_> {
+    type Output = Result<Snapshot, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { limiter, limit, key, cost, progress } = &mut *self;
+        let submit = || {
+            // What each bucket holds says whether any cost would fit.
+            let look = |id| Charge::look(id, limit.bucket(), 0);
+            let looks: SmallVec<[Charge<'_>; 1]> = limit.shards(key).map(look).collect();
+            Ok::<_, RateLimited>(limiter.backend().apply(&looks))
+        };
+        let answer = ready!(progress.poll(cx, submit))?;
+        let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
+        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(limit, error)))
+    }
+}
+
+impl fmt::Debug for PeekCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, progress) = (self.limit.name(), self.progress.name());
+        f.debug_struct("PeekCall").field("limit", &limit).field("progress", &progress).finish()
+    }
+}
+
+/// A request to forget a bucket, made by [`RateLimiter::reset`]; await it.
+///
+/// Its output is `Result<(), RateLimited>`.
+#[must_use = "nothing is asked until it is awaited"]
+pub struct ResetCall<'l> {
+    limiter: &'l RateLimiter,
+    limit: &'l Limit,
+    key: Key,
+    progress: Progress<()>,
+}
+
+impl ResetCall<'_> {
+    /// The key whose bucket to forget; the bucket that all callers share if not set.
+    #[inline]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.progress.restart();
+        self.key = key.into();
+        self
+    }
+}
+
+impl Future for ResetCall<'_> {
+    type Output = Result<(), RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { limiter, limit, key, progress } = &mut *self;
+        let submit = || {
+            let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
+            Ok::<_, RateLimited>(limiter.backend().reset(&ids))
+        };
+        let answer = ready!(progress.poll(cx, submit))?;
+        Poll::Ready(answer.map_err(|error| RateLimited::unavailable(limit, error)))
+    }
+}
+
+impl fmt::Debug for ResetCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, progress) = (self.limit.name(), self.progress.name());
+        f.debug_struct("ResetCall").field("limit", &limit).field("progress", &progress).finish()
+    }
+}

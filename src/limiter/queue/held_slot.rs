@@ -1,0 +1,77 @@
+//! A reservation that is held: given up when it is dropped.
+
+use std::sync::Arc;
+
+use super::bucket_set::{BucketSet, QueueBucket, TakenUnits};
+use super::registry::{QueueRegistry, SharedQueue};
+use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::unit_vec::{StateVec, UnitVec};
+use crate::clock::Timestamp;
+use crate::limiter::grant::Grant;
+
+/// A place that is held for work which does not stand in line for it.
+#[derive(Debug)]
+pub(crate) struct HeldSlot {
+    queue: Arc<SharedQueue>,
+    place: TimeSlot,
+    /// Whether the place is still to be given up.
+    held: bool,
+}
+
+impl HeldSlot {
+    /// Holds the place that these grants were reserved, whose work may run at `at`.
+    pub(crate) fn new<'g>(
+        registry: &Arc<QueueRegistry>,
+        grants: impl Iterator<Item = &'g Grant>,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        let took = grants.flat_map(|grant| {
+            grant.paid().map(|paid| {
+                let part = QueueBucket::new(
+                    Arc::clone(grant.shared_limit()),
+                    grant.key().clone(),
+                    paid.shard,
+                );
+                TakenUnits { part, units: paid.units, left: paid.after }
+            })
+        });
+        let (whose, took) = BucketSet::sorted(took.collect());
+        let left = took.iter().map(|took| (took.part.bucket(), took.left));
+        let order = SlotKey::new(left, at, registry.number());
+        let taken = UnitVec::of(took.iter().map(|took| took.units));
+        let left = StateVec::of(took.iter().map(|took| took.left));
+        let place = TimeSlot { order, grant: SlotGrant { used: taken.clone(), taken, left } };
+        Self { queue: registry.reserve(whose, now), place, held: true }
+    }
+
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.place.order.at()
+    }
+
+    /// Stays away from the place without giving it up: the work will run at its time.
+    pub(crate) fn keep(mut self) {
+        self.held = false;
+        self.queue.with(|line, _| line.outside = line.outside.saturating_sub(1));
+        self.queue.undo_free_slots();
+    }
+
+    /// Steps out of the way of the place: whoever has the queue now is responsible for it.
+    pub(super) fn hand_over(mut self) -> (Arc<SharedQueue>, TimeSlot) {
+        self.held = false;
+        (Arc::clone(&self.queue), self.place.clone())
+    }
+}
+
+impl Drop for HeldSlot {
+    fn drop(&mut self) {
+        if self.held {
+            let (place, now) = (self.place.clone(), self.queue.now());
+            self.queue.with(|line, wakers| {
+                line.outside = line.outside.saturating_sub(1);
+                line.offer(place, now, wakers);
+            });
+            self.queue.undo_free_slots();
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Instants of this process, as small as they can be kept.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::Timestamp;
+
+/// Nanoseconds since the limiter was made, or before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LocalInstant(i64);
+
+impl LocalInstant {
+    pub(super) fn plus(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(by)))
+    }
+}
+
+/// The clock of a store, as this process hears of it.
+///
+/// An answer is here some time after the store has read its clock, so what is between the two
+/// clocks is at most the difference that an answer shows: the smallest of late is the nearest. All
+/// instants of a line are told by the same difference, so that they come in their order, however
+/// long each answer took.
+#[derive(Debug, Default)]
+pub(super) struct StoreClock {
+    /// Nanoseconds by which this process is ahead: the least of some time, and of that before.
+    recent: Option<(i128, LocalInstant)>,
+    before: Option<i128>,
+}
+
+/// How long a difference counts, so that clocks may run at different speeds.
+const RECENT: Duration = Duration::from_secs(30);
+
+impl StoreClock {
+    /// Hears at `heard` what the store's clock showed some time before.
+    pub(super) fn heard(&mut self, shown: Timestamp, heard: LocalInstant) {
+        let ahead = i128::from(heard.0).saturating_sub(nanos_of(shown));
+        self.recent = match self.recent {
+            Some((least, since)) if heard < since.plus(RECENT) => Some((least.min(ahead), since)),
+            Some((least, _)) => {
+                self.before = Some(least);
+                Some((ahead, heard))
+            }
+            None => Some((ahead, heard)),
+        };
+    }
+
+    /// When the store's clock shows `at`, or a little later.
+    pub(super) fn moment(&self, at: Timestamp) -> LocalInstant {
+        let ahead = match (self.recent, self.before) {
+            (Some((recent, _)), Some(before)) => recent.min(before),
+            (Some((recent, _)), None) => recent,
+            (None, _) => 0,
+        };
+        let nanos = nanos_of(at).saturating_add(ahead);
+        let end = if nanos < 0 { i64::MIN } else { i64::MAX };
+        LocalInstant(i64::try_from(nanos).unwrap_or(end))
+    }
+}
+
+fn nanos_of(at: Timestamp) -> i128 {
+    i128::from(at.as_micros()).saturating_mul(1_000)
+}
+
+/// The instant from which moments are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Epoch(Instant);
+
+impl Epoch {
+    pub(super) fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn now(self) -> LocalInstant {
+        self.moment(Instant::now())
+    }
+
+    pub(super) fn moment(self, at: Instant) -> LocalInstant {
+        // The clock of a test may show less than when the limiter was made.
+        match at.checked_duration_since(self.0) {
+            Some(after) => LocalInstant(nanos(after)),
+            None => LocalInstant(0_i64.saturating_sub(nanos(self.0.saturating_duration_since(at)))),
+        }
+    }
+
+    pub(super) fn instant(self, at: LocalInstant) -> Instant {
+        let distance = Duration::from_nanos(at.0.unsigned_abs().min(FOR_EVER.unsigned_abs()));
+        let instant =
+            if at.0 < 0 { self.0.checked_sub(distance) } else { self.0.checked_add(distance) };
+        instant.unwrap_or(self.0)
+    }
+}
+
+/// Some years are as good as for ever.
+const FOR_EVER: i64 = 30 * 365 * 86_400 * 1_000_000_000;
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).map_or(FOR_EVER, |nanos| nanos.min(FOR_EVER))
+}

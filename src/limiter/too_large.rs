@@ -1,0 +1,106 @@
+//! What a cost that can never fit is told: what the limit can grant, and the way out.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Limit;
+use crate::algebra::{Terms, Units};
+
+pub(super) fn explain(
+    limit: &Limit,
+    cost: u64,
+    terms: Terms,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    write!(f, "cost of {cost} can never fit limit `{}` (", limit.name())?;
+    match limit.is_in_shards() {
+        true => explain_shards(limit, terms, f),
+        false => explain_bucket(limit, terms, f),
+    }?;
+    f.write_str(")")
+}
+
+/// What a limit can grant on these terms, and the way out.
+fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "it holds at most {}", limit.quota().tokens_at_most())?;
+    match DebtBound::new(limit, terms) {
+        DebtBound::None => f.write_str(": ask for less, or raise its capacity"),
+        DebtBound::Tokens(most) => {
+            write!(f, " and reserves at most {}", limit.bucket().tokens(most))?;
+            if terms.max_wait() < u64::MAX {
+                write!(f, ", for at most {:?}", longest(terms))?;
+            }
+            f.write_str(": ask for less, wait for longer, or raise these")
+        }
+        DebtBound::Time => {
+            write!(f, " and reserves for at most {:?}", longest(terms))?;
+            f.write_str(": ask for less, wait for longer, or raise its capacity")
+        }
+    }
+}
+
+/// The same of a limit in shards, of which a request gets two.
+fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (bucket, quota) = (limit.bucket(), limit.quota());
+    let each_and_both =
+        |units: Units| (bucket.tokens(units), bucket.tokens(units.saturating_mul(2)));
+    let (each, both) = each_and_both(bucket.capacity());
+    match quota.shard_count() {
+        2 => write!(f, "its 2 shards of {each} tokens hold {both} together")?,
+        count => {
+            write!(f, "a request takes from at most two of its {count} shards of {each} tokens")?;
+            write!(f, ", {both} together")?;
+        }
+    }
+    let debt = DebtBound::new(limit, terms);
+    let reserve = if quota.shard_count() == 2 { "reserve" } else { "reserves" };
+    match debt {
+        DebtBound::None => {}
+        DebtBound::Tokens(most) => {
+            let (each, both) = each_and_both(most);
+            write!(f, ", and {reserve} at most {each} of each, {both} together")?;
+            if terms.max_wait() < u64::MAX {
+                write!(f, ", for at most {:?}", longest(terms))?;
+            }
+        }
+        DebtBound::Time => write!(f, ", and {reserve} for at most {:?}", longest(terms))?,
+    }
+    f.write_str(": ask for less, ")?;
+    if !matches!(debt, DebtBound::None) && terms.max_wait() < u64::MAX {
+        f.write_str("wait for longer, ")?;
+    }
+    if quota.shard_count() > 2 {
+        f.write_str("use fewer shards, ")?;
+    }
+    if matches!(debt, DebtBound::Tokens(_)) {
+        f.write_str("raise max_reserved, ")?;
+    }
+    // Where no other capacity was said, it is the rate.
+    f.write_str(match quota.tokens_at_most() == quota.rate() {
+        true => "or raise rate and period together",
+        false => "or raise its capacity",
+    })
+}
+
+const fn longest(terms: Terms) -> Duration {
+    Duration::from_micros(terms.max_wait())
+}
+
+/// What bounds the debt of a reservation.
+#[derive(Clone, Copy)]
+enum DebtBound {
+    None,
+    Tokens(Units),
+    /// Nothing else does.
+    Time,
+}
+
+impl DebtBound {
+    fn new(limit: &Limit, terms: Terms) -> Self {
+        match limit.quota().debt_at_most() {
+            _ if terms.floor() >= 0 => Self::None,
+            None if terms.max_wait() < u64::MAX => Self::Time,
+            _ => Self::Tokens(terms.floor().saturating_neg()),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The way of a request through a plan: what its rules demand, what the store answers, and the action
+//! that follows.
+
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use smallvec::smallvec;
+
+use super::action::{Action, ActionStep, QueuedSlot, Refusal, Rejection, RuleDemands, to_static};
+use super::advertise::field_set;
+use super::ledger::RequestLedger;
+use super::on_failure::OnFailure;
+use super::on_response::OnResponse;
+use super::plan::{Plan, Way};
+use super::planned_rule::Choice;
+use super::queue::Queue;
+use super::shadow;
+use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, BackendError};
+use crate::key::Head;
+#[cfg(feature = "memory")]
+use crate::limiter::decide_one;
+use crate::limiter::{Demand, DetachOnDrop, HeldSlot, Limit, Mode, Outcome};
+
+/// Decides what is done with a request.
+#[inline]
+pub(super) fn decide<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
+    match plan.way {
+        Way::Single => decide_single(plan, head),
+        Way::General => decide_general(plan, head),
+    }
+}
+
+#[inline]
+fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
+    let demand = match plan.first.demand(head, 0) {
+        Ok(Some(demand)) => demand,
+        Ok(None) => return ActionStep::Ready(run_uncharged(plan)),
+        Err(status) => return ActionStep::Ready(Action::reject(status)),
+    };
+    #[cfg(feature = "memory")]
+    if let Some(memory) = plan.limiter.memory()
+        && plan.settings.queue.is_none()
+        && !demand.limit().is_in_shards()
+    {
+        // This store always answers, so no log has to be told that it does again.
+        let (at, reading) = match decide_one(memory, &demand, Mode::Take) {
+            Ok(decided) => decided,
+            Err(error) => return ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
+        };
+        let outcome = Outcome::one(at, reading);
+        return ActionStep::Ready(match reading.verdict() {
+            Verdict::Admitted => run(plan, slice::from_ref(&demand), &outcome),
+            _ => {
+                let submission = Submission::new(plan);
+                submission.refuse(smallvec![demand], outcome)
+            }
+        });
+    }
+    submit(plan, smallvec![demand])
+}
+
+fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
+    let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
+    for (position, planned) in plan.iter().enumerate() {
+        if !planned.applies_to(head, || plan.limiter.random().next()) {
+            continue;
+        }
+        match planned.demand(head, position) {
+            Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
+            Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
+            Ok(None) => {}
+            Err(status) if planned.rule.is_enforced_on_all() => {
+                return ActionStep::Ready(Action::reject(status));
+            }
+            // Without a key it is not known whether the rule is enforced on it.
+            Err(_) => {}
+        }
+    }
+    let step = match demands.is_empty() {
+        true => ActionStep::Ready(run_uncharged(plan)),
+        false => submit(plan, demands),
+    };
+    if shadows.is_empty() { step } else { shadow::charge_after(plan, step, shadows) }
+}
+
+/// Asks the store, and reads its answer when it is there.
+fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'p> {
+    let submission = Submission::new(plan);
+    match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
+        Ok(Answer::Ready(answer)) => ActionStep::Ready(read(plan, submission, demands, answer)),
+        Ok(Answer::Pending(answer)) => {
+            let (plan, demands) = (Arc::clone(plan), to_static(&demands));
+            let reserves = matches!(submission.mode, Mode::Reserve(_));
+            let reading = async move { read(&plan, submission, demands, answer.await) };
+            match reserves {
+                false => ActionStep::Pending(Box::pin(reading)),
+                // Completed even if the client goes meanwhile: what was reserved has to be given up then.
+                true => {
+                    let reading = Answer::pending(async move { Ok(reading.await) });
+                    let detached = DetachOnDrop::new(reading);
+                    ActionStep::Pending(Box::pin(async move {
+                        // It was made of a future that has no error.
+                        detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE))
+                    }))
+                }
+            }
+        }
+        Err(error) => ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
+    }
+}
+
+/// How the demands of a request are made, and what it is told if they are refused.
+#[derive(Clone, Copy)]
+struct Submission {
+    mode: Mode,
+    /// What an empty queue could grant is not too large, however full this one is.
+    longest: Mode,
+    queue: Option<Queue>,
+    max_wait: Duration,
+    status: StatusCode,
+    jitter: Duration,
+}
+
+impl Submission {
+    fn new(plan: &Plan) -> Self {
+        let (limiter, queue) = (&plan.limiter, plan.settings.queue);
+        let jitter = limiter.random().up_to(plan.settings.jitter);
+        let Some(queue) = queue else {
+            let (mode, max_wait) = (Mode::Take, Duration::ZERO);
+            return Self { mode, longest: mode, queue, max_wait, status: TOO_MANY, jitter };
+        };
+        // Without room in the queue, nothing is reserved that would have to be given up.
+        let has_room = plan.waiters.has_room(&queue);
+        let drain = limiter.time_to_drain();
+        let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
+        let status = match drain {
+            _ if !has_room => queue.on_full.status(),
+            // The client has not asked for too much: the server is going away.
+            Some(_) => UNAVAILABLE,
+            None => TOO_MANY,
+        };
+        let mode = if has_room { Mode::Reserve(max_wait) } else { Mode::Take };
+        let longest = Mode::Reserve(queue.max_wait);
+        Self { mode, longest, queue: Some(queue), max_wait, status, jitter }
+    }
+
+    fn refuse<'p>(self, demands: RuleDemands<'p>, outcome: Outcome) -> Action<'p> {
+        let Self { status, jitter, .. } = self;
+        Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
+    }
+}
+
+/// Reads what the store has answered.
+fn read<'p>(
+    plan: &Arc<Plan>,
+    submission: Submission,
+    demands: RuleDemands<'p>,
+    answer: Result<Applied, BackendError>,
+) -> Action<'p> {
+    let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
+    let outcome = match answer.and_then(|applied| Outcome::new(&demands, applied)) {
+        Ok(outcome) => outcome,
+        Err(error) => return store_failed(plan, first, &error),
+    };
+    plan.log.store_recovered(first);
+    match outcome.verdict() {
+        Verdict::Admitted => run(plan, &demands, &outcome),
+        Verdict::Reserved => queue(plan, submission, demands, outcome),
+        Verdict::Refused => {
+            // What an empty queue would have refused as well is not the fault of other requests.
+            let longest = submission.longest;
+            let is_full = submission.queue.is_some()
+                && outcome
+                    .each(&demands)
+                    .all(|(demand, readings)| demand.could_wait(readings, longest));
+            let status = if is_full { submission.status } else { TOO_MANY };
+            Submission { status, ..submission }.refuse(demands, outcome)
+        }
+    }
+}
+
+/// Lets a request wait for the slot that was reserved for it.
+fn queue<'p>(
+    plan: &Arc<Plan>,
+    submission: Submission,
+    demands: RuleDemands<'p>,
+    outcome: Outcome,
+) -> Action<'p> {
+    let (at, wait) = (outcome.at(), outcome.wait());
+    let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
+    let grants: Vec<_> = outcome.grants(owned).collect();
+    let registry = plan.limiter.queues();
+    let booking = HeldSlot::new(registry, grants.iter(), at + wait, at);
+    // Only now, as a request that need not wait takes no place.
+    let place = submission.queue.as_ref().map(|queue| (plan.waiters.take(queue), queue.on_full));
+    match place {
+        Some((Some(place), _)) => {
+            // Chance never decides whether there is a turn.
+            let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
+            let ledger = RequestLedger::of(plan, &demands, &outcome);
+            Action::Queue(Box::new(QueuedSlot { booking, place, jitter, ledger }))
+        }
+        Some((None, on_full)) => {
+            Submission { status: on_full.status(), ..submission }.refuse(demands, outcome)
+        }
+        // Not asked for: not now in any case.
+        None => submission.refuse(demands, outcome),
+    }
+}
+
+/// Lets a request run that was admitted.
+#[inline]
+fn run<'p>(plan: &Arc<Plan>, demands: &[Demand<Choice<'_>>], outcome: &Outcome) -> Action<'p> {
+    if !plan.sends_fields() && !plan.tracks_charges {
+        return Action::Run(OnResponse::default());
+    }
+    let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
+    let ledger = RequestLedger::of(plan, demands, outcome);
+    Action::Run(OnResponse::new(fields, None, ledger))
+}
+
+/// Lets a request run that is held to no limit.
+fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
+    let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
+    Action::Run(OnResponse::new(None, None, ledger))
+}
+
+#[cold]
+fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Action<'p> {
+    let on_failure = plan.settings.on_failure;
+    plan.log.store_failed(limit, error, on_failure);
+    match on_failure {
+        OnFailure::Refuse => Action::reject(UNAVAILABLE),
+        OnFailure::Admit => run_uncharged(plan),
+    }
+}
+
+const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

@@ -1,0 +1,277 @@
+//! What a request has taken, until it is settled.
+
+use std::fmt;
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::Response;
+use smallvec::SmallVec;
+
+use super::actual_cost::ActualCost;
+use super::plan::Plan;
+use super::planned_rule::Choice;
+use super::response_head::ResponseHead;
+use super::rule_options::ResponseEffect;
+use crate::algebra::Verdict;
+use crate::limiter::{
+    Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, Permit, RateLimited, Settlement, Snapshot,
+};
+
+/// Kept for a request whose response, or whose handler, may do something to its tokens.
+pub(super) struct RequestLedger {
+    plan: Arc<Plan>,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    charges: Charges,
+    /// How the limits stood that would have refused as shadows, and by which rule.
+    refused: Vec<(usize, Snapshot)>,
+}
+
+type Charges = SmallVec<[ChargeEntry; 1]>;
+
+/// What was taken by one rule.
+struct ChargeEntry {
+    grant: Grant,
+    rule: usize,
+    /// Whether the rule was a shadow to the request.
+    is_shadow: bool,
+    /// Whether it is still to be settled. It is closed first, so that nothing is given back twice.
+    is_open: bool,
+}
+
+impl RequestLedger {
+    /// Of a request that was charged nothing.
+    pub(super) fn new(plan: &Arc<Plan>) -> Self {
+        Self { plan: Arc::clone(plan), entries: Mutex::default() }
+    }
+
+    /// Of a request that was granted these demands, where it matters afterwards.
+    pub(super) fn of(
+        plan: &Arc<Plan>,
+        demands: &[Demand<Choice<'_>>],
+        outcome: &Outcome,
+    ) -> Option<Arc<Self>> {
+        plan.tracks_charges.then(|| {
+            let ledger = Self::new(plan);
+            ledger.add(demands, outcome, false);
+            Arc::new(ledger)
+        })
+    }
+
+    /// What a shadow rule has decided.
+    pub(super) fn add_shadow(&self, shadow: &Demand<Choice<'static>>, outcome: &Outcome) {
+        let demands = slice::from_ref(shadow);
+        if outcome.verdict() != Verdict::Refused {
+            return self.add(demands, outcome, true);
+        }
+        let refused = outcome.levels(demands);
+        let refused = refused
+            .map(|(demand, level)| (demand.limit.rule, Snapshot::new(demand.limit(), level)));
+        self.entries().refused.extend(refused);
+    }
+
+    fn add(&self, demands: &[Demand<Choice<'_>>], outcome: &Outcome, is_shadow: bool) {
+        let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
+        let entries = outcome.grants(owned).zip(demands).map(|(grant, demand)| ChargeEntry {
+            grant,
+            rule: demand.limit.rule,
+            is_shadow,
+            is_open: true,
+        });
+        self.entries().charges.extend(entries);
+    }
+
+    pub(super) fn is_exposed(&self) -> bool {
+        self.plan.settings.exposes
+    }
+
+    /// Does what the rules say about such a response.
+    pub(super) fn finish<R>(&self, response: &Response<R>) {
+        let settles = self.plan.settings.settles;
+        let actual = response.extensions().get::<ActualCost>().filter(|_| settles);
+        // The rules ask the user's code, which must not find the ledger locked.
+        let rules: SmallVec<[(usize, bool); 4]> = {
+            let Entries { charges, .. } = &*self.entries();
+            let is_settled =
+                |entry: &ChargeEntry| actual.is_some() && entry.is_settled_by_cost(charges);
+            charges.iter().map(|entry| (entry.rule, is_settled(entry))).collect()
+        };
+        let head = ResponseHead::new(response);
+        let effects = rules.into_iter().map(|(rule, settled)| (self.effect(rule, &head), settled));
+        let effects: SmallVec<[(ResponseEffect, bool); 4]> = effects.collect();
+
+        let (mut refunds, mut resets, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+        let mut entries = self.entries();
+        let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
+        for (entry, effect) in open {
+            match effect {
+                (ResponseEffect::Refund, _) => refunds.push(entry.close()),
+                (ResponseEffect::Reset, _) => resets.push(entry.close()),
+                (ResponseEffect::Keep, true) => settled.push(entry.close()),
+                (ResponseEffect::Keep, false) => {}
+            }
+        }
+        drop(entries);
+        // The store completes all of it by itself.
+        if let Some(permit) = self.permit_of(refunds) {
+            drop(permit.settle_by(Settlement::LateRefund));
+        }
+        if let Some(permit) = self.permit_of(resets) {
+            drop(permit.reset_buckets());
+        }
+        if let (Some(actual), Some(permit)) = (actual, self.permit_of(settled)) {
+            actual.settle(permit);
+        }
+    }
+
+    fn effect(&self, rule: usize, response: &ResponseHead<'_>) -> ResponseEffect {
+        let options = self.plan.rule_at(rule).and_then(|planned| planned.rule.options.as_ref());
+        options.map_or(ResponseEffect::Keep, |options| options.effect(response))
+    }
+
+    /// How those limits stood that are a shadow to the request, or those that are not.
+    pub(super) fn snapshots(&self, selection: Selection<'_>, in_shadow: bool) -> Vec<Snapshot> {
+        let entries = self.entries();
+        let selected = entries
+            .charges
+            .iter()
+            .filter(|entry| entry.is_shadow == in_shadow && selection.has(entry, &entries.charges));
+        let charged = selected.map(|entry| (entry.rule, entry.grant.snapshot()));
+        let refused = entries.refused.iter().filter(|(_, snapshot)| {
+            in_shadow && selection.name().is_none_or(|name| snapshot.limit().name() == name)
+        });
+        let mut all: Vec<_> = charged.chain(refused.cloned()).collect();
+        all.sort_by_key(|(rule, _)| *rule);
+        all.into_iter().map(|(_, snapshot)| snapshot).collect()
+    }
+
+    /// Takes so many tokens more of those limits that are enforced, from the shards that have paid:
+    /// from all of them or from none.
+    pub(super) async fn charge_more(
+        &self,
+        selection: Selection<'_>,
+        tokens: u64,
+    ) -> Result<(), RateLimited> {
+        let (positions, demands) = {
+            let Entries { charges, .. } = &*self.entries();
+            let selected = charges.iter().enumerate();
+            let selected =
+                selected.filter(|(_, entry)| !entry.is_shadow && selection.has(entry, charges));
+            let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
+            selected.unzip::<_, _, Vec<_>, Vec<_>>()
+        };
+        let Some(first) = demands.first() else { return Ok(()) };
+        let unavailable = |error| RateLimited::unavailable(first.limit(), error);
+        let answer = self.plan.limiter.charge(&demands, Mode::Take, Mode::Take)?.wait().await;
+        let outcome =
+            answer.and_then(|applied| Outcome::new(&demands, applied)).map_err(unavailable)?;
+        if outcome.verdict() != Verdict::Admitted {
+            let refusal = outcome.refusal(&demands, std::time::Duration::ZERO);
+            return refusal.map_or(Ok(()), Err);
+        }
+        let mut entries = self.entries();
+        for (position, (_, readings)) in positions.into_iter().zip(outcome.each(&demands)) {
+            if let Some(entry) = entries.charges.get_mut(position) {
+                entry.grant.add(readings, outcome.at());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what is still to be settled.
+    pub(super) fn close(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
+        self.take(selection, |entry| entry.is_open)
+    }
+
+    /// The same of what is not in shadow.
+    pub(super) fn permit(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
+        self.take(selection, |entry| entry.is_open && !entry.is_shadow)
+    }
+
+    /// Makes the buckets as if they had never been used; with it comes the limit to name if that
+    /// fails.
+    pub(super) fn reset(&self, selection: Selection<'_>) -> Option<(Limit, DetachOnDrop<()>)> {
+        let permit = self.take(selection, |_| true)?;
+        Some((permit.limit().clone(), permit.reset_buckets()))
+    }
+
+    fn take(
+        &self,
+        selection: Selection<'_>,
+        is_taken: impl Fn(&ChargeEntry) -> bool,
+    ) -> Option<Permit<'static>> {
+        let mut entries = self.entries();
+        let Entries { charges, .. } = &mut *entries;
+        let is_selected = |entry: &ChargeEntry| is_taken(entry) && selection.has(entry, charges);
+        let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
+        let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
+        let taken = taken.map(|(entry, _)| entry.close()).collect();
+        drop(entries);
+        self.permit_of(taken)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // A panic elsewhere in the holder's thread leaves nothing half done here.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn permit_of(&self, grants: Vec<Grant>) -> Option<Permit<'static>> {
+        let mut grants = grants.into_iter();
+        let first = grants.next()?;
+        let at = first.at();
+        Some(Permit::owned(self.plan.limiter.clone(), first, grants.collect(), at))
+    }
+}
+
+/// The limits of a request that a call is about: all of them, or that of one name.
+#[derive(Clone, Copy)]
+pub(super) enum Selection<'n> {
+    All(Option<&'n str>),
+    /// Of all of them, those that a [cost](ChargeEntry::is_settled_by_cost) is about.
+    ByCost(Option<&'n str>),
+}
+
+impl<'n> Selection<'n> {
+    const fn name(self) -> Option<&'n str> {
+        match self {
+            Self::All(name) | Self::ByCost(name) => name,
+        }
+    }
+
+    fn has(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
+        match self {
+            Self::All(None) => true,
+            Self::All(Some(name)) | Self::ByCost(Some(name)) => entry.grant.limit().name() == name,
+            Self::ByCost(None) => entry.is_settled_by_cost(charges),
+        }
+    }
+}
+
+impl ChargeEntry {
+    /// Whether a cost is about it: where one rule has an explicit cost, a rule that only counts
+    /// requests is left alone. A shadow changes nothing for those that are none.
+    fn is_settled_by_cost(&self, charges: &[Self]) -> bool {
+        let mut others = charges.iter().filter(|other| self.is_shadow || !other.is_shadow);
+        self.grant.has_explicit_cost() || !others.any(|other| other.grant.has_explicit_cost())
+    }
+
+    /// Hands it over to be settled.
+    fn close(&mut self) -> Grant {
+        self.is_open = false;
+        self.grant.clone()
+    }
+}
+
+impl fmt::Debug for RequestLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.entries();
+        let mut map = f.debug_map();
+        for ChargeEntry { grant, is_shadow, is_open, .. } in &entries.charges {
+            map.entry(&grant.limit().name(), &format_args!("shadow {is_shadow}, open {is_open}"));
+        }
+        map.finish()
+    }
+}

@@ -1,0 +1,140 @@
+//! The plan of a layer: its rules made ready, and the way that its requests take, chosen once.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::log::Log;
+use super::planned_rule::PlannedRule;
+use super::queue::WaiterCount;
+use super::rules::{LayerSettings, Rules};
+use crate::fields::{Dialects, FieldTemplate, PolicyText};
+use crate::key::Key;
+use crate::limiter::{Limit, RateLimiter};
+
+/// What the services of a layer share.
+pub(super) struct Plan {
+    pub(super) limiter: RateLimiter,
+    pub(super) settings: LayerSettings,
+    pub(super) way: Way,
+    pub(super) first: PlannedRule,
+    rest: Vec<PlannedRule>,
+    /// Whether it matters after the decision what a request has taken.
+    pub(super) tracks_charges: bool,
+    /// The fields that are the same for every request that is exempt from nothing.
+    template: Option<Arc<FieldTemplate>>,
+    /// How many rules the template is of.
+    advertised_count: usize,
+    pub(super) waiters: WaiterCount,
+    pub(super) log: Log,
+}
+
+/// The way that a request takes through a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// One rule that applies to all requests and is enforced on all keys: no list is needed.
+    Single,
+    General,
+}
+
+impl Plan {
+    pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
+        let settings = rules.settings.clone();
+        let is_single = rules.rest.is_empty() && rules.first.options.is_none();
+        let depends = rules.iter().any(|rule| rule.depends_on_response());
+        let mut plan = Self {
+            limiter,
+            way: if is_single { Way::Single } else { Way::General },
+            first: PlannedRule::new(rules.first.clone()),
+            rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
+            tracks_charges: settings.settles || settings.exposes || depends,
+            template: None,
+            advertised_count: 0,
+            waiters: WaiterCount::default(),
+            log: Log::default(),
+            settings,
+        };
+        plan.advertised_count = plan.advertised().count();
+        let differs = rules.iter().any(|rule| rule.chooser.is_some())
+            || plan.settings.partition_key.is_some();
+        if !differs {
+            let policies = plan.advertised().map(|rule| &rule.policy);
+            plan.template = Some(Arc::new(FieldTemplate::new(plan.dialects(), policies)));
+        }
+        plan
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PlannedRule> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    pub(super) fn rule_at(&self, position: usize) -> Option<&PlannedRule> {
+        match position.checked_sub(1) {
+            None => Some(&self.first),
+            Some(rest) => self.rest.get(rest),
+        }
+    }
+
+    /// Which rule, counted from the first, holds requests to a limit of this name.
+    pub(super) fn position(&self, name: &str) -> usize {
+        self.iter().take_while(|planned| planned.rule.limit.name() != name).count()
+    }
+
+    /// The rules that clients may be told of.
+    fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
+        self.iter().filter(|planned| planned.rule.is_enforced_on_some())
+    }
+
+    /// The first rule that clients may be told of; nearly always the only one.
+    #[inline]
+    pub(super) fn first_advertised(&self) -> &PlannedRule {
+        self.advertised().next().unwrap_or(&self.first)
+    }
+
+    /// The limit of that rule, which stands for all where one has to be named.
+    pub(super) fn limit(&self) -> &Limit {
+        &self.first_advertised().rule.limit
+    }
+
+    pub(super) const fn dialects(&self) -> Dialects {
+        self.settings.dialects
+    }
+
+    /// Whether any field tells clients about their limits.
+    #[inline]
+    pub(super) fn sends_fields(&self) -> bool {
+        !self.dialects().is_none()
+    }
+
+    /// The template, for a request that is held to this many limits.
+    #[inline]
+    pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
+        self.template.as_ref().filter(|_| limits == self.advertised_count)
+    }
+
+    /// Which partition of a quota a key stands for, where clients are told.
+    pub(super) fn partition_of(&self, key: &Key) -> Option<String> {
+        self.settings.partition_key.as_ref()?.encode(key)
+    }
+
+    /// The policy of a limit; laid out now if no rule is of just this one.
+    pub(super) fn policy(&self, limit: &Limit) -> Cow<'_, PolicyText> {
+        let is_it = |planned: &&PlannedRule| {
+            std::ptr::eq(&raw const *planned.rule.limit, limit) || *planned.rule.limit == *limit
+        };
+        match self.iter().find(is_it) {
+            Some(planned) => Cow::Borrowed(&planned.policy),
+            None => Cow::Owned(PolicyText::new(limit)),
+        }
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("way", &self.way)
+            .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

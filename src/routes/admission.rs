@@ -1,0 +1,83 @@
+//! The extractor of what a layer has decided.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::fields::{self, RetryAfter, Wording};
+use crate::middleware::Admission;
+
+/// Takes what the layers around a route have [exposed](crate::RateLimitLayer::expose).
+impl<S: Send + Sync> FromRequestParts<S> for Admission {
+    type Rejection = MissingAdmission;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingAdmission> {
+        parts.extensions.get::<Self>().cloned().ok_or(MissingAdmission(()))
+    }
+}
+
+/// `None` if no layer exposes anything.
+impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+/// A handler asks for an [`Admission`], and no layer around it exposes one. As a response it is 500,
+/// and the log says how to mend that: once as an error, and then as detail.
+///
+/// # Examples
+///
+/// ```
+/// use axum::extract::FromRequestParts;
+/// use http::Request;
+/// use tollgate::middleware::Admission;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (mut parts, ()) = Request::new(()).into_parts();
+/// let missing = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
+/// assert_eq!(
+///     missing.unwrap_err().to_string(),
+///     "no admission: no rate limit around this route is exposed (say `.expose()` on its layer)"
+/// );
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MissingAdmission(());
+
+impl fmt::Display for MissingAdmission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "no admission: no rate limit around this route is exposed (say `.expose()` on its layer)",
+        )
+    }
+}
+
+impl Error for MissingAdmission {}
+
+impl IntoResponse for MissingAdmission {
+    fn into_response(self) -> Response {
+        #[cfg(feature = "tracing")]
+        match IS_TOLD.swap(true, Ordering::Relaxed) {
+            false => tracing::error!("{self}; said once"),
+            true => tracing::debug!("{self}"),
+        }
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+    }
+}
+
+/// Every request for such a route meets it, which must not fill the log.
+#[cfg(feature = "tracing")]
+static IS_TOLD: AtomicBool = AtomicBool::new(false);

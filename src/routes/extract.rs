@@ -1,0 +1,214 @@
+//! Keys from axum's extractors.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Response};
+use http::Request;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Runs an axum extractor on each request, and keeps what it found for a key; made by [`extract`].
+pub struct ExtractLayer<E, S, F> {
+    keep: F,
+    state: S,
+    rejected: Rejected,
+    of: PhantomData<fn() -> E>,
+}
+
+/// What becomes of a request that the extractor has rejected.
+#[derive(Clone, Copy, Debug)]
+enum Rejected {
+    Answered,
+    GoesOn,
+}
+
+/// Runs the axum extractor `E` on each request, and keeps what the closure makes of what it found as a
+/// request extension, from where [`extension`](crate::key::extension) or [`claim`](crate::key::claim) takes the key.
+///
+/// Any extractor does that needs no body ([`FromRequestParts`]), however long it takes: a key extractor itself may not wait.
+/// Add this layer outside of the limit, that is after it. If the extractor rejects the request, its rejection is the answer;
+/// [`optional`](ExtractLayer::optional) lets the request go on, and its key is missing.
+///
+/// # Examples
+///
+/// ```
+/// use axum::Router;
+/// use axum::extract::FromRequestParts;
+/// use http::StatusCode;
+/// use http::request::Parts;
+/// use tollgate::routes::extract;
+/// use tollgate::key::extension;
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(60, MINUTE));
+///
+/// #[derive(Clone)]
+/// struct Users; // in earnest, a pool of connections
+///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
+/// impl FromRequestParts<Users> for User {
+///     type Rejection = StatusCode;
+///
+///     async fn from_request_parts(parts: &mut Parts, users: &Users) -> Result<Self, StatusCode> {
+/// #       let _ = users;
+///         // .. a query ..
+///         let id = parts.headers.get("x-user").and_then(|id| id.to_str().ok()?.parse().ok());
+///         Ok(User { id: id.ok_or(StatusCode::UNAUTHORIZED)? })
+///     }
+/// }
+///
+/// let app: Router = Router::new()
+///     .layer(RateLimiter::in_memory().layer(PER_USER).key(extension(|user: &User| user.id)))
+///     .layer(extract(|user: User| user).state(Users));
+/// # drop(app);
+/// ```
+pub const fn extract<E, T, F>(keep: F) -> ExtractLayer<E, (), F>
+where
+    F: Fn(E) -> T + Clone,
+    T: Clone + Send + Sync + 'static,
+{
+    ExtractLayer { keep, state: (), rejected: Rejected::Answered, of: PhantomData }
+}
+
+impl<E, F> ExtractLayer<E, (), F> {
+    /// Runs the extractor with this state.
+    #[must_use]
+    pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F> {
+        let Self { keep, rejected, .. } = self;
+        ExtractLayer { keep, state, rejected, of: PhantomData }
+    }
+}
+
+impl<E, S, F> ExtractLayer<E, S, F> {
+    /// Lets requests go on that the extractor has rejected, with nothing kept.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.rejected = Rejected::GoesOn;
+        self
+    }
+}
+
+impl<I, E, S: Clone, F: Clone> Layer<I> for ExtractLayer<E, S, F> {
+    type Service = Extract<I, E, S, F>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        Extract { inner, layer: self.clone() }
+    }
+}
+
+impl<E, S: Clone, F: Clone> Clone for ExtractLayer<E, S, F> {
+    fn clone(&self) -> Self {
+        let Self { keep, state, rejected, .. } = self;
+        Self { keep: keep.clone(), state: state.clone(), rejected: *rejected, of: PhantomData }
+    }
+}
+
+impl<E, S, F> fmt::Debug for ExtractLayer<E, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtractLayer")
+            .field("extractor", &format_args!("{}", type_name::<E>()))
+            .field("rejected", &self.rejected)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs an axum extractor before `I`; made by [`ExtractLayer`].
+pub struct Extract<I, E, S, F> {
+    inner: I,
+    layer: ExtractLayer<E, S, F>,
+}
+
+impl<I, E, S, F> Extract<I, E, S, F> {
+    /// The inner service.
+    #[must_use]
+    pub const fn get_ref(&self) -> &I {
+        &self.inner
+    }
+
+    /// The inner service, to be changed.
+    #[must_use]
+    pub const fn get_mut(&mut self) -> &mut I {
+        &mut self.inner
+    }
+
+    /// Gives the inner service back.
+    #[must_use]
+    pub fn into_inner(self) -> I {
+        self.inner
+    }
+}
+
+impl<I, E, S, F, T, B> Service<Request<B>> for Extract<I, E, S, F>
+where
+    I: Service<Request<B>, Response: IntoResponse, Future: Send> + Clone + Send + 'static,
+    E: FromRequestParts<S> + 'static,
+    S: Clone + Send + Sync + 'static,
+    F: Fn(E) -> T + Clone + Send + Sync + 'static,
+    T: Clone + Send + Sync + 'static,
+    B: Send + 'static,
+{
+    type Response = Response;
+    type Error = I::Error;
+    type Future = ExtractFuture<I::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> ExtractFuture<I::Error> {
+        // `poll_ready` readied this very service, so the future must own it; the clone left behind
+        // will be readied before its own first call.
+        let clone = self.inner.clone();
+        let mut ready = mem::replace(&mut self.inner, clone);
+        let ExtractLayer { keep, state, rejected, .. } = self.layer.clone();
+        ExtractFuture(Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            match (E::from_request_parts(&mut parts, &state).await, rejected) {
+                (Ok(found), _) => drop(parts.extensions.insert(keep(found))),
+                (Err(rejection), Rejected::Answered) => return Ok(rejection.into_response()),
+                (Err(_), Rejected::GoesOn) => {}
+            }
+            let response = ready.call(Request::from_parts(parts, body)).await?;
+            Ok(response.into_response())
+        }))
+    }
+}
+
+impl<I: Clone, E, S: Clone, F: Clone> Clone for Extract<I, E, S, F> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
+}
+
+impl<I: fmt::Debug, E, S, F> fmt::Debug for Extract<I, E, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extract").field("inner", &self.inner).field("layer", &self.layer).finish()
+    }
+}
+
+/// The response, after what the extractor has to wait for; boxed, as an extractor's future has no name.
+pub struct ExtractFuture<E>(Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>);
+
+impl<E> Future for ExtractFuture<E> {
+    type Output = Result<Response, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<E> fmt::Debug for ExtractFuture<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtractFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! Enforces the structure of `src`: imports run one way, types stay together, names are unique.
+//!
+//! The sources are read as tokens: comments, documentation and what is there for `#[cfg(test)]`
+//! only do not count. Each module holds one rule, its exceptions with their reasons, and tests
+//! which show that the rule can fail.
+
+mod arrows;
+mod circles;
+mod features;
+mod files;
+mod impls;
+mod modules;
+mod names;
+mod read;
+
+use std::collections::BTreeSet;
+
+use self::read::{room, sources};
+
+/// The rooms, lowest first; those of one layer do not know each other.
+const LAYERS: [&[&str]; 8] = [
+    &["clock"],
+    &["quota"],
+    &["algebra"],
+    &["backend"],
+    &["limiter"],
+    &["key", "fields"],
+    &["middleware", "retry"],
+    &["routes"],
+];
+
+/// Other people's crates, and the rooms and files that may name them.
+const CRATES: [(&str, &[&str]); 12] = [
+    ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
+    ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
+    ("httpdate", &["fields/retry_after.rs"]),
+    ("ipnet", &["key/client_ip/networks.rs"]),
+    (
+        "tokio",
+        &[
+            "backend/redis/",
+            "clock/",
+            "limiter/queue/",
+            "limiter/detached.rs",
+            "middleware/queued.rs",
+            "retry/",
+        ],
+    ),
+    ("redis", &["backend/redis/"]),
+    ("hmac", &["backend/redis/key_name/"]),
+    ("sha2", &["backend/redis/key_name/", "key/digest.rs"]),
+    ("tower_sessions_core", &["key/session.rs"]),
+    ("tower_layer", &["middleware/", "retry/", "routes/"]),
+    ("tower_service", &["middleware/", "retry/", "routes/"]),
+    ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
+];
+
+fn layer(room: &str) -> Option<usize> {
+    LAYERS.iter().position(|rooms| rooms.contains(&room))
+}
+
+#[test]
+fn every_room_has_a_layer() {
+    let rooms: BTreeSet<_> = sources().iter().map(|(file, _)| room(file).to_owned()).collect();
+    let layered: BTreeSet<_> = LAYERS.concat().into_iter().map(str::to_owned).collect();
+    assert_eq!(rooms, layered, "left: what is in src, right: what has a layer");
+}
