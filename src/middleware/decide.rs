@@ -212,7 +212,7 @@ fn queue<'p>(
 }
 
 /// Lets a request run that was admitted.
-#[inline]
+#[inline(always)]
 fn run<'p>(plan: &Arc<Plan>, demands: &[Demand<Choice<'_>>], outcome: &Outcome) -> Action<'p> {
     if !plan.sends_fields() && !plan.tracks_charges {
         return Action::Run(OnResponse::default());
