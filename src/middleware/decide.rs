@@ -50,13 +50,13 @@ fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
             Ok(decided) => decided,
             Err(error) => return ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
         };
+        if plan.is_silent && reading.verdict() == Verdict::Admitted {
+            return ActionStep::Ready(Action::Run(OnResponse::default()));
+        }
         let outcome = Outcome::one(at, reading);
         return ActionStep::Ready(match reading.verdict() {
             Verdict::Admitted => run(plan, slice::from_ref(&demand), &outcome),
-            _ => {
-                let submission = Submission::new(plan);
-                submission.refuse(smallvec![demand], outcome)
-            }
+            _ => Submission::new(plan).refuse(smallvec![demand], outcome),
         });
     }
     submit(plan, smallvec![demand])
@@ -212,11 +212,8 @@ fn queue<'p>(
 }
 
 /// Lets a request run that was admitted.
-#[inline]
+#[inline(always)]
 fn run<'p>(plan: &Arc<Plan>, demands: &[Demand<Choice<'_>>], outcome: &Outcome) -> Action<'p> {
-    if !plan.sends_fields() && !plan.tracks_charges {
-        return Action::Run(OnResponse::default());
-    }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::of(plan, demands, outcome);
     Action::Run(OnResponse::new(fields, None, ledger))

@@ -11,6 +11,7 @@ use super::action::{Action, ActionStep};
 use super::body::ResponseBody;
 use super::decide::decide;
 use super::future::ResponseFuture;
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::reject::render;
 use crate::key::Head;
@@ -58,12 +59,14 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
         match decide(plan, &Head::new(&request)) {
-            ActionStep::Ready(Action::Run(on_response)) => {
-                on_response.expose(&mut request);
+            ActionStep::Ready(Action::Run(on_response)) if !plan.settings.exposes => {
                 ResponseFuture::running(inner.call(request), on_response)
+            }
+            ActionStep::Ready(Action::Run(on_response)) => {
+                ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
             }
             ActionStep::Ready(Action::Queue(slot)) => {
                 // What `poll_ready` readied is let go: it may hold something that others need
@@ -83,4 +86,15 @@ where
             }
         }
     }
+}
+
+/// The request, which shows its handler what was decided.
+///
+/// By value and out of the way: a request that the caller changes in place is copied once more, also
+/// where the layer does not expose.
+#[cold]
+#[inline(never)]
+fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {
+    on_response.expose(&mut request);
+    request
 }
