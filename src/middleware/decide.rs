@@ -1,7 +1,6 @@
 //! The way of a request through a plan: what its rules demand, what the store answers, and the action
 //! that follows.
 
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +54,7 @@ fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
         }
         let outcome = Outcome::one(at, reading);
         return ActionStep::Ready(match reading.verdict() {
-            Verdict::Admitted => run(plan, slice::from_ref(&demand), &outcome),
+            Verdict::Admitted => run(plan, std::slice::from_ref(&demand), &outcome),
             _ => Submission::new(plan).refuse(smallvec![demand], outcome),
         });
     }

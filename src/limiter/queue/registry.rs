@@ -200,10 +200,10 @@ impl SharedQueue {
                 }
             }
         }
-        if self.with(|line, _| line.is_empty()) {
-            if let Some(registry) = self.registry.upgrade() {
-                registry.forget(self);
-            }
+        if self.with(|queue, _| queue.is_empty())
+            && let Some(registry) = self.registry.upgrade()
+        {
+            registry.forget(self);
         }
     }
 }
