@@ -13,6 +13,7 @@ use super::planned_rule::Choice;
 use super::response_head::ResponseHead;
 use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
+use crate::backend::BackendError;
 use crate::limiter::{
     Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, Permit, RateLimited, Settlement, Snapshot,
 };
@@ -170,7 +171,7 @@ impl RequestLedger {
             answer.and_then(|applied| Outcome::new(&demands, applied)).map_err(unavailable)?;
         if outcome.verdict() != Verdict::Admitted {
             let refusal = outcome.refusal(&demands, std::time::Duration::ZERO);
-            return refusal.map_or(Ok(()), Err);
+            return Err(refusal.unwrap_or_else(|| unavailable(BackendError::incomplete())));
         }
         let mut entries = self.entries();
         for (position, (_, readings)) in positions.into_iter().zip(outcome.each(&demands)) {
