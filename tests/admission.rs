@@ -365,6 +365,21 @@ async fn a_handler_makes_a_fresh_start_of_one_limit() {
     assert_eq!((calls, left(&limiter, &HOT), left(&limiter, &TWO)), (10, 1_000, 1));
 }
 
+/// Otherwise a shadow would report refusals for as long as its bucket is empty.
+#[tokio::test]
+async fn a_handler_makes_a_fresh_start_of_a_shadow_that_would_have_refused() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&CALLS).and(Rule::new(&TWO).shadow()).expose();
+    let app = app(layer, async |admission: Admission| {
+        assert!(!admission.shadows()[0].fits());
+        admission.reset().await.unwrap();
+        "done".into_response()
+    });
+    assert!(is_admitted(limiter.limit(&TWO).cost(2)));
+    assert_eq!(ask(&app).await.body, "done");
+    assert_eq!((left(&limiter, &CALLS), left(&limiter, &TWO)), (10, 2));
+}
+
 /// A handler that does anything in any order: all in all, what it took is settled once.
 #[tokio::test]
 async fn whatever_a_handler_does_nothing_is_settled_twice() {

@@ -206,6 +206,23 @@ fn a_shadow_gives_back_as_it_would_if_it_were_enforced() {
     assert_eq!(left(&limiter, &TWO), 0);
 }
 
+/// A shadow that would have refused decided by that which other shadows are settled.
+#[test]
+fn which_shadows_are_settled_does_not_depend_on_what_others_would_refuse() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter
+        .layer(&FIVE)
+        .and(Rule::new(&TEN).shadow())
+        .and(Rule::new(&TWO).cost(1).shadow())
+        .settle();
+    for nth in 1..=4 {
+        // From the third request on, `two` would refuse.
+        at_once(limiter.reset(&FIVE)).unwrap();
+        assert_eq!(ask(&layer), 200);
+        assert_eq!(left(&limiter, &TEN), 10 - nth, "it has no cost, and `two` has one");
+    }
+}
+
 #[test]
 fn a_limit_in_shards_can_be_a_shadow() {
     let limiter = limiter(&ManualClock::new(START)).seed(3);
