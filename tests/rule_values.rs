@@ -288,13 +288,13 @@ fn random_settings(dice: &mut Dice) -> impl Fn(RateLimitLayer<Several>) -> RateL
         [Dialect::Draft7, Dialect::XRateLimit].into(),
     ];
     // Draft 11 alone has a way of its own.
-    let dialects = dialects[if dice.below(2) == 0 { 0 } else { dice.nth(&dialects) }].clone();
+    let dialects = dialects[if dice.below(2) == 0 { 0 } else { dice.nth(&dialects) }];
     let form = dice.below(4);
     let retry_after = if dice.below(4) == 0 { RetryAfter::Date } else { RetryAfter::Seconds };
     let (settles, partitions, queues) =
         (dice.below(3) == 0, dice.below(4) == 0, dice.below(4) == 0);
     move |layer| {
-        let mut layer = layer.dialects(dialects.clone()).retry_after(retry_after);
+        let mut layer = layer.dialects(dialects).retry_after(retry_after);
         layer = layer.on_refusal(match form {
             0 => OnRefusal::plain_text(),
             1 => OnRefusal::handler(|refused| {
