@@ -15,15 +15,16 @@ use http::{Request, StatusCode};
 use support::dice::Dice;
 use support::queue::{Late, paused, settled, tokens};
 use support::web::Reply;
-use support::{START, at_once, limiter};
-use tollgate::algebra::Verdict;
+use support::{START, at_once, is_admitted, limiter};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Admission, MissingKey, OnFailure};
-use tollgate::routes::RateLimitExt;
-use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimited, RateLimiter, SECOND};
+use tollgate::middleware::{ActualCost, Admission, MissingKey, Several};
+use tollgate::{
+    HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimited, RateLimiter,
+    Rule, SECOND, Snapshot,
+};
 use tower::ServiceExt;
 
 static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
@@ -35,7 +36,7 @@ type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A route whose handler does this work under this layer.
 fn app<W>(
-    layer: RateLimitLayer,
+    layer: impl Into<RateLimitLayer<Several>>,
     work: impl Fn(Admission) -> W + Clone + Send + Sync + 'static,
 ) -> Router
 where
@@ -55,12 +56,12 @@ async fn ask(app: &Router) -> Reply {
 
 #[track_caller]
 fn left(limiter: &RateLimiter, limit: &Limit) -> u64 {
-    at_once(limiter.value(limit)).unwrap().remaining()
+    at_once(limiter.peek(limit)).unwrap().remaining()
 }
 
 /// A response by which a layer settles.
 fn costing(tokens: u64) -> Response {
-    Extension(ActualCost::of(tokens)).into_response()
+    Extension(ActualCost::new(tokens)).into_response()
 }
 
 // Seeing.
@@ -68,24 +69,29 @@ fn costing(tokens: u64) -> Response {
 #[tokio::test]
 async fn a_handler_sees_how_the_limits_stand_and_what_the_shadows_said() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CALLS).and(&TOKENS).cost(998).and(&TWO).shadow().expose();
+    let layer = limiter
+        .layer(&CALLS)
+        .and(Rule::new(&TOKENS).cost(998))
+        .and(Rule::new(&TWO).shadow())
+        .expose();
     let app = app(layer, async |admission: Admission| {
-        let names = |standings: Vec<tollgate::limiter::Standing<'_>>| {
-            let of = |one: &tollgate::limiter::Standing<'_>| {
-                format!("{} {} {:?}", one.limit().name(), one.remaining(), one.verdict())
+        let list = |snapshots: Vec<Snapshot>| {
+            let one = |one: &Snapshot| {
+                let fits = if one.fits() { "fits" } else { "does not fit" };
+                format!("{} {} {fits}", one.limit().name(), one.remaining())
             };
-            standings.iter().map(of).collect::<Vec<_>>().join(", ")
+            snapshots.iter().map(one).collect::<Vec<_>>().join(", ")
         };
-        let (all, shadows) = (names(admission.standings()), names(admission.shadows()));
+        let (all, shadows) = (list(admission.snapshots()), list(admission.shadows()));
         let least = (admission.remaining(), admission.only(&CALLS).remaining());
-        assert_eq!(admission.only(&TWO).remaining(), None, "a shadow holds nobody up");
-        let full = admission.full_after().as_millis();
+        assert_eq!(admission.only(&TWO).remaining(), None, "a shadow holds no request up");
+        let full = admission.full_at().unwrap().since(START).as_millis();
         format!("{all}; {shadows}; {least:?}; {full}").into_response()
     });
-    assert!(at_once(limiter.limit(&TWO).cost(2)).unwrap().is_admitted());
+    assert!(is_admitted(limiter.limit(&TWO).cost(2)));
     assert_eq!(
         ask(&app).await.body,
-        "calls 9 Admitted, tokens 2 Admitted; two 0 Refused; (Some(2), Some(9)); 59880"
+        "calls 9 fits, tokens 2 fits; two 0 does not fit; (Some(2), Some(9)); 59880"
     );
 }
 
@@ -118,13 +124,15 @@ async fn a_handler_sees_what_clients_are_not_told() {
 
 #[tokio::test]
 async fn requests_that_are_held_to_nothing_are_admitted_by_nothing() {
-    let exempt = limiter(&ManualClock::new(START)).layer(&CALLS).key(header("x-nobody"));
-    let exempt = exempt.missing_key(MissingKey::Exempt);
-    let skipped = limiter(&ManualClock::new(START)).layer(&CALLS).only_if(|_| false);
-    let blind = RateLimiter::new(Down).layer(&CALLS).on_failure(OnFailure::Open);
+    let calls = || Rule::new(&CALLS);
+    let exempt = calls().key(header("x-absent")).missing_key(MissingKey::Exempt);
+    let exempt = limiter(&ManualClock::new(START)).layer(exempt);
+    let skipped = limiter(&ManualClock::new(START)).layer(calls().only_if(|_| false));
+    let blind = RateLimiter::new(Down).layer(calls()).on_failure(OnFailure::Admit);
     for layer in [exempt, skipped, blind] {
         let app = app(layer.expose(), async |admission: Admission| {
-            assert_eq!((admission.remaining(), admission.standings().len()), (None, 0));
+            assert_eq!((admission.remaining(), admission.snapshots().len()), (None, 0));
+            assert_eq!((admission.full_at(), admission.shadows().len()), (None, 0));
             assert!(admission.permit().is_none());
             admission.charge(7).await.unwrap();
             admission.settle(7).await.unwrap();
@@ -141,7 +149,7 @@ async fn nested_layers_are_seen_together_the_outermost_first() {
     let limiter = limiter(&ManualClock::new(START));
     let inner = app(limiter.layer(&TOKENS).cost(10).expose(), async |admission: Admission| {
         let names: Vec<_> =
-            admission.standings().iter().map(|s| s.limit().name().to_owned()).collect();
+            admission.snapshots().iter().map(|one| one.limit().name().to_owned()).collect();
         assert_eq!(names, ["calls", "tokens"]);
         admission.only(&CALLS).refund().await.unwrap();
         admission.permit().unwrap().settle(25).await.unwrap();
@@ -158,7 +166,7 @@ async fn nested_layers_are_seen_together_the_outermost_first() {
 #[tokio::test]
 async fn a_handler_charges_more_and_is_refused_when_it_is_not_there() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CALLS).and(&TOKENS).cost(100).expose();
+    let layer = limiter.layer(&CALLS).and(Rule::new(&TOKENS).cost(100)).expose();
     let app = app(layer, async |admission: Admission| {
         let more = async || -> Result<String, RateLimited> {
             admission.charge(300).await?;
@@ -181,7 +189,7 @@ async fn more_than_the_limit_can_ever_grant_is_an_error() {
     let limiter = limiter(&ManualClock::new(START));
     let app = app(limiter.layer(&CALLS).expose(), async |admission: Admission| {
         let error = admission.charge(11).await.unwrap_err();
-        assert!(error.error().is_some_and(|error| error.is_too_large()));
+        assert!(error.is_too_large());
         "done".into_response()
     });
     assert_eq!(ask(&app).await.body, "done");
@@ -200,7 +208,7 @@ async fn the_layer_settles_the_sum_of_what_was_charged() {
         });
         for round in 1..=8 {
             assert_eq!(ask(&app).await.status, StatusCode::OK);
-            let tokens = at_once(limiter.value(limit)).unwrap().tokens().to_string();
+            let tokens = at_once(limiter.peek(limit)).unwrap().tokens().to_string();
             assert_eq!(tokens, (1_000 - 60 * round).to_string());
         }
     }
@@ -209,14 +217,14 @@ async fn the_layer_settles_the_sum_of_what_was_charged() {
 #[tokio::test]
 async fn shards_get_back_what_was_charged_more() {
     let limiter = limiter(&ManualClock::new(START)).seed(9);
-    let layer = limiter.layer(&HOT).cost(130).refund_if(|_| true).expose();
+    let layer = limiter.layer(Rule::new(&HOT).cost(130).refund_if(|_| true)).expose();
     let app = app(layer, async |admission: Admission| {
         admission.charge(60).await.unwrap();
         "done".into_response()
     });
     for _ in 0..50 {
         assert_eq!(ask(&app).await.status, StatusCode::OK);
-        assert_eq!(at_once(limiter.value(&HOT)).unwrap().tokens().to_string(), "1000");
+        assert_eq!(at_once(limiter.peek(&HOT)).unwrap().tokens().to_string(), "1000");
     }
 }
 
@@ -225,7 +233,7 @@ async fn shards_get_back_what_was_charged_more() {
 #[tokio::test]
 async fn what_the_handler_settles_the_layer_does_not() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TOKENS).cost(100).settle().refund_if(|_| true).expose();
+    let layer = limiter.layer(Rule::new(&TOKENS).cost(100).refund_if(|_| true)).settle().expose();
     let settles = app(layer.clone(), async |admission: Admission| {
         admission.settle(40).await.unwrap();
         admission.settle(1).await.unwrap();
@@ -235,7 +243,7 @@ async fn what_the_handler_settles_the_layer_does_not() {
     });
     ask(&settles).await;
     assert_eq!(left(&limiter, &TOKENS), 960);
-    // Whoever has the permit settles it, or does not.
+    // The holder of the permit settles it, or does not.
     let keeps = app(layer.clone(), async |admission: Admission| {
         drop(admission.permit().unwrap());
         costing(1)
@@ -341,16 +349,35 @@ fn a_layer_and_a_task_that_settle_at_the_same_time_settle_once() {
 #[tokio::test]
 async fn a_handler_makes_a_fresh_start_of_one_limit() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CALLS).key(header("x-user")).refund_if(|_| true);
-    let app = app(layer.and(&HOT).cost(150).and(&TWO).expose(), async |admission: Admission| {
+    let layer = limiter
+        .layer(Rule::new(&CALLS).key(header("x-user")).refund_if(|_| true))
+        .and(Rule::new(&HOT).cost(150))
+        .and(&TWO)
+        .expose();
+    let app = app(layer, async |admission: Admission| {
         admission.only(&CALLS).reset().await.unwrap();
         admission.only(&HOT).reset().await.unwrap();
         "done".into_response()
     });
-    assert!(at_once(limiter.limit(&CALLS).key("ann").cost(5)).unwrap().is_admitted());
+    assert!(is_admitted(limiter.limit(&CALLS).key("ann").cost(5)));
     ask(&app).await;
-    let calls = at_once(limiter.value(&CALLS).key("ann")).unwrap().remaining();
+    let calls = at_once(limiter.peek(&CALLS).key("ann")).unwrap().remaining();
     assert_eq!((calls, left(&limiter, &HOT), left(&limiter, &TWO)), (10, 1_000, 1));
+}
+
+/// Otherwise a shadow would report refusals for as long as its bucket is empty.
+#[tokio::test]
+async fn a_handler_makes_a_fresh_start_of_a_shadow_that_would_have_refused() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&CALLS).and(Rule::new(&TWO).shadow()).expose();
+    let app = app(layer, async |admission: Admission| {
+        assert!(!admission.shadows()[0].fits());
+        admission.reset().await.unwrap();
+        "done".into_response()
+    });
+    assert!(is_admitted(limiter.limit(&TWO).cost(2)));
+    assert_eq!(ask(&app).await.body, "done");
+    assert_eq!((left(&limiter, &CALLS), left(&limiter, &TWO)), (10, 2));
 }
 
 /// A handler that does anything in any order: all in all, what it took is settled once.
@@ -405,8 +432,8 @@ async fn whatever_a_handler_does_nothing_is_settled_twice() {
             })
         });
         assert_eq!(ask(&app).await.status, StatusCode::OK);
-        let value = at_once(limiter.value(&TOKENS)).unwrap().tokens().to_string();
-        assert_eq!(value, (1_000 - i64::try_from(wanted).unwrap()).to_string(), "seed {seed}");
+        let tokens = at_once(limiter.peek(&TOKENS)).unwrap().tokens().to_string();
+        assert_eq!(tokens, (1_000 - i64::try_from(wanted).unwrap()).to_string(), "seed {seed}");
     }
 }
 
@@ -439,13 +466,14 @@ async fn a_store_that_answers_later_hears_a_handler_although_it_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_in_the_queue_is_seen_as_well() {
+async fn a_limit_that_was_waited_for_is_seen_as_well() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
     let limiter = paused();
     let layer = limiter.layer(&SPACED).queue(SECOND).expose();
     let app = app(layer, async |admission: Admission| {
-        let standing = admission.standings().remove(0);
-        assert_eq!((standing.verdict(), standing.remaining()), (Verdict::Reserved, 0));
+        let snapshot = admission.snapshots().remove(0);
+        assert_eq!((snapshot.fits(), snapshot.remaining()), (false, 0));
+        assert_eq!(snapshot.wait(), Some(SECOND / 10), "it was reserved");
         admission.refund().await.unwrap();
         "done".into_response()
     });

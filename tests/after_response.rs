@@ -23,9 +23,10 @@ use tollgate::backend::{Adjustment, BucketId, Key};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, ResponseHead};
-use tollgate::routes::RateLimitExt;
-use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::middleware::{ActualCost, MissingKey, ResponseHead};
+use tollgate::{
+    HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
+};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(5, HOUR));
@@ -37,7 +38,12 @@ fn succeeded(response: &ResponseHead<'_>) -> bool {
     response.is_success()
 }
 
-/// Polls a request. Nobody is woken for it.
+/// The rule against failed log-ins, before it says what a success does.
+fn by_user() -> Rule {
+    Rule::new(&FAILURES).key(header(USER))
+}
+
+/// Polls a request, without a wake-up for it.
 fn poll<F: Future>(call: &mut Pin<Box<F>>) -> Option<F::Output> {
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
@@ -47,7 +53,7 @@ fn poll<F: Future>(call: &mut Pin<Box<F>>) -> Option<F::Output> {
 
 /// Sends a request that is answered as its header fields say.
 #[track_caller]
-fn send_now(layer: &RateLimitLayer, fields: &[(&str, &str)]) -> Response<()> {
+fn send_now<N>(layer: &RateLimitLayer<N>, fields: &[(&str, &str)]) -> Response<()> {
     let inner = service_fn(|request: Request<()>| {
         let mut response = Response::new(());
         for (name, value) in request.headers() {
@@ -56,7 +62,7 @@ fn send_now(layer: &RateLimitLayer, fields: &[(&str, &str)]) -> Response<()> {
                 "status" => {
                     *response.status_mut() = StatusCode::from_bytes(value.as_bytes()).unwrap()
                 }
-                "cost" => drop(response.extensions_mut().insert(ActualCost::of(number()))),
+                "cost" => drop(response.extensions_mut().insert(ActualCost::new(number()))),
                 _ => drop(response.headers_mut().insert(name, value.clone())),
             }
         }
@@ -71,7 +77,7 @@ fn send_now(layer: &RateLimitLayer, fields: &[(&str, &str)]) -> Response<()> {
 
 #[track_caller]
 fn left(limiter: &RateLimiter, limit: &Limit) -> u64 {
-    at_once(limiter.value(limit)).unwrap().remaining()
+    at_once(limiter.peek(limit)).unwrap().remaining()
 }
 
 // Log-ins.
@@ -116,7 +122,7 @@ async fn attempt(router: Router, password: &str) -> StatusCode {
 fn of_1000_wrong_passwords_at_once_5_reach_the_check() {
     let limiter = limiter(&ManualClock::new(START));
     assert_5_get_in(&threads(), &limiter);
-    assert_eq!(at_once(limiter.value(&FAILURES).key("alice")).unwrap().remaining(), 0);
+    assert_eq!(at_once(limiter.peek(&FAILURES).key("alice")).unwrap().remaining(), 0);
 }
 
 #[test]
@@ -125,14 +131,13 @@ fn of_1000_wrong_passwords_at_once_5_reach_the_check_of_a_store_that_answers_lat
     let guard = runtime.enter();
     let (_late, limiter, past) = Late::new();
     assert_5_get_in(&runtime, &limiter);
-    let standing = at_once(past.value(&FAILURES).key("alice")).unwrap();
-    assert_eq!(standing.remaining(), 0);
+    assert_eq!(at_once(past.peek(&FAILURES).key("alice")).unwrap().remaining(), 0);
     drop(guard);
 }
 
 fn assert_5_get_in(runtime: &Runtime, limiter: &RateLimiter) {
-    let layer = limiter.layer(&FAILURES).key(header(USER)).refund_if(succeeded);
-    // Whoever got in stays there until everybody else was sent away.
+    let layer = limiter.layer(by_user().refund_if(succeeded));
+    // The requests that got in stay there until all others are refused.
     let (open, gate) = watch::channel(false);
     let (router, door) = door(layer, gate);
     runtime.block_on(async {
@@ -156,7 +161,7 @@ fn assert_5_get_in(runtime: &Runtime, limiter: &RateLimiter) {
 fn right_passwords_among_wrong_ones_never_let_a_sixth_failure_through() {
     for seed in 0..20 {
         let limiter = limiter(&ManualClock::new(START));
-        let layer = limiter.layer(&FAILURES).key(header(USER)).refund_if(succeeded);
+        let layer = limiter.layer(by_user().refund_if(succeeded));
         let (router, door) = door(layer, watch::channel(true).1);
         let mut dice = Dice(seed);
         threads().block_on(async {
@@ -175,15 +180,15 @@ fn right_passwords_among_wrong_ones_never_let_a_sixth_failure_through() {
         assert!(wrong <= 5, "{wrong} failures, seed {seed}");
         assert!(wrong == 5 || right > 0, "seed {seed}");
         // Every success has its token back, and no failure has.
-        let standing = at_once(limiter.value(&FAILURES).key("alice")).unwrap();
-        assert_eq!(standing.remaining(), 5 - wrong, "seed {seed}");
+        let snapshot = at_once(limiter.peek(&FAILURES).key("alice")).unwrap();
+        assert_eq!(snapshot.remaining(), 5 - wrong, "seed {seed}");
     }
 }
 
 #[test]
 fn the_tokens_of_those_that_succeed_let_others_in() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&FAILURES).key(header(USER)).refund_if(succeeded);
+    let layer = limiter.layer(by_user().refund_if(succeeded));
     let (router, door) = door(layer, watch::channel(true).1);
     threads().block_on(async {
         for _ in 0..100 {
@@ -201,15 +206,14 @@ fn the_tokens_of_those_that_succeed_let_others_in() {
 #[test]
 fn a_successful_log_in_makes_a_fresh_start() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&FAILURES).key(header(USER)).reset_if(succeeded);
+    let layer = limiter.layer(by_user().reset_if(succeeded));
     let (router, _) = door(layer, watch::channel(true).1);
     threads().block_on(async {
         for password in ["wrong", "wrong", "wrong", "wrong", "right"] {
             attempt(router.clone(), password).await;
         }
     });
-    let standing = at_once(limiter.value(&FAILURES).key("alice")).unwrap();
-    assert_eq!(standing.remaining(), 5);
+    assert_eq!(at_once(limiter.peek(&FAILURES).key("alice")).unwrap().remaining(), 5);
 }
 
 // What the response says.
@@ -217,20 +221,20 @@ fn a_successful_log_in_makes_a_fresh_start() {
 #[test]
 fn status_header_and_extensions_may_say_it() {
     let limiter = limiter(&ManualClock::new(START));
-    let by_status =
-        limiter.layer(&CALLS).refund_if(|head| head.status() == StatusCode::NOT_MODIFIED);
-    let by_blame = limiter.layer(&CALLS).refund_if(|head| head.is_server_error());
-    let by_other_blame = limiter.layer(&CALLS).refund_if(|head| head.is_client_error());
-    let by_header = limiter.layer(&CALLS).refund_if(|head| head.headers().contains_key("x-cached"));
-    let by_extension =
-        limiter.layer(&CALLS).refund_if(|head| head.extensions().get::<ActualCost>().is_some());
-    for (layer, says_so, says_not) in [
+    let calls = || Rule::new(&CALLS);
+    let by_status = calls().refund_if(|head| head.status() == StatusCode::NOT_MODIFIED);
+    let by_blame = calls().refund_if(|head| head.is_server_error());
+    let by_other_blame = calls().refund_if(|head| head.is_client_error());
+    let by_header = calls().refund_if(|head| head.headers().contains_key("x-cached"));
+    let by_extension = calls().refund_if(|head| head.extensions().get::<ActualCost>().is_some());
+    for (rule, says_so, says_not) in [
         (by_status, ("status", "304"), ("status", "200")),
         (by_blame, ("status", "500"), ("status", "499")),
         (by_other_blame, ("status", "400"), ("status", "500")),
         (by_header, ("x-cached", "yes"), ("x-other", "yes")),
         (by_extension, ("cost", "7"), ("x-other", "7")),
     ] {
+        let layer = limiter.layer(rule);
         at_once(limiter.reset(&CALLS)).unwrap();
         send_now(&layer, &[says_so]);
         assert_eq!(left(&limiter, &CALLS), 10, "{says_so:?}");
@@ -242,7 +246,7 @@ fn status_header_and_extensions_may_say_it() {
 #[test]
 fn fields_tell_how_the_limit_stood_when_the_request_was_let_in() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CALLS).refund_if(succeeded);
+    let layer = limiter.layer(Rule::new(&CALLS).refund_if(succeeded));
     for _ in 0..3 {
         let response = send_now(&layer, &[]);
         assert!(response.headers()["ratelimit"].to_str().unwrap().contains("r=9"));
@@ -253,16 +257,20 @@ fn fields_tell_how_the_limit_stood_when_the_request_was_let_in() {
 #[test]
 fn tokens_come_back_where_clients_are_told_nothing() {
     let limiter = limiter(&ManualClock::new(START));
-    let silent = limiter.layer(&CALLS).dialects(Dialect::None);
+    let silent = |rule: Rule| limiter.layer(rule).dialects(Dialect::None);
+    let calls = Rule::new(&CALLS);
+    let refunding = silent(calls.clone().refund_if(succeeded));
+    let resetting = silent(calls.clone().reset_if(succeeded));
+    let settling = silent(calls).settle();
     for (layer, status, left_over) in [
-        (silent.clone().refund_if(succeeded), "200", 10),
-        (silent.clone().refund_if(succeeded), "500", 9),
-        (silent.clone().settle(), "200", 6),
-        (silent.clone().settle(), "500", 3),
-        (silent.clone().reset_if(succeeded), "500", 2),
-        (silent.reset_if(succeeded), "200", 10),
+        (&refunding, "200", 10),
+        (&refunding, "500", 9),
+        (&settling, "200", 6),
+        (&settling, "500", 3),
+        (&resetting, "500", 2),
+        (&resetting, "200", 10),
     ] {
-        let response = send_now(&layer, &[("status", status), ("cost", "3")]);
+        let response = send_now(layer, &[("status", status), ("cost", "3")]);
         assert!(!response.headers().contains_key("ratelimit"));
         assert_eq!(left(&limiter, &CALLS), left_over, "{status}");
     }
@@ -271,7 +279,7 @@ fn tokens_come_back_where_clients_are_told_nothing() {
 #[test]
 fn a_refusal_is_no_response_of_the_service() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&FAILURES).refund_if(|head| head.status() == 429);
+    let layer = limiter.layer(Rule::new(&FAILURES).refund_if(|head| head.status() == 429));
     for _ in 0..5 {
         assert_eq!(send_now(&layer, &[("status", "404")]).status(), 404);
     }
@@ -285,16 +293,19 @@ fn a_refusal_is_no_response_of_the_service() {
 fn each_rule_hears_its_own_question() {
     let limiter = limiter(&ManualClock::new(START));
     // The same limit by two keys: each gets back what it has paid itself.
-    let layer = limiter.layer(&CALLS).key(header("x-user")).refund_if(succeeded);
-    let layer = layer.and(&CALLS).key(header("x-tenant")).refund_if(|head| head.status() == 404);
-    let layer = layer.and(&HOT).reset_if(|head| head.status() == 418).and(&TOKENS);
+    let calls = |key| Rule::new(&CALLS).key(header(key));
+    let layer = limiter
+        .layer(calls("x-user").refund_if(succeeded))
+        .and(calls("x-tenant").refund_if(|head| head.status() == 404))
+        .and(Rule::new(&HOT).reset_if(|head| head.status() == 418))
+        .and(&TOKENS);
     let fields = |status| [("status", status), ("x-user", "ann"), ("x-tenant", "acme")];
-    let value = |key: &'static str| at_once(limiter.value(&CALLS).key(key)).unwrap().remaining();
+    let left_of = |key: &'static str| at_once(limiter.peek(&CALLS).key(key)).unwrap().remaining();
     let mut seen = Vec::new();
     for status in ["200", "404", "500", "418"] {
         send_now(&layer, &fields(status));
         let (hot, tokens) = (left(&limiter, &HOT), left(&limiter, &TOKENS));
-        seen.push((value("ann"), value("acme"), hot, tokens));
+        seen.push((left_of("ann"), left_of("acme"), hot, tokens));
     }
     let wanted = [(10, 9, 99, 999), (9, 9, 98, 998), (8, 8, 97, 997), (7, 7, 100, 996)];
     assert_eq!(seen, wanted);
@@ -303,9 +314,9 @@ fn each_rule_hears_its_own_question() {
 #[test]
 fn rules_that_a_request_is_exempt_from_have_nothing_to_give_back() {
     let limiter = limiter(&ManualClock::new(START));
-    let exempt = tollgate::middleware::MissingKey::Exempt;
-    let layer = limiter.layer(&CALLS).key(header("x-user")).missing_key(exempt);
-    let layer = layer.reset_if(|_| true).and(&FAILURES).refund_if(succeeded);
+    let exempt = Rule::new(&CALLS).key(header("x-user")).missing_key(MissingKey::Exempt);
+    let failures = Rule::new(&FAILURES).refund_if(succeeded);
+    let layer = limiter.layer(exempt.reset_if(|_| true)).and(failures);
     send_now(&layer, &[("status", "500")]);
     send_now(&layer, &[("status", "200")]);
     assert_eq!(left(&limiter, &FAILURES), 4);
@@ -314,10 +325,10 @@ fn rules_that_a_request_is_exempt_from_have_nothing_to_give_back() {
 #[test]
 fn shards_get_back_what_each_has_paid() {
     let limiter = limiter(&ManualClock::new(START)).seed(7);
-    let layer = limiter.layer(&HOT).cost(15).refund_if(succeeded);
+    let layer = limiter.layer(Rule::new(&HOT).cost(15).refund_if(succeeded));
     for _ in 0..50 {
         assert_eq!(send_now(&layer, &[]).status(), 200);
-        assert_eq!(at_once(limiter.value(&HOT)).unwrap().tokens().to_string(), "100");
+        assert_eq!(at_once(limiter.peek(&HOT)).unwrap().tokens().to_string(), "100");
     }
 }
 
@@ -325,7 +336,7 @@ fn shards_get_back_what_each_has_paid() {
 fn a_limit_that_was_chosen_gets_its_own_tokens_back() {
     static FREE: Limit = Limit::new("free", Quota::token_bucket(3, MINUTE));
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CALLS).limit_with(|_| FREE.clone()).refund_if(succeeded);
+    let layer = limiter.layer(Rule::new(&CALLS).limit_with(|_| &FREE).refund_if(succeeded));
     send_now(&layer, &[]);
     send_now(&layer, &[("status", "500")]);
     assert_eq!((left(&limiter, &CALLS), left(&limiter, &FREE)), (10, 2));
@@ -336,7 +347,7 @@ fn a_limit_that_was_chosen_gets_its_own_tokens_back() {
 #[test]
 fn what_is_refunded_is_not_settled_as_well() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TOKENS).cost(100).refund_if(succeeded).settle();
+    let layer = limiter.layer(Rule::new(&TOKENS).cost(100).refund_if(succeeded)).settle();
     send_now(&layer, &[("cost", "400")]);
     assert_eq!(left(&limiter, &TOKENS), 1_000);
     send_now(&layer, &[("status", "500"), ("cost", "400")]);
@@ -351,7 +362,7 @@ fn what_is_refunded_is_not_settled_as_well() {
 #[test]
 fn a_reset_goes_before_a_refund() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CALLS).refund_if(succeeded).reset_if(succeeded);
+    let layer = limiter.layer(Rule::new(&CALLS).refund_if(succeeded).reset_if(succeeded));
     send_now(&layer, &[("status", "500")]);
     send_now(&layer, &[("status", "500")]);
     send_now(&layer, &[]);
@@ -367,7 +378,7 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 0_u8..4, 0_usize..8), 1..80),
     ) {
         let limiter = limiter(&ManualClock::new(START));
-        let layer = limiter.layer(&CALLS).refund_if(succeeded).settle();
+        let layer = limiter.layer(Rule::new(&CALLS).refund_if(succeeded)).settle();
         let inner = service_fn(|request: Request<watch::Receiver<u16>>| async move {
             let mut answer = request.into_body();
             let status = *answer.wait_for(|status| *status > 0).await.map_err(drop)?;
@@ -389,7 +400,7 @@ proptest! {
             } else if !running.is_empty() {
                 let (mut call, answer) = running.remove(which % running.len());
                 match ends {
-                    // The client goes away, or the service fails: nobody knows what was done.
+                    // The client goes away, or the service fails: what was done is not known.
                     0 => drop(call),
                     1 => {
                         drop(answer);
@@ -412,7 +423,7 @@ proptest! {
 #[tokio::test(start_paused = true)]
 async fn tokens_come_back_although_the_client_has_gone_meanwhile() {
     let (late, limiter, past) = Late::new();
-    let layer = limiter.layer(&CALLS).cost(3).refund_if(succeeded);
+    let layer = limiter.layer(Rule::new(&CALLS).cost(3).refund_if(succeeded));
     let (answer, to_come) = oneshot::channel::<()>();
     let to_come = Arc::new(Mutex::new(Some(to_come)));
     let inner = service_fn(move |_: Request<()>| {
@@ -438,9 +449,9 @@ async fn tokens_come_back_although_the_client_has_gone_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_stay_taken_where_nobody_knows_what_was_done() {
+async fn tokens_stay_taken_where_it_is_not_known_what_was_done() {
     let limiter = paused();
-    let layer = limiter.layer(&CALLS).refund_if(|_| true).reset_if(|_| true);
+    let layer = limiter.layer(Rule::new(&CALLS).refund_if(|_| true).reset_if(|_| true));
     // The client goes while the work runs.
     let slow = layer.layer(Recorder::new().takes(SECOND));
     let answer = send(&slow, Request::new(1)).await;
@@ -457,12 +468,12 @@ async fn tokens_stay_taken_where_nobody_knows_what_was_done() {
 async fn requests_that_waited_in_the_queue_get_their_tokens_back() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(1));
     let limiter = paused();
-    let layer = limiter.layer(&SPACED).queue(SECOND).refund_if(succeeded);
+    let layer = limiter.layer(Rule::new(&SPACED).refund_if(succeeded)).queue(SECOND);
     let service = layer.layer(Recorder::new());
     let (first, second) =
         (send(&service, Request::new(1)).await, send(&service, Request::new(2)).await);
     assert_eq!(first.await.unwrap().status(), 200);
-    // The first was refunded before the second came, so that nobody has to wait.
+    // The first was refunded before the second came, so none has to wait.
     assert_eq!(second.await.unwrap().status(), 200);
     assert_eq!(tokens(&limiter, &SPACED), 1.0);
 
@@ -479,7 +490,7 @@ async fn requests_that_waited_in_the_queue_get_their_tokens_back() {
 #[test]
 fn a_failure_of_grpc_is_no_success() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&FAILURES).refund_if(succeeded);
+    let layer = limiter.layer(Rule::new(&FAILURES).refund_if(succeeded));
     let answer = service_fn(|request: Request<Option<&'static str>>| {
         let mut response = Response::new(());
         if let Some(status) = request.into_body() {
@@ -508,7 +519,7 @@ async fn slow_successes_let_no_more_failures_in_than_the_limit() {
     for quota in [window, "5 per minute", "fixed window: 5 per minute, capacity 8"] {
         let (clock, limit) = (ManualClock::new(START), Limit::new("limit", quota.parse().unwrap()));
         let limiter = limiter(&clock);
-        let layer = limiter.layer(limit.clone()).refund_if(succeeded);
+        let layer = limiter.layer(Rule::new(limit.clone()).refund_if(succeeded));
         let (done, wait) = watch::channel(false);
         let slow = layer.layer(service_fn(move |_: Request<()>| {
             let mut wait = wait.clone();
@@ -539,7 +550,7 @@ async fn slow_successes_let_no_more_failures_in_than_the_limit() {
 
 proptest! {
     /// With what is given back late, a bucket never holds more than if it had not been taken, and as
-    /// much where nobody else has come.
+    /// much where no other request came.
     #[test]
     fn what_is_given_back_late_is_no_more_than_was_missed(
         quota in support::quotas(),

@@ -13,7 +13,8 @@ use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::key::{Head, global, header};
-use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, SECOND, Timestamp};
+use tollgate::middleware::Several;
+use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, Rule, SECOND, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 
 static API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
@@ -30,7 +31,11 @@ const ALL_FIELDS: [&str; 8] = [
 ];
 
 /// The header fields of the answer to a request of this cost, around a service that has told these.
-fn answer_over(layer: &RateLimitLayer, cost: u64, inner: &[(&'static str, &str)]) -> HeaderMap {
+fn answer_over<N>(
+    layer: &RateLimitLayer<N>,
+    cost: u64,
+    inner: &[(&'static str, &str)],
+) -> HeaderMap {
     let inner = service_fn(async |_: Request<()>| {
         let mut response = Response::new(Full::<Bytes>::default());
         for (name, value) in inner {
@@ -46,7 +51,7 @@ fn answer_over(layer: &RateLimitLayer, cost: u64, inner: &[(&'static str, &str)]
     headers
 }
 
-fn answer(layer: &RateLimitLayer, cost: u64) -> HeaderMap {
+fn answer<N>(layer: &RateLimitLayer<N>, cost: u64) -> HeaderMap {
     answer_over(layer, cost, &[])
 }
 
@@ -177,12 +182,9 @@ fn the_time_of_reset_is_rounded_up() {
 /// What draft 7 says of a request that is held to all of these, at these costs.
 fn nearest(limits: &[(Limit, u64)]) -> String {
     let limiter = limiter(&ManualClock::new(START));
-    let ((first, price), rest) = limits.split_first().unwrap();
-    let mut layer = limiter.layer(first.clone()).cost(*price);
-    for (limit, price) in rest {
-        layer = layer.and(limit.clone()).cost(*price);
-    }
-    let layer = layer.dialects([Dialect::Draft7, Dialect::Draft6]);
+    let mut rules = limits.iter().map(|(limit, cost)| Rule::new(limit).cost(*cost));
+    let first: RateLimitLayer<Several> = limiter.layer(rules.next().unwrap()).into();
+    let layer = rules.fold(first, RateLimitLayer::and).dialects([Dialect::Draft7, Dialect::Draft6]);
     let headers = answer(&layer, 0);
     let members = |name| field(&headers, name).unwrap();
     let (limit, remaining) = (members("ratelimit-limit"), members("ratelimit-remaining"));
@@ -219,7 +221,8 @@ fn the_limit_that_is_nearest_to_refusing_is_told() {
 fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
     let limiter = limiter(&ManualClock::new(START));
     let tokens = Limit::new("tokens", Quota::token_bucket(100, MINUTE));
-    let layer = limiter.layer(tokens).cost(60).and(&API).cost(5).dialects(Dialect::Draft7);
+    let (tokens, api) = (Rule::new(tokens).cost(60), Rule::new(&API).cost(5));
+    let layer = limiter.layer(tokens).and(api).dialects(Dialect::Draft7);
     assert_eq!(field(&answer(&layer, 0), "ratelimit"), Some("limit=100, remaining=40, reset=24"));
     let headers = answer(&layer, 0);
     assert_eq!(field(&headers, "ratelimit"), Some("limit=100, remaining=40, reset=12"));
@@ -227,7 +230,8 @@ fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
     // Both refuse: the longer wait is told, which is that of Retry-After.
     let limiter = crate::limiter(&ManualClock::new(START));
     let slow = Limit::new("slow", Quota::token_bucket(2, DAY));
-    let layer = limiter.layer(&API).cost(10).and(slow).cost(2).dialects(Dialect::Draft6);
+    let (api, slow) = (Rule::new(&API).cost(10), Rule::new(slow).cost(2));
+    let layer = limiter.layer(api).and(slow).dialects(Dialect::Draft6);
     answer(&layer, 0);
     let headers = answer(&layer, 0);
     assert_eq!(field(&headers, "ratelimit-reset"), Some("86400"));
@@ -369,7 +373,7 @@ fn a_partition_key_of_ones_own_is_told_byte_for_byte() {
 fn a_partition_key_is_a_keyed_hash_of_the_key() {
     let of = |secret: u8, key: Key| {
         let layer = limiter(&ManualClock::new(START)).layer(&API);
-        let layer = layer.key(tollgate::key::from_fn(move |_| key.clone()));
+        let layer = layer.key_with(move |_| key.clone());
         let headers = answer(&layer.partition_key(PartitionKey::keyed([secret; 16])), 1);
         let policy = field(&headers, "ratelimit-policy").unwrap().to_owned();
         let partition = policy.split_once(";pk=:").unwrap().1.strip_suffix(':').unwrap().to_owned();
@@ -390,9 +394,11 @@ fn a_partition_key_is_a_keyed_hash_of_the_key() {
 
 #[test]
 fn nothing_is_told_of_partitions_where_there_are_none() {
-    let layer = limiter(&ManualClock::new(START)).layer(&API).key(global());
-    let layer = layer.and(Limit::new("per-user", Quota::token_bucket(5, SECOND)));
-    let layer = layer.key(header("x-user")).partition_key(PartitionKey::from_fn(|_| vec![0xff]));
+    let per_user = Limit::new("per-user", Quota::token_bucket(5, SECOND));
+    let layer = limiter(&ManualClock::new(START))
+        .layer(Rule::new(&API).key(global()))
+        .and(Rule::new(per_user).key(header("x-user")))
+        .partition_key(PartitionKey::from_fn(|_| vec![0xff]));
     let headers = answer(&layer, 1);
     assert_eq!(
         field(&headers, "ratelimit"),

@@ -99,7 +99,7 @@ async fn anonymous_sessions_are_limited_in_three_ways() {
         admitted
     };
     let (alice, strangers) = (["alice"; 9], ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    // A session alone: who makes them up is not held by it.
+    // A session alone: a client that makes them up is not held by it.
     assert_eq!(admitted("/alone", here, &alice).await, 3);
     assert_eq!(admitted("/alone", there, &["alice"]).await, 0);
     assert_eq!(admitted("/alone", here, &strangers).await, 9);
@@ -207,7 +207,7 @@ async fn llm_queue_lets_requests_wait_exactly_until_the_tokens_are_there() {
 async fn llm_queue_settles_what_the_model_really_took() {
     let limiter = paused();
     let app = llm_queue::app(&limiter);
-    let left = async || limiter.value(&llm_queue::TOKENS).await.unwrap().remaining();
+    let left = async || limiter.peek(&llm_queue::TOKENS).await.unwrap().remaining();
     let look = async {
         sleep(millis(300)).await;
         left().await
@@ -240,7 +240,7 @@ async fn llm_queue_refuses_at_once_what_would_wait_for_more_than_30_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn llm_queue_serves_at_the_end_only_those_whose_turn_comes_soon() {
+async fn llm_queue_serves_at_the_end_only_requests_whose_turn_comes_soon() {
     let limiter = paused();
     let (app, start) = (llm_queue::app(&limiter), Instant::now());
     let ask = async |cost| (ask_model(&app, cost).await.status.as_u16(), start.elapsed());
@@ -349,7 +349,7 @@ mod in_redis {
         let server = Server::start();
         let shown = redis_bucket::run(&words(&[&server.url()])).await.unwrap();
         assert!(shown.starts_with("tollgate:example:ip=192.0.2.1\n  tokens    17"), "{shown}");
-        // From here on, what comes in is seen: it is not stored before somebody takes again.
+        // From here on, what comes in is seen: it is not stored before the next charge.
         let stored = |shown: &str| shown.lines().last().map(str::to_owned).unwrap();
         let numbers = ", gain 1, token 180000000, capacity 3600000000, step 1";
         assert!(stored(&shown).ends_with(numbers), "{shown}");
@@ -365,16 +365,16 @@ mod in_redis {
         let shards = Limit::new("a", Quota::fixed_window(30, DAY).shards(3));
         let network = std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96);
         for tag in [HashTag::Bucket, HashTag::FirstPart, HashTag::Fixed("t".into())] {
-            // The key that everybody shares has no first part, and so the same names as without a tag.
+            // The key that all callers share has no first part, and so the same names as without a tag.
             let alike = tag == HashTag::FirstPart;
             let redis = Redis::at(server.url()).prefix("x:y").hash_tag(tag).deadline(HOUR);
             let limiter = RateLimiter::new(redis.connect().await.unwrap());
             for limit in [&limit, &odd, &other] {
-                assert!(limiter.limit(limit).key(("u", network)).await.unwrap().is_admitted());
-                assert!(limiter.limit(limit).key("a").await.unwrap().is_admitted());
+                limiter.limit(limit).key(("u", network)).await.unwrap();
+                limiter.limit(limit).key("a").await.unwrap();
             }
             // Of three shards of 10, two have to pay.
-            assert!(alike || limiter.limit(&shards).cost(15).await.unwrap().is_admitted());
+            assert!(alike || limiter.limit(&shards).cost(15).await.is_ok());
         }
         let find = async |limit: &str, key: Option<&str>| {
             let mut connection = redis_bucket::connect(&server.url()).await.unwrap();
@@ -409,7 +409,7 @@ mod in_redis {
     }
 
     #[test]
-    fn redis_bucket_describes_what_people_want_to_know() {
+    fn redis_bucket_describes_a_bucket() {
         let numbers = Quota::token_bucket(10, MINUTE).capacity(20);
         assert_eq!(numbers.to_string(), "10 per minute, capacity 20");
         let bucket = Stored {

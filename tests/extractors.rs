@@ -21,9 +21,9 @@ use support::web::Reply;
 use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{self, KeyExtractor, claim, extension, header, session};
-use tollgate::middleware::{MissingKey, RateLimitLayer};
+use tollgate::middleware::MissingKey;
 use tollgate::routes::extract;
-use tollgate::{Limit, MINUTE, Quota};
+use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, Rule};
 use tower::{Layer, Service, ServiceExt};
 use tower_sessions::session::Id;
 use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
@@ -31,7 +31,12 @@ use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
 fn two(key: impl KeyExtractor) -> RateLimitLayer {
-    limiter(&ManualClock::new(START)).layer(&TWO).key(key)
+    two_unless(key, MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+fn two_unless(key: impl KeyExtractor, missing_key: MissingKey) -> RateLimitLayer {
+    let rule = Rule::new(&TWO).key(key).missing_key(missing_key);
+    limiter(&ManualClock::new(START)).layer(rule)
 }
 
 fn hello() -> Router {
@@ -94,7 +99,7 @@ async fn an_extractor_that_waits_finds_the_key() {
 }
 
 #[tokio::test]
-async fn a_rejection_is_the_answer_and_nobody_pays() {
+async fn a_rejection_is_the_answer_and_takes_nothing() {
     let app = hello()
         .layer(two(key::global()))
         .layer(extract(|user: User| UserId(user.id)).state(Users::default()));
@@ -115,7 +120,7 @@ async fn a_request_that_is_rejected_may_go_on_without_a_key() {
     let (alice, nobody) = (&[("x-user", "1")][..], &[][..]);
     let refused = hello().layer(two(key())).layer(find());
     assert_eq!(statuses(&refused, [alice, nobody]).await, [200, 500]);
-    let exempt = hello().layer(two(key()).missing_key(MissingKey::Exempt)).layer(find());
+    let exempt = hello().layer(two_unless(key(), MissingKey::Exempt)).layer(find());
     assert_eq!(statuses(&exempt, [nobody; 4]).await, [200; 4]);
     let or_all = hello().layer(two(key().or(key::global()))).layer(find());
     assert_eq!(statuses(&or_all, [nobody, nobody, nobody, alice]).await, [200, 200, 429, 200]);
@@ -217,7 +222,7 @@ async fn load(session: Session, request: axum::extract::Request, next: Next) -> 
 async fn a_session_of_tower_sessions_is_a_key() {
     let store = MemoryStore::default();
     let app = hello()
-        .layer(two(session()).missing_key(MissingKey::Reject(StatusCode::FORBIDDEN)))
+        .layer(two_unless(session(), MissingKey::Reject(StatusCode::FORBIDDEN)))
         .layer(SessionManagerLayer::new(store.clone()));
     let ((_, alice), (_, bob)) = (logged_in(&store).await, logged_in(&store).await);
     let (alice, bob) = (&[("cookie", &*alice)][..], &[("cookie", &*bob)][..]);
@@ -288,10 +293,14 @@ async fn each_method_path_or_plan_has_its_limit() {
         let is_pro = head.extensions().get().is_some_and(|plan: &Plan| plan.0 == "pro");
         match (head.method().is_safe(), head.uri().path()) {
             (_, path) if path.starts_with("/export") => {
-                if is_pro { &PRO } else { &EXPORTS }.clone()
+                if is_pro {
+                    &PRO
+                } else {
+                    &EXPORTS
+                }
             }
-            (true, _) => READS.clone(),
-            (false, _) => WRITES.clone(),
+            (true, _) => &READS,
+            (false, _) => &WRITES,
         }
     };
     #[derive(Clone)]
@@ -300,10 +309,11 @@ async fn each_method_path_or_plan_has_its_limit() {
     let plan = |headers: http::HeaderMap| {
         Plan(headers.get("x-plan").map_or("free", |plan| plan.to_str().unwrap()).to_owned())
     };
-    let layer = limiter(&ManualClock::new(START)).layer(&READS).limit_with(choose);
+    let by_user = header("x-user").unless(|head| head.uri().path() == "/health");
+    let rule = Rule::new(&READS).limit_with(choose).key(by_user);
     let app = Router::new()
         .route("/{*path}", axum::routing::any(async || "hello"))
-        .layer(layer.key(header("x-user").unless(|head| head.uri().path() == "/health")))
+        .layer(limiter(&ManualClock::new(START)).layer(rule))
         .layer(extract(plan));
     let admitted = async |method: &str, path: &str, user: &str, plan: &str| {
         let mut admitted = 0;

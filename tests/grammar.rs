@@ -19,9 +19,9 @@ use support::{START, at_once};
 use tokio::time::Instant;
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
-use tollgate::key::from_fn;
+use tollgate::middleware::Several;
 use tollgate::retry::RetryLayer;
-use tollgate::{Key, Limit, Quota, Timestamp};
+use tollgate::{Key, Limit, Quota, RateLimitLayer, Rule, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// The largest integer of structured fields.
@@ -151,13 +151,12 @@ proptest! {
         let whose = Key::from(&key[..]);
         let store = tollgate::backend::Memory::new().max_keys(10).clock(clock.clone());
         let limiter = tollgate::RateLimiter::new(store);
-        let ((first, cost), rest) = limits.split_first().unwrap();
-        let asked = whose.clone();
-        let mut layer = limiter.layer(first.clone()).cost(*cost).key(from_fn(move |_| asked.clone()));
-        for (limit, cost) in rest {
-            let asked = whose.clone();
-            layer = layer.and(limit.clone()).cost(*cost).key(from_fn(move |_| asked.clone()));
-        }
+        let mut rules = limits.iter().map(|(limit, cost)| {
+            let key = whose.clone();
+            Rule::new(limit).cost(*cost).key_with(move |_| key.clone())
+        });
+        let first: RateLimitLayer<Several> = limiter.layer(rules.next().unwrap()).into();
+        let mut layer = rules.fold(first, RateLimitLayer::and);
         layer = layer.dialects(dialects.iter().copied().collect::<Dialects>());
         layer = match &partition {
             Partition::None => layer,

@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, header};
-use tollgate::middleware::{MissingKey, OnRefusal, Queue};
-use tollgate::{Limit, MINUTE, Quota, RateLimitLayer};
+use tollgate::middleware::{MissingKey, Queue};
+use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, Rule};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Status};
@@ -82,26 +82,21 @@ async fn what_can_never_fit_has_no_time_to_come_back() {
 #[tokio::test]
 async fn what_http_answers_with_other_statuses_has_a_code_of_its_own() {
     let limiter = limiter(&ManualClock::new(START));
-    let by_user = limiter.layer(&API).key(header("x-user"));
-    for (layer, code) in [
+    let by_user = Rule::new(&API).key(header("x-user"));
+    let answered = |status| by_user.clone().missing_key(MissingKey::Reject(status));
+    for (rule, code) in [
         (by_user.clone(), Code::Internal),
-        (
-            by_user.clone().missing_key(MissingKey::Reject(http::StatusCode::UNAUTHORIZED)),
-            Code::Unauthenticated,
-        ),
-        (
-            by_user.clone().missing_key(MissingKey::Reject(http::StatusCode::FORBIDDEN)),
-            Code::PermissionDenied,
-        ),
-        (by_user.missing_key(MissingKey::Reject(http::StatusCode::IM_A_TEAPOT)), Code::Unknown),
+        (answered(http::StatusCode::UNAUTHORIZED), Code::Unauthenticated),
+        (answered(http::StatusCode::FORBIDDEN), Code::PermissionDenied),
+        (answered(http::StatusCode::IM_A_TEAPOT), Code::Unknown),
     ] {
-        let status = ask(&mut served(layer).await).await.unwrap_err();
+        let status = ask(&mut served(limiter.layer(rule)).await).await.unwrap_err();
         assert_eq!((status.code(), metadata(&status, "retry-after")), (code, None));
     }
-    // A queue with no room for anybody: 503.
+    // A queue that is always full: 503.
     static NONE: Limit = Limit::new("none", Quota::token_bucket(1, MINUTE).capacity(0));
-    let crowded = Queue::up_to(MINUTE).max_waiters(0);
-    let status = ask(&mut served(limiter.layer(&NONE).queue(crowded)).await).await.unwrap_err();
+    let full = Queue::up_to(MINUTE).max_waiters(0);
+    let status = ask(&mut served(limiter.layer(&NONE).queue(full)).await).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     let delay = status.get_details_retry_info().unwrap().retry_delay;
     assert_eq!((delay, metadata(&status, "retry-after")), (Some(MINUTE), Some("60")));
@@ -109,9 +104,10 @@ async fn what_http_answers_with_other_statuses_has_a_code_of_its_own() {
 
 #[tokio::test]
 async fn a_handler_for_refusals_is_not_asked_about_grpc() {
-    let handler = OnRefusal::handler(|_, _| Response::new("not for you"));
-    let layer = limiter(&ManualClock::new(START)).layer(&API).cost(2).on_refusal(handler);
-    let mut client = served(layer.key(ClientIp::peer()).missing_key(MissingKey::Shared)).await;
+    let handler = OnRefusal::handler(|_| Response::new("not for you"));
+    let rule = Rule::new(&API).cost(2).key(ClientIp::peer()).missing_key(MissingKey::Shared);
+    let layer = limiter(&ManualClock::new(START)).layer(rule).on_refusal(handler);
+    let mut client = served(layer).await;
     ask(&mut client).await.unwrap();
     assert_eq!(ask(&mut client).await.unwrap_err().code(), Code::ResourceExhausted);
 }

@@ -18,10 +18,10 @@ use tollgate::backend::{
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
-    ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, from_fn, global, header,
+    ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global, header,
 };
 use tollgate::middleware::{Admission, MissingKey};
-use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter};
+use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule};
 use tower::{Layer, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -42,7 +42,7 @@ fn a_store_that_fails_is_told_once_until_it_answers_again() {
     });
     let told: Vec<_> = lines
         .iter()
-        .map(|line| (line.contains("ERROR"), line.contains("decisions again")))
+        .map(|line| (line.contains("ERROR"), line.contains("backend recovered")))
         .collect();
     assert_eq!(told, [(true, false), (false, true), (true, false)], "{lines:#?}");
     assert!(lines[0].contains("it is down"), "{lines:#?}");
@@ -50,8 +50,9 @@ fn a_store_that_fails_is_told_once_until_it_answers_again() {
 
 #[test]
 fn a_key_that_the_client_left_out_is_no_mistake_in_the_set_up() {
-    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(header("x-user"));
-    let service = layer.missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED)).layer(inner());
+    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let rule = Rule::new(&TWO).key(header("x-user")).missing_key(unauthorized);
+    let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());
     let ask = || {
         at_once(service.clone().oneshot(Request::new(()))).unwrap();
     };
@@ -80,7 +81,8 @@ fn a_refusal_is_told_to_the_log() {
 #[test]
 fn what_a_shadow_would_refuse_is_told_to_the_log() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TWO).cost(2).shadow();
+    let shadow = Rule::new(&TWO).cost(2).shadow();
+    let layer = limiter.layer(shadow.clone());
     let ask = |layer: &RateLimitLayer| {
         let response = at_once(layer.layer(inner()).oneshot(Request::new(()))).unwrap();
         assert_eq!(response.status(), 200);
@@ -92,20 +94,20 @@ fn what_a_shadow_would_refuse_is_told_to_the_log() {
         lines[0].contains("limit=\"two\"") && lines[0].contains("retry_after=60s"),
         "{lines:#?}"
     );
-    let lines = logged(tracing::Level::DEBUG, || ask(&layer.clone().cost(3)));
+    let lines = logged(tracing::Level::DEBUG, || ask(&layer.cost(3)));
     assert!(lines.len() == 1 && lines[0].contains("would be refused for ever"), "{lines:#?}");
-    let keyless = layer.clone().key(header("x-user"));
+    let keyless = limiter.layer(shadow.clone().key(header("x-user")));
     let lines = logged(tracing::Level::DEBUG, || ask(&keyless));
     assert!(lines.len() == 1 && lines[0].contains("would have no key"), "{lines:#?}");
-    // An empty one is told as loud as ever, but it is not answered.
+    // An empty one is logged as a warning all the same, but the request goes on.
     let lines = logged(tracing::Level::WARN, || {
         let request = Request::builder().header("x-user", "").body(()).unwrap();
         assert_eq!(at_once(keyless.layer(inner()).oneshot(request)).unwrap().status(), 200);
     });
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:#?}");
-    assert!(lines[0].contains("held to no limit"), "{lines:#?}");
+    assert!(lines[0].contains("pass without being charged"), "{lines:#?}");
     // So is a mistake in the set-up.
-    let mistaken = layer.key(ClientIp::peer());
+    let mistaken = limiter.layer(shadow.key(ClientIp::peer()));
     let lines = logged(tracing::Level::INFO, || (0..3).for_each(|_| ask(&mistaken)));
     assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:#?}");
     assert!(lines[0].contains("into_make_service_with_connect_info"), "{lines:#?}");
@@ -116,11 +118,12 @@ fn an_admission_that_no_layer_exposes_is_told_with_the_way_out() {
     let (mut parts, ()) = Request::new(()).into_parts();
     let extracted = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &());
     let missing = at_once(extracted).unwrap_err();
-    // Everybody who asks for the route meets it.
+    // Every request for the route meets it.
     let lines = logged(tracing::Level::ERROR, || {
         (0..3).for_each(|_| assert_eq!(missing.into_response().status(), 500));
     });
     assert!(lines.len() == 1 && lines[0].contains("say `.expose()` on its layer"), "{lines:#?}");
+    assert!(lines[0].contains("(logged once)"), "{lines:#?}");
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
         }
     });
     assert_eq!(lines.len(), 2, "{lines:#?}");
-    // Nobody has an address: of two that are missing, that is the mistake which is sure.
+    // No request has an address: of two keys that are missing, that is the mistake which is sure.
     assert!(lines[0].contains("ERROR") && lines[0].contains("ConnectInfo"), "{lines:#?}");
     assert!(
         lines[1].contains("WARN") && lines[1].contains("`x-user` header is empty"),
@@ -174,13 +177,13 @@ fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
 
     let layer = limiter(&ManualClock::new(START)).layer(&TWO);
     let service = layer.key(header("x-user").or(ClientIp::peer())).layer(inner());
-    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(from_fn(|head| {
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key_with(|head| {
         let addressed = head.headers().contains_key("x-user");
         Err::<Key, _>(match addressed {
-            true => KeyError::misconfigured("nobody has an address"),
+            true => KeyError::misconfigured("no request has an address"),
             false => KeyError::missing("no user"),
         })
-    }));
+    });
     let either = layer.layer(inner());
     let lines = logged(tracing::Level::WARN, || {
         at_once(service.oneshot(Request::new(()))).unwrap();
@@ -192,18 +195,19 @@ fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
             at_once(either.clone().oneshot(request)).unwrap();
         }
     });
-    let told: Vec<_> = ["ConnectInfo", "no user", "nobody has an address"]
+    let told: Vec<_> = ["ConnectInfo", "no user", "no request has an address"]
         .map(|text| lines.iter().filter(|line| line.contains(text)).count())
         .into();
     assert_eq!(told, [1, 1, 1], "{lines:#?}");
 }
 
 #[test]
-fn a_limit_that_holds_nobody_is_told_also_where_requests_go_on_without_a_key() {
+fn a_limit_without_a_key_is_logged_also_where_requests_go_on() {
     for missing_key in [MissingKey::Exempt, MissingKey::Shared] {
-        let layer = limiter(&ManualClock::new(START)).layer(&MANY).missing_key(missing_key);
-        let peer = layer.clone().key(ClientIp::peer()).layer(inner());
-        let user = layer.key(header("x-user")).layer(inner());
+        let limiter = limiter(&ManualClock::new(START));
+        let rule = Rule::new(&MANY).missing_key(missing_key);
+        let peer = limiter.layer(rule.clone().key(ClientIp::peer())).layer(inner());
+        let user = limiter.layer(rule.key(header("x-user"))).layer(inner());
         let lines = logged(tracing::Level::DEBUG, || {
             for service in [&peer, &peer, &user] {
                 let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
@@ -245,18 +249,18 @@ fn an_empty_key_is_no_key_and_told_once() {
     #[derive(Clone)]
     struct Tenant(&'static str);
 
-    let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
-    for (layer, message) in [
-        (layer().key(header("x-user")), "the `x-user` header is empty"),
-        (layer().key(extension(|tenant: &Tenant| tenant.0)), "Tenant` is empty"),
-        (layer().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
-        (layer().key(from_fn(|_| "")), "the closure returned an empty one"),
-        (layer().key(from_fn(|_| Some(String::new()))), "the closure returned an empty one"),
-        // Whoever has no key may be let through; whoever has an empty one is not.
-        (layer().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
-        (layer().key(header("x-user").or(global())), "header is empty"),
+    let rule = || Rule::new(&TWO);
+    for (rule, message) in [
+        (rule().key(header("x-user")), "the `x-user` header is empty"),
+        (rule().key(extension(|tenant: &Tenant| tenant.0)), "Tenant` is empty"),
+        (rule().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
+        (rule().key_with(|_| ""), "the closure returned an empty one"),
+        (rule().key_with(|_| Some(String::new())), "the closure returned an empty one"),
+        // A request without a key may pass; one with an empty key may not.
+        (rule().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
+        (rule().key(header("x-user").or(global())), "header is empty"),
     ] {
-        let service = layer.layer(inner());
+        let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());
         let lines = logged(tracing::Level::WARN, || {
             for _ in 0..3 {
                 let mut request = Request::builder().header("x-user", "").body(()).unwrap();
@@ -381,7 +385,7 @@ fn one_address_for_all_is_not_told_before_it_is_sure() {
     // A client of the Internet that asks often is no proxy.
     let public = |_| from(IpAddr::from([203, 0, 113, 7]));
     assert!(watched(ClientIp::peer(), 3_000, public).is_empty());
-    // Who is exempt is not looked at: health checks come from one address.
+    // An exempt request is not looked at: health checks come from one address.
     let health = |n: u32| {
         let mut request = from(docker);
         *request.uri_mut() = if n < 2_000 { "/health" } else { "/" }.parse().unwrap();
@@ -392,7 +396,7 @@ fn one_address_for_all_is_not_told_before_it_is_sure() {
     assert_eq!(watched(key(), 3_000, health).len(), 1);
 }
 
-/// The flag "told once" is shared by layers made from one.
+/// The flag that a line is logged was shared by layers made from one.
 #[test]
 fn layers_made_from_one_each_tell_their_own_mistake() {
     let base = limiter(&ManualClock::new(START)).layer(&TWO);

@@ -16,8 +16,10 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Buck
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
-use tollgate::middleware::{MissingKey, OnRefusal, Queue, Refused};
-use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::middleware::{MissingKey, Queue, Refused, Several};
+use tollgate::{
+    Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Snapshot,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -27,7 +29,7 @@ fn cost(head: &Head<'_>) -> u64 {
     head.headers().get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
 
-async fn ask(layer: &RateLimitLayer, path: &str, fields: &[(&str, &str)]) -> Reply {
+async fn ask<N>(layer: &RateLimitLayer<N>, path: &str, fields: &[(&str, &str)]) -> Reply {
     let inner = service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
     });
@@ -66,20 +68,23 @@ impl Backend for Broken {
 }
 
 #[tokio::test]
-async fn plain_text_says_who_and_when() {
-    let plain = |layer: RateLimitLayer| layer.on_refusal(OnRefusal::plain_text()).cost_with(cost);
-    let layer = plain(limiter(&ManualClock::new(START)).layer(&TWO));
-    let both = plain(limiter(&ManualClock::new(START)).layer(&SLOW).and(&TWO));
+async fn plain_text_names_the_limit_and_the_wait() {
+    let in_memory = || limiter(&ManualClock::new(START));
+    let plain = |layer: RateLimitLayer| layer.on_refusal(OnRefusal::plain_text());
+    let by_cost = Rule::new(&TWO).cost_with(cost);
+    let layer = plain(in_memory().layer(by_cost.clone()));
+    let both: RateLimitLayer<Several> = plain(in_memory().layer(&SLOW)).and(by_cost.clone());
     let second = Limit::new("second", Quota::token_bucket(1, SECOND));
-    let second = plain(limiter(&ManualClock::new(START)).layer(second));
-    for layer in [&layer, &both, &second] {
+    let second = plain(in_memory().layer(second));
+    let (layer, second) = (&layer.into(), &second.into());
+    for layer in [layer, &both, second] {
         assert_eq!(ask(layer, "/", &[("x-cost", "1")]).await.body, "hello");
     }
     for (layer, cost, wanted) in [
-        (&layer, "2", "refused by `two`, try again in 30 seconds"),
+        (layer, "2", "refused by `two`, try again in 30 seconds"),
         (&both, "1", "refused by `slow`, try again in 60 seconds"),
-        (&second, "1", "refused by `second`, try again in 1 second"),
-        (&layer, "3", "the request costs more than the limit can ever grant (`two`)"),
+        (second, "1", "refused by `second`, try again in 1 second"),
+        (layer, "3", "the request costs more than the limit can ever grant (`two`)"),
     ] {
         let reply = ask(layer, "/", &[("x-cost", cost)]).await;
         assert_eq!(reply.status, StatusCode::TOO_MANY_REQUESTS);
@@ -88,8 +93,8 @@ async fn plain_text_says_who_and_when() {
         assert_eq!(reply.field("cache-control"), Some("no-store"));
         assert!(reply.field("ratelimit-policy").is_some());
     }
-    let layer = layer.key(header("x-user"));
-    assert_eq!(ask(&layer, "/", &[]).await.body, "Internal Server Error\n");
+    let by_user = plain(in_memory().layer(by_cost.key(header("x-user"))));
+    assert_eq!(ask(&by_user, "/", &[]).await.body, "Internal Server Error\n");
     let broken = RateLimiter::new(Broken { later: true }).layer(&TWO);
     let reply = ask(&plain(broken), "/", &[]).await;
     assert_eq!((reply.status.as_u16(), reply.body.as_str()), (503, "Service Unavailable\n"));
@@ -99,17 +104,17 @@ async fn plain_text_says_who_and_when() {
 fn noting() -> (OnRefusal, Arc<Mutex<Vec<String>>>) {
     let notes = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&notes);
-    let handler = OnRefusal::handler(move |head: &Head<'_>, refused: &Refused<'_>| {
-        let limits = refused
-            .limits()
-            .iter()
-            .map(|one| format!("{} {} {:?}", one.limit().name(), one.remaining(), one.wait()));
-        let limits: Vec<_> = limits.collect();
+    let handler = OnRefusal::handler(move |refused: &Refused<'_>| {
+        let snapshot = |one: &Snapshot| {
+            let wait = one.wait().expect("a wait helps");
+            format!("{} {} {wait:?}", one.limit().name(), one.remaining())
+        };
+        let snapshots: Vec<_> = refused.snapshots().iter().map(snapshot).collect();
         let note = format!(
             "{} {} [{}] after {:?}{}",
-            head.uri(),
+            refused.head().expect("a layer has the head").uri(),
             refused.status().as_u16(),
-            limits.join(", "),
+            snapshots.join(", "),
             refused.retry_after(),
             refused.error().map_or(String::new(), |error| format!(" {error}")),
         );
@@ -130,9 +135,10 @@ async fn a_handler_sees_the_head_and_every_limit_that_has_refused() {
     };
     for (limiter, name) in [(at_once, "at-once"), (later, "later")] {
         let (handler, notes) = noting();
-        let key = tollgate::key::from_fn(move |_| tollgate::Key::from(name));
-        let layer = limiter.layer(&TWO).key(key).cost_with(cost).and(&SLOW).key(key);
-        let layer = layer.on_refusal(handler);
+        let layer = limiter
+            .layer(Rule::new(&TWO).key_with(move |_| name).cost_with(cost))
+            .and(Rule::new(&SLOW).key_with(move |_| name))
+            .on_refusal(handler);
         assert_eq!(ask(&layer, "/first", &[]).await.status, 200);
         let reply = ask(&layer, "/second", &[("x-cost", "2")]).await;
         assert_eq!((reply.status, reply.body.as_str()), (StatusCode::IM_A_TEAPOT, "sorry"));
@@ -154,11 +160,11 @@ async fn a_handler_sees_the_head_and_every_limit_that_has_refused() {
 #[tokio::test]
 async fn a_handler_words_every_answer_of_the_layer() {
     let (handler, notes) = noting();
-    let by_user = limiter(&ManualClock::new(START)).layer(&TWO).key(header("x-user"));
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let by_user = Rule::new(&TWO).key(header("x-user"));
+    let unauthorized = by_user.clone().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
     let layers = [
-        by_user.clone(),
-        by_user.missing_key(unauthorized),
+        limiter(&ManualClock::new(START)).layer(by_user),
+        limiter(&ManualClock::new(START)).layer(unauthorized),
         RateLimiter::new(Broken { later: false }).layer(&TWO),
         RateLimiter::new(Broken { later: true }).layer(&TWO),
         limiter(&ManualClock::new(START))
@@ -175,15 +181,15 @@ async fn a_handler_words_every_answer_of_the_layer() {
     let notes = notes.lock().unwrap();
     let seen: Vec<_> = notes.iter().filter_map(|note| note.strip_prefix("/ ")).collect();
     let failed = "503 [] after Some(1s)";
-    let crowded = "503 [two 0 60s] after Some(60s)";
-    assert_eq!(seen, ["400 [] after None", "400 [] after None", failed, failed, crowded]);
+    let full = "503 [two 0 60s] after Some(60s)";
+    assert_eq!(seen, ["400 [] after None", "400 [] after None", failed, failed, full]);
     let first = |note: &str| notes.contains(&format!("/first {note}"));
     assert!(first("500 [] after None") && first("401 [] after None"), "{notes:?}");
 }
 
 #[tokio::test]
 async fn what_a_handler_has_set_is_left_alone() {
-    let handler = OnRefusal::handler(|_, _| {
+    let handler = OnRefusal::handler(|_| {
         let response = Response::builder().status(429).header("retry-after", "soon");
         let response = response.header("ratelimit", "mine").header("x-ratelimit-limit", "7");
         response.body(String::from("mine")).unwrap()
@@ -235,11 +241,12 @@ async fn grpc_is_answered_by_its_own_status_however_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_is_told_of_the_limit_that_is_enforced_also_behind_a_shadow() {
+async fn a_request_that_has_waited_is_told_of_the_limit_behind_a_shadow() {
     static SHADOW: Limit = Limit::new("shadow", Quota::token_bucket(10, MINUTE));
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
     let limiter = support::queue::paused();
-    let reply = ask(&limiter.layer(&SHADOW).shadow().and(&SPACED).queue(SECOND), "/", &[]).await;
+    let layer = limiter.layer(Rule::new(&SHADOW).shadow()).and(&SPACED).queue(SECOND);
+    let reply = ask(&layer, "/", &[]).await;
     assert_eq!(reply.field("server-timing"), Some("queue;dur=100.000;desc=\"spaced\""));
     assert!(reply.field("ratelimit").is_some_and(|told| told.starts_with("\"spaced\";")));
 }
@@ -258,20 +265,22 @@ fn full() -> http::HeaderMap {
 #[tokio::test(start_paused = true)]
 async fn a_response_with_no_room_for_more_is_left_as_it_is() {
     let fields = full();
-    let crowded = fields.clone();
-    let handler = OnRefusal::handler(move |_, refused| {
+    let no_room = fields.clone();
+    let handler = OnRefusal::handler(move |refused| {
         let mut response = Response::new("");
         *response.status_mut() = refused.status();
-        *response.headers_mut() = crowded.clone();
+        *response.headers_mut() = no_room.clone();
         response
     });
     let limiter = support::queue::paused();
-    let layer = limiter.layer(&TWO).key(header("x-user")).on_refusal(handler);
+    let by_user = Rule::new(&TWO).key(header("x-user"));
+    let layer = |rule: Rule| limiter.layer(rule).on_refusal(handler.clone());
     for missing_key in [MissingKey::Reject(StatusCode::SERVICE_UNAVAILABLE), MissingKey::Shared] {
-        let reply = ask(&layer.clone().cost(2).missing_key(missing_key), "/", &[]).await;
+        let rule = by_user.clone().cost(2).missing_key(missing_key);
+        let reply = ask(&layer(rule), "/", &[]).await;
         assert_eq!(reply.headers.len(), if reply.status == 200 { 2 } else { fields.len() });
     }
-    let reply = ask(&layer.missing_key(MissingKey::Shared), "/", &[]).await;
+    let reply = ask(&layer(by_user.missing_key(MissingKey::Shared)), "/", &[]).await;
     assert_eq!((reply.status.as_u16(), reply.headers.len()), (429, fields.len()));
 
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));

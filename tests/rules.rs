@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
@@ -15,14 +14,14 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use support::queue::{Late, Recorder, ms, paused, send, settled, tokens};
 use support::web::Reply;
-use support::{START, at_once, limiter, store};
+use support::{START, at_once, is_admitted, limiter, store};
 use tokio::time::Instant;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
-use tollgate::key::{Extracted, Head, Key, KeyError, from_fn, header};
-use tollgate::middleware::{ActualCost, MissingKey, Queue};
-use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::key::{Extracted, Head, Key, KeyError, header};
+use tollgate::middleware::{ActualCost, MissingKey, Queue, Several};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static CLIENT: Limit = Limit::new("client", Quota::token_bucket(10, SECOND));
@@ -42,20 +41,22 @@ fn cost(head: &Head<'_>) -> u64 {
 }
 
 /// Per user, per tenant, and for everyone together.
-fn three(limiter: &RateLimiter) -> RateLimitLayer {
-    let layer = limiter.layer(&CLIENT).key(header("x-user"));
-    layer.and(&TENANT).key(header("x-tenant")).and(&EVERYONE).cost_with(cost)
+fn three(limiter: &RateLimiter) -> RateLimitLayer<Several> {
+    limiter
+        .layer(Rule::new(&CLIENT).key(header("x-user")))
+        .and(Rule::new(&TENANT).key(header("x-tenant")))
+        .and(Rule::new(&EVERYONE).cost_with(cost))
 }
 
 /// Sends requests to a service that counts them.
 struct Server {
-    layer: RateLimitLayer,
+    layer: RateLimitLayer<Several>,
     ran: Arc<AtomicU32>,
 }
 
 impl Server {
-    fn new(layer: RateLimitLayer) -> Self {
-        Self { layer, ran: Arc::default() }
+    fn new(layer: impl Into<RateLimitLayer<Several>>) -> Self {
+        Self { layer: layer.into(), ran: Arc::default() }
     }
 
     fn ran(&self) -> u32 {
@@ -97,7 +98,7 @@ fn names(members: &[(String, Vec<i64>)]) -> Vec<&str> {
 
 #[track_caller]
 fn left(limiter: &RateLimiter, limit: &Limit, key: impl Into<Key>) -> u64 {
-    at_once(limiter.value(limit).key(key)).unwrap().remaining()
+    at_once(limiter.peek(limit).key(key)).unwrap().remaining()
 }
 
 const ANN: &[(&str, &str)] = &[("x-user", "ann"), ("x-tenant", "acme")];
@@ -206,8 +207,8 @@ async fn what_one_limit_can_never_grant_is_refused_by_that_one() {
 #[tokio::test]
 async fn a_limit_in_two_rules_is_held_for_either_key_and_pays_twice_for_the_same() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TENANT).key(header("x-user")).and(&TENANT).key(header("x-tenant"));
-    let server = Server::new(layer);
+    let by = |name| Rule::new(&TENANT).key(header(name));
+    let server = Server::new(limiter.layer(by("x-user")).and(by("x-tenant")));
     let reply = server.ask(ANN).await;
     assert_eq!(told(&reply), [member("a tenant", [3, 45]), member("a tenant", [3, 45])]);
     let same = [("x-user", "bob"), ("x-tenant", "bob")];
@@ -222,9 +223,9 @@ async fn a_limit_in_two_rules_is_held_for_either_key_and_pays_twice_for_the_same
 #[test]
 fn a_handler_tells_every_limit_that_has_refused() {
     let limiter = limiter(&ManualClock::new(START));
-    let all = limiter.all().limit(&TENANT).cost(4).limit(&CLIENT).cost(10).limit(&EVERYONE);
-    assert!(at_once(all.clone()).unwrap().is_admitted());
-    let error = at_once(all).unwrap().into_result().unwrap_err();
+    let all = || limiter.limit(&TENANT).cost(4).and(&CLIENT).cost(10).and(&EVERYONE);
+    assert!(is_admitted(all()));
+    let error = at_once(all()).unwrap_err();
     let reply = at_once(Reply::read(error.into_response()));
     assert_eq!((reply.status.as_u16(), reply.field("retry-after")), (429, Some("60")));
     assert!(
@@ -247,12 +248,12 @@ fn unless_staff(name: &'static str) -> impl Fn(&Head<'_>) -> Result<Extracted, K
     }
 }
 
-/// Those who were exempt from a limit were told its policy all the same.
+/// A client that was exempt from a limit was told its policy all the same.
 #[tokio::test]
-async fn who_is_exempt_from_one_limit_is_held_to_the_others() {
+async fn a_client_that_is_exempt_from_one_limit_is_held_to_the_others() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let layer = limiter.layer(&CLIENT).key(from_fn(unless_staff("x-user")));
-    let server = Server::new(layer.and(&TENANT).key(from_fn(unless_staff("x-tenant"))));
+    let layer = limiter.layer(Rule::new(&CLIENT).key_with(unless_staff("x-user")));
+    let server = Server::new(layer.and(Rule::new(&TENANT).key_with(unless_staff("x-tenant"))));
     for nth in (0..4).rev() {
         let reply = server.ask(&[("x-user", "staff"), ("x-tenant", "acme")]).await;
         assert_eq!(told(&reply)[0].1[0], nth);
@@ -277,11 +278,13 @@ async fn who_is_exempt_from_one_limit_is_held_to_the_others() {
 #[tokio::test]
 async fn a_missing_key_of_any_rule_is_that_rule_s_answer_and_takes_nothing() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let layer = limiter.layer(&CLIENT).key(header("x-user"));
-    let layer = layer.missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
-    let layer = layer.and(&TENANT).key(header("x-tenant"));
-    let layer = layer.missing_key(MissingKey::Reject(StatusCode::FORBIDDEN)).and(&EVERYONE);
-    let server = Server::new(layer.clone());
+    let by_user = Rule::new(&CLIENT).key(header("x-user"));
+    let by_tenant = Rule::new(&TENANT).key(header("x-tenant"));
+    let layer = limiter
+        .layer(by_user.clone().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED)))
+        .and(by_tenant.clone().missing_key(MissingKey::Reject(StatusCode::FORBIDDEN)))
+        .and(&EVERYONE);
+    let server = Server::new(layer);
     for (fields, status) in [
         (&[][..], 401),
         (&[("x-tenant", "acme")], 401),
@@ -296,8 +299,8 @@ async fn a_missing_key_of_any_rule_is_that_rule_s_answer_and_takes_nothing() {
     assert_eq!(server.ran(), 0);
     assert_eq!(server.ask(ANN).await.status, StatusCode::OK);
 
-    let layer = limiter.layer(&CLIENT).key(header("x-user")).missing_key(MissingKey::Shared);
-    let layer = layer.and(&TENANT).key(header("x-tenant")).missing_key(MissingKey::Exempt);
+    let layer = limiter.layer(by_user.missing_key(MissingKey::Shared));
+    let layer = layer.and(by_tenant.missing_key(MissingKey::Exempt));
     let reply = Server::new(layer.and(&EVERYONE)).ask(&[]).await;
     assert_eq!(names(&told(&reply)), ["client", "everyone"]);
     assert_eq!(left(&limiter, &CLIENT, Key::GLOBAL), 9);
@@ -308,15 +311,15 @@ async fn a_missing_key_of_any_rule_is_that_rule_s_answer_and_takes_nothing() {
 static FREE: Limit = Limit::new("plan", Quota::token_bucket(2, MINUTE));
 static PRO: Limit = Limit::new("plan", Quota::token_bucket(20, MINUTE));
 
-fn plan(head: &Head<'_>) -> Limit {
-    if head.headers().contains_key("x-pro") { PRO.clone() } else { FREE.clone() }
+fn plan(head: &Head<'_>) -> &'static Limit {
+    if head.headers().contains_key("x-pro") { &PRO } else { &FREE }
 }
 
 #[tokio::test]
 async fn a_plan_is_chosen_for_each_request() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CLIENT).key(header("x-user"));
-    let layer = layer.and(&FREE).limit_with(plan).key(header("x-tenant"));
+    let by_plan = Rule::new(&FREE).limit_with(plan).key(header("x-tenant"));
+    let layer = limiter.layer(Rule::new(&CLIENT).key(header("x-user"))).and(by_plan);
     let server = Server::new(layer);
     let pro = [ANN, &[("x-pro", "")]].concat();
     let first = server.ask(ANN).await;
@@ -330,7 +333,7 @@ async fn a_plan_is_chosen_for_each_request() {
     assert_eq!(members(&second, "ratelimit-policy")[1], member("plan", [20, 60]));
     assert_eq!(told(&second)[1].0, "plan");
     let third = server.ask(ANN).await;
-    assert!(told(&third)[1].1[0] <= 1, "a change of plans gives nobody tokens");
+    assert!(told(&third)[1].1[0] <= 1, "a change of plans makes no tokens");
     for _ in 0..30 {
         let _ = server.ask(ANN).await;
     }
@@ -345,7 +348,7 @@ async fn a_plan_is_chosen_for_each_request() {
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
 static EVEN: Limit = Limit::new("even", Quota::token_bucket(30, MINUTE).capacity(0));
 
-fn queued(limiter: &RateLimiter) -> RateLimitLayer {
+fn queued(limiter: &RateLimiter) -> RateLimitLayer<Several> {
     limiter.layer(&SPACED).and(&EVEN).queue(Queue::up_to(HOUR))
 }
 
@@ -378,7 +381,7 @@ async fn waiters_wait_for_the_slowest_limit_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_away_gives_back_to_all_and_its_place_to_the_next() {
+async fn a_waiter_that_goes_gives_back_to_all_and_its_place_to_the_next() {
     let limiter = paused();
     let inner = Recorder::new();
     let service = queued(&limiter).layer(inner.clone());
@@ -443,14 +446,18 @@ async fn a_limit_in_shards_can_be_waited_for_with_others() {
 
 fn costs(actual: u64) -> Response<()> {
     let mut response = Response::new(());
-    response.extensions_mut().insert(ActualCost::of(actual));
+    response.extensions_mut().insert(ActualCost::new(actual));
     response
 }
 
 #[tokio::test]
 async fn settling_concerns_the_rules_that_say_a_cost() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CLIENT).and(&EVERYONE).cost(15).and(&PRO).cost(10).settle();
+    let layer = limiter
+        .layer(&CLIENT)
+        .and(Rule::new(&EVERYONE).cost(15))
+        .and(Rule::new(&PRO).cost(10))
+        .settle();
     let service = layer.layer(service_fn(async |request: Request<u64>| {
         Ok::<_, Infallible>(costs(request.into_body()))
     }));
@@ -467,7 +474,8 @@ async fn settling_concerns_the_rules_that_say_a_cost() {
     );
     assert_eq!(left(), [8, 80, 0]);
 
-    let layer = limiter.layer(&TENANT).and(&FREE).key(header("x-tenant")).settle();
+    let by_tenant = Rule::new(&FREE).key(header("x-tenant"));
+    let layer = limiter.layer(&TENANT).and(by_tenant).settle();
     let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(costs(2))));
     assert_eq!(service.oneshot(by(ANN)).await.unwrap().status(), StatusCode::OK);
     let all = [self::left(&limiter, &TENANT, Key::GLOBAL), self::left(&limiter, &FREE, "acme")];
@@ -475,9 +483,10 @@ async fn settling_concerns_the_rules_that_say_a_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_waited_is_settled_in_all() {
+async fn a_request_that_has_waited_is_settled_in_all() {
     let limiter = paused();
-    let layer = limiter.layer(&CLIENT).and(&SPACED).cost(2).and(&EVEN).cost(1);
+    let layer =
+        limiter.layer(&CLIENT).and(Rule::new(&SPACED).cost(2)).and(Rule::new(&EVEN).cost(1));
     let service = layer
         .queue(HOUR)
         .settle()
@@ -507,7 +516,7 @@ async fn a_later_answer_makes_the_same_responses() {
         (&at_once.body, at_once.field("retry-after"))
     );
 
-    // Whoever goes away before the answer is there gives its place back to all.
+    // A client that goes before the answer is there gives its place back to all.
     let service = queued(&limiter).layer(Recorder::new());
     let held = late.close();
     let mut call = Box::pin(service.clone().oneshot(Request::new(1)));
@@ -523,7 +532,8 @@ async fn a_later_answer_makes_the_same_responses() {
 #[test]
 fn jitter_is_added_to_the_longest_wait() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&CLIENT).cost(10).and(&TENANT).cost(4).jitter(MINUTE);
+    let layer = limiter.layer(Rule::new(&CLIENT).cost(10)).and(Rule::new(&TENANT).cost(4));
+    let layer = layer.jitter(MINUTE);
     let mut service =
         layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
     let mut waits = Vec::new();
@@ -538,7 +548,6 @@ fn jitter_is_added_to_the_longest_wait() {
     assert_eq!(waits.len(), 39);
     assert!(waits.iter().all(|wait| (60..=120).contains(wait)));
     assert!(waits.iter().any(|wait| *wait > 90));
-    let exact = at_once(limiter.all().limit(&CLIENT).cost(10).limit(&TENANT).cost(4)).unwrap();
-    assert!(matches!(&exact, Decision::Refused(own) if own.retry_after() == MINUTE));
-    assert_ne!(exact.retry_after(), Some(Duration::ZERO));
+    let exact = at_once(limiter.limit(&CLIENT).cost(10).and(&TENANT).cost(4)).unwrap_err();
+    assert_eq!(exact.retry_after(), Some(MINUTE));
 }

@@ -1,4 +1,4 @@
-//! Rules that are of some requests only, and rules that decide and refuse nothing, or not everybody.
+//! Rules that apply to some requests only, and rules that decide but refuse nothing, or only some keys.
 
 mod support;
 
@@ -12,15 +12,15 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use support::dice::Dice;
 use support::queue::{Late, Recorder, paused, send, settled, tokens};
-use support::{START, at_once, limiter};
+use support::{START, at_once, is_admitted, limiter};
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Portion};
-use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::middleware::{ActualCost, Portion, Several};
+use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, HOUR));
@@ -30,32 +30,32 @@ static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, HOUR).shards(10))
 static PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(1, HOUR));
 
 #[track_caller]
-fn answer(layer: &RateLimitLayer, request: Request<()>) -> Response<()> {
+fn answer<N>(layer: &RateLimitLayer<N>, request: Request<()>) -> Response<()> {
     let inner = service_fn(|request: Request<()>| {
         let mut response = Response::new(());
         if let Some(status) = request.headers().get("status") {
             *response.status_mut() = status.to_str().unwrap().parse().unwrap();
         }
-        response.extensions_mut().insert(ActualCost::of(4));
+        response.extensions_mut().insert(ActualCost::new(4));
         std::future::ready(Ok::<_, Infallible>(response))
     });
     at_once(layer.layer(inner).oneshot(request)).unwrap().map(drop)
 }
 
 #[track_caller]
-fn ask(layer: &RateLimitLayer) -> u16 {
+fn ask<N>(layer: &RateLimitLayer<N>) -> u16 {
     answer(layer, Request::new(())).status().as_u16()
 }
 
 #[track_caller]
-fn ask_as(layer: &RateLimitLayer, user: &str) -> u16 {
+fn ask_as<N>(layer: &RateLimitLayer<N>, user: &str) -> u16 {
     let request = Request::builder().header("x-user", user).body(()).unwrap();
     answer(layer, request).status().as_u16()
 }
 
 #[track_caller]
 fn left(limiter: &RateLimiter, limit: &Limit) -> u64 {
-    at_once(limiter.value(limit)).unwrap().remaining()
+    at_once(limiter.peek(limit)).unwrap().remaining()
 }
 
 // Some requests only.
@@ -63,7 +63,7 @@ fn left(limiter: &RateLimiter, limit: &Limit) -> u64 {
 #[test]
 fn requests_of_other_methods_are_not_held_to_the_limit() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TWO).only_methods([Method::POST, Method::PUT]);
+    let layer = limiter.layer(Rule::new(&TWO).only_methods([Method::POST, Method::PUT]));
     let ask = |method: Method| {
         let response = answer(&layer, Request::builder().method(method).body(()).unwrap());
         (response.status().as_u16(), response.headers().contains_key("ratelimit"))
@@ -78,8 +78,8 @@ fn requests_of_other_methods_are_not_held_to_the_limit() {
 #[test]
 fn all_conditions_have_to_be_met_and_no_key_is_asked_for_otherwise() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TWO).key(header("x-user")).only_methods([Method::POST]);
-    let layer = layer.only_if(|head| head.uri().path().starts_with("/api"));
+    let rule = Rule::new(&TWO).key(header("x-user")).only_methods([Method::POST]);
+    let layer = limiter.layer(rule.only_if(|head| head.uri().path().starts_with("/api")));
     for (method, path, status) in
         [("GET", "/api", 200), ("POST", "/", 200), ("GET", "/", 200), ("POST", "/api/x", 500)]
     {
@@ -91,7 +91,7 @@ fn all_conditions_have_to_be_met_and_no_key_is_asked_for_otherwise() {
 #[test]
 fn conditions_are_those_of_their_rule() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TWO).only_methods([Method::POST]).and(&FIVE);
+    let layer = limiter.layer(Rule::new(&TWO).only_methods([Method::POST])).and(&FIVE);
     for left in (0..5).rev() {
         let response = answer(&layer, Request::new(()));
         let told = response.headers()["ratelimit"].to_str().unwrap();
@@ -108,7 +108,7 @@ fn a_sample_is_a_share_of_requests_and_the_same_for_the_same_seed() {
     let sampled = |portion, seed| {
         let limiter = limiter(&ManualClock::new(START)).seed(seed);
         let many = Limit::new("many", Quota::token_bucket(100_000, HOUR));
-        let layer = limiter.layer(&many).sample(portion);
+        let layer = limiter.layer(Rule::new(&many).sample(portion));
         let picked: Vec<_> = (0..10_000)
             .map(|_| answer(&layer, Request::new(())).headers().contains_key("ratelimit"))
             .collect();
@@ -132,7 +132,7 @@ fn a_sample_is_a_share_of_requests_and_the_same_for_the_same_seed() {
 #[test]
 fn a_shadow_takes_and_refuses_nothing_and_clients_are_not_told() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TWO).shadow();
+    let layer = limiter.layer(Rule::new(&TWO).shadow());
     for left_over in [1, 0, 0, 0] {
         let response = answer(&layer, Request::new(()));
         assert_eq!(response.status(), 200);
@@ -144,7 +144,7 @@ fn a_shadow_takes_and_refuses_nothing_and_clients_are_not_told() {
 #[test]
 fn the_others_take_from_all_or_none_whatever_the_shadow_says() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&FIVE).and(&TWO).shadow().and(&TEN).cost(3);
+    let layer = limiter.layer(&FIVE).and(Rule::new(&TWO).shadow()).and(Rule::new(&TEN).cost(3));
     let mut seen = Vec::new();
     for _ in 0..4 {
         let response = answer(&layer, Request::new(()));
@@ -158,13 +158,13 @@ fn the_others_take_from_all_or_none_whatever_the_shadow_says() {
     assert_eq!(seen, wanted);
     at_once(limiter.reset(&TWO)).unwrap();
     assert_eq!(ask(&layer), 429);
-    assert_eq!(left(&limiter, &TWO), 2, "who is sent away takes nothing");
+    assert_eq!(left(&limiter, &TWO), 2, "a refused request takes nothing");
 }
 
 #[test]
 fn shadows_are_asked_each_by_itself() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TWO).shadow().and(&FIVE).shadow();
+    let layer = limiter.layer(Rule::new(&TWO).shadow()).and(Rule::new(&FIVE).shadow());
     for _ in 0..4 {
         assert_eq!(ask(&layer), 200);
     }
@@ -174,12 +174,13 @@ fn shadows_are_asked_each_by_itself() {
 #[test]
 fn what_would_be_answered_otherwise_goes_on_in_shadow() {
     let limiter = limiter(&ManualClock::new(START));
-    let no_key = limiter.layer(&TWO).key(header("x-user")).shadow();
-    let too_large = limiter.layer(&TWO).cost(3).shadow();
-    let blind = RateLimiter::new(Down).layer(&TWO).shadow();
+    let shadow = Rule::new(&TWO).shadow();
+    let no_key = limiter.layer(shadow.clone().key(header("x-user")));
+    let too_large = limiter.layer(shadow.clone().cost(3));
+    let blind = RateLimiter::new(Down).layer(shadow);
     for layer in [no_key, too_large, blind] {
         assert_eq!(ask(&layer), 200);
-        assert_eq!(ask(&layer.and(&FIVE).enforce(Portion::NONE)), 200);
+        assert_eq!(ask(&layer.and(Rule::new(&FIVE).enforce(Portion::NONE))), 200);
     }
     assert_eq!(left(&limiter, &TWO), 2);
 }
@@ -187,7 +188,8 @@ fn what_would_be_answered_otherwise_goes_on_in_shadow() {
 #[test]
 fn a_shadow_gives_back_as_it_would_if_it_were_enforced() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&TEN).shadow().refund_if(|head| head.status().is_success());
+    let shadow = Rule::new(&TEN).shadow();
+    let layer = limiter.layer(shadow.refund_if(|head| head.status().is_success()));
     let request = |status| Request::builder().header("status", status).body(()).unwrap();
     answer(&layer, request("200"));
     assert_eq!(left(&limiter, &TEN), 10);
@@ -198,26 +200,43 @@ fn a_shadow_gives_back_as_it_would_if_it_were_enforced() {
     answer(&layer.cost(7).settle(), request("500"));
     assert_eq!(left(&limiter, &TEN), 6);
     // What it has refused has taken nothing, and gives nothing back.
-    let layer = limiter.layer(&TWO).shadow().refund_if(|_| true);
-    assert!(at_once(limiter.limit(&TWO).cost(2)).unwrap().is_admitted());
+    let layer = limiter.layer(Rule::new(&TWO).shadow().refund_if(|_| true));
+    assert!(is_admitted(limiter.limit(&TWO).cost(2)));
     assert_eq!(ask(&layer), 200);
     assert_eq!(left(&limiter, &TWO), 0);
+}
+
+/// A shadow that would have refused decided by that which other shadows are settled.
+#[test]
+fn which_shadows_are_settled_does_not_depend_on_what_others_would_refuse() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter
+        .layer(&FIVE)
+        .and(Rule::new(&TEN).shadow())
+        .and(Rule::new(&TWO).cost(1).shadow())
+        .settle();
+    for nth in 1..=4 {
+        // From the third request on, `two` would refuse.
+        at_once(limiter.reset(&FIVE)).unwrap();
+        assert_eq!(ask(&layer), 200);
+        assert_eq!(left(&limiter, &TEN), 10 - nth, "it has no cost, and `two` has one");
+    }
 }
 
 #[test]
 fn a_limit_in_shards_can_be_a_shadow() {
     let limiter = limiter(&ManualClock::new(START)).seed(3);
-    let layer = limiter.layer(&HOT).cost(10).shadow();
+    let layer = limiter.layer(Rule::new(&HOT).cost(10).shadow());
     for _ in 0..30 {
         assert_eq!(ask(&layer), 200);
     }
     assert!(left(&limiter, &HOT) < 20);
 }
 
-/// The refusal named the first rule, and its label told how the other one stood.
+/// The refusal named the first rule, and its fields told how the other one stood.
 #[test]
 fn a_shadow_that_comes_first_is_not_told_in_the_place_of_the_other() {
-    let told = |layer: RateLimitLayer| {
+    let told = |layer: RateLimitLayer<Several>| {
         let inner = service_fn(async |_: Request<()>| {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         });
@@ -230,10 +249,13 @@ fn a_shadow_that_comes_first_is_not_told_in_the_place_of_the_other() {
     };
     let in_memory = || limiter(&ManualClock::new(START));
     for dialect in [Dialect::Draft11, Dialect::None] {
-        let alone = told(in_memory().layer(&TWO).dialects(dialect));
+        let alone = told(in_memory().layer(&TWO).dialects(dialect).into());
         assert!(alone[2].2.contains("two"), "{alone:?}");
-        assert_eq!(told(in_memory().layer(&FIVE).shadow().and(&TWO).dialects(dialect)), alone);
-        assert_eq!(told(in_memory().layer(&TWO).and(&FIVE).shadow().dialects(dialect)), alone);
+        let shadow = Rule::new(&FIVE).shadow();
+        let before = in_memory().layer(shadow.clone()).and(&TWO);
+        let after = in_memory().layer(&TWO).and(shadow);
+        assert_eq!(told(before.dialects(dialect)), alone);
+        assert_eq!(told(after.dialects(dialect)), alone);
     }
 }
 
@@ -248,25 +270,26 @@ fn shadow_rules_change_no_answer() {
                 Limit::try_new(format!("limit {nth}"), quota).unwrap()
             })
             .collect();
-        // Nothing is said of some, which are settled only where nothing is said of any.
+        // Zero sets no cost; such a rule is settled only where no rule has one.
         let costs: Vec<_> = limits.iter().map(|_| dice.below(4)).collect();
         let settles = dice.below(2) == 0;
         let in_shadow: Vec<_> = limits.iter().map(|_| dice.below(2) == 0).collect();
         let layer = |with_shadows: bool| {
             let limiter = limiter(&ManualClock::new(START));
             let of_all = Limit::new("of all", Quota::token_bucket(100, HOUR));
-            let mut layer = limiter.layer(of_all);
+            let mut layer: RateLimitLayer<Several> = limiter.layer(of_all).into();
             for ((limit, &cost), &in_shadow) in limits.iter().zip(&costs).zip(&in_shadow) {
                 if in_shadow && !with_shadows {
                     continue;
                 }
-                layer = layer.and(limit);
+                let mut rule = Rule::new(limit);
                 if cost > 0 {
-                    layer = layer.cost(cost);
+                    rule = rule.cost(cost);
                 }
                 if in_shadow {
-                    layer = layer.shadow();
+                    rule = rule.shadow();
                 }
+                layer = layer.and(rule);
             }
             if settles { layer.settle() } else { layer }
         };
@@ -286,7 +309,7 @@ fn shadow_rules_change_no_answer() {
 /// Which of 10,000 users are refused their second request.
 fn enforced(portion: Portion) -> HashSet<u32> {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&PER_USER).key(header("x-user")).enforce(portion);
+    let layer = limiter.layer(Rule::new(&PER_USER).key(header("x-user")).enforce(portion));
     let user = |number: &u32| {
         let user = number.to_string();
         assert_eq!(ask_as(&layer, &user), 200);
@@ -300,7 +323,7 @@ fn a_limit_is_enforced_on_the_same_part_of_the_keys_by_everybody() {
     let [tenth, again, fifth] = [10, 10, 20].map(|percent| enforced(Portion::percent(percent)));
     assert!((900..1_100).contains(&tenth.len()), "{}", tenth.len());
     assert_eq!(tenth, again);
-    assert!(tenth.is_subset(&fifth), "who was part of less is part of more");
+    assert!(tenth.is_subset(&fifth), "raising the percentage only adds keys");
     assert!((1_850..2_150).contains(&fifth.len()), "{}", fifth.len());
     assert!(enforced(Portion::NONE).is_empty());
     assert_eq!(enforced(Portion::ALL).len(), 10_000);
@@ -319,9 +342,10 @@ fn a_lot_is_the_same_for_ever() {
 #[test]
 fn requests_without_a_key_go_on_unless_the_limit_is_enforced_on_all() {
     let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&PER_USER).key(header("x-user"));
+    let rule = Rule::new(&PER_USER).key(header("x-user"));
     for (percent, status) in [(0, 200), (99, 200), (100, 500)] {
-        assert_eq!(ask(&layer.clone().enforce(Portion::percent(percent))), status);
+        let part = rule.clone().enforce(Portion::percent(percent));
+        assert_eq!(ask(&limiter.layer(part)), status);
     }
 }
 
@@ -339,7 +363,7 @@ fn portions_say_what_is_wrong_with_them() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_later_is_asked_about_shadows_before_the_request_runs() {
     let (late, limiter, past) = Late::new();
-    let layer = limiter.layer(&FIVE).and(&TWO).shadow().refund_if(|_| true);
+    let layer = limiter.layer(&FIVE).and(Rule::new(&TWO).shadow().refund_if(|_| true));
     let recorder = Recorder::new();
     let service = layer.layer(recorder.clone());
     let held = late.close();
@@ -353,7 +377,7 @@ async fn a_store_that_answers_later_is_asked_about_shadows_before_the_request_ru
     settled().await;
     assert_eq!((tokens(&past, &FIVE), tokens(&past, &TWO)), (4.0, 2.0), "the shadow is refunded");
     // Alone as well.
-    let service = limiter.layer(&TWO).shadow().layer(recorder.clone());
+    let service = limiter.layer(Rule::new(&TWO).shadow()).layer(recorder.clone());
     for _ in 0..3 {
         assert_eq!(send(&service, Request::new(1)).await.await.unwrap().status(), 200);
     }
@@ -362,11 +386,11 @@ async fn a_store_that_answers_later_is_asked_about_shadows_before_the_request_ru
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_the_queue_does_not_wait_for_the_shadow() {
+async fn a_request_in_the_queue_does_not_wait_for_the_shadow() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(1));
     static STRICT: Limit = Limit::new("strict", Quota::token_bucket(1, MINUTE));
     let limiter = paused();
-    let layer = limiter.layer(&SPACED).queue(SECOND).and(&STRICT).shadow();
+    let layer = limiter.layer(&SPACED).queue(SECOND).and(Rule::new(&STRICT).shadow());
     let recorder = Recorder::new();
     let service = layer.layer(recorder.clone());
     let mut answers = Vec::new();
@@ -386,10 +410,10 @@ fn a_chosen_limit_is_asked_once_in_shadow() {
     let limiter = limiter(&ManualClock::new(START));
     let chosen = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&chosen);
-    let layer = limiter.layer(&TWO).shadow().limit_with(move |_| {
+    let layer = limiter.layer(Rule::new(&TWO).shadow().limit_with(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
-        FIVE.clone()
-    });
+        &FIVE
+    }));
     assert_eq!(ask(&layer), 200);
     assert_eq!((chosen.load(Ordering::Relaxed), left(&limiter, &FIVE)), (1, 4));
 }

@@ -78,7 +78,6 @@ use crate::clock::Timestamp;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a permit that is dropped at once settles nothing: use `let _permit` or `drop`"]
 pub struct Permit<'l>(Holder<'l>);
 
 /// What a permit holds: grants, the limiter, the time.

@@ -185,8 +185,8 @@ impl Admission {
         outcome
     }
 
-    /// Makes the buckets as if they had never been used, for all keys by which the request is limited.
-    /// Nothing of what it took is given back after that.
+    /// Makes the buckets as if they had never been used, for all keys by which the request is limited,
+    /// shadows included. Nothing of what it took is given back after that.
     ///
     /// # Errors
     ///

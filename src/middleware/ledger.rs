@@ -13,6 +13,7 @@ use super::planned_rule::Choice;
 use super::response_head::ResponseHead;
 use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
+use crate::backend::BackendError;
 use crate::limiter::{
     Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, Permit, RateLimited, Settlement, Snapshot,
 };
@@ -32,12 +33,15 @@ struct Entries {
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
 
-/// What was taken by one rule.
+/// What was taken by one rule; nothing by a shadow that would have refused.
 struct ChargeEntry {
     grant: Grant,
     rule: usize,
     /// Whether the rule was a shadow to the request.
     is_shadow: bool,
+    /// Whether it would have refused as a shadow. Its bucket can be reset all the same, and its cost
+    /// says which other shadows are settled.
+    is_refused: bool,
     /// Whether it is still to be settled. It is closed first, so that nothing is given back twice.
     is_open: bool,
 }
@@ -64,8 +68,9 @@ impl RequestLedger {
     /// What a shadow rule has decided.
     pub(super) fn add_shadow(&self, shadow: &Demand<Choice<'static>>, outcome: &Outcome) {
         let demands = slice::from_ref(shadow);
+        self.add(demands, outcome, true);
         if outcome.verdict() != Verdict::Refused {
-            return self.add(demands, outcome, true);
+            return;
         }
         let refused = outcome.levels(demands);
         let refused = refused
@@ -74,12 +79,14 @@ impl RequestLedger {
     }
 
     fn add(&self, demands: &[Demand<Choice<'_>>], outcome: &Outcome, is_shadow: bool) {
+        let is_refused = outcome.verdict() == Verdict::Refused;
         let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
         let entries = outcome.grants(owned).zip(demands).map(|(grant, demand)| ChargeEntry {
             grant,
             rule: demand.limit.rule,
             is_shadow,
-            is_open: true,
+            is_refused,
+            is_open: !is_refused,
         });
         self.entries().charges.extend(entries);
     }
@@ -138,7 +145,8 @@ impl RequestLedger {
         let selected = entries
             .charges
             .iter()
-            .filter(|entry| entry.is_shadow == in_shadow && selection.has(entry, &entries.charges));
+            .filter(|entry| entry.is_shadow == in_shadow && !entry.is_refused)
+            .filter(|entry| selection.has(entry, &entries.charges));
         let charged = selected.map(|entry| (entry.rule, entry.grant.snapshot()));
         let refused = entries.refused.iter().filter(|(_, snapshot)| {
             in_shadow && selection.name().is_none_or(|name| snapshot.limit().name() == name)
@@ -170,7 +178,7 @@ impl RequestLedger {
             answer.and_then(|applied| Outcome::new(&demands, applied)).map_err(unavailable)?;
         if outcome.verdict() != Verdict::Admitted {
             let refusal = outcome.refusal(&demands, std::time::Duration::ZERO);
-            return refusal.map_or(Ok(()), Err);
+            return Err(refusal.unwrap_or_else(|| unavailable(BackendError::incomplete())));
         }
         let mut entries = self.entries();
         for (position, (_, readings)) in positions.into_iter().zip(outcome.each(&demands)) {
