@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use support::{START, at_once, limiter};
+use support::{START, at_once, is_admitted, limiter};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, calculate, charge, rescale};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
 use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND, Timestamp};
@@ -73,13 +73,14 @@ fn a_bucket_is_full_again_when_it_says_so() {
     static WINDOW: Limit = Limit::new("window", Quota::fixed_window(10, HOUR).start(START));
     for (limit, full_after) in [(&LOGIN, 12 * MINUTE), (&WINDOW, 50 * MINUTE)] {
         clock.set(START + 10 * MINUTE);
-        let _ = at_once(limiter.limit(limit).cost(2)).unwrap();
-        let standing = at_once(limiter.value(limit)).unwrap();
-        assert_eq!(standing.full_after(), full_after);
+        assert!(is_admitted(limiter.limit(limit).cost(2)));
+        let seen = at_once(limiter.peek(limit)).unwrap();
+        assert_eq!(seen.full_at().since(seen.at()), full_after);
         clock.advance(full_after - Duration::from_micros(1));
-        assert_ne!(at_once(limiter.value(limit)).unwrap().state().value, limit.bucket().capacity());
+        assert_ne!(at_once(limiter.peek(limit)).unwrap().state().value, limit.bucket().capacity());
         clock.advance(Duration::from_micros(1));
-        assert_eq!(at_once(limiter.value(limit)).unwrap().full_after(), Duration::ZERO);
+        let seen = at_once(limiter.peek(limit)).unwrap();
+        assert_eq!(seen.full_at(), seen.at());
     }
 }
 

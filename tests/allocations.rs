@@ -5,7 +5,7 @@ mod support;
 use std::convert::Infallible;
 
 use http::{Request, Response};
-use support::{START, at_once, limiter, store};
+use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
@@ -27,14 +27,21 @@ fn allocations(work: impl FnOnce()) -> u64 {
 fn a_known_key_is_decided_without_an_allocation() {
     let limiter = limiter(&ManualClock::new(START));
     let ask = |cost| {
-        let decision = at_once(limiter.limit(&LIMIT).key(KEY).cost(cost)).unwrap();
-        std::hint::black_box(decision.is_admitted());
+        std::hint::black_box(is_admitted(limiter.limit(&LIMIT).key(KEY).cost(cost)));
     };
     assert!(allocations(|| ask(1)) > 0, "a new key needs room, so allocations are seen");
     assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "admitted");
-    assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "refused");
-    let look = || assert!(at_once(limiter.check(&LIMIT).key(KEY).cost(0)).unwrap().is_admitted());
-    assert_eq!(allocations(look), 0, "looked at");
+    let peek = || assert!(!at_once(limiter.peek(&LIMIT).key(KEY)).unwrap().fits());
+    assert_eq!(allocations(peek), 0, "looked at");
+}
+
+/// The error is boxed, so that it makes no `Result` larger. That is all that a refusal allocates.
+#[test]
+fn a_refusal_allocates_its_error_and_nothing_else() {
+    let limiter = limiter(&ManualClock::new(START));
+    assert!(is_admitted(limiter.limit(&LIMIT).key(KEY).cost(1_000)));
+    let refuse = || assert!(!is_admitted(limiter.limit(&LIMIT).key(KEY)));
+    assert_eq!(allocations(|| (0..999).for_each(|_| refuse())), 999);
 }
 
 #[test]
@@ -104,7 +111,7 @@ fn numbers_that_no_bucket_uses_any_more_take_no_room() {
     let (memory, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
     let ask = |rate| {
         let limit = Limit::try_new("plan", Quota::token_bucket(rate, HOUR)).unwrap();
-        assert!(at_once(limiter.limit(&limit).key("alice")).unwrap().is_admitted());
+        assert!(is_admitted(limiter.limit(&limit).key("alice")));
         at_once(limiter.reset(&limit).key("alice")).unwrap();
     };
     (1..=10).for_each(ask);
@@ -118,7 +125,7 @@ fn numbers_that_a_bucket_left_behind_take_no_room() {
     let ask = |rate| {
         let limit =
             Limit::try_new("plan", Quota::token_bucket(rate, SECOND).capacity(1_000_000)).unwrap();
-        assert!(at_once(limiter.limit(&limit).key("alice")).unwrap().is_admitted());
+        assert!(is_admitted(limiter.limit(&limit).key("alice")));
     };
     (1..=10).for_each(ask);
     assert_eq!(kept(|| (11..1_000).for_each(ask)), 0);
@@ -127,9 +134,7 @@ fn numbers_that_a_bucket_left_behind_take_no_room() {
 #[test]
 fn what_comes_and_goes_leaves_nothing_behind() {
     let (memory, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
-    let take = |key: u64, cost| {
-        assert!(at_once(limiter.limit(&LIMIT).key(key).cost(cost)).unwrap().is_admitted())
-    };
+    let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&LIMIT).key(key).cost(cost)));
     (0..=100).for_each(|key| take(key, 5)); // full: the shard was looked at
     let come_and_go = |times: u64| {
         (0..times).for_each(|key| {

@@ -5,11 +5,11 @@ mod support;
 
 use std::time::Duration;
 
-use support::{START, admitted, at_once, limiter, remaining, store};
+use support::{START, admitted, at_once, is_admitted, limiter, remaining, store};
 use tollgate::algebra::{Bucket, Terms, Verdict};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::{DAY, Decision, HOUR, Key, Limit, MINUTE, Quota, SECOND};
+use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, SECOND};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));
@@ -21,8 +21,8 @@ fn limits_with_other_names_have_other_buckets() {
     assert!(admitted(&limiter, &LOGIN, 7, 10));
     assert_eq!(remaining(&limiter, &OTHER, 7), 10);
     // The name ends where the key begins: "login" for "2…" is not "login2" for "…".
-    assert!(at_once(limiter.limit(&LOGIN).key("2x").cost(10)).unwrap().is_admitted());
-    assert_eq!(at_once(limiter.value(&OTHER).key("x")).unwrap().remaining(), 10);
+    assert!(is_admitted(limiter.limit(&LOGIN).key("2x").cost(10)));
+    assert_eq!(at_once(limiter.peek(&OTHER).key("x")).unwrap().remaining(), 10);
 }
 
 #[test]
@@ -41,13 +41,13 @@ fn new_numbers_keep_what_was_used() {
     assert!(admitted(&limiter, &small, 1, 10));
     let window = limit("fixed window: 5 per day");
     assert_eq!(remaining(&limiter, &window, 1), 0);
-    let Decision::Refused(refusal) = at_once(limiter.limit(&window).key(1_u64)).unwrap() else {
-        panic!("there is nothing left");
-    };
-    clock.advance(refusal.retry_after());
+    let refused = at_once(limiter.limit(&window).key(1_u64)).unwrap_err();
+    clock.advance(refused.retry_after().expect("there is nothing left"));
     assert_eq!(remaining(&limiter, &window, 1), 5);
 }
 
+/// A bucket that was full under small numbers was taken for a full one under large ones: a client
+/// that could switch between two plans had no limit.
 #[test]
 fn switching_between_numbers_grants_nothing() {
     static SMALL: Limit = Limit::new("plan", Quota::token_bucket(1, SECOND));
@@ -66,6 +66,8 @@ fn switching_between_numbers_grants_nothing() {
     assert!(taken <= 2_001, "{taken} in 1,000 s, where both numbers grant 1 a second");
 }
 
+/// A value too large for the numbers that it was rescaled to became the deepest debt, and a debt
+/// deeper than the new `max_reserved` was forgiven.
 #[test]
 fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
     let clock = ManualClock::new(START);
@@ -81,10 +83,12 @@ fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
     let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
     let charge = charge.terms(Terms::reserving(bucket.floor()));
     assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
-    let standing = at_once(limiter.value(&shallow).key(key)).unwrap();
-    assert_eq!(standing.tokens().to_string(), "-100");
+    let seen = at_once(limiter.peek(&shallow).key(key)).unwrap();
+    assert_eq!(seen.tokens().to_string(), "-100");
 }
 
+/// The distance between a start in the far past and now overflowed, so that windows began again with
+/// every look.
 #[test]
 fn windows_stay_where_they_are_however_far_their_start() {
     for start in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
@@ -92,16 +96,18 @@ fn windows_stay_where_they_are_however_far_their_start() {
         let limit = Limit::try_new("far", quota.parse().unwrap()).unwrap();
         let clock = ManualClock::new(START);
         let (_, limiter) = store(Memory::new(), &clock);
-        let first = at_once(limiter.value(&limit)).unwrap().window_start().unwrap();
+        let first = at_once(limiter.peek(&limit)).unwrap().window_start().unwrap();
         let from_start = i128::from(first.as_micros()) - i128::from(start);
         assert_eq!(from_start.rem_euclid(3_600_000_000), 0);
         clock.set(first + (HOUR - Duration::from_micros(1)));
-        assert_eq!(at_once(limiter.value(&limit)).unwrap().window_start(), Some(first));
+        assert_eq!(at_once(limiter.peek(&limit)).unwrap().window_start(), Some(first));
         clock.set(first + HOUR);
-        assert_eq!(at_once(limiter.value(&limit)).unwrap().window_start(), Some(first + HOUR));
+        assert_eq!(at_once(limiter.peek(&limit)).unwrap().window_start(), Some(first + HOUR));
     }
 }
 
+/// The second charge on a bucket was judged as if the first had not been asked, so that the wait
+/// was too short for both.
 #[test]
 fn a_bucket_named_twice_waits_for_both() {
     let clock = ManualClock::new(START);
@@ -131,7 +137,7 @@ fn giving_back_fills_no_further_than_the_capacity() {
         let units = limit.bucket().units(tokens).unwrap();
         let refund = Adjustment::refund(id, limit.bucket(), units);
         let state = at_once(memory.adjust(&[refund]).wait()).unwrap().readings()[0].state();
-        let seen = at_once(limiter.value(limit).key(1_u64)).unwrap();
+        let seen = at_once(limiter.peek(limit).key(1_u64)).unwrap();
         assert_eq!(seen.state(), state, "what is reported is what is stored");
         seen.remaining()
     };
@@ -160,11 +166,14 @@ fn a_charge_of_less_than_nothing_gives_nothing() {
 #[test]
 fn a_call_asks_when_it_is_polled_and_not_before() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
-    drop(limiter.limit(&LOGIN).key(1_u64).into_future());
+    drop(limiter.limit(&LOGIN).key(1_u64));
+    drop(limiter.limit(&LOGIN).key(1_u64).cost(12).reserve());
     assert_eq!(remaining(&limiter, &LOGIN, 1), 10);
-    let look = at_once(limiter.check(&LOGIN).key(1_u64).cost(4)).unwrap();
-    let Decision::Admitted(permit) = look else { panic!("there are ten") };
-    assert_eq!(permit.remaining(), 10, "a look leaves all that there is");
+    let seen = at_once(limiter.peek(&LOGIN).key(1_u64).cost(4)).unwrap();
+    assert!(seen.fits());
+    assert_eq!((seen.cost(), seen.remaining()), (4, 10), "a peek leaves all that there is");
+    let seen = at_once(limiter.peek(&LOGIN).key(1_u64).cost(11)).unwrap();
+    assert_eq!((seen.fits(), seen.wait(), seen.remaining()), (false, None, 10));
 }
 
 #[test]
@@ -173,10 +182,10 @@ fn numbers_that_take_the_place_of_others_are_not_misread() {
     let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
     for quota in ["10 per hour", "20 per minute", "30 per second", "40 per day"] {
         let limit = limit(quota);
-        assert!(at_once(limiter.limit(&limit).key("alice")).unwrap().is_admitted());
+        assert!(is_admitted(limiter.limit(&limit).key("alice")));
     }
     let last = limit("40 per day");
-    assert_eq!(at_once(limiter.value(&last).key("alice")).unwrap().remaining(), 6);
+    assert_eq!(at_once(limiter.peek(&last).key("alice")).unwrap().remaining(), 6);
 }
 
 #[test]
@@ -185,9 +194,9 @@ fn a_first_use_that_costs_nothing_begins_to_fill_too() {
         Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
-    assert!(at_once(limiter.limit(&SLOW_START).cost(0)).unwrap().is_admitted());
+    assert!(is_admitted(limiter.limit(&SLOW_START).cost(0)));
     clock.advance(MINUTE);
-    assert_eq!(at_once(limiter.value(&SLOW_START)).unwrap().remaining(), 3);
+    assert_eq!(at_once(limiter.peek(&SLOW_START)).unwrap().remaining(), 3);
 }
 
 #[test]
@@ -207,7 +216,7 @@ fn a_refused_transaction_is_a_first_use_as_well() {
     assert_eq!(at_once(memory.apply(&[five, login]).wait()).unwrap().verdict(), Verdict::Refused);
     assert_eq!(memory.len(), 1, "it began to fill; the other is full, which is like none");
     clock.advance(MINUTE);
-    assert_eq!(at_once(limiter.value(&SLOW_START)).unwrap().remaining(), 3);
+    assert_eq!(at_once(limiter.peek(&SLOW_START)).unwrap().remaining(), 3);
 }
 
 #[test]
@@ -228,7 +237,7 @@ fn a_bucket_named_twice_under_two_numbers_is_not_misread() {
         limit.bucket().tokens(applied.readings()[nth].state().value).whole()
     };
     assert_eq!((tokens(&hour, 0), tokens(&second, 1)), (1, 1));
-    assert_eq!(at_once(limiter.value(&second)).unwrap().remaining(), 1);
+    assert_eq!(at_once(limiter.peek(&second)).unwrap().remaining(), 1);
     let charges = [
         Charge::take(id, second.bucket(), take(&second, 1)),
         Charge::take(id, hour.bucket(), take(&hour, 1)),
@@ -251,7 +260,7 @@ fn the_phase_of_windows_is_the_documented_hash() {
     assert_eq!(id.shard(3).phase(&hour), id.phase(&hour), "all shards of a limit have one phase");
     // The store uses it.
     let limit = Limit::new("exports", Quota::fixed_window(1, HOUR));
-    let start = at_once(limiter(&ManualClock::new(START)).value(&limit).key("alice"))
+    let start = at_once(limiter(&ManualClock::new(START)).peek(&limit).key("alice"))
         .unwrap()
         .window_start()
         .unwrap();

@@ -7,11 +7,11 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use support::{START, at_once, limiter, store};
+use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::{Bucket, Verdict, check_history};
 use tollgate::backend::{Backend, BucketId, Charge, Memory, Reading};
 use tollgate::clock::ManualClock;
-use tollgate::{Decision, HOUR, Key, Limit, Quota, SECOND};
+use tollgate::{HOUR, Key, Limit, Quota, SECOND};
 
 const THREADS: u64 = 8;
 const CAPACITY: u64 = 500;
@@ -44,8 +44,7 @@ fn admitted_over(keys: u64, limit: &Limit) -> u64 {
             for nth in 0..keys {
                 // Every thread goes its own way round the keys.
                 let key = (nth * (2 * thread + 1) + round) % keys;
-                let decision = at_once(limiter.limit(limit).key(key)).unwrap();
-                admitted += u64::from(decision.is_admitted());
+                admitted += u64::from(is_admitted(limiter.limit(limit).key(key)));
             }
         }
         admitted
@@ -89,7 +88,7 @@ fn transactions_in_opposite_orders_neither_hang_nor_tear() {
     });
     let left: u64 = keys
         .iter()
-        .map(|key| at_once(limiter.value(&BUCKET).key(key.clone())).unwrap().remaining())
+        .map(|key| at_once(limiter.peek(&BUCKET).key(key.clone())).unwrap().remaining())
         .sum();
     assert_eq!(admitted + left, 16 * CAPACITY);
     assert!(admitted > 15 * CAPACITY, "nearly everything is used up: {admitted}");
@@ -190,14 +189,11 @@ fn a_bucket_in_use_is_never_lost_to_a_flood() {
     let admitted = hammer(|thread| {
         let mut admitted = 0;
         for round in 0_u64..5_000 {
-            let decision = at_once(limiter.limit(&BUCKET).key("in use").cost(1)).unwrap();
-            admitted += u64::from(decision.is_admitted());
+            admitted += u64::from(is_admitted(limiter.limit(&BUCKET).key("in use").cost(1)));
             // Never asked for before, and nearer to full than the one in use after its first
             // seconds: 1 of 10 in an hour against hundreds of 500.
             let made_up = (thread, round);
-            assert!(
-                at_once(limiter.limit(&SHORT).key((made_up.0, made_up.1))).unwrap().is_admitted()
-            );
+            assert!(is_admitted(limiter.limit(&SHORT).key((made_up.0, made_up.1))));
         }
         admitted
     });
@@ -221,9 +217,8 @@ fn what_ran_while_time_went_on_is_within_the_bound() {
             let mut admitted = 0;
             for round in 0..2_000 {
                 let cost = (round * 5 + thread) % 7;
-                let decision = at_once(limiter.limit(limit).cost(cost)).unwrap();
-                if let Decision::Admitted(permit) = decision {
-                    ran.lock().unwrap().push((permit.standing().at(), cost));
+                if let Ok(permit) = at_once(limiter.limit(limit).cost(cost)) {
+                    ran.lock().unwrap().push((permit.snapshot().at(), cost));
                     admitted += cost;
                 }
                 clock.advance(Duration::from_micros(700));

@@ -8,12 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{START, at_once, limiter, quotas, store};
-use tollgate::algebra::{Bucket, Verdict, check_history};
+use support::{START, at_once, is_admitted, limiter, quotas, store};
+use tollgate::algebra::{Bucket, State, Terms, Verdict, charge_pair, check_history};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Key, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::limiter::Standing;
-use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate::limiter::LimitCall;
+use tollgate::{
+    HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
+    Timestamp,
+};
 
 /// Ten shards of ten tokens.
 static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, HOUR).shards(10));
@@ -26,15 +29,15 @@ fn frozen() -> RateLimiter {
 /// The tokens in all shards together, fraction and debt included.
 #[track_caller]
 fn held(limiter: &RateLimiter, limit: &Limit) -> String {
-    at_once(limiter.value(limit)).unwrap().tokens().to_string()
+    at_once(limiter.peek(limit)).unwrap().tokens().to_string()
 }
 
-fn standing<'d>(decision: &'d Decision<'_>) -> Standing<'d> {
-    match decision {
-        Decision::Admitted(permit) => permit.standing(),
-        Decision::Reserved(reservation) => reservation.standing(),
-        Decision::Refused(refusal) => refusal.limits()[0].clone(),
-        other => panic!("{other:?}"),
+/// How the limit stood when it admitted or refused a request.
+#[track_caller]
+fn told(answer: &Result<Permit<'_>, RateLimited>) -> Snapshot {
+    match answer {
+        Ok(permit) => permit.snapshot(),
+        Err(error) => error.snapshots().first().expect("a refusal").clone(),
     }
 }
 
@@ -48,8 +51,8 @@ fn with_nothing_stored_two_shards_grant_what_one_cannot() {
         for seed in 0..50 {
             for cost in [11, 15, 20] {
                 let limiter = frozen().seed(seed);
-                assert!(at_once(limiter.check(&limit).cost(cost)).unwrap().is_admitted());
-                assert!(at_once(limiter.limit(&limit).cost(cost)).unwrap().is_admitted());
+                assert!(at_once(limiter.peek(&limit).cost(cost)).unwrap().fits());
+                assert!(is_admitted(limiter.limit(&limit).cost(cost)));
                 assert_eq!(held(&limiter, &limit), (limit.quota().rate() - cost).to_string());
             }
             assert!(at_once(frozen().limit(&limit).cost(21)).unwrap_err().is_too_large());
@@ -63,9 +66,9 @@ fn two_shards_grant_more_than_half_and_then_the_rest() {
     for seed in 0..50 {
         for cost in 11..=20 {
             let limiter = frozen().seed(seed);
-            assert!(at_once(limiter.limit(&TWO).cost(cost)).unwrap().is_admitted());
-            assert!(!at_once(limiter.limit(&TWO).cost(21 - cost)).unwrap().is_admitted());
-            assert!(at_once(limiter.limit(&TWO).cost(20 - cost)).unwrap().is_admitted());
+            assert!(is_admitted(limiter.limit(&TWO).cost(cost)));
+            assert!(!is_admitted(limiter.limit(&TWO).cost(21 - cost)));
+            assert!(is_admitted(limiter.limit(&TWO).cost(20 - cost)));
             assert_eq!(held(&limiter, &TWO), "0");
         }
     }
@@ -79,7 +82,7 @@ fn drained_it_has_granted_exactly_its_capacity() {
             let mut admitted = 0;
             let mut refused = 0;
             while refused < 400 {
-                match at_once(limiter.limit(&HOT).cost(cost)).unwrap().is_admitted() {
+                match is_admitted(limiter.limit(&HOT).cost(cost)) {
                     true => (admitted, refused) = (admitted + cost, 0),
                     false => refused += 1,
                 }
@@ -95,7 +98,7 @@ fn keys_have_shards_of_their_own() {
     let limiter = frozen();
     for key in 0_u64..20 {
         for _ in 0..100 - key {
-            while !at_once(limiter.limit(&HOT).key(key)).unwrap().is_admitted() {}
+            while !is_admitted(limiter.limit(&HOT).key(key)) {}
         }
     }
     for key in 0..20 {
@@ -109,13 +112,13 @@ fn a_reset_forgets_every_shard() {
     let limiter = limiter.seed(0);
     for key in ["a", "b"] {
         for _ in 0..50 {
-            let _ = at_once(limiter.limit(&HOT).key(key)).unwrap();
+            let _ = at_once(limiter.limit(&HOT).key(key));
         }
     }
     assert_eq!(memory.len(), 20);
     at_once(limiter.reset(&HOT).key("a")).unwrap();
     assert_eq!(memory.len(), 10);
-    let left = |key| at_once(limiter.value(&HOT).key(key)).unwrap().remaining();
+    let left = |key| at_once(limiter.peek(&HOT).key(key)).unwrap().remaining();
     assert_eq!((left("a"), left("b")), (100, 50));
 }
 
@@ -125,14 +128,14 @@ fn in_a_transaction_it_pays_with_the_others_or_not_at_all() {
     for seed in 0..50 {
         let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
         let limiter = limiter.seed(seed);
-        let both = |cost| at_once(limiter.all().limit(&REQUESTS).cost(10).limit(&HOT).cost(cost));
-        let permit = both(17).unwrap().into_result().unwrap();
-        assert_eq!(permit.standings().count(), 2);
+        let both = |cost| at_once(limiter.limit(&REQUESTS).cost(10).and(&HOT).cost(cost));
+        let permit = both(17).unwrap();
+        assert_eq!(permit.snapshots().count(), 2);
         assert_eq!((held(&limiter, &REQUESTS), held(&limiter, &HOT)), ("20".into(), "83".into()));
         assert!(both(21).unwrap_err().is_too_large());
-        assert!(both(3).unwrap().is_admitted() && both(0).unwrap().is_admitted());
+        assert!(both(3).is_ok() && both(0).is_ok());
         let stored = memory.len();
-        assert!(!both(1).unwrap().is_admitted());
+        assert!(both(1).unwrap_err().is_refused());
         assert_eq!((held(&limiter, &HOT), memory.len()), ("80".into(), stored));
         at_once(permit.refund()).unwrap();
         assert_eq!((held(&limiter, &REQUESTS), held(&limiter, &HOT)), ("10".into(), "97".into()));
@@ -143,37 +146,36 @@ fn in_a_transaction_it_pays_with_the_others_or_not_at_all() {
 fn named_twice_it_pays_twice_from_the_same_two_shards() {
     for seed in 0..100 {
         let limiter = frozen().seed(seed);
-        let twice = |a, b| at_once(limiter.all().limit(&HOT).cost(a).limit(&HOT).cost(b));
+        let twice = |a, b| at_once(limiter.limit(&HOT).cost(a).and(&HOT).cost(b));
         let error = twice(9, 12).unwrap_err();
         assert!(error.is_too_large());
         assert!(error.to_string().starts_with("cost of 21 can never fit limit `hot`"), "{error}");
-        assert!(twice(9, 11).unwrap().is_admitted());
+        assert!(twice(9, 11).is_ok());
         assert_eq!(held(&limiter, &HOT), "80");
         at_once(limiter.reset(&HOT)).unwrap();
-        at_once(twice(12, 3).unwrap().into_result().unwrap().refund()).unwrap();
+        at_once(twice(12, 3).unwrap().refund()).unwrap();
         assert_eq!(held(&limiter, &HOT), "100");
     }
 }
 
 // What is told.
 
-/// A look is unbiased, and so is what a request is told that was admitted.
+/// What a request is told is unbiased, be it one that takes nothing or one that was admitted.
 #[test]
 fn what_decisions_tell_is_right_on_average() {
     let draws = 4_000_u32;
     let limiter = frozen().seed(5);
     for nth in 0..30 {
-        let _ = at_once(limiter.limit(&HOT).cost(nth % 4)).unwrap();
+        let _ = at_once(limiter.limit(&HOT).cost(nth % 4));
     }
-    let truth = at_once(limiter.value(&HOT)).unwrap().tokens().to_f64();
+    let truth = at_once(limiter.peek(&HOT)).unwrap().tokens().to_f64();
     let mean = |told: &dyn Fn() -> f64| (0..draws).map(|_| told()).sum::<f64>() / f64::from(draws);
-    let looked =
-        mean(&|| standing(&at_once(limiter.check(&HOT).cost(1)).unwrap()).tokens().to_f64());
+    let looked = mean(&|| told(&at_once(limiter.limit(&HOT).cost(0))).tokens().to_f64());
     assert!((looked - truth).abs() < 1.0, "{looked}, and not {truth}");
     for cost in [1, 3, 4] {
         let taken = mean(&|| {
-            let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap().into_result().unwrap();
-            let told = permit.standing().tokens().to_f64();
+            let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap();
+            let told = permit.snapshot().tokens().to_f64();
             at_once(permit.refund()).unwrap();
             told
         });
@@ -187,36 +189,88 @@ fn what_decisions_tell_is_right_on_average() {
 fn the_first_request_is_told_what_is_really_left() {
     let limiter = frozen();
     for cost in [1, 10, 20] {
-        let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap().into_result().unwrap();
+        let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap();
         assert_eq!(permit.remaining(), 100 - cost);
         assert_eq!(at_once(permit.refund()).unwrap().remaining(), 100);
     }
     for seed in 0..20 {
         for (cost, actual) in [(9, 4), (9, 9), (5, 8), (20, 13), (15, 19)] {
             let limiter = frozen().seed(seed);
-            let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap().into_result().unwrap();
+            let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap();
             let settled = at_once(permit.settle(actual)).unwrap();
             assert_eq!(settled.remaining(), 100 - actual, "{cost} settled by {actual}");
         }
     }
     static OWING: Limit =
         Limit::new("owing", Quota::token_bucket(10, SECOND).capacity(0).shards(5));
-    let Decision::Reserved(owed) = at_once(limiter.limit(&OWING).cost(7).reserve()).unwrap() else {
-        panic!("nothing is saved up")
-    };
-    assert_eq!(owed.standing().tokens().to_string(), "-7");
+    let owed = at_once(limiter.limit(&OWING).cost(7).reserve()).unwrap();
+    assert_eq!(owed.snapshot().tokens().to_string(), "-7");
     drop(owed);
-    let Decision::Refused(refusal) = at_once({
-        let _ = at_once(limiter.limit(&HOT).cost(20)).unwrap();
-        let _ = at_once(limiter.limit(&HOT).cost(20)).unwrap();
-        static TWO: Limit = Limit::new("two", Quota::token_bucket(20, HOUR).shards(2));
-        let _ = at_once(limiter.limit(&TWO).cost(15)).unwrap();
-        limiter.limit(&TWO).cost(6)
-    })
-    .unwrap() else {
-        panic!("5 are left")
-    };
-    assert_eq!(refusal.limits()[0].remaining(), 5);
+    static TWO: Limit = Limit::new("two", Quota::token_bucket(20, HOUR).shards(2));
+    assert!(is_admitted(limiter.limit(&TWO).cost(15)));
+    let refused = at_once(limiter.limit(&TWO).cost(6)).unwrap_err();
+    assert_eq!(refused.snapshots()[0].remaining(), 5);
+}
+
+proptest! {
+    /// A peek takes nothing; it counts the tokens of all shards, and what it is asked about fits if
+    /// the two fullest have it. What no two could ever hold has no wait.
+    #[test]
+    fn a_peek_sees_all_shards_and_fits_what_the_two_fullest_have(
+        quota in quotas(),
+        shards in 2_u32..=6,
+        steps in prop::collection::vec((0_u32..4_000, 0_u64..20, 0_u64..40), 1..40),
+        seed in any::<u64>(),
+    ) {
+        let Ok(limit) = Limit::try_new("hot", quota.shards(shards)) else { return Ok(()) };
+        let bucket = limit.bucket();
+        let token = (bucket.token() / bucket.gain() * bucket.step()).max(1_000);
+        let clock = ManualClock::new(START);
+        let (memory, limiter) = store(Memory::new(), &clock);
+        let limiter = limiter.seed(seed);
+        let states = || -> Vec<State> {
+            let key = Key::GLOBAL;
+            let id = |shard| BucketId::new("hot", &key).shard(shard);
+            let looks: Vec<_> = (0..shards).map(|shard| Charge::look(id(shard), bucket, 0)).collect();
+            let applied = at_once(memory.apply(&looks).wait()).unwrap();
+            applied.readings().iter().map(|reading| reading.state()).collect()
+        };
+        for (thousandths, taken, cost) in steps {
+            clock.advance(Duration::from_micros(token / 1_000 * u64::from(thousandths)));
+            let _ = at_once(limiter.limit(&limit).cost(taken));
+            let (stored, mut held) = (memory.len(), states());
+            let seen = at_once(limiter.peek(&limit).cost(cost)).unwrap();
+            prop_assert_eq!((memory.len(), &states()), (stored, &held));
+            prop_assert_eq!(seen.tokens().units(), held.iter().map(|state| state.value).sum::<i64>());
+            prop_assert_eq!(seen.cost(), cost);
+
+            let units = bucket.units(cost).unwrap();
+            let Some(wait) = seen.wait() else {
+                prop_assert!(!seen.fits() && units > 2 * bucket.capacity());
+                prop_assert!(at_once(limiter.limit(&limit).cost(cost)).unwrap_err().is_too_large());
+                continue;
+            };
+            held.sort_by_key(|state| std::cmp::Reverse(state.value));
+            let fullest = charge_pair(bucket, [held[0], held[1]], units, Terms::AT_ONCE, seen.at());
+            prop_assert_eq!(seen.fits(), fullest.verdict() == Verdict::Admitted);
+            prop_assert_eq!((seen.fits(), wait), (wait.is_zero(), fullest.wait()));
+            if shards == 2 {
+                // Both are always drawn: what a request is told is what a peek sees.
+                let answer = at_once(limiter.limit(&limit).cost(cost));
+                prop_assert_eq!(answer.is_ok(), seen.fits());
+                let told = answer.err().and_then(|error| error.retry_after());
+                prop_assert_eq!(told.unwrap_or_default(), wait);
+            } else if !seen.fits() {
+                prop_assert!(at_once(limiter.limit(&limit).cost(cost)).unwrap_err().is_refused());
+                let fits_at = |at: Timestamp| {
+                    clock.set(at);
+                    at_once(limiter.peek(&limit).cost(cost)).unwrap().fits()
+                };
+                prop_assert!(!fits_at(seen.at() + (wait - Duration::from_micros(1))));
+                prop_assert!(fits_at(seen.at() + wait));
+            }
+        }
+    }
 }
 
 /// The first shard's debt was told as that of the whole limit.
@@ -227,12 +281,12 @@ fn a_limit_is_out_of_debt_if_a_shard_is() {
     for seed in 0..20 {
         let limiter = limiter.clone().seed(seed);
         at_once(limiter.reset(&OWING)).unwrap();
-        let permit = at_once(limiter.limit(&OWING).cost(5)).unwrap().into_result().unwrap();
+        let permit = at_once(limiter.limit(&OWING).cost(5)).unwrap();
         let settled = at_once(permit.settle(25)).unwrap();
         assert_eq!(settled.limit(), &OWING);
-        let standing = at_once(limiter.value(&OWING)).unwrap();
-        assert_eq!(standing.tokens().to_string(), "15");
-        assert_eq!((standing.verdict(), standing.wait()), (Verdict::Admitted, Duration::ZERO));
+        let seen = at_once(limiter.peek(&OWING).cost(0)).unwrap();
+        assert_eq!(seen.tokens().to_string(), "15");
+        assert_eq!((seen.fits(), seen.wait()), (true, Some(Duration::ZERO)));
     }
 }
 
@@ -242,23 +296,24 @@ fn it_is_full_again_when_all_that_was_taken_has_come_in() {
     let limiter = limiter(&clock).seed(0);
     static FAST: Limit = Limit::new("fast", Quota::token_bucket(100, SECOND).shards(10));
     for _ in 0..200 {
-        let _ = at_once(limiter.limit(&FAST)).unwrap();
+        let _ = at_once(limiter.limit(&FAST));
     }
-    let standing = at_once(limiter.value(&FAST)).unwrap();
-    assert!(standing.full_after() <= SECOND && standing.full_after() >= SECOND * 9 / 10);
+    let full_after = |limit| {
+        let seen = at_once(limiter.peek(limit)).unwrap();
+        seen.full_at().since(seen.at())
+    };
+    assert!(full_after(&FAST) <= SECOND && full_after(&FAST) >= SECOND * 9 / 10);
     clock.advance(SECOND);
     assert_eq!(held(&limiter, &FAST), "100");
     static WINDOW: Limit =
         Limit::new("window", Quota::fixed_window(100, MINUTE).shards(7).start(START));
-    while at_once(limiter.value(&WINDOW)).unwrap().tokens().to_f64() > 10.0 {
-        let _ = at_once(limiter.limit(&WINDOW).cost(3)).unwrap();
+    while at_once(limiter.peek(&WINDOW)).unwrap().tokens().to_f64() > 10.0 {
+        let _ = at_once(limiter.limit(&WINDOW).cost(3));
     }
-    let standing = at_once(limiter.value(&WINDOW)).unwrap();
-    assert_eq!(standing.window_start(), Some(START));
-    assert_eq!(standing.full_after(), MINUTE - SECOND);
+    assert_eq!(at_once(limiter.peek(&WINDOW)).unwrap().window_start(), Some(START));
+    assert_eq!(full_after(&WINDOW), MINUTE - SECOND);
     clock.advance(MINUTE - SECOND);
-    let full = at_once(limiter.value(&WINDOW)).unwrap();
-    assert_eq!((full.remaining(), full.full_after()), (100, Duration::ZERO));
+    assert_eq!((held(&limiter, &WINDOW), full_after(&WINDOW)), ("100".into(), Duration::ZERO));
 }
 
 // Reserving and settling.
@@ -271,10 +326,9 @@ fn reservations_go_into_debt_and_come_back_exactly() {
         let limiter = frozen().seed(seed);
         let mut kept = Vec::new();
         for nth in 1..=20 {
-            let Decision::Reserved(own) = at_once(limiter.limit(&SPACED).reserve()).unwrap() else {
-                panic!("nothing is saved up")
-            };
+            let own = at_once(limiter.limit(&SPACED).reserve()).unwrap();
             // Each shard gains one in 400 ms.
+            assert!(own.wait() > Duration::ZERO);
             assert_eq!(own.wait().as_micros() % 400_000, 0);
             kept.push(own);
             assert_eq!(held(&limiter, &SPACED), format!("-{nth}"));
@@ -292,12 +346,9 @@ fn reservations_go_into_debt_and_come_back_exactly() {
         Quota::token_bucket(10, SECOND).capacity(20).max_reserved(40).shards(2),
     );
     let limiter = frozen();
-    let Decision::Reserved(all) = at_once(limiter.limit(&BOUNDED).cost(60).reserve()).unwrap()
-    else {
-        panic!("20 are saved up")
-    };
+    let all = at_once(limiter.limit(&BOUNDED).cost(60).reserve()).unwrap();
     assert_eq!((all.wait(), held(&limiter, &BOUNDED)), (SECOND * 4, "-40".to_owned()));
-    assert!(matches!(at_once(limiter.limit(&BOUNDED).reserve()), Ok(Decision::Refused(_))));
+    assert!(at_once(limiter.limit(&BOUNDED).reserve()).unwrap_err().is_refused());
     assert!(at_once(limiter.limit(&BOUNDED).cost(61).reserve()).unwrap_err().is_too_large());
     drop(all);
     assert_eq!(held(&limiter, &BOUNDED), "20");
@@ -316,7 +367,7 @@ fn settling_gives_back_to_the_shards_that_have_paid() {
     for seed in 0..50 {
         let limiter = limiter.clone().seed(seed);
         at_once(limiter.reset(&HOT)).unwrap();
-        let take = |cost| at_once(limiter.limit(&HOT).cost(cost)).unwrap().into_result();
+        let take = |cost| at_once(limiter.limit(&HOT).cost(cost));
         for cost in 0..8 {
             drop(take(cost % 4));
         }
@@ -336,6 +387,17 @@ fn settling_gives_back_to_the_shards_that_have_paid() {
     }
 }
 
+/// The permit of a call that takes at once, or of what it reserves, which is kept. Nothing if it is
+/// refused.
+#[track_caller]
+fn granted(call: LimitCall<'_>, reserves: bool) -> Option<Permit<'static>> {
+    let granted = match reserves {
+        true => at_once(call.reserve()).map(Reservation::keep),
+        false => at_once(call).map(Permit::into_owned),
+    };
+    granted.map_err(|error| assert!(error.is_refused(), "{error:?}")).ok()
+}
+
 proptest! {
     /// Nothing that is given back is lost for want of room, and nothing is made.
     #[test]
@@ -349,16 +411,12 @@ proptest! {
         let mut left = i128::from(limit.quota().rate());
         for (cost, actual, reserves) in steps {
             let call = limiter.limit(&limit).cost(cost);
-            let permit = match at_once(if reserves { call.reserve() } else { call }).unwrap() {
-                Decision::Admitted(permit) => permit.into_owned(),
-                Decision::Reserved(reservation) => reservation.keep(),
-                _ => continue,
-            };
+            let Some(permit) = granted(call, reserves) else { continue };
             left -= i128::from(actual.unwrap_or(cost));
             if let Some(actual) = actual {
                 at_once(permit.settle(actual)).unwrap();
             }
-            let held = at_once(limiter.value(&limit)).unwrap().tokens().units();
+            let held = at_once(limiter.peek(&limit)).unwrap().tokens().units();
             prop_assert_eq!(i128::from(held), left * i128::from(limit.bucket().token()));
         }
     }
@@ -389,11 +447,7 @@ proptest! {
             clock.advance(Duration::from_micros(u64::from(micros)));
             let cost = cost.min(each);
             let call = limiter.limit(&limit).cost(cost);
-            match at_once(if reserves { call.reserve() } else { call }).unwrap() {
-                Decision::Admitted(permit) => ran.push((permit.at(), cost)),
-                Decision::Reserved(reservation) => ran.push((reservation.keep().at(), cost)),
-                _ => {}
-            }
+            ran.extend(granted(call, reserves).map(|permit| (permit.at(), cost)));
         }
         prop_assert_eq!(check_history(limit.quota(), &ran).unwrap(), None);
     }
@@ -413,12 +467,11 @@ proptest! {
         for (thousandths, cost) in steps {
             clock.advance(Duration::from_micros(token / 1_000 * u64::from(thousandths)));
             let ask = || at_once(limiter.limit(&limit).cost(cost));
-            let Ok(decision) = ask() else { continue };
-            let Some(wait) = decision.retry_after() else { continue };
+            let Some(wait) = ask().err().and_then(|error| error.retry_after()) else { continue };
             clock.advance(wait - Duration::from_micros(1));
-            prop_assert!(!ask().unwrap().is_admitted());
+            prop_assert!(ask().unwrap_err().is_refused());
             clock.advance(Duration::from_micros(1));
-            prop_assert!(ask().unwrap().is_admitted());
+            prop_assert!(ask().is_ok());
         }
     }
 
@@ -438,19 +491,22 @@ proptest! {
             clock.advance(Duration::from_micros(token / 1_000 * u64::from(thousandths)));
             let answers = [(&limiters[0], &plain), (&limiters[1], &one)].map(|(limiter, limit)| {
                 let call = limiter.limit(limit).cost(cost).jitter(SECOND);
-                match at_once(if reserves { call.reserve() } else { call }) {
-                    Err(error) => error.to_string(),
-                    Ok(decision) => {
-                        let told = standing(&decision).into_owned();
-                        let wait = decision.retry_after();
-                        if let Decision::Reserved(reservation) = decision {
-                            drop(reservation.keep());
-                        }
-                        let (verdict, state) = (told.verdict(), told.state());
-                        let full = told.full_after();
-                        format!("{verdict:?} {wait:?} {:?} {state:?} {full:?}", told.wait())
-                    }
+                let told = |told: Snapshot| {
+                    let (fits, state, full) = (told.fits(), told.state(), told.full_at());
+                    format!("{fits} {:?} {state:?} {full:?}", told.wait())
+                };
+                let refused = |error: RateLimited| {
+                    let snapshot = error.snapshots().first().cloned().map(told);
+                    format!("{error} {snapshot:?}")
+                };
+                if !reserves {
+                    return at_once(call).map_or_else(refused, |permit| told(permit.snapshot()));
                 }
+                at_once(call.reserve()).map_or_else(refused, |own| {
+                    let (wait, told) = (own.wait(), told(own.snapshot()));
+                    drop(own.keep());
+                    format!("{wait:?} {told}")
+                })
             });
             prop_assert_eq!(&answers[0], &answers[1]);
         }
@@ -474,8 +530,7 @@ fn what_ran_in_many_threads_while_time_went_on_is_within_the_bound() {
                     together.wait();
                     for round in 0..1_500 {
                         let cost = (round * 5 + thread) % 7;
-                        let decision = at_once(limiter.limit(limit).cost(cost)).unwrap();
-                        if let Decision::Admitted(permit) = decision {
+                        if let Ok(permit) = at_once(limiter.limit(limit).cost(cost)) {
                             ran.lock().unwrap().push((permit.at(), cost));
                         }
                         clock.advance(Duration::from_micros(700));
@@ -534,7 +589,7 @@ fn every_pair_in_either_order_is_drawn_equally_often() {
                 // In a transaction of different buckets, each draws its own.
                 match times {
                     1 => drop(at_once(first)),
-                    _ => drop(at_once(limiter.all().limit(&limit).key(1).limit(&limit).key(2))),
+                    _ => drop(at_once(limiter.limit(&limit).key(1).and(&limit).key(2))),
                 }
             }
             let drawn = drawn.lock().unwrap();
@@ -556,7 +611,7 @@ fn a_limit_that_is_named_twice_draws_once() {
     let drawn = Arc::clone(&spy.drawn);
     let limiter = RateLimiter::new(spy).seed(0);
     for _ in 0..500 {
-        drop(at_once(limiter.all().limit(&limit).limit(&HOT).limit(&limit).limit(&HOT)));
+        drop(at_once(limiter.limit(&limit).and(&HOT).and(&limit).and(&HOT)));
     }
     assert!(drawn.lock().unwrap().values().all(|count| count.is_multiple_of(2)));
 }
@@ -565,8 +620,8 @@ fn a_limit_that_is_named_twice_draws_once() {
 fn a_seed_draws_the_same_shards_again() {
     let drawn = || {
         let limiter = frozen().seed(42);
-        let call = || at_once(limiter.limit(&HOT).cost(7)).unwrap();
-        (0..40).map(|_| format!("{:?}", standing(&call()).state())).collect::<Vec<_>>()
+        let call = || at_once(limiter.limit(&HOT).cost(7));
+        (0..40).map(|_| format!("{:?}", told(&call()).state())).collect::<Vec<_>>()
     };
     assert_eq!(drawn(), drawn());
 }

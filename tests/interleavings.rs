@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use support::{START, at_once, limiter, store};
+use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::Verdict;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::{Decision, HOUR, Limit, Quota, RateLimiter};
+use tollgate::{HOUR, Limit, Quota, RateLimiter};
 
 const SEEDS: u64 = 40;
 
@@ -60,7 +60,7 @@ fn together<T: Send>(threads: u64, seed: u64, work: impl Fn(u64, Chance) -> T + 
 }
 
 fn left(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
-    at_once(limiter.value(limit).key(key)).unwrap().remaining()
+    at_once(limiter.peek(limit).key(key)).unwrap().remaining()
 }
 
 #[test]
@@ -73,19 +73,18 @@ fn two_transactions_in_opposite_orders_take_all_or_nothing() {
             let mut admitted = 0;
             for _ in 0..200 {
                 chance.stray();
-                let both = limiter.all().limit(first).key(1_u64).limit(second).key(1_u64);
-                match at_once(both).unwrap() {
-                    Decision::Admitted(permit) => {
-                        let [one, other] = [0, 1].map(|nth| permit.standings().nth(nth).unwrap());
+                let both = limiter.limit(first).key(1_u64).and(second).key(1_u64);
+                match at_once(both) {
+                    Ok(permit) => {
+                        let [one, other] = [0, 1].map(|nth| permit.snapshots().nth(nth).unwrap());
                         let (a, b) = if thread % 2 == 0 { (one, other) } else { (other, one) };
                         assert_eq!(b.remaining() - a.remaining(), 200, "half of a transaction");
                         admitted += 1;
                     }
-                    Decision::Refused(refusal) => {
-                        let names = refusal.limits().iter().map(|one| one.limit().name());
+                    Err(refused) => {
+                        let names = refused.snapshots().iter().map(|one| one.limit().name());
                         assert_eq!(names.collect::<Vec<_>>(), ["a"]);
                     }
-                    Decision::Reserved(_) | _ => panic!("nothing was reserved"),
                 }
             }
             admitted
@@ -108,11 +107,11 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
             let newcomer = |thread: u64, round: u64| {
                 // Nearer to full than the two in use, so that these make room for each other.
                 let newcomer = limiter.limit(&SMALL).key((thread, round));
-                assert!(at_once(newcomer).unwrap().is_admitted());
+                assert!(is_admitted(newcomer));
             };
-            let first = limiter.all().limit(&A).key(1_u64).cost(100);
-            let first = first.limit(&B).key(1_u64).cost(100);
-            assert!(at_once(first).unwrap().is_admitted());
+            let first = limiter.limit(&A).key(1_u64).cost(100);
+            let first = first.and(&B).key(1_u64).cost(100);
+            assert!(is_admitted(first));
             // From here on nearly every newcomer drives another out.
             (0..2 * u64::try_from(max_keys).unwrap()).for_each(|round| newcomer(9, round));
             let taken: u64 = together(4, seed, |thread, mut chance| {
@@ -120,8 +119,8 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
                 for round in 0..100 {
                     chance.stray();
                     if thread < 2 {
-                        let both = limiter.all().limit(&A).key(1_u64).limit(&B).key(1_u64);
-                        taken += u64::from(at_once(both).unwrap().is_admitted());
+                        let both = limiter.limit(&A).key(1_u64).and(&B).key(1_u64);
+                        taken += u64::from(is_admitted(both));
                     } else {
                         newcomer(thread, round);
                     }
@@ -153,10 +152,8 @@ fn a_settle_and_a_drop_on_one_bucket_add_up() {
         // Ten permits a thread, which take all there is.
         let permits = Mutex::new(Vec::new());
         for _ in 0..20 {
-            match at_once(limiter.limit(&LLM).cost(500)).unwrap() {
-                Decision::Admitted(permit) => permits.lock().unwrap().push(permit),
-                other => panic!("there is enough: {other:?}"),
-            }
+            let permit = at_once(limiter.limit(&LLM).cost(500)).expect("there is enough");
+            permits.lock().unwrap().push(permit);
         }
         let reserved: i64 = together(4, seed, |thread, mut chance| {
             let mut reserved = 0;
@@ -169,9 +166,8 @@ fn a_settle_and_a_drop_on_one_bucket_add_up() {
                 }
                 // More than is ever given back.
                 let call = limiter.limit(&LLM).cost(7_000).reserve();
-                let Decision::Reserved(reservation) = at_once(call).unwrap() else {
-                    panic!("there are at most 6,000, and debt is allowed for all")
-                };
+                let reservation = at_once(call).expect("debt is allowed for all");
+                assert!(!reservation.wait().is_zero(), "there are at most 6,000");
                 chance.stray();
                 drop(reservation);
                 reserved += 7_000;
@@ -182,7 +178,7 @@ fn a_settle_and_a_drop_on_one_bucket_add_up() {
         .sum();
         let token = LLM.bucket().units(1).unwrap();
         let given_back = store.undone.load(Ordering::Relaxed);
-        let value = at_once(limiter.value(&LLM)).unwrap().state().value;
+        let value = at_once(limiter.peek(&LLM)).unwrap().state().value;
         assert_eq!(value, (10_000 - 20 * 200 - reserved) * token + given_back);
         undone += given_back;
         spent += reserved * token - given_back;

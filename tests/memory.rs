@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use support::{START, admitted, at_once, remaining, store};
+use support::{START, admitted, at_once, is_admitted, remaining, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND};
@@ -120,7 +120,7 @@ fn keys_of_any_length_cost_the_same() {
     let (memory, limiter) = store(Memory::new().max_keys(3), &ManualClock::new(START));
     let long = "k".repeat(1 << 20);
     for key in ["", "k", "kk", &long[..254], &long[..255], &long[..256], &long] {
-        let ask = || at_once(limiter.limit(&LOGIN).key(key).cost(10)).unwrap().is_admitted();
+        let ask = || is_admitted(limiter.limit(&LOGIN).key(key).cost(10));
         assert!(ask());
         assert!(!ask());
         assert!(memory.len() <= 3);
@@ -139,7 +139,7 @@ fn a_bucket_begins_with_its_initial_tokens_and_fills_from_its_first_use() {
     assert_eq!(remaining(&limiter, &SLOW_START, 1), 2);
     assert!(memory.is_empty());
 
-    let refused = at_once(limiter.limit(&SLOW_START).key(1_u64).cost(5)).unwrap();
+    let refused = at_once(limiter.limit(&SLOW_START).key(1_u64).cost(5)).unwrap_err();
     assert_eq!(refused.retry_after(), Some(3 * MINUTE));
     clock.advance(3 * MINUTE - Duration::from_micros(1));
     assert!(!admitted(&limiter, &SLOW_START, 1, 5));
@@ -175,14 +175,6 @@ fn a_bucket_with_initial_tokens_starts_again_when_the_bound_needs_its_room() {
     assert!(!admitted(&limiter, &SLOW_START, 1, 1));
 }
 
-/// A bucket that was full under small numbers was taken for a full one under large ones: whoever
-/// could switch between two plans had no limit.
-/// A value too large for the numbers that it was rescaled to became the deepest debt, and a debt
-/// deeper than the new `max_reserved` was forgiven.
-/// The distance between a start in the far past and now overflowed, so that windows began anew with
-/// every look.
-/// The second charge on a bucket was judged as if the first had not been asked, so that the wait
-/// was too short for both.
 #[test]
 fn purging_gives_the_memory_back() {
     let clock = ManualClock::new(START);
@@ -216,10 +208,8 @@ fn tokens_are_shown_rounded_down() {
 fn a_newcomer_that_is_nearest_to_full_makes_room_for_the_next() {
     static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
     let (_, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
-    let take = |key: u64, cost| {
-        assert!(at_once(limiter.limit(&DEEP).key(key).cost(cost)).unwrap().is_admitted())
-    };
-    let left = |key: u64| at_once(limiter.value(&DEEP).key(key)).unwrap().remaining();
+    let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&DEEP).key(key).cost(cost)));
+    let left = |key: u64| at_once(limiter.peek(&DEEP).key(key)).unwrap().remaining();
     (0..100).for_each(|key| take(key, 100 + key));
     take(1_000, 1); // the whole shard is looked at; bucket 0 makes room
     take(1_001, 2);
@@ -231,10 +221,8 @@ fn a_newcomer_that_is_nearest_to_full_makes_room_for_the_next() {
 fn a_bucket_that_was_used_a_little_since_is_still_in_turn() {
     static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
     let (_, limiter) = store(Memory::new().max_keys(160), &ManualClock::new(START));
-    let take = |key: u64, cost| {
-        assert!(at_once(limiter.limit(&DEEP).key(key).cost(cost)).unwrap().is_admitted())
-    };
-    let left = |key: u64| at_once(limiter.value(&DEEP).key(key)).unwrap().remaining();
+    let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&DEEP).key(key).cost(cost)));
+    let left = |key: u64| at_once(limiter.peek(&DEEP).key(key)).unwrap().remaining();
     (0..160).for_each(|key| take(key, 100 + 2 * key));
     take(1_000, 900); // 0 makes room; 1 to 9 are noted
     take(1, 3); // now behind 2, before 3

@@ -16,8 +16,11 @@ use tollgate::key::{
     ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, Proxies, extension, from_fn, header,
     matched_path,
 };
+use tollgate::limiter::{LimitCall, PeekCall, ReserveCall};
 use tollgate::quota::QuotaError;
-use tollgate::{DAY, Error, HOUR, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND};
+use tollgate::{
+    DAY, HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND,
+};
 
 const MAX_UNITS: u64 = 1 << 53;
 
@@ -426,16 +429,18 @@ async fn a_cost_that_can_never_fit_is_an_error_and_takes_nothing() {
             "cost of {shown} can never fit limit `login` (it holds at most 20: ask for \
              less, or raise its capacity)"
         );
-        let taken = limiter.limit(&LOGIN).key("alice").cost(cost).await.unwrap_err();
-        let looked = limiter.check(&LOGIN).key("alice").cost(cost).await.unwrap_err();
-        for error in [taken, looked] {
-            assert_eq!(chain(&error), [message.as_str()]);
-            assert!(error.is_too_large() && !error.is_unavailable() && !error.is_timeout());
-            assert_eq!(error.limit(), &LOGIN);
-        }
+        let error = limiter.limit(&LOGIN).key("alice").cost(cost).await.unwrap_err();
+        assert_eq!(chain(&error), [message.as_str()]);
+        assert!(error.is_too_large() && !error.is_refused());
+        assert!(!error.is_unavailable() && !error.is_timeout());
+        assert_eq!(error.limit(), &LOGIN);
+        assert!(error.retry_after().is_none() && error.snapshots().is_empty());
+        // A peek says the same without an error: there is no wait that helps.
+        let seen = limiter.peek(&LOGIN).key("alice").cost(cost).await.unwrap();
+        assert_eq!((seen.fits(), seen.wait(), seen.cost()), (false, None, cost));
     }
-    assert_eq!(limiter.value(&LOGIN).key("alice").await.unwrap().remaining(), 20);
-    assert!(limiter.limit(&LOGIN).key("alice").cost(20).await.unwrap().is_admitted());
+    assert_eq!(limiter.peek(&LOGIN).key("alice").await.unwrap().remaining(), 20);
+    assert!(limiter.limit(&LOGIN).key("alice").cost(20).await.is_ok());
 }
 
 #[tokio::test]
@@ -445,9 +450,10 @@ async fn what_two_shards_cannot_grant_is_told_by_its_arithmetic() {
         let limit = Limit::try_new("hot", quota).unwrap();
         let limiter = RateLimiter::in_memory();
         let taken = limiter.limit(&limit).cost(cost).await.unwrap_err();
-        let twice = limiter.all().limit(&limit).cost(cost - 1).limit(&limit).await.unwrap_err();
+        let twice = limiter.limit(&limit).cost(cost - 1).and(&limit).await.unwrap_err();
         assert_eq!(taken.to_string(), twice.to_string());
-        assert!(taken.is_too_large() && limiter.value(&limit).await.unwrap().remaining() > 0);
+        assert!(taken.is_too_large() && limiter.peek(&limit).await.unwrap().remaining() > 0);
+        assert_eq!(limiter.peek(&limit).cost(cost).await.unwrap().wait(), None);
         taken.to_string()
     };
     for (quota, cost, message) in [
@@ -756,12 +762,20 @@ async fn a_backend_that_is_late_says_how_long_it_had() {
 
 #[tokio::test]
 async fn a_backend_that_answers_nothing_is_told_on() {
-    let error = RateLimiter::new(Forgetful).limit(&LOGIN).await.unwrap_err();
-    assert_eq!(
-        chain(&error),
-        ["limit `login` could not be decided", "the backend left a charge out of its answer",]
-    );
-    assert!(error.is_unavailable() && !error.is_timeout());
+    let limiter = RateLimiter::new(Forgetful);
+    for error in [
+        limiter.limit(&LOGIN).await.unwrap_err(),
+        limiter.limit(&LOGIN).and(&OTHER).await.unwrap_err(),
+        limiter.limit(&LOGIN).reserve().await.unwrap_err(),
+        limiter.peek(&LOGIN).await.unwrap_err(),
+        limiter.penalize(&LOGIN, 1).await.unwrap_err(),
+    ] {
+        assert_eq!(
+            chain(&error),
+            ["limit `login` could not be decided", "the backend left a charge out of its answer"]
+        );
+        assert!(error.is_unavailable() && !error.is_timeout());
+    }
 }
 
 // Refusals as errors.
@@ -770,20 +784,64 @@ async fn a_backend_that_answers_nothing_is_told_on() {
 async fn a_refusal_says_which_limit_and_when_to_come_back() {
     let refused = refused().await;
     assert_eq!(chain(&refused), ["refused by limit `uploads` (retry after 60s)"]);
-    assert_eq!(refused.retry_after(), Some(MINUTE));
-    assert!(refused.error().is_none());
+    assert_eq!((refused.limit().name(), refused.retry_after()), ("uploads", Some(MINUTE)));
+    assert!(refused.is_refused() && !refused.is_too_large());
+    assert!(!refused.is_unavailable() && !refused.is_timeout());
+    let [by] = refused.snapshots() else { panic!("one limit refused") };
+    assert_eq!((by.limit(), by.remaining(), by.cost()), (refused.limit(), 0, 1));
+    assert_eq!((by.fits(), by.wait()), (false, Some(MINUTE)));
 }
 
 #[tokio::test]
-async fn a_failure_to_leave_with_says_what_the_error_says_and_nothing_twice() {
+async fn a_refusal_by_several_limits_names_each_and_tells_the_longest_wait() {
+    const A: Limit = Limit::new("a", Quota::token_bucket(1, SECOND));
+    const B: Limit = Limit::new("b", Quota::token_bucket(9, SECOND));
+    const C: Limit = Limit::new("c", Quota::token_bucket(1, MINUTE));
+    let limiter = RateLimiter::new(Memory::new().clock(ManualClock::default()));
+    let call = || limiter.limit(&A).key("alice").and(&B).and(&C).key("alice");
+    assert!(call().await.is_ok());
+    let refused = call().await.unwrap_err();
+    assert_eq!(chain(&refused), ["refused by limit `a`, `c` (retry after 60s)"]);
+    assert_eq!((refused.limit(), refused.retry_after()), (&A, Some(MINUTE)));
+    let by: Vec<_> = refused.snapshots().iter().map(|one| (one.limit(), one.wait())).collect();
+    assert_eq!(by, [(&A, Some(SECOND)), (&C, Some(MINUTE))]);
+}
+
+/// An error is no larger than a pointer, so that it makes no `Result` larger than what it is of.
+#[tokio::test]
+async fn an_error_is_a_pointer_that_goes_anywhere_and_permits_and_calls_stay_small() {
+    fn goes_anywhere<E: StdError + Clone + Send + Sync + 'static>(error: E) -> E {
+        std::thread::spawn(move || error).join().unwrap()
+    }
+
+    let refused = goes_anywhere(refused().await);
+    assert_eq!(refused.clone().to_string(), refused.to_string());
+    assert_eq!(size_of::<RateLimited>(), size_of::<usize>());
+    assert_eq!(size_of::<Reservation>(), size_of::<usize>());
+    let sizes = [
+        size_of::<Permit<'_>>(),
+        size_of::<Result<Permit<'_>, RateLimited>>(),
+        size_of::<LimitCall<'_>>(),
+        size_of::<ReserveCall<'_>>(),
+        size_of::<PeekCall<'_>>(),
+    ];
+    println!("permit, result, calls to limit, to reserve, to peek: {sizes:?} bytes");
+    assert!(sizes.into_iter().zip(LARGEST).all(|(size, largest)| size <= largest), "{sizes:?}");
+}
+
+const LARGEST: [usize; 5] = [128, 128, 112, 128, 104];
+
+#[tokio::test]
+async fn a_failure_to_leave_with_keeps_its_causes_and_says_nothing_twice() {
     let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
     let down = Failing::AtOnce(BackendError::unavailable("redis", refused));
     let error = RateLimiter::new(down).limit(&LOGIN).await.unwrap_err();
-    let limited = RateLimited::from(error.clone());
-    assert_eq!(chain(&limited), chain(&error));
-    says_nothing_twice(&limited);
-    assert!(limited.error().is_some_and(Error::is_unavailable));
-    assert!(limited.refusal().is_none() && limited.retry_after().is_none());
+    // Its copy is the same, with the same causes.
+    assert_eq!(chain(&error.clone()), chain(&error));
+    assert_eq!(chain(&error).len(), 3);
+    says_nothing_twice(&error);
+    assert!(error.is_unavailable() && !error.is_refused() && !error.is_too_large());
+    assert!(error.snapshots().is_empty() && error.retry_after().is_none());
 }
 
 #[tokio::test]
@@ -952,14 +1010,19 @@ fn from_user(values: &[&str]) -> Request<()> {
     request
 }
 
+const OTHER: Limit = Limit::new("other", Quota::token_bucket(10, MINUTE));
+
 /// What each call says of a backend that fails so, at once and later.
-async fn failures(error: impl Fn() -> BackendError) -> Vec<Error> {
+async fn failures(error: impl Fn() -> BackendError) -> Vec<RateLimited> {
     let mut errors = Vec::new();
     for backend in [Failing::AtOnce(error()), Failing::Later(error())] {
         let limiter = RateLimiter::new(backend);
         errors.push(limiter.limit(&LOGIN).key("alice").await.unwrap_err());
-        errors.push(limiter.check(&LOGIN).key("alice").await.unwrap_err());
-        errors.push(limiter.value(&LOGIN).key("alice").await.unwrap_err());
+        errors.push(limiter.limit(&LOGIN).key("alice").and(&OTHER).await.unwrap_err());
+        errors.push(limiter.limit(&LOGIN).key("alice").reserve().await.unwrap_err());
+        errors.push(limiter.peek(&LOGIN).key("alice").await.unwrap_err());
+        errors.push(limiter.penalize(&LOGIN, 1).key("alice").await.unwrap_err());
+        errors.push(limiter.block(&LOGIN, HOUR).key("alice").await.unwrap_err());
         errors.push(limiter.reset(&LOGIN).key("alice").await.unwrap_err());
     }
     errors
@@ -969,8 +1032,8 @@ async fn failures(error: impl Fn() -> BackendError) -> Vec<Error> {
 async fn refused() -> RateLimited {
     let limit = Limit::new("uploads", Quota::token_bucket(1, MINUTE));
     let limiter = RateLimiter::new(Memory::new().clock(ManualClock::default()));
-    assert!(limiter.limit(&limit).await.unwrap().is_admitted());
-    limiter.limit(&limit).await.unwrap().into_result().unwrap_err()
+    assert!(limiter.limit(&limit).await.is_ok());
+    limiter.limit(&limit).await.unwrap_err()
 }
 
 /// A store that always fails.

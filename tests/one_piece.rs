@@ -5,19 +5,19 @@ mod support;
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
 use proptest::prelude::*;
+use support::queue::{Late, settled};
 use support::{START, at_once, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::limiter::Permit;
 use tollgate::middleware::ActualCost;
-use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate::{HOUR, Limit, MINUTE, Permit, Quota, RateLimiter, Reservation, SECOND};
 use tower::{Layer, ServiceExt};
 
 static LIMITS: [Limit; 6] = [
@@ -32,10 +32,10 @@ static LIMITS: [Limit; 6] = [
 #[derive(Clone, Copy, Debug)]
 enum Wish {
     Take,
-    Look,
+    Peek,
     Reserve(Option<Duration>),
-    /// By the only limit of several.
-    All,
+    /// A list of two limits, of which the other is never short.
+    Both,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +61,10 @@ struct Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let wishes = prop_oneof![
         4 => Just(Wish::Take),
-        1 => Just(Wish::Look),
+        1 => Just(Wish::Peek),
         1 => Just(Wish::Reserve(None)),
         1 => (0_u64..3_000).prop_map(|millis| Wish::Reserve(Some(Duration::from_millis(millis)))),
-        1 => Just(Wish::All),
+        1 => Just(Wish::Both),
     ];
     let afters = prop_oneof![
         2 => Just(After::Drop),
@@ -95,55 +95,57 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
+/// Always has a token.
+static OPEN: Limit = Limit::new("open", Quota::token_bucket(1_000_000, HOUR));
+
 /// All that can be seen of a step.
 fn told(limiter: &RateLimiter, step: &Step) -> String {
     let limit = &LIMITS[step.limit];
-    let decision = match step.wish {
-        Wish::Look => {
-            let mut call = limiter.check(limit);
-            call = step.key.map_or(call.clone(), |key| call.key(key));
-            at_once(step.cost.map_or(call.clone(), |cost| call.cost(cost)))
+    let told = match step.wish {
+        Wish::Peek => {
+            let mut call = limiter.peek(limit);
+            if let Some(key) = step.key {
+                call = call.key(key);
+            }
+            if let Some(cost) = step.cost {
+                call = call.cost(cost);
+            }
+            at_once(call).map(|seen| format!("{seen:?}"))
         }
-        Wish::All => {
-            let mut call = limiter.all().limit(limit);
-            call = step.key.map_or(call.clone(), |key| call.key(key));
-            at_once(step.cost.map_or(call.clone(), |cost| call.cost(cost)))
-        }
-        Wish::Take | Wish::Reserve(_) => {
+        Wish::Take | Wish::Reserve(_) | Wish::Both => {
             let mut call = limiter.limit(limit);
-            call = step.key.map_or(call.clone(), |key| call.key(key));
-            call = step.cost.map_or(call.clone(), |cost| call.cost(cost));
-            at_once(match step.wish {
-                Wish::Reserve(None) => call.reserve(),
-                Wish::Reserve(Some(most)) => call.reserve_within(most),
-                _ => call,
-            })
-        }
-    };
-    let decision = match decision {
-        Ok(decision) => decision,
-        Err(error) => return format!("{error} {error:?}"),
-    };
-    match decision {
-        Decision::Admitted(permit) => admitted(permit, step.after),
-        Decision::Refused(refusal) => {
-            let owned = refusal.clone().into_owned();
-            format!("{refusal:?} {:?} {owned:?}", refusal.retry_after())
-        }
-        Decision::Reserved(reservation) => {
-            let told = format!("{:?} {:?}", reservation.at(), reservation.standing());
-            match step.after {
-                // Given up.
-                After::Drop => told,
-                after => told + &admitted(reservation.keep(), after),
+            if let Some(key) = step.key {
+                call = call.key(key);
+            }
+            if let Some(cost) = step.cost {
+                call = call.cost(cost);
+            }
+            match step.wish {
+                Wish::Reserve(None) => at_once(call.reserve()).map(|own| reserved(own, step.after)),
+                Wish::Reserve(Some(most)) => {
+                    at_once(call.reserve_within(most)).map(|own| reserved(own, step.after))
+                }
+                Wish::Both => at_once(call.and(&OPEN)).map(|permit| admitted(permit, step.after)),
+                _ => at_once(call).map(|permit| admitted(permit, step.after)),
             }
         }
-        other => format!("{other:?}"),
+    };
+    told.unwrap_or_else(|error| {
+        format!("{error} {error:?} {:?} {:?}", error.retry_after(), error.snapshots())
+    })
+}
+
+fn reserved(own: Reservation, after: After) -> String {
+    let told = format!("{:?} {:?} {:?}", own.at(), own.wait(), own.snapshot());
+    match after {
+        // Given up.
+        After::Drop => told,
+        after => told + &admitted(own.keep(), after),
     }
 }
 
 fn admitted(permit: Permit<'_>, after: After) -> String {
-    let told = format!("{permit:?} {} {:?}", permit.remaining(), permit.standing());
+    let told = format!("{permit:?} {} {:?}", permit.remaining(), permit.snapshot());
     match after {
         After::Drop | After::Keep => told,
         After::Own => format!("{told} {:?}", permit.into_owned()),
@@ -162,32 +164,86 @@ fn both(clock: &ManualClock) -> [RateLimiter; 2] {
     [in_one_piece, step_by_step]
 }
 
+/// A call that was answered asks nothing more.
+#[track_caller]
+fn assert_answered<C: Future + Unpin + std::fmt::Debug>(call: &mut C) {
+    assert!(poll_once(call).is_none());
+    assert!(format!("{call:?}").contains(r#"progress: "answered""#), "{call:?}");
+}
+
+fn poll_once<C: Future + Unpin>(call: &mut C) -> Option<C::Output> {
+    match Pin::new(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
+
+/// What was asked before stays asked, and is not waited for any more.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_changed_after_a_poll_asks_again() {
+    let (late, limiter, past) = Late::new();
+    let left = |key: &str| at_once(past.peek(&LIMITS[0]).key(key)).unwrap().remaining();
+    let gate = late.close();
+
+    let mut call = limiter.limit(&LIMITS[0]).key("a").cost(2);
+    assert!(poll_once(&mut call).is_none());
+    assert_eq!((left("a"), left("b")), (1, 3));
+    let mut call = call.key("b");
+    assert!(format!("{call:?}").contains("not asked yet"), "{call:?}");
+    assert!(poll_once(&mut call).is_none());
+    assert_eq!((left("a"), left("b")), (1, 1));
+    let mut call = call.cost(1).and(&LIMITS[1]);
+    assert!(poll_once(&mut call).is_none());
+    assert_eq!((left("a"), left("b")), (1, 0));
+
+    let mut peek = limiter.peek(&LIMITS[0]).key("a");
+    assert!(poll_once(&mut peek).is_none());
+    let peek = peek.key("b").cost(2);
+
+    gate.let_go();
+    let permit = call.await.unwrap();
+    let told: Vec<_> = permit.snapshots().map(|one| (one.cost(), one.remaining())).collect();
+    assert_eq!(told, [(1, 0), (1, 3)]);
+    let seen = peek.await.unwrap();
+    assert_eq!((seen.cost(), seen.remaining(), seen.fits()), (2, 0, false));
+
+    // A reservation that is asked for again gives up what was reserved before.
+    let gate = late.close();
+    let mut reserve = limiter.limit(&LIMITS[2]).key("a").cost(2).reserve();
+    assert!(poll_once(&mut reserve).is_none());
+    let reserve = reserve.jitter(Duration::ZERO);
+    gate.let_go();
+    settled().await;
+    assert_eq!(at_once(past.peek(&LIMITS[2]).key("a")).unwrap().remaining(), 2);
+    assert_eq!(reserve.await.unwrap().wait(), Duration::ZERO);
+}
+
 #[test]
 fn a_call_takes_nothing_before_it_is_polled_nor_after_it_was_answered() {
     for limiter in both(&ManualClock::new(START)) {
         let [take, look, owe] = [&LIMITS[0], &LIMITS[1], &LIMITS[2]];
-        let left = |limit| at_once(limiter.value(limit)).unwrap().tokens().to_string();
+        let left = |limit| at_once(limiter.peek(limit)).unwrap().tokens().to_string();
         let before = LIMITS.each_ref().map(left);
-        drop((limiter.limit(take), limiter.limit(take).into_future()));
+        drop((limiter.limit(take), limiter.limit(take).and(look), limiter.peek(take)));
+        drop((limiter.limit(owe).cost(3).reserve(), limiter.reset(take)));
+        drop((limiter.penalize(take, 2), limiter.block(take, HOUR)));
         assert_eq!(LIMITS.each_ref().map(left), before);
 
-        let mut calls = [
-            limiter.limit(take).cost(2).into_future(),
-            limiter.limit(take).cost(2).into_future(),
-            limiter.limit(take).cost(9).into_future(),
-            limiter.check(look).into_future(),
-            limiter.limit(owe).cost(3).reserve().into_future(),
-        ];
-        let answers = calls.each_mut().map(at_once);
+        let mut takes = [2, 2, 9].map(|cost| limiter.limit(take).cost(cost));
+        let mut peek = limiter.peek(look);
+        let mut reserve = limiter.limit(owe).cost(3).reserve();
+        let answers = takes.each_mut().map(at_once);
+        let [Ok(_), Err(refused), Err(too_large)] = &answers else { panic!("{answers:?}") };
+        assert!(refused.is_refused() && too_large.is_too_large());
+        let seen = at_once(&mut peek).unwrap();
+        let owed = at_once(&mut reserve).unwrap();
+        assert!(seen.fits() && owed.wait() > Duration::ZERO);
         let after = LIMITS.each_ref().map(left);
         assert_eq!(after[..3], ["1", "4", "-1"]);
-        for call in &mut calls {
-            let again = Pin::new(&mut *call).poll(&mut Context::from_waker(Waker::noop()));
-            assert!(again.is_pending() && format!("{call:?}").contains("asked: true"));
-        }
+        takes.iter_mut().for_each(assert_answered);
+        assert_answered(&mut peek);
+        assert_answered(&mut reserve);
         assert_eq!(LIMITS.each_ref().map(left), after);
-        let told = answers.each_ref().map(|answer| answer.as_ref().map(Decision::is_admitted).ok());
-        assert_eq!(told, [Some(true), Some(false), None, Some(true), Some(false)]);
     }
 }
 
@@ -201,7 +257,7 @@ proptest! {
             prop_assert_eq!(told(&own, step), told(&other, step), "{:?}", step);
             for limit in &LIMITS {
                 let [own, other] = [&own, &other]
-                    .map(|limiter| format!("{:?}", at_once(limiter.value(limit).key(0_u64))));
+                    .map(|limiter| format!("{:?}", at_once(limiter.peek(limit).key(0_u64))));
                 prop_assert_eq!(own, other);
             }
         }
@@ -228,7 +284,7 @@ proptest! {
             }
             layer.layer(tower::service_fn(async |request: Request<u64>| {
                 let mut response = Response::new(());
-                response.extensions_mut().insert(ActualCost::of(*request.body()));
+                response.extensions_mut().insert(ActualCost::new(*request.body()));
                 Ok::<_, Infallible>(response)
             }))
         });

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{START, at_once, quotas, store};
+use support::{START, at_once, is_admitted, quotas, store};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, check_history, rescale};
 use tollgate::backend::{Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::{Decision, Key, Limit, Quota, RateLimiter, Timestamp};
+use tollgate::{Key, Limit, Quota, RateLimited, RateLimiter, Timestamp};
 
 /// How a step moves the clock.
 #[derive(Clone, Copy, Debug)]
@@ -82,13 +82,14 @@ proptest! {
             clock.set(now);
             passed = passed + now.since(before);
             match at_once(limiter.limit(&limit).cost(cost)) {
-                Ok(Decision::Admitted(_)) => ran.push((passed, cost)),
-                Ok(Decision::Refused(refusal)) => told = Some(now + refusal.retry_after()),
-                Ok(other) => prop_assert!(false, "{other:?}"),
-                Err(error) => {
-                    prop_assert!(error.is_too_large());
-                    prop_assert!(cost > quota.tokens_at_most());
-                }
+                Ok(_permit) => ran.push((passed, cost)),
+                Err(error) => match error.retry_after() {
+                    Some(wait) => told = Some(now + wait),
+                    None => {
+                        prop_assert!(error.is_too_large());
+                        prop_assert!(cost > quota.tokens_at_most());
+                    }
+                },
             }
         }
         prop_assert_eq!(check_history(&quota, &ran).unwrap(), None);
@@ -107,23 +108,24 @@ proptest! {
         for (step, cost) in steps {
             now = tick(step, now, limit.bucket(), told);
             clock.set(now);
-            let Ok(decision) = at_once(limiter.limit(&limit).cost(cost)) else { continue };
-            let Some(wait) = decision.retry_after() else { continue };
+            let answer = at_once(limiter.limit(&limit).cost(cost));
+            let Some(wait) = answer.err().and_then(|error| error.retry_after()) else { continue };
             prop_assert!(wait > Duration::ZERO);
             let told_at = now + wait;
             told = Some(told_at);
 
             clock.set(Timestamp::from_micros(told_at.as_micros() - 1));
-            prop_assert!(!at_once(limiter.check(&limit).cost(cost)).unwrap().is_admitted());
+            prop_assert!(!at_once(limiter.peek(&limit).cost(cost)).unwrap().fits());
             clock.set(told_at);
-            prop_assert!(at_once(limiter.check(&limit).cost(cost)).unwrap().is_admitted());
+            prop_assert!(at_once(limiter.peek(&limit).cost(cost)).unwrap().fits());
             clock.set(now);
         }
     }
 
-    /// P4: a refusal stores nothing and changes no later answer, nor does a look.
+    /// P4: a refusal stores nothing and changes no later answer, nor does a peek, which agrees with
+    /// what `limit` answers.
     #[test]
-    fn refusals_and_looks_store_nothing(
+    fn refusals_and_peeks_store_nothing(
         quota in quotas(),
         steps in prop::collection::vec((ticks(), costs(), 0_usize..4), 1..60),
     ) {
@@ -136,17 +138,25 @@ proptest! {
             now = tick(step, now, limit.bucket(), None);
             clock.set(now);
             let held = asked.len();
-            let look = at_once(eager.check(&limit).cost(cost));
+            let seen = at_once(eager.peek(&limit).cost(cost)).unwrap();
             prop_assert_eq!(asked.len(), held);
+            prop_assert_eq!((seen.cost(), seen.at()), (cost, now));
+            prop_assert_eq!(seen.state(), state(&eager, &limit));
             // One of the two keeps asking for what it is refused; the other never even asks.
-            let Ok(look) = look else { continue };
-            if look.is_admitted() {
-                prop_assert!(at_once(eager.limit(&limit).cost(cost)).unwrap().is_admitted());
-                prop_assert!(at_once(modest.limit(&limit).cost(cost)).unwrap().is_admitted());
+            let Some(wait) = seen.wait() else {
+                prop_assert!(!seen.fits() && cost > quota.tokens_at_most());
+                prop_assert!(at_once(eager.limit(&limit).cost(cost)).unwrap_err().is_too_large());
+                prop_assert_eq!(asked.len(), held);
+                continue;
+            };
+            prop_assert_eq!(seen.fits(), wait.is_zero());
+            if seen.fits() {
+                prop_assert!(is_admitted(eager.limit(&limit).cost(cost)));
+                prop_assert!(is_admitted(modest.limit(&limit).cost(cost)));
             } else {
                 for _ in 0..again {
-                    let refused = at_once(eager.limit(&limit).cost(cost)).unwrap();
-                    prop_assert_eq!(refused.retry_after(), look.retry_after());
+                    let refused = at_once(eager.limit(&limit).cost(cost)).unwrap_err();
+                    prop_assert_eq!(refused.retry_after(), Some(wait));
                 }
                 prop_assert_eq!(asked.len(), held);
             }
@@ -253,16 +263,20 @@ proptest! {
                 }
                 _ => {}
             }
-            let Ok(decision) = at_once(limiter.limit(&limit).key(who).cost(cost)) else { continue };
+            let answer = at_once(limiter.limit(&limit).key(who).cost(cost));
+            if answer.as_ref().is_err_and(RateLimited::is_too_large) {
+                continue;
+            }
 
             let key = Key::from(who);
             let phase = BucketId::new(limit.name(), &key).phase(&bucket);
             let state = model.get(&who).copied().unwrap_or(bucket.absent(now, phase));
             let units = bucket.units(cost).unwrap();
             let charged = charge(&bucket, state, units, Terms::AT_ONCE, now);
-            prop_assert_eq!(decision.is_admitted(), charged.verdict() == Verdict::Admitted);
-            prop_assert_eq!(decision.retry_after().unwrap_or_default(), charged.wait());
-            if decision.is_admitted() {
+            prop_assert_eq!(answer.is_ok(), charged.verdict() == Verdict::Admitted);
+            let told_wait = answer.as_ref().err().map(|error| error.retry_after().unwrap());
+            prop_assert_eq!(told_wait.unwrap_or_default(), charged.wait());
+            if answer.is_ok() {
                 // What takes nothing leaves no trace.
                 if cost > 0 {
                     model.insert(who, charged.after());
@@ -270,8 +284,8 @@ proptest! {
             } else {
                 told = Some(now + charged.wait());
             }
-            let value = at_once(limiter.value(&limit).key(who)).unwrap();
-            prop_assert_eq!(value.state(), charged.state());
+            let seen = at_once(limiter.peek(&limit).key(who)).unwrap();
+            prop_assert_eq!(seen.state(), charged.state());
         }
     }
 }
@@ -346,5 +360,5 @@ proptest! {
 }
 
 fn state(limiter: &RateLimiter, limit: &Limit) -> State {
-    at_once(limiter.value(limit)).unwrap().state()
+    at_once(limiter.peek(limit)).unwrap().state()
 }

@@ -15,23 +15,23 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::dice::Dice;
 use support::queue::{Late, ms, paused, settled, tokens};
-use support::{START, at_once, quotas, store};
+use support::{START, at_once, is_admitted, quotas, store};
 use tokio::time::{Instant, advance};
 use tollgate::algebra::{State, Terms, Verdict, charge, check_history};
 use tollgate::backend::{BucketId, Memory};
 use tollgate::clock::{Clock, ManualClock, TokioClock};
-use tollgate::limiter::{AllCall, Permit, Ready, Reservation, Standing};
-use tollgate::{Decision, HOUR, Key, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::limiter::{LimitCall, Permit, Ready, Reservation, Snapshot};
+use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 
 /// What is asked of one limit: its index, a key, and the cost.
 type Ask = (usize, u64, u64);
 
 /// The request for all of it, in the order of the asks.
-fn all<'a: 'l, 'l>(limiter: &'a RateLimiter, limits: &'l [Limit], asks: &[Ask]) -> AllCall<'a, 'l> {
+fn all<'l>(limiter: &'l RateLimiter, limits: &'l [Limit], asks: &[Ask]) -> LimitCall<'l> {
     let ((limit, key, cost), rest) = asks.split_first().expect("one ask at least");
-    let first = limiter.all().limit(&limits[*limit]).key(*key).cost(*cost);
+    let first = limiter.limit(&limits[*limit]).key(*key).cost(*cost);
     rest.iter()
-        .fold(first, |call, &(limit, key, cost)| call.limit(&limits[limit]).key(key).cost(cost))
+        .fold(first, |call, &(limit, key, cost)| call.and(&limits[limit]).key(key).cost(cost))
 }
 
 /// Three limits with numbers of their own.
@@ -79,29 +79,34 @@ fn pass(pass: Pass, now: Timestamp, limit: &Limit, told: Timestamp) -> Timestamp
 }
 
 /// The instant at which this bucket itself has what was taken from it.
-fn own_instant(standing: &Standing<'_>) -> Timestamp {
-    standing.at() + standing.wait()
+fn own_instant(snapshot: &Snapshot) -> Timestamp {
+    snapshot.at() + snapshot.wait().expect("it was granted")
 }
 
 /// What became of a request, with nothing to give up.
-fn decided(decision: Decision<'_>) -> (Verdict, Duration, Vec<Standing<'static>>) {
-    match decision {
-        Decision::Admitted(permit) => (
-            Verdict::Admitted,
-            Duration::ZERO,
-            permit.standings().map(Standing::into_owned).collect(),
-        ),
-        Decision::Reserved(reservation) => {
-            let (wait, standings) =
-                (reservation.wait(), reservation.standings().map(Standing::into_owned).collect());
+type Decided = (Verdict, Duration, Vec<Snapshot>);
+
+/// What a call comes to that takes at once, or reserves. An error is no refusal.
+fn decide(call: LimitCall<'_>, reserves: bool) -> Result<Decided, RateLimited> {
+    let granted = match reserves {
+        true => at_once(call.reserve()).map(|reservation| {
+            let (wait, snapshots) = (reservation.wait(), reservation.snapshots().collect());
             drop(reservation.keep());
-            (Verdict::Reserved, wait, standings)
-        }
-        Decision::Refused(refusal) => {
-            (Verdict::Refused, refusal.retry_after(), refusal.into_owned().limits().to_vec())
-        }
-        other => panic!("{other:?}"),
-    }
+            let verdict = if wait.is_zero() { Verdict::Admitted } else { Verdict::Reserved };
+            (verdict, wait, snapshots)
+        }),
+        false => at_once(call)
+            .map(|permit| (Verdict::Admitted, Duration::ZERO, permit.snapshots().collect())),
+    };
+    granted.or_else(|error| match error.retry_after() {
+        Some(wait) => Ok((Verdict::Refused, wait, error.snapshots().to_vec())),
+        None => Err(error),
+    })
+}
+
+/// The names of the limits that have refused.
+fn refused_by(error: &RateLimited) -> Vec<&str> {
+    error.snapshots().iter().map(|snapshot| snapshot.limit().name()).collect()
 }
 
 proptest! {
@@ -120,16 +125,15 @@ proptest! {
         for (step, asks, reserves) in steps {
             now = pass(step, now, &limits[0], told);
             clock.set(now);
-            let call = all(&limiter, &limits, &asks);
-            let Ok(decision) = at_once(if reserves { call.reserve() } else { call }) else { continue };
-            let (verdict, wait, standings) = decided(decision);
+            let Ok((verdict, wait, snapshots)) = decide(all(&limiter, &limits, &asks), reserves)
+            else { continue };
             if verdict == Verdict::Refused {
                 told = now + wait;
                 continue;
             }
-            prop_assert_eq!(standings.len(), asks.len());
-            for ((limit, key, cost), standing) in asks.into_iter().zip(&standings) {
-                ran.entry((limit, key)).or_default().push((own_instant(standing), cost));
+            prop_assert_eq!(snapshots.len(), asks.len());
+            for ((limit, key, cost), snapshot) in asks.into_iter().zip(&snapshots) {
+                ran.entry((limit, key)).or_default().push((own_instant(snapshot), cost));
             }
         }
         for ((limit, _), ran) in ran {
@@ -150,14 +154,14 @@ proptest! {
         for (step, asks) in steps {
             now = pass(step, now, &limits[0], now);
             clock.set(now);
-            let Ok(decision) = at_once(all(&limiter, &limits, &asks)) else { continue };
-            let Some(wait) = decision.retry_after() else { continue };
+            let answer = at_once(all(&limiter, &limits, &asks));
+            let Some(wait) = answer.err().and_then(|error| error.retry_after()) else { continue };
             prop_assert!(wait > Duration::ZERO);
             now = now + wait;
             clock.set(Timestamp::from_micros(now.as_micros() - 1));
-            prop_assert!(!at_once(all(&limiter, &limits, &asks)).unwrap().is_admitted());
+            prop_assert!(!is_admitted(all(&limiter, &limits, &asks)));
             clock.set(now);
-            prop_assert!(at_once(all(&limiter, &limits, &asks)).unwrap().is_admitted());
+            prop_assert!(is_admitted(all(&limiter, &limits, &asks)));
         }
     }
 
@@ -176,8 +180,7 @@ proptest! {
             now = pass(step, now, &limits[0], told);
             clock.set(now);
             let stored = memory.len();
-            let call = all(&limiter, &limits, &asks);
-            let answer = at_once(if reserves { call.reserve() } else { call });
+            let answer = decide(all(&limiter, &limits, &asks), reserves);
 
             let absent = |&(limit, key): &(usize, u64)| {
                 let key = Key::from(key);
@@ -217,31 +220,32 @@ proptest! {
                 (_, true) => Verdict::Reserved,
                 _ => Verdict::Admitted,
             };
-            let (verdict, wait, standings) = decided(answer.unwrap());
+            let (verdict, wait, snapshots) = answer.unwrap();
             prop_assert_eq!(verdict, expected);
             prop_assert_eq!(wait, charges.iter().map(|&(_, wait)| wait).max().unwrap());
 
             let named: Vec<_> = asks.iter().zip(&charges)
                 .filter(|(_, (verdict, _))| !refused || *verdict == Verdict::Refused)
                 .collect();
-            prop_assert_eq!(standings.len(), named.len());
+            prop_assert_eq!(snapshots.len(), named.len());
             if refused {
                 prop_assert_eq!(memory.len(), stored);
                 told = now + wait;
             } else {
                 model = after;
             }
-            for (standing, (&(limit, key, _), &(verdict, wait))) in standings.iter().zip(named) {
-                prop_assert_eq!(standing.limit(), &limits[limit]);
-                prop_assert_eq!((standing.verdict(), standing.wait()), (verdict, wait));
+            for (snapshot, (&(limit, key, cost), &(verdict, wait))) in snapshots.iter().zip(named) {
+                prop_assert_eq!(snapshot.limit(), &limits[limit]);
+                prop_assert_eq!(snapshot.fits(), verdict == Verdict::Admitted);
+                prop_assert_eq!((snapshot.wait(), snapshot.cost()), (Some(wait), cost));
                 let held = model.get(&(limit, key)).copied().unwrap_or_else(|| absent(&(limit, key)));
-                prop_assert_eq!(standing.state(), limits[limit].bucket().refresh(held, now));
+                prop_assert_eq!(snapshot.state(), limits[limit].bucket().refresh(held, now));
             }
             for (limit, of) in limits.iter().enumerate() {
                 for key in 0..2 {
                     let held = model.get(&(limit, key)).copied();
                     let held = held.unwrap_or_else(|| absent(&(limit, key)));
-                    let seen = at_once(limiter.value(of).key(key)).unwrap().state();
+                    let seen = at_once(limiter.peek(of).key(key)).unwrap().state();
                     prop_assert_eq!(seen, of.bucket().refresh(held, now));
                 }
             }
@@ -259,29 +263,27 @@ static TOKENS: Limit = Limit::new("tokens", Quota::token_bucket(100, SECOND));
 fn the_refusal_names_every_limit_that_refused_and_only_those() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let ask = |requests, tenant, tokens| {
-        let call = limiter.all().limit(&REQUESTS).cost(requests).limit(&TENANT).key("acme");
-        at_once(call.cost(tenant).limit(&TOKENS).cost(tokens)).unwrap()
+        let call = limiter.limit(&REQUESTS).cost(requests).and(&TENANT).key("acme");
+        at_once(call.cost(tenant).and(&TOKENS).cost(tokens))
     };
-    assert!(ask(8, 10, 50).is_admitted());
+    assert!(ask(8, 10, 50).is_ok());
     let stored = memory.len();
-    let Decision::Refused(refusal) = ask(4, 10, 80) else { panic!("two are short") };
-    let named: Vec<_> =
-        refusal.limits().iter().map(|one| (one.limit().name(), one.wait())).collect();
-    assert_eq!(named, [("requests", ms(200)), ("tokens", ms(300))]);
-    assert!(refusal.limits().iter().all(|one| one.verdict() == Verdict::Refused));
-    assert_eq!(
-        refusal.limits().iter().map(|standing| standing.remaining()).collect::<Vec<_>>(),
-        [2, 50]
-    );
-    assert_eq!(refusal.retry_after(), ms(300));
-    let error = Decision::Refused(refusal).into_result().unwrap_err();
-    assert_eq!(error.to_string(), "refused by limit `requests`, `tokens` (retry after 300ms)");
+    let refused = ask(4, 10, 80).unwrap_err();
+    let named: Vec<_> = refused
+        .snapshots()
+        .iter()
+        .map(|one| (one.limit().name(), one.cost(), one.remaining(), one.wait().unwrap()))
+        .collect();
+    assert_eq!(named, [("requests", 4, 2, ms(200)), ("tokens", 80, 50, ms(300))]);
+    assert!(refused.is_refused() && !refused.snapshots().iter().any(Snapshot::fits));
+    assert_eq!((refused.limit(), refused.retry_after()), (&REQUESTS, Some(ms(300))));
+    assert_eq!(refused.to_string(), "refused by limit `requests`, `tokens` (retry after 300ms)");
     assert_eq!(memory.len(), stored);
     // All that is left is there for the next.
-    assert!(ask(2, 10, 50).is_admitted());
-    let Decision::Refused(refusal) = ask(0, 1, 0) else { panic!("one is short") };
-    assert_eq!(refusal.limits().len(), 1);
-    assert_eq!(refusal.retry_after(), HOUR / 20);
+    assert!(ask(2, 10, 50).is_ok());
+    let refused = ask(0, 1, 0).unwrap_err();
+    assert_eq!((refused.limit(), refused.snapshots().len()), (&TENANT, 1));
+    assert_eq!(refused.retry_after(), Some(HOUR / 20));
 }
 
 /// What a limit would have reserved is no reason for the refusal, but it has to be waited for.
@@ -290,51 +292,50 @@ fn who_would_have_reserved_has_not_refused_but_makes_it_wait() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
     static FIRM: Limit = Limit::new("firm", Quota::token_bucket(10, SECOND).max_reserved(0));
-    let both = limiter.all().limit(&FIRM).cost(10).limit(&TENANT).cost(20);
-    assert!(at_once(both.clone().reserve()).unwrap().is_admitted());
-    let Decision::Refused(refusal) = at_once(both.clone().reserve()).unwrap() else {
-        panic!("one does not reserve")
-    };
-    assert_eq!(refusal.limits().len(), 1);
-    assert_eq!((refusal.limits()[0].limit(), refusal.limits()[0].wait()), (&FIRM, SECOND));
-    assert_eq!(refusal.retry_after(), HOUR);
+    let both = || at_once(limiter.limit(&FIRM).cost(10).and(&TENANT).cost(20).reserve());
+    let first = both().unwrap();
+    assert_eq!(first.wait(), Duration::ZERO);
+    drop(first.keep());
+    let refused = both().unwrap_err();
+    assert_eq!(refused.snapshots().len(), 1);
+    let by = &refused.snapshots()[0];
+    assert_eq!((by.limit(), by.wait()), (&FIRM, Some(SECOND)));
+    assert_eq!(refused.retry_after(), Some(HOUR));
     clock.advance(SECOND);
-    assert!(matches!(at_once(both.reserve()).unwrap(), Decision::Reserved(_)));
+    assert_eq!(both().unwrap().wait(), HOUR - SECOND);
 }
 
 #[test]
 fn a_bucket_that_is_named_twice_pays_twice() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let twice = |first, second| {
-        let call = limiter.all().limit(&REQUESTS).key("a").cost(first);
-        at_once(call.limit(&TOKENS).limit(&REQUESTS).key("a").cost(second))
+        let call = limiter.limit(&REQUESTS).key("a").cost(first);
+        at_once(call.and(&TOKENS).and(&REQUESTS).key("a").cost(second))
     };
-    let permit = twice(3, 4).unwrap().into_result().unwrap();
-    let left: Vec<_> = permit.standings().map(|standing| standing.remaining()).collect();
+    let permit = twice(3, 4).unwrap();
+    let left: Vec<_> = permit.snapshots().map(|snapshot| snapshot.remaining()).collect();
     assert_eq!(left, [3, 99, 3], "each shows what it holds in the end");
     assert_eq!(permit.remaining(), 3);
     // Either would fit, both do not: the first takes what the second is short of.
-    let Decision::Refused(refusal) = twice(2, 3).unwrap() else {
-        panic!("2 and 3 are more than 3")
-    };
-    assert_eq!(refusal.limits().len(), 1);
-    assert_eq!(refusal.retry_after(), ms(200));
+    let refused = twice(2, 3).unwrap_err();
+    assert_eq!(refused.snapshots().len(), 1);
+    assert_eq!(refused.retry_after(), Some(ms(200)));
     assert_eq!(at_once(permit.refund()).unwrap().remaining(), 10);
-    assert_eq!(at_once(limiter.value(&TOKENS)).unwrap().remaining(), 100);
+    assert_eq!(at_once(limiter.peek(&TOKENS)).unwrap().remaining(), 100);
 
     let error = twice(5, 6).unwrap_err();
     assert!(error.is_too_large());
     assert!(error.to_string().starts_with("cost of 11 can never fit limit `requests`"), "{error}");
     assert!(twice(u64::MAX, u64::MAX).unwrap_err().is_too_large());
     // Another key is another bucket.
-    let call = limiter.all().limit(&REQUESTS).key("a").cost(5).limit(&REQUESTS).key("b").cost(6);
-    assert!(at_once(call).unwrap().is_admitted());
+    let call = limiter.limit(&REQUESTS).key("a").cost(5).and(&REQUESTS).key("b").cost(6);
+    assert!(is_admitted(call));
 }
 
 #[test]
 fn what_one_limit_can_never_grant_takes_nothing_from_the_others() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let call = limiter.all().limit(&REQUESTS).limit(&TENANT).cost(21).limit(&TOKENS);
+    let call = limiter.limit(&REQUESTS).and(&TENANT).cost(21).and(&TOKENS);
     let error = at_once(call).unwrap_err();
     assert!(error.is_too_large());
     assert_eq!(error.limit(), &TENANT);
@@ -345,18 +346,14 @@ fn what_one_limit_can_never_grant_takes_nothing_from_the_others() {
 fn a_cost_of_nothing_asks_whether_there_is_debt() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
-    let ask = || at_once(limiter.all().limit(&REQUESTS).cost(0).limit(&TOKENS).cost(1)).unwrap();
-    assert!(ask().is_admitted());
-    assert_eq!(memory.len(), 1, "who does not pay is not stored");
-    let Decision::Reserved(owed) = at_once(limiter.limit(&REQUESTS).cost(12).reserve()).unwrap()
-    else {
-        panic!("it is more than there is")
-    };
-    drop(owed.keep());
-    let Decision::Refused(refusal) = ask() else { panic!("one is in debt") };
-    assert_eq!((refusal.limits()[0].limit(), refusal.retry_after()), (&REQUESTS, ms(200)));
+    let ask = || at_once(limiter.limit(&REQUESTS).cost(0).and(&TOKENS).cost(1));
+    assert!(ask().is_ok());
+    assert_eq!(memory.len(), 1, "what does not pay is not stored");
+    drop(reserved(limiter.limit(&REQUESTS).cost(12)).keep());
+    let refused = ask().unwrap_err();
+    assert_eq!((refused.limit(), refused.retry_after()), (&REQUESTS, Some(ms(200))));
     clock.advance(ms(200));
-    assert!(ask().is_admitted());
+    assert!(ask().is_ok());
 }
 
 #[test]
@@ -366,38 +363,35 @@ fn a_dozen_limits_are_one_transaction() {
         .map(|nth| Limit::try_new(format!("limit-{nth}"), Quota::token_bucket(nth, HOUR)).unwrap())
         .collect();
     let each: Vec<Ask> = (0..12).map(|nth| (nth, 7, 1)).collect();
-    let permit = at_once(all(&limiter, &limits, &each)).unwrap().into_result().unwrap();
+    let permit = at_once(all(&limiter, &limits, &each)).unwrap();
     assert_eq!(
-        permit.standings().map(|standing| standing.remaining()).collect::<Vec<_>>(),
+        permit.snapshots().map(|snapshot| snapshot.remaining()).collect::<Vec<_>>(),
         Vec::from_iter(0..12)
     );
     assert_eq!((permit.remaining(), memory.len()), (0, 12));
-    // Whoever holds fewer than four is short of the rest of them.
+    // A limit that holds fewer than four is short of the rest of them.
     let dear: Vec<Ask> = (3..12).map(|nth| (nth, 7, 4)).collect();
-    let Decision::Refused(refusal) = at_once(all(&limiter, &limits, &dear)).unwrap() else {
-        panic!("only 3 are left of the first")
-    };
-    let names: Vec<_> = refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect();
-    assert_eq!(names, ["limit-4"]);
-    assert_eq!(refusal.retry_after(), HOUR / 4);
+    let refused = at_once(all(&limiter, &limits, &dear)).unwrap_err();
+    assert_eq!(refused_by(&refused), ["limit-4"]);
+    assert_eq!(refused.retry_after(), Some(HOUR / 4));
     at_once(permit.into_owned().refund()).unwrap();
     for limit in &limits {
-        let standing = at_once(limiter.value(limit).key(7_u64)).unwrap();
-        assert_eq!(standing.remaining(), limit.quota().rate());
+        let left = at_once(limiter.peek(limit).key(7_u64)).unwrap().remaining();
+        assert_eq!(left, limit.quota().rate());
     }
 }
 
 #[test]
 fn everybody_pays_where_no_key_is_said_and_a_token_where_no_cost_is() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let call = limiter.all().limit(&REQUESTS).limit(&TENANT).key("acme").cost(3).limit(&TOKENS);
-    let permit = at_once(call).unwrap().into_result().unwrap();
-    let left: Vec<_> = permit.standings().map(|standing| standing.remaining()).collect();
+    let call = limiter.limit(&REQUESTS).and(&TENANT).key("acme").cost(3).and(&TOKENS);
+    let permit = at_once(call).unwrap();
+    let left: Vec<_> = permit.snapshots().map(|snapshot| snapshot.remaining()).collect();
     assert_eq!(left, [9, 17, 99]);
-    assert_eq!(permit.standing().limit(), &REQUESTS);
-    assert_eq!(at_once(limiter.value(&REQUESTS)).unwrap().remaining(), 9);
-    assert_eq!(at_once(limiter.value(&TENANT)).unwrap().remaining(), 20);
-    assert_eq!(at_once(limiter.value(&TENANT).key("acme")).unwrap().remaining(), 17);
+    assert_eq!(permit.snapshot().limit(), &REQUESTS);
+    assert_eq!(at_once(limiter.peek(&REQUESTS)).unwrap().remaining(), 9);
+    assert_eq!(at_once(limiter.peek(&TENANT)).unwrap().remaining(), 20);
+    assert_eq!(at_once(limiter.peek(&TENANT).key("acme")).unwrap().remaining(), 17);
 }
 
 // Settling.
@@ -405,15 +399,15 @@ fn everybody_pays_where_no_key_is_said_and_a_token_where_no_cost_is() {
 #[test]
 fn settling_concerns_the_limits_for_which_a_cost_was_said() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let left = || [&REQUESTS, &TENANT, &TOKENS].map(|limit| at_once(limiter.value(limit)).unwrap());
-    let tokens = || left().map(|standing| standing.tokens().to_string());
+    let left = || [&REQUESTS, &TENANT, &TOKENS].map(|limit| at_once(limiter.peek(limit)).unwrap());
+    let tokens = || left().map(|snapshot| snapshot.tokens().to_string());
     let take = |limiter: &'static RateLimiter| {
-        let call = limiter.all().limit(&REQUESTS).limit(&TENANT).cost(5).limit(&TOKENS).cost(40);
-        at_once(call).unwrap().into_result().unwrap()
+        let call = limiter.limit(&REQUESTS).and(&TENANT).cost(5).and(&TOKENS).cost(40);
+        at_once(call).unwrap()
     };
     let kept: &'static RateLimiter = Box::leak(Box::new(limiter.clone()));
-    let standing = at_once(take(kept).settle(3)).unwrap();
-    assert_eq!((standing.limit(), standing.remaining()), (&TENANT, 17), "the first of those");
+    let snapshot = at_once(take(kept).settle(3)).unwrap();
+    assert_eq!((snapshot.limit(), snapshot.remaining()), (&TENANT, 17), "the first of those");
     assert_eq!(tokens(), ["9", "17", "97"]);
     at_once(take(kept).into_owned().settle(50)).unwrap();
     assert_eq!(tokens(), ["8", "-33", "47"]);
@@ -421,9 +415,8 @@ fn settling_concerns_the_limits_for_which_a_cost_was_said() {
     // All if none was said.
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let left =
-        || [&REQUESTS, &TENANT].map(|limit| at_once(limiter.value(limit)).unwrap().remaining());
-    let take =
-        || at_once(limiter.all().limit(&REQUESTS).limit(&TENANT)).unwrap().into_result().unwrap();
+        || [&REQUESTS, &TENANT].map(|limit| at_once(limiter.peek(limit)).unwrap().remaining());
+    let take = || at_once(limiter.limit(&REQUESTS).and(&TENANT)).unwrap();
     assert_eq!(at_once(take().settle(4)).unwrap().limit(), &REQUESTS);
     assert_eq!(left(), [6, 16]);
     assert_eq!(at_once(take().settle(0)).unwrap().remaining(), 6);
@@ -434,12 +427,11 @@ fn settling_concerns_the_limits_for_which_a_cost_was_said() {
 fn a_refund_gives_all_back_to_all() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let left = || {
-        [&REQUESTS, &TENANT, &TOKENS]
-            .map(|limit| at_once(limiter.value(limit)).unwrap().remaining())
+        [&REQUESTS, &TENANT, &TOKENS].map(|limit| at_once(limiter.peek(limit)).unwrap().remaining())
     };
     for owned in [false, true] {
-        let call = limiter.all().limit(&REQUESTS).limit(&TENANT).cost(5).limit(&TOKENS).cost(40);
-        let permit = at_once(call).unwrap().into_result().unwrap();
+        let call = limiter.limit(&REQUESTS).and(&TENANT).cost(5).and(&TOKENS).cost(40);
+        let permit = at_once(call).unwrap();
         assert_eq!(left(), [9, 15, 60]);
         let refund = if owned { permit.into_owned().refund() } else { permit.refund() };
         // It has happened although nobody waits for it.
@@ -456,16 +448,15 @@ static TWOS: Limit = Limit::new("twos", Quota::token_bucket(30, MINUTE).capacity
 static THREES: Limit = Limit::new("threes", Quota::token_bucket(20, MINUTE).capacity(0));
 
 #[track_caller]
-fn reserved(call: AllCall<'_, '_>) -> Reservation {
-    match at_once(call.reserve()).unwrap() {
-        Decision::Reserved(reservation) => reservation,
-        other => panic!("to be reserved, and not {other:?}"),
-    }
+fn reserved(call: LimitCall<'_>) -> Reservation {
+    let reservation = at_once(call.reserve()).unwrap();
+    assert!(reservation.wait() > Duration::ZERO, "the tokens were there: {reservation:?}");
+    reservation
 }
 
 /// A reservation in line.
 #[track_caller]
-fn waiter(call: AllCall<'_, '_>) -> Pin<Box<Ready>> {
+fn waiter(call: LimitCall<'_>) -> Pin<Box<Ready>> {
     let mut waiter = Box::pin(reserved(call).ready());
     assert!(poll(&mut waiter).is_none(), "its instant has not come");
     waiter
@@ -483,10 +474,10 @@ fn owed(limiter: &RateLimiter) -> [f64; 3] {
 }
 
 /// Costs of one and two limits, in the order of their naming or the other way round.
-fn pair<'l>(limiter: &'l RateLimiter, [seconds, twos]: [u64; 2], turned: bool) -> AllCall<'l, 'l> {
+fn pair<'l>(limiter: &'l RateLimiter, [seconds, twos]: [u64; 2], turned: bool) -> LimitCall<'l> {
     match turned {
-        false => limiter.all().limit(&SECONDS).cost(seconds).limit(&TWOS).cost(twos),
-        true => limiter.all().limit(&TWOS).cost(twos).limit(&SECONDS).cost(seconds),
+        false => limiter.limit(&SECONDS).cost(seconds).and(&TWOS).cost(twos),
+        true => limiter.limit(&TWOS).cost(twos).and(&SECONDS).cost(seconds),
     }
 }
 
@@ -494,25 +485,25 @@ fn pair<'l>(limiter: &'l RateLimiter, [seconds, twos]: [u64; 2], turned: bool) -
 async fn the_wait_is_the_longest_and_every_bucket_tells_its_own() {
     let limiter = paused();
     let start = Instant::now();
-    let call = limiter.all().limit(&TOKENS).cost(7).limit(&THREES).limit(&SECONDS).cost(2);
+    let call = limiter.limit(&TOKENS).cost(7).and(&THREES).and(&SECONDS).cost(2);
     let reservation = reserved(call);
     assert_eq!(reservation.wait(), 3 * SECOND);
-    let standings: Vec<_> = reservation.standings().collect();
+    let snapshots: Vec<_> = reservation.snapshots().collect();
     let told: Vec<_> =
-        standings.iter().map(|one| (one.limit().name(), one.verdict(), one.wait())).collect();
+        snapshots.iter().map(|one| (one.limit().name(), one.fits(), one.wait().unwrap())).collect();
     assert_eq!(
         told,
         [
-            ("tokens", Verdict::Admitted, Duration::ZERO),
-            ("threes", Verdict::Reserved, 3 * SECOND),
-            ("seconds", Verdict::Reserved, 2 * SECOND),
+            ("tokens", true, Duration::ZERO),
+            ("threes", false, 3 * SECOND),
+            ("seconds", false, 2 * SECOND),
         ]
     );
-    assert_eq!(reservation.standing().limit(), &TOKENS);
+    assert_eq!(reservation.snapshot().limit(), &TOKENS);
     let at = reservation.at();
     let permit = reservation.ready().await;
     assert_eq!((start.elapsed(), permit.at()), (3 * SECOND, at));
-    assert_eq!(permit.standings().count(), 3);
+    assert_eq!(permit.snapshots().count(), 3);
     assert_eq!(permit.remaining(), 0);
 }
 
@@ -521,29 +512,22 @@ async fn all_hold_the_reservation_or_none_does() {
     static FEW: Limit =
         Limit::new("few", Quota::token_bucket(1, SECOND).capacity(0).max_reserved(2));
     let limiter = paused();
-    let all = |few| limiter.all().limit(&SECONDS).limit(&FEW).cost(few).limit(&TWOS);
+    let all = |few| limiter.limit(&SECONDS).and(&FEW).cost(few).and(&TWOS);
     let first = reserved(all(2));
     assert_eq!((owed(&limiter), tokens(&limiter, &FEW)), ([1.0, 1.0, 0.0], -2.0));
     for call in [all(1).reserve(), all(1).reserve_within(HOUR)] {
-        let Decision::Refused(refusal) = at_once(call).unwrap() else { panic!("it is too deep") };
-        assert_eq!(
-            refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
-            ["few"]
-        );
-        assert_eq!(refusal.retry_after(), 4 * SECOND, "the second turn of two seconds each");
+        let refused = at_once(call).unwrap_err();
+        assert_eq!(refused_by(&refused), ["few"]);
+        assert_eq!(refused.retry_after(), Some(4 * SECOND), "the second turn of two seconds each");
     }
     assert!(at_once(all(3).reserve()).unwrap_err().is_too_large());
     assert_eq!((owed(&limiter), tokens(&limiter, &FEW)), ([1.0, 1.0, 0.0], -2.0));
     // The longest wait of all is what may be too long.
     advance(SECOND).await;
-    let call = all(1).reserve_within(2 * SECOND);
-    let Decision::Refused(refusal) = at_once(call).unwrap() else { panic!("it takes three") };
-    assert_eq!(
-        refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
-        ["twos"]
-    );
+    let refused = at_once(all(1).reserve_within(2 * SECOND)).unwrap_err();
+    assert_eq!(refused_by(&refused), ["twos"]);
     let second = at_once(all(1).reserve_within(3 * SECOND)).unwrap();
-    assert!(matches!(&second, Decision::Reserved(own) if own.wait() == 3 * SECOND), "{second:?}");
+    assert_eq!(second.wait(), 3 * SECOND);
     drop((second, first));
 }
 
@@ -552,15 +536,15 @@ async fn dropping_gives_back_to_all_exactly() {
     static SAVED: Limit = Limit::new("saved", Quota::token_bucket(3, HOUR).capacity(50));
     static HOT: Limit = Limit::new("hot", Quota::token_bucket(10, SECOND).capacity(0).shards(5));
     let limiter = paused();
-    drop(reserved(limiter.all().limit(&SECONDS).cost(2).limit(&HOT).cost(3)).keep());
+    drop(reserved(limiter.limit(&SECONDS).cost(2).and(&HOT).cost(3)).keep());
     advance(ms(300)).await;
     let all = |limiter: &RateLimiter| {
-        [&SECONDS, &TWOS, &SAVED, &HOT].map(|limit| at_once(limiter.value(limit)).unwrap().state())
+        [&SECONDS, &TWOS, &SAVED, &HOT].map(|limit| at_once(limiter.peek(limit)).unwrap().state())
     };
     let before = all(&limiter);
     for polled in [false, true] {
-        let call = limiter.all().limit(&TWOS).limit(&SECONDS).cost(3).limit(&SAVED).cost(20);
-        let reservation = reserved(call.limit(&HOT).cost(4).limit(&SECONDS).cost(2));
+        let call = limiter.limit(&TWOS).and(&SECONDS).cost(3).and(&SAVED).cost(20);
+        let reservation = reserved(call.and(&HOT).cost(4).and(&SECONDS).cost(2));
         assert_eq!(reservation.wait(), ms(6_700), "2, 3 and 2 of a second each, 300 ms ago");
         assert_ne!(all(&limiter), before);
         match polled {
@@ -569,10 +553,12 @@ async fn dropping_gives_back_to_all_exactly() {
         }
         assert_eq!(all(&limiter), before);
     }
-    // As an error to leave a handler with, it is given up as well.
-    let both = pair(&limiter, [1, 1], false).limit(&SAVED).cost(5).reserve();
-    let error = at_once(both).unwrap().into_result().unwrap_err();
-    assert_eq!(error.to_string(), "refused by limit `seconds`, `twos` (retry after 2.7s)");
+    // Where a handler leaves with an error of another limit, it is given up as well.
+    let leave = || {
+        let _both = at_once(pair(&limiter, [1, 1], false).and(&SAVED).cost(5).reserve())?;
+        at_once(limiter.limit(&SECONDS).reserve_within(SECOND)).map(drop)
+    };
+    assert_eq!(leave().unwrap_err().to_string(), "refused by limit `seconds` (retry after 3.7s)");
     assert_eq!(all(&limiter), before);
 }
 
@@ -580,7 +566,7 @@ async fn dropping_gives_back_to_all_exactly() {
 async fn what_somebody_has_taken_from_since_is_not_undone_in_any() {
     let limiter = paused();
     let both = reserved(pair(&limiter, [1, 1], false));
-    let other = reserved(limiter.all().limit(&TWOS).limit(&THREES));
+    let other = reserved(limiter.limit(&TWOS).and(&THREES));
     drop(both);
     assert_eq!(owed(&limiter), [1.0, 2.0, 1.0]);
     drop(other);
@@ -594,11 +580,11 @@ async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
     let first = waiter(pair(&limiter, [1, 1], false));
     // All these take a token of either or both limits, but not of the same buckets.
     let mut others = [
-        waiter(limiter.all().limit(&SECONDS)),
-        waiter(limiter.all().limit(&TWOS)),
-        waiter(pair(&limiter, [1, 1], false).limit(&THREES)),
-        waiter(limiter.all().limit(&SECONDS).key("a").limit(&TWOS)),
-        waiter(limiter.all().limit(&SECONDS).limit(&TWOS).key("a")),
+        waiter(limiter.limit(&SECONDS)),
+        waiter(limiter.limit(&TWOS)),
+        waiter(pair(&limiter, [1, 1], false).and(&THREES)),
+        waiter(limiter.limit(&SECONDS).key("a").and(&TWOS)),
+        waiter(limiter.limit(&SECONDS).and(&TWOS).key("a")),
     ];
     let same = waiter(pair(&limiter, [1, 1], true));
     let promised = [2, 4, 6, 8, 4].map(|seconds| seconds * SECOND);
@@ -607,7 +593,7 @@ async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
     let permit = same.await;
     assert_eq!(start.elapsed(), 2 * SECOND, "that of the first");
     assert_eq!(
-        permit.standings().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
+        permit.snapshots().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
         ["twos", "seconds"]
     );
     let mut runs = [Duration::ZERO; 5];
@@ -650,12 +636,12 @@ async fn a_place_goes_to_who_fits_into_it_in_every_bucket() {
 async fn a_place_goes_to_nobody_who_waits_for_the_debt_of_another_bucket() {
     let limiter = paused();
     let start = Instant::now();
-    drop(reserved(limiter.all().limit(&SECONDS).cost(10).reserve()).keep());
-    let first = waiter(limiter.all().limit(&TWOS).cost(2).reserve());
-    let out_of_debt = limiter.all().limit(&SECONDS).cost(0).limit(&TWOS).cost(1).reserve();
+    drop(reserved(limiter.limit(&SECONDS).cost(10)).keep());
+    let first = waiter(limiter.limit(&TWOS).cost(2));
+    let out_of_debt = limiter.limit(&SECONDS).cost(0).and(&TWOS).cost(1);
     let second = waiter(out_of_debt);
     drop(first);
-    second.await;
+    let _permit = second.await;
     assert_eq!(start.elapsed(), SECOND * 10);
 }
 
@@ -666,8 +652,8 @@ async fn work_of_one_instant_runs_in_order_however_the_limits_are_named() {
     let window = |rate| Quota::fixed_window(rate, SECOND).capacity(0).start(clock.now());
     let (wide, narrow) = (Limit::new("wide", window(100)), Limit::new("narrow", window(10)));
     let limiter = RateLimiter::new(Memory::new().clock(clock));
-    let mut first = waiter(limiter.all().limit(&narrow).cost(3).limit(&wide).reserve());
-    let mut second = waiter(limiter.all().limit(&wide).limit(&narrow).cost(3).reserve());
+    let mut first = waiter(limiter.limit(&narrow).cost(3).and(&wide));
+    let mut second = waiter(limiter.limit(&wide).and(&narrow).cost(3));
     advance(SECOND).await;
     assert!(poll(&mut second).is_none(), "the second came first");
     assert!(poll(&mut first).is_some());
@@ -676,11 +662,11 @@ async fn work_of_one_instant_runs_in_order_however_the_limits_are_named() {
 #[tokio::test(start_paused = true)]
 async fn reserved_work_is_settled_with_all_its_limits() {
     let limiter = paused();
-    let call = limiter.all().limit(&REQUESTS).limit(&SECONDS).cost(2).limit(&TWOS).cost(1);
+    let call = limiter.limit(&REQUESTS).and(&SECONDS).cost(2).and(&TWOS).cost(1);
     let permit = reserved(call).ready().await;
     assert_eq!(at_once(permit.settle(5)).unwrap().tokens().to_string(), "-3");
     assert_eq!(owed(&limiter), [3.0, 4.0, 0.0]);
-    assert_eq!(at_once(limiter.value(&REQUESTS)).unwrap().remaining(), 10);
+    assert_eq!(at_once(limiter.peek(&REQUESTS)).unwrap().remaining(), 10);
     let kept = reserved(pair(&limiter, [1, 1], false)).keep();
     at_once(kept.refund()).unwrap();
     assert_eq!(owed(&limiter), [3.0, 4.0, 0.0]);
@@ -693,7 +679,7 @@ async fn jitter_makes_the_longest_wait_longer_and_is_the_same_for_the_same_seed(
         let wait = |nth: u32| {
             let call = pair(&limiter, [1, 1], nth.is_multiple_of(2)).jitter(ms(500));
             let wait =
-                reserved(call).keep().at().since(at_once(limiter.value(&TOKENS)).unwrap().at());
+                reserved(call).keep().at().since(at_once(limiter.peek(&TOKENS)).unwrap().at());
             let late = wait.checked_sub(nth * 2 * SECOND).expect("never earlier");
             assert!(late <= ms(500));
             late
@@ -703,10 +689,9 @@ async fn jitter_makes_the_longest_wait_longer_and_is_the_same_for_the_same_seed(
     assert_eq!(waits(), waits());
     assert!(waits().iter().any(|late| *late > ms(250)));
     let limiter = paused();
-    assert!(at_once(pair(&limiter, [0, 0], false)).unwrap().is_admitted());
+    assert!(is_admitted(pair(&limiter, [0, 0], false)));
     let exact = pair(&limiter, [1, 1], false).jitter(HOUR).reserve_within(2 * SECOND);
-    let exact = at_once(exact).unwrap();
-    assert!(matches!(&exact, Decision::Reserved(own) if own.wait() == 2 * SECOND), "{exact:?}");
+    assert_eq!(at_once(exact).unwrap().wait(), 2 * SECOND);
 }
 
 /// P2 with places that are given up and handed on: work that runs at the place of another counts
@@ -757,30 +742,24 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
             let asked = if dice.below(5) == 0 { &asks[..1] } else { &asks[..] };
             let call = all(&limiter, &limits, asked);
             if asked.len() == 1 {
-                if let Ok(Decision::Admitted(permit)) = at_once(call) {
+                if let Ok(permit) = at_once(call) {
                     let (limit, _, cost) = asked[0];
                     ran[limit].push((permit.at(), cost));
                 }
                 continue;
             }
-            let instants = |standings: &mut dyn Iterator<Item = Standing<'_>>| {
-                let instants: Vec<_> = standings.map(|standing| own_instant(&standing)).collect();
-                if turned { [instants[1], instants[0]] } else { [instants[0], instants[1]] }
-            };
-            match at_once(call.reserve()) {
-                Ok(Decision::Reserved(reservation)) => {
-                    places.insert(reservation.at(), instants(&mut reservation.standings()));
-                    waiting.push((costs, Box::pin(reservation.ready())));
-                    serve(&mut waiting, &places, &mut ran);
+            let reservation = at_once(call.reserve()).unwrap();
+            let own: Vec<_> = reservation.snapshots().map(|one| own_instant(&one)).collect();
+            let own = if turned { [own[1], own[0]] } else { [own[0], own[1]] };
+            if reservation.wait().is_zero() && dice.below(4) > 0 {
+                drop(reservation.keep());
+                for ((ran, at), cost) in ran.iter_mut().zip(own).zip(costs) {
+                    ran.push((at, cost));
                 }
-                Ok(Decision::Admitted(permit)) => {
-                    let own = instants(&mut permit.standings());
-                    for ((ran, at), cost) in ran.iter_mut().zip(own).zip(costs) {
-                        ran.push((at, cost));
-                    }
-                }
-                Ok(other) => panic!("{other:?}"),
-                Err(error) => panic!("{error}"),
+            } else if !reservation.wait().is_zero() {
+                places.insert(reservation.at(), own);
+                waiting.push((costs, Box::pin(reservation.ready())));
+                serve(&mut waiting, &places, &mut ran);
             }
         }
         while !waiting.is_empty() {
@@ -799,26 +778,23 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
 #[tokio::test(start_paused = true)]
 async fn a_later_answer_is_decided_as_one_that_is_there() {
     let (late, limiter, memory) = Late::new();
-    let both = || limiter.all().limit(&REQUESTS).cost(4).limit(&TENANT).key("acme").cost(9);
-    let permit = both().await.unwrap().into_result().unwrap();
+    let both = || limiter.limit(&REQUESTS).cost(4).and(&TENANT).key("acme").cost(9);
+    let permit = both().await.unwrap();
     assert_eq!(
-        permit.standings().map(|standing| standing.remaining()).collect::<Vec<_>>(),
+        permit.snapshots().map(|snapshot| snapshot.remaining()).collect::<Vec<_>>(),
         [6, 11]
     );
-    let standing = permit.settle(2).await.unwrap();
-    assert_eq!((standing.limit(), standing.remaining()), (&REQUESTS, 8));
+    let snapshot = permit.settle(2).await.unwrap();
+    assert_eq!((snapshot.limit(), snapshot.remaining()), (&REQUESTS, 8));
     drop(both().await.unwrap());
-    let Decision::Refused(refusal) = both().cost(10).await.unwrap() else { panic!("9 are left") };
-    assert_eq!(
-        refusal.limits().iter().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
-        ["tenant"]
-    );
+    let refused = both().cost(10).await.unwrap_err();
+    assert_eq!(refused_by(&refused), ["tenant"]);
 
     // A refund is heard to the end although nobody waits for it.
-    let permit = memory.all().limit(&REQUESTS).cost(4).limit(&TOKENS).cost(60);
+    let permit = memory.limit(&REQUESTS).cost(4).and(&TOKENS).cost(60);
     drop(at_once(permit).unwrap());
-    let call = limiter.all().limit(&TOKENS).cost(40).limit(&TENANT).key("b");
-    let permit = call.await.unwrap().into_result().unwrap();
+    let call = limiter.limit(&TOKENS).cost(40).and(&TENANT).key("b");
+    let permit = call.await.unwrap();
     let held = late.close();
     drop(permit.refund());
     settled().await;
@@ -826,14 +802,14 @@ async fn a_later_answer_is_decided_as_one_that_is_there() {
     held.let_go();
     settled().await;
     assert_eq!(tokens(&memory, &TOKENS), 40.0);
-    assert_eq!(at_once(memory.value(&TENANT).key("b")).unwrap().remaining(), 20);
+    assert_eq!(at_once(memory.peek(&TENANT).key("b")).unwrap().remaining(), 20);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reservation_that_nobody_waits_to_hear_of_is_given_up_by_all() {
     let (late, limiter, memory) = Late::new();
     let held = late.close();
-    let mut call = Box::pin(pair(&limiter, [2, 1], true).limit(&SECONDS).reserve().into_future());
+    let mut call = Box::pin(pair(&limiter, [2, 1], true).and(&SECONDS).reserve());
     assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert_eq!(owed(&memory), [3.0, 1.0, 0.0]);
     drop(call);
@@ -843,12 +819,9 @@ async fn a_reservation_that_nobody_waits_to_hear_of_is_given_up_by_all() {
     assert_eq!(owed(&memory), [0.0, 0.0, 0.0]);
 
     // Nor is one kept that was heard of and dropped.
-    let Decision::Reserved(first) = pair(&limiter, [1, 1], false).reserve().await.unwrap() else {
-        panic!("nothing is saved up")
-    };
-    let Decision::Reserved(second) = pair(&limiter, [2, 2], true).reserve().await.unwrap() else {
-        panic!("nothing is saved up")
-    };
+    let first = pair(&limiter, [1, 1], false).reserve().await.unwrap();
+    let second = pair(&limiter, [2, 2], true).reserve().await.unwrap();
+    assert_eq!([first.wait(), second.wait()], [2 * SECOND, 6 * SECOND]);
     drop(first);
     settled().await;
     assert_eq!(owed(&memory), [3.0, 3.0, 0.0]);
@@ -887,17 +860,17 @@ fn exactly_what_fits_into_all_is_admitted_whatever_the_order_of_naming() {
             let mut admitted = 0;
             for round in 0..500 {
                 let call = match (thread + round) % 3 {
-                    0 => limiter.all().limit(&A).limit(&B).cost(3).limit(&C),
-                    1 => limiter.all().limit(&B).cost(3).limit(&C).limit(&A),
-                    _ => limiter.all().limit(&C).limit(&A).limit(&B).cost(3),
+                    0 => limiter.limit(&A).and(&B).cost(3).and(&C),
+                    1 => limiter.limit(&B).cost(3).and(&C).and(&A),
+                    _ => limiter.limit(&C).and(&A).and(&B).cost(3),
                 };
-                admitted += u64::from(at_once(call).unwrap().is_admitted());
+                admitted += u64::from(is_admitted(call));
             }
             admitted
         });
         assert_eq!(admitted, 450);
         let left =
-            [&A, &B, &C].map(|limit| at_once(limiter.value(limit)).unwrap().tokens().to_string());
+            [&A, &B, &C].map(|limit| at_once(limiter.peek(limit)).unwrap().tokens().to_string());
         assert_eq!(left, ["550", "0", "4550"]);
     }
 }
@@ -919,7 +892,7 @@ fn each_limit_has_lost_exactly_what_was_admitted() {
             let (a, b) = ((round * 7 + thread) % 16, (round * round + 3 * thread) % 16);
             let asks = [(a, round % 3), (b, (round + thread) % 4)]
                 .map(|(limit, cost)| (usize::try_from(limit).unwrap(), 0, cost));
-            if at_once(all(&limiter, &limits, &asks)).unwrap().is_admitted() {
+            if is_admitted(all(&limiter, &limits, &asks)) {
                 for (limit, _, cost) in asks {
                     taken[limit].fetch_add(cost, Ordering::Relaxed);
                 }
@@ -929,7 +902,7 @@ fn each_limit_has_lost_exactly_what_was_admitted() {
     });
     let mut drained = 0;
     for (limit, taken) in limits.iter().zip(taken) {
-        let left = at_once(limiter.value(limit).key(0_u64)).unwrap();
+        let left = at_once(limiter.peek(limit).key(0_u64)).unwrap();
         let taken = taken.into_inner();
         assert_eq!(left.tokens().to_string(), (limit.quota().rate() - taken).to_string());
         drained += u64::from(left.remaining() < 4);
@@ -949,7 +922,7 @@ fn nobody_sees_half_of_a_transaction() {
             for round in 0..2_000 {
                 let (first, second) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
                 let asks = [(first, 0, 1 + thread), (second, 0, 1 + thread)];
-                let permit = at_once(all(&limiter, &limits, &asks)).unwrap().into_result().unwrap();
+                let permit = at_once(all(&limiter, &limits, &asks)).unwrap();
                 if round % 3 == 0 {
                     at_once(permit.refund()).unwrap();
                 }
@@ -958,9 +931,9 @@ fn nobody_sees_half_of_a_transaction() {
         } else {
             let mut looks = 0;
             while looks < 500 || !done.load(Ordering::Relaxed) {
-                let looked = at_once(all(&limiter, &limits, &[(0, 0, 0), (1, 0, 0)])).unwrap();
-                let (_, _, standings) = decided(looked);
-                assert_eq!(standings[0].state(), standings[1].state());
+                let looked = all(&limiter, &limits, &[(0, 0, 0), (1, 0, 0)]);
+                let (_, _, snapshots) = decide(looked, false).unwrap();
+                assert_eq!(snapshots[0].state(), snapshots[1].state());
                 looks += 1;
             }
         }

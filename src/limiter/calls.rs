@@ -81,7 +81,8 @@ impl RateLimiter {
 /// A request for tokens, made by [`RateLimiter::limit`]; await it.
 ///
 /// Its output is `Result<Permit, RateLimited>`. Nothing is asked before the first poll. A method that
-/// is called after that makes it a new request, which asks again.
+/// is called between two polls makes it a new request, which asks again. Once it has answered, it
+/// asks nothing more, and stays pending if it is polled.
 ///
 /// [`key`](Self::key) and [`cost`](Self::cost) concern the limit that was named last, by
 /// [`RateLimiter::limit`] or by [`and`](Self::and).

@@ -8,7 +8,7 @@ use std::{iter, mem};
 use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot, sum_of_shards};
-use crate::algebra::{State, Terms, Units, Verdict, charge};
+use crate::algebra::{State, Units, Verdict};
 use crate::backend::{Adjustment, BucketId, Key, Reading};
 use crate::clock::Timestamp;
 
@@ -22,6 +22,8 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     limit: L,
     key: Key,
     explicit_cost: bool,
+    /// It does not follow from what is left: a bucket that is named twice waits less for the first.
+    wait: GrantWait,
     shards: [u32; 2],
     /// What each bucket has paid.
     units: [Units; 2],
@@ -47,7 +49,8 @@ impl<L> Grant<L> {
     {
         let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
         let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
-        Self { limit, key, explicit_cost, shards, units, after: [reading.state(), NOTHING], at }
+        let (wait, after) = (GrantWait::NONE, [reading.state(), NOTHING]);
+        Self { limit, key, explicit_cost, wait, shards, units, after, at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in
@@ -56,7 +59,8 @@ impl<L> Grant<L> {
         let Demand { limit, key, explicit_cost, shards, .. } = demand;
         let (mut units, mut after) = ([0; 2], [NOTHING; 2]);
         fill(&mut units, &mut after, readings);
-        Self { limit, key, explicit_cost, shards, units, after, at }
+        let wait = GrantWait::new(readings);
+        Self { limit, key, explicit_cost, wait, shards, units, after, at }
     }
 
     /// The time of the decision.
@@ -80,7 +84,30 @@ impl<L> Grant<L> {
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
-        self.at = at;
+        (self.wait, self.at) = (GrantWait::new(readings), at);
+    }
+}
+
+/// How long until the buckets have what they were granted, in microseconds: up to 2,283 years. With
+/// eight bytes of its own, it would make every permit larger.
+#[derive(Clone, Copy, Debug)]
+struct GrantWait([u8; 7]);
+
+impl GrantWait {
+    const NONE: Self = Self([0; 7]);
+    const MAX: u64 = (1 << 56) - 1;
+
+    /// The buckets of one charge answer the same.
+    fn new(readings: &[Reading]) -> Self {
+        let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(Self::MAX).min(Self::MAX);
+        let [bytes @ .., _] = micros.to_le_bytes();
+        Self(bytes)
+    }
+
+    const fn get(self) -> Duration {
+        let [a, b, c, d, e, f, g] = self.0;
+        Duration::from_micros(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
     }
 }
 
@@ -100,8 +127,8 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same with a limit of its own.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { ref limit, ref key, explicit_cost, shards, units, after, at } = self;
-        Grant { limit: own(limit), key: key.clone(), explicit_cost, shards, units, after, at }
+        let &Self { ref limit, ref key, explicit_cost, wait, shards, units, after, at } = self;
+        Grant { limit: own(limit), key: key.clone(), explicit_cost, wait, shards, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
@@ -137,7 +164,7 @@ impl<L: Borrow<Limit>> Grant<L> {
         }
         let paid = self.units.iter().fold(0_i64, |all, units| all.saturating_add(*units));
         let cost = limit.bucket().tokens(paid).whole();
-        match self.wait() {
+        match self.wait.get() {
             Duration::ZERO => Level::admitted(state, cost, self.at),
             wait => Level {
                 verdict: Verdict::Reserved,
@@ -149,13 +176,6 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.limit(), self.level())
-    }
-
-    /// How long until all buckets that paid are out of debt.
-    fn wait(&self) -> Duration {
-        let bucket = self.limit().bucket();
-        let wait = |paid: PaidBucket| charge(bucket, paid.after, 0, Terms::AT_ONCE, self.at).wait();
-        self.paid().map(wait).max().unwrap_or(Duration::ZERO)
     }
 
     /// What is to be given back to each bucket so that `actual` tokens stay taken, and what stays

@@ -10,15 +10,15 @@ use pin_project_lite::pin_project;
 
 use super::Limit;
 use super::demand::Demand;
+use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
 use super::permit::Permit;
 use super::queue::{HeldSlot, QueueWait};
 use super::rate_limited::RateLimited;
-use super::settle::{Settle, Settlement};
 use super::snapshot::Snapshot;
 use crate::algebra::Verdict;
-use crate::backend::{Applied, BackendError};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId};
 use crate::clock::Timestamp;
 
 /// Leave to run the work at a known instant, without asking again; made by
@@ -26,10 +26,12 @@ use crate::clock::Timestamp;
 ///
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
-/// Dropping it, or the future of [`ready`](Self::ready), cancels it. Tokens that were there at once
-/// are given back. A slot in the future is undone if no request has come after it; otherwise it goes
-/// to the next waiter of this process that it is large enough for, whose own slot is then free in
-/// turn. A slot that no waiter can use is spent.
+/// Dropping it, or the future of [`ready`](Self::ready), cancels it, which gives its tokens back if no
+/// request has come to the bucket after it. Otherwise a slot in the future goes to the next waiter of
+/// this process that it is large enough for, whose own slot is then free in turn. A slot that no
+/// waiter can use, or whose instant has come, is spent: later requests were told when to run or to
+/// come back without its tokens. Where these are to come back in any case,
+/// [keep](Self::keep) it and [refund](Permit::refund) the permit.
 ///
 /// # Examples
 ///
@@ -94,9 +96,9 @@ impl Reservation {
             }
             _ => (None, Duration::ZERO),
         };
-        // A slot is given up by the booking; what was there at once is given back.
-        let refund_on_drop = booking.is_none();
-        let grants = HeldGrants { limiter, first, rest, refund_on_drop };
+        // A slot is given up by the booking; what was there at once is undone.
+        let undo_on_drop = booking.is_none();
+        let grants = HeldGrants { limiter, first, rest, undo_on_drop };
         Ok(Ok(Self(Box::new(Reserved { grants, booking, made, jitter }))))
     }
 
@@ -164,12 +166,12 @@ struct HeldGrants {
     limiter: RateLimiter,
     first: Grant,
     rest: Vec<Grant>,
-    refund_on_drop: bool,
+    undo_on_drop: bool,
 }
 
 impl HeldGrants {
     fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
-        self.refund_on_drop = false;
+        self.undo_on_drop = false;
         let rest = mem::take(&mut self.rest);
         Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
     }
@@ -177,10 +179,26 @@ impl HeldGrants {
 
 impl Drop for HeldGrants {
     fn drop(&mut self) {
-        if self.refund_on_drop {
-            // The store completes it by itself.
-            drop(Settle::new(&self.limiter, &self.first, self.rest.iter(), Settlement::All(0)));
+        if self.undo_on_drop {
+            for grant in iter::once(&self.first).chain(&self.rest) {
+                undo(&self.limiter, grant);
+            }
         }
+    }
+}
+
+/// Gives back what a grant took, to each bucket that no request has touched since.
+///
+/// A plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B reserves 5 for
+/// the time when they have come back. If A gave its 5 back, a newcomer could take those that have
+/// come back, and run together with B: 10 tokens at one instant.
+fn undo(limiter: &RateLimiter, grant: &Grant) {
+    let bucket = grant.limit().bucket();
+    for paid in grant.paid() {
+        let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
+        let undo = Adjustment::undo(id, bucket, paid.units, paid.after);
+        // The store completes it by itself.
+        drop(DetachOnDrop::new(limiter.backend().adjust(&[undo])));
     }
 }
 

@@ -33,6 +33,13 @@ pub(crate) fn at_once<F: IntoFuture>(call: F) -> F::Output {
     }
 }
 
+/// Asks the store, which answers later, and drops the call.
+#[track_caller]
+pub(crate) fn ask_and_drop<F: Future>(call: F) {
+    let asked = pin!(call).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(asked.is_pending(), "the store has to answer later");
+}
+
 /// Some time in 2023, nowhere near the start of any window.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_123_456_789);
 
