@@ -185,6 +185,12 @@ impl PartialEq for Limit {
 
 impl Eq for Limit {}
 
+impl From<&Arc<Self>> for Limit {
+    fn from(limit: &Arc<Self>) -> Self {
+        Self::clone(limit)
+    }
+}
+
 impl From<&Limit> for Limit {
     fn from(limit: &Limit) -> Self {
         limit.clone()

@@ -150,6 +150,7 @@ impl Reservation {
     /// Keeps the reservation without waiting for it, for work that is planned for its instant.
     ///
     /// The permit holds from [`at`](Self::at) on. Dropping it gives nothing back.
+    #[must_use = "the permit is leave to run, and what is settled"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
         let Reserved { grants, booking, .. } = *self.0;

@@ -24,13 +24,21 @@ use crate::limiter::RateLimiter;
 /// layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) are short for those of the rule.
 ///
 /// See the [module docs](super) for examples.
-#[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer<N = One> {
     limiter: RateLimiter,
     rules: Rules,
     plan: Arc<Plan>,
     count: PhantomData<fn() -> N>,
+}
+
+// By hand: a derived one would ask the marker to be `Clone`.
+impl<N> Clone for RateLimitLayer<N> {
+    fn clone(&self) -> Self {
+        let Self { limiter, rules, plan, .. } = self;
+        let (limiter, rules, plan) = (limiter.clone(), rules.clone(), Arc::clone(plan));
+        Self { limiter, rules, plan, count: PhantomData }
+    }
 }
 
 /// Of a [`RateLimitLayer`]: it has one rule.
