@@ -27,7 +27,7 @@ use crate::clock::Timestamp;
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
 /// Dropping it, or the future of [`ready`](Self::ready), cancels it. Tokens that were there at once
-/// are given back. A slot in the future is undone if no request has come after it; otherwise it goes
+/// are given back, but for those that the bucket has gained in their place meanwhile. A slot in the future is undone if no request has come after it; otherwise it goes
 /// to the next waiter of this process that it is large enough for, whose own slot is then free in
 /// turn. A slot that no waiter can use is spent.
 ///
@@ -178,8 +178,10 @@ impl HeldGrants {
 impl Drop for HeldGrants {
     fn drop(&mut self) {
         if self.refund_on_drop {
-            // The store completes it by itself.
-            drop(Settle::new(&self.limiter, &self.first, self.rest.iter(), Settlement::All(0)));
+            // The buckets may have refilled while it was held. What they have gained in place of its
+            // tokens must not come back a second time: more work than the bound would run then. The
+            // store completes it by itself.
+            drop(Settle::new(&self.limiter, &self.first, self.rest.iter(), Settlement::LateRefund));
         }
     }
 }
