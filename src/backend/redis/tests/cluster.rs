@@ -8,7 +8,8 @@ use super::{Dice, START, trace};
 use crate::algebra::check_history;
 use crate::backend::{HashTag, Key, Redis};
 use crate::clock::ManualClock;
-use crate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use crate::limiter::{LimitCall, Reservation};
+use crate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 
 /// One for all tests of this file, each of which has a prefix of its own.
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(3));
@@ -34,6 +35,17 @@ async fn limiter(prefix: &str, tag: HashTag) -> (RateLimiter, ManualClock) {
     (RateLimiter::new(on(prefix, tag, &clock).await).seed(7), clock)
 }
 
+/// Whether a call is admitted; any other failure than a refusal is a mistake of the test.
+async fn is_admitted(call: LimitCall<'_>) -> bool {
+    match call.await {
+        Ok(_permit) => true,
+        Err(error) => {
+            assert!(error.is_refused(), "{error:?}");
+            false
+        }
+    }
+}
+
 /// How many calls the nodes of a cluster have been sent.
 fn calls(cluster: &Cluster) -> usize {
     let calls = |node: &super::Server| {
@@ -48,7 +60,7 @@ fn calls(cluster: &Cluster) -> usize {
 #[tokio::test]
 async fn limits_in_several_slots_are_not_taken_from_together_and_the_error_says_how() {
     let (limiter, _) = limiter("apart", HashTag::Bucket).await;
-    let both = limiter.all().limit(&TEN).key("alice").limit(&FIVE).key("alice");
+    let both = limiter.limit(&TEN).key("alice").and(&FIVE).key("alice");
     let error = both.await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap();
     assert_eq!(
@@ -58,10 +70,8 @@ async fn limits_in_several_slots_are_not_taken_from_together_and_the_error_says_
          `HashTag::Fixed`)"
     );
     // Nothing was taken.
-    assert_eq!(limiter.value(&TEN).key("alice").await.unwrap().remaining(), 10);
-    // To look at both takes nothing, and needs no single step.
-    let look = limiter.check(&TEN).key("alice").await.unwrap();
-    assert!(look.is_admitted());
+    let snapshot = limiter.peek(&TEN).key("alice").await.unwrap();
+    assert!(snapshot.fits() && snapshot.remaining() == 10, "{snapshot:?}");
 }
 
 #[tokio::test]
@@ -71,11 +81,11 @@ async fn limits_of_one_tag_are_taken_from_together_or_not_at_all() {
         let user = Key::from(("acme", "alice"));
         let mut admitted = 0;
         for _ in 0..8 {
-            let both = limiter.all().limit(&TEN).key("acme").limit(&FIVE).key(user.clone());
-            admitted += usize::from(both.await.unwrap().is_admitted());
+            let both = limiter.limit(&TEN).key("acme").and(&FIVE).key(user.clone());
+            admitted += usize::from(is_admitted(both).await);
         }
         assert_eq!(admitted, 5);
-        assert_eq!(limiter.value(&TEN).key("acme").await.unwrap().remaining(), 5, "{prefix}");
+        assert_eq!(limiter.peek(&TEN).key("acme").await.unwrap().remaining(), 5, "{prefix}");
     }
 }
 
@@ -85,11 +95,11 @@ async fn shards_lie_in_several_slots_and_give_exactly_what_the_limit_has() {
     let mut admitted = 0;
     // Two shards are drawn at random, so that the last tokens take some tries.
     for _ in 0..400 {
-        admitted += usize::from(limiter.limit(&SHARDS).await.unwrap().is_admitted());
+        admitted += usize::from(is_admitted(limiter.limit(&SHARDS)).await);
     }
     assert_eq!(admitted, 60);
-    let standing = limiter.value(&SHARDS).await.unwrap();
-    assert_eq!((standing.remaining(), standing.tokens().to_string()), (0, "0".to_owned()));
+    let snapshot = limiter.peek(&SHARDS).await.unwrap();
+    assert_eq!((snapshot.remaining(), snapshot.tokens().to_string()), (0, "0".to_owned()));
     let held: Vec<usize> = CLUSTER
         .nodes()
         .iter()
@@ -99,10 +109,10 @@ async fn shards_lie_in_several_slots_and_give_exactly_what_the_limit_has() {
     assert!(held.iter().filter(|held| **held > 0).count() > 1, "{held:?}");
 
     limiter.reset(&SHARDS).await.unwrap();
-    assert_eq!(limiter.value(&SHARDS).await.unwrap().remaining(), 60);
-    let standing = limiter.penalize(&SHARDS, 66).await.unwrap();
-    assert_eq!(standing.tokens().to_string(), "-6");
-    let refused = limiter.limit(&SHARDS).await.unwrap();
+    assert_eq!(limiter.peek(&SHARDS).await.unwrap().remaining(), 60);
+    let snapshot = limiter.penalize(&SHARDS, 66).await.unwrap();
+    assert_eq!(snapshot.tokens().to_string(), "-6");
+    let refused = limiter.limit(&SHARDS).await.unwrap_err();
     // Two shards are a token each in debt, and gain three together in nine minutes.
     assert_eq!(refused.retry_after(), Some(9 * MINUTE));
 }
@@ -115,8 +125,8 @@ async fn the_second_shard_is_asked_only_if_the_first_refuses() {
     let one = Limit::new("trips", Quota::token_bucket(2, HOUR).shards(2));
     let trips = async |cost: u64| {
         let before = calls(&cluster);
-        let decision = limiter.limit(&one).cost(cost).await.unwrap();
-        (decision.is_admitted(), calls(&cluster) - before)
+        let admitted = is_admitted(limiter.limit(&one).cost(cost)).await;
+        (admitted, calls(&cluster) - before)
     };
     assert_eq!(trips(1).await, (true, 1));
     // It may take two, when the shard is drawn first that has nothing left.
@@ -126,31 +136,28 @@ async fn the_second_shard_is_asked_only_if_the_first_refuses() {
     // Half an hour later each has half a token, together one: it is taken from both.
     clock.advance(HOUR / 2);
     assert_eq!(trips(1).await, (true, 4));
-    assert_eq!(limiter.value(&one).await.unwrap().tokens().to_string(), "0");
+    assert_eq!(limiter.peek(&one).await.unwrap().tokens().to_string(), "0");
 }
 
 #[tokio::test]
 async fn what_one_shard_does_not_hold_is_paid_or_owed_by_two() {
     let (limiter, clock) = limiter("two", HashTag::Bucket).await;
     let pair = Limit::new("pair", Quota::token_bucket(20, HOUR).max_reserved(20).shards(2));
-    let decision = limiter.limit(&pair).cost(15).await.unwrap();
-    assert!(decision.is_admitted());
-    assert_eq!(limiter.value(&pair).await.unwrap().remaining(), 5);
-    let refused = limiter.limit(&pair).cost(15).await.unwrap();
+    assert!(is_admitted(limiter.limit(&pair).cost(15)).await);
+    assert_eq!(limiter.peek(&pair).await.unwrap().remaining(), 5);
+    let refused = limiter.limit(&pair).cost(15).await.unwrap_err();
     // Ten are missing, and come in half an hour.
     assert_eq!(refused.retry_after(), Some(HOUR / 2));
     clock.advance(HOUR / 2);
-    assert!(limiter.limit(&pair).cost(15).await.unwrap().is_admitted());
+    assert!(is_admitted(limiter.limit(&pair).cost(15)).await);
 
-    let Decision::Reserved(reservation) = limiter.limit(&pair).cost(12).reserve().await.unwrap()
-    else {
-        panic!("both may owe ten");
-    };
+    // Both may owe ten.
+    let reservation = limiter.limit(&pair).cost(12).reserve().await.unwrap();
     assert_eq!(reservation.at(), clock_now(&clock) + HOUR * 12 / 20);
     let permit = reservation.keep();
-    assert_eq!(limiter.value(&pair).await.unwrap().tokens().to_string(), "-12");
+    assert_eq!(limiter.peek(&pair).await.unwrap().tokens().to_string(), "-12");
     permit.refund().await.unwrap();
-    assert_eq!(limiter.value(&pair).await.unwrap().tokens().to_string(), "0");
+    assert_eq!(limiter.peek(&pair).await.unwrap().tokens().to_string(), "0");
     let error = limiter.limit(&pair).cost(21).await.unwrap_err();
     assert!(error.is_too_large());
 }
@@ -188,13 +195,14 @@ async fn what_shards_admit_that_lie_apart_is_within_the_bound_of_the_whole() {
                 for _ in 0..60 {
                     let cost = 1 + dice.below(12);
                     let call = limiter.limit(&limit).cost(cost);
-                    let call = if dice.one_in(2) { call.reserve() } else { call };
-                    match call.await.unwrap() {
-                        Decision::Admitted(permit) => runs.push((permit.at(), cost)),
-                        Decision::Reserved(reservation) => {
-                            runs.push((reservation.keep().at(), cost))
-                        }
-                        _ => {}
+                    let permit = if dice.one_in(2) {
+                        call.reserve().await.map(Reservation::keep)
+                    } else {
+                        call.await
+                    };
+                    match permit {
+                        Ok(permit) => runs.push((permit.at(), cost)),
+                        Err(error) => assert!(error.is_refused(), "{error:?}"),
                     }
                 }
                 runs

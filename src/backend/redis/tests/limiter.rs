@@ -13,7 +13,7 @@ use super::{Dice, START, Server, on};
 use crate::backend::{Key, Memory};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::limiter::{Permit, Ready, Reservation};
-use crate::{Decision, Limit, MINUTE, Quota, RateLimiter};
+use crate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
 
 const NAMES: [&str; 5] = ["bucket", "window", "shards", "window-shards", "late"];
 
@@ -25,11 +25,10 @@ fn keys() -> [Key; 2] {
 #[derive(Clone, Debug)]
 enum Step {
     Take(Vec<Ask>, Option<Duration>),
-    Check(Ask),
+    Peek(Ask),
     Reset(Ask),
     Penalize(Ask),
     Block(Ask, Duration),
-    Value(Ask),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +38,7 @@ struct Ask {
     cost: Option<u64>,
 }
 
-/// What is done with what somebody holds.
+/// What is done with a permit or a reservation.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Drop,
@@ -57,85 +56,83 @@ enum Held {
     InLine(Pin<Box<Ready>>),
 }
 
-/// A limiter asks.
+impl Held {
+    fn waits(&self) -> bool {
+        match self {
+            Self::Reservation(reservation) => !reservation.wait().is_zero(),
+            Self::InLine(_) => true,
+            Self::Permit(_) | Self::Nothing => false,
+        }
+    }
+}
+
+/// Carries a step out, and returns all that can be seen of the answer.
 async fn ask(limiter: &RateLimiter, limits: &[Limit], step: &Step) -> (String, Held) {
     let key = |ask: &Ask| keys()[ask.key].clone();
     let limit = |ask: &Ask| &limits[ask.limit];
-    let decision = match step {
-        Step::Take(asks, wait) => match asks.as_slice() {
-            [one] => {
-                let mut call = limiter.limit(limit(one)).key(key(one));
-                if let Some(cost) = one.cost {
+    let seen = match step {
+        Step::Take(asks, wait) => {
+            let [first, rest @ ..] = asks.as_slice() else { panic!("nothing is asked") };
+            let mut call = limiter.limit(limit(first)).key(key(first));
+            if let Some(cost) = first.cost {
+                call = call.cost(cost);
+            }
+            for ask in rest {
+                call = call.and(limit(ask)).key(key(ask));
+                if let Some(cost) = ask.cost {
                     call = call.cost(cost);
                 }
-                match *wait {
-                    Some(Duration::MAX) => call.reserve().await,
-                    Some(wait) => call.reserve_within(wait).await,
-                    None => call.await,
-                }
             }
-            [first, rest @ ..] => {
-                let mut call = limiter.all().limit(limit(first)).key(key(first));
-                if let Some(cost) = first.cost {
-                    call = call.cost(cost);
-                }
-                for ask in rest {
-                    call = call.limit(limit(ask)).key(key(ask));
-                    if let Some(cost) = ask.cost {
-                        call = call.cost(cost);
-                    }
-                }
-                match *wait {
-                    Some(wait) => call.reserve_within(wait).await,
-                    None => call.await,
-                }
-            }
-            [] => panic!("nothing is asked"),
-        },
-        Step::Check(one) => {
-            let call = limiter.check(limit(one)).key(key(one));
-            match one.cost {
+            return match *wait {
+                Some(Duration::MAX) => see_reservation(call.reserve().await),
+                Some(wait) => see_reservation(call.reserve_within(wait).await),
+                None => see_permit(call.await.map(Permit::into_owned)),
+            };
+        }
+        Step::Peek(one) => {
+            let call = limiter.peek(limit(one)).key(key(one));
+            let snapshot = match one.cost {
                 Some(cost) => call.cost(cost).await,
                 None => call.await,
-            }
+            };
+            format!("{snapshot:?}")
         }
-        Step::Reset(one) => {
-            return (format!("{:?}", limiter.reset(limit(one)).key(key(one)).await), Held::Nothing);
-        }
+        Step::Reset(one) => format!("{:?}", limiter.reset(limit(one)).key(key(one)).await),
         Step::Penalize(one) => {
             let call = limiter.penalize(limit(one), one.cost.unwrap_or(3)).key(key(one));
-            return (format!("{:?}", call.await), Held::Nothing);
+            format!("{:?}", call.await)
         }
         Step::Block(one, time) => {
-            let call = limiter.block(limit(one), *time).key(key(one));
-            return (format!("{:?}", call.await), Held::Nothing);
-        }
-        Step::Value(one) => {
-            return (format!("{:?}", limiter.value(limit(one)).key(key(one)).await), Held::Nothing);
+            format!("{:?}", limiter.block(limit(one), *time).key(key(one)).await)
         }
     };
-    match decision {
-        Err(error) => (format!("{error} {error:?}"), Held::Nothing),
-        Ok(Decision::Refused(refusal)) => {
-            let retry = refusal.retry_after();
-            (
-                format!("{retry:?} {:?} {:?}", refusal.limits(), refusal.clone().into_owned()),
-                Held::Nothing,
-            )
+    (seen, Held::Nothing)
+}
+
+fn see_permit(answer: Result<Permit<'static>, RateLimited>) -> (String, Held) {
+    match answer {
+        Ok(permit) => {
+            let seen = format!("{permit:?} {} {:?}", permit.remaining(), permit.snapshot());
+            (seen, Held::Permit(permit))
         }
-        Ok(Decision::Admitted(permit)) => {
-            let told = format!("{permit:?} {} {:?}", permit.remaining(), permit.standing());
-            match step {
-                Step::Check(_) => (told, Held::Nothing),
-                _ => (told, Held::Permit(permit.into_owned())),
-            }
-        }
-        Ok(Decision::Reserved(reservation)) => {
-            let standings: Vec<_> = reservation.standings().collect();
-            let told = format!("{:?} {:?} {standings:?}", reservation.at(), reservation.wait());
-            (told, Held::Reservation(reservation))
-        }
+        Err(error) => see_error(&error),
     }
+}
+
+fn see_reservation(answer: Result<Reservation, RateLimited>) -> (String, Held) {
+    match answer {
+        Ok(reservation) => {
+            let snapshots: Vec<_> = reservation.snapshots().collect();
+            let seen = format!("{:?} {:?} {snapshots:?}", reservation.at(), reservation.wait());
+            (seen, Held::Reservation(reservation))
+        }
+        Err(error) => see_error(&error),
+    }
+}
+
+fn see_error(error: &RateLimited) -> (String, Held) {
+    let (retry_after, snapshots) = (error.retry_after(), error.snapshots());
+    (format!("{error} {error:?} {retry_after:?} {snapshots:?}"), Held::Nothing)
 }
 
 /// Does something with what is held.
@@ -154,7 +151,10 @@ async fn go_on(held: Held, next: Next) -> (String, Held) {
         (Held::Reservation(reservation), Next::StandInLine) => {
             let mut ready = Box::pin(reservation.ready());
             let turn = poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx))).await;
-            (format!("in line: {turn:?}"), Held::InLine(ready))
+            match turn {
+                Poll::Ready(permit) => (format!("{permit:?}"), Held::Permit(permit)),
+                Poll::Pending => ("in line".to_owned(), Held::InLine(ready)),
+            }
         }
         (Held::InLine(ready), Next::Drop) => {
             drop(ready);
@@ -171,14 +171,14 @@ async fn go_on(held: Held, next: Next) -> (String, Held) {
 /// How all buckets stand: all are asked at the same time.
 async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
     let buckets = limits.iter().flat_map(|limit| keys().map(|key| (limit, key)));
-    let call = |(limit, key): (_, Key)| limiter.value(limit).key(key).into_future();
+    let call = |(limit, key): (_, Key)| limiter.peek(limit).key(key);
     let mut calls: Vec<_> = buckets.map(|bucket| (call(bucket), None)).collect();
     poll_fn(|cx| {
         for (call, answer) in &mut calls {
             if answer.is_none()
-                && let Poll::Ready(standing) = Pin::new(call).poll(cx)
+                && let Poll::Ready(snapshot) = Pin::new(call).poll(cx)
             {
-                *answer = Some(standing.unwrap().state());
+                *answer = Some(snapshot.unwrap().state());
             }
         }
         let is_over = calls.iter().all(|(_, answer)| answer.is_some());
@@ -262,8 +262,7 @@ impl History {
             0 => Step::Reset(self.ask()),
             1 => Step::Penalize(self.ask()),
             2 => Step::Block(self.ask(), MINUTE * u32::try_from(self.dice.below(90)).unwrap()),
-            3..=5 => Step::Value(self.ask()),
-            6..=9 => Step::Check(self.ask()),
+            3..=9 => Step::Peek(self.ask()),
             _ => {
                 let count = if self.dice.one_in(4) { 2 + self.dice.below(3) } else { 1 };
                 let wait = match self.dice.below(4) {
@@ -291,12 +290,15 @@ impl History {
 #[derive(Debug, Default)]
 struct Count {
     calls: usize,
+    /// Reservations whose instant was still to come.
     reserved: usize,
     in_line: usize,
     given_up: usize,
+    /// Reservations that were given up and whose tokens had been there at once.
+    given_back: usize,
 }
 
-/// Both limiters, and what somebody holds of each, in pairs.
+/// Both limiters, and the permits and reservations of each, in pairs.
 struct Both {
     limiters: [RateLimiter; 2],
     held: Vec<[Held; 2]>,
@@ -310,7 +312,7 @@ impl Both {
         let (told_there, held_there) = ask(there, limits, step).await;
         assert_eq!(told, told_there, "{step:?} of {limits:?}");
         self.count.calls += 1;
-        self.count.reserved += usize::from(matches!(held, Held::Reservation(_)));
+        self.count.reserved += usize::from(held.waits());
         if !matches!(held, Held::Nothing) {
             self.held.push([held, held_there]);
         }
@@ -318,7 +320,7 @@ impl Both {
 
     async fn go_on(&mut self, limits: &[Limit], nth: usize, next: Next) {
         let [here, there] = self.held.swap_remove(nth);
-        let frees = matches!(here, Held::Reservation(_) | Held::InLine(_));
+        let (frees, waits) = (!matches!(here, Held::Permit(_)), here.waits());
         let (told, held) = go_on(here, next).await;
         let (told_there, held_there) = go_on(there, next).await;
         assert_eq!(told, told_there, "{next:?} of {limits:?}");
@@ -331,14 +333,16 @@ impl Both {
                 settled(there, limits).await,
                 "{next:?} of {limits:?}"
             );
-            self.count.given_up += usize::from(matches!(held, Held::Nothing));
+            let is_over = matches!(held, Held::Nothing);
+            self.count.given_up += usize::from(is_over && waits);
+            self.count.given_back += usize::from(is_over && !waits);
         }
         if !matches!(held, Held::Nothing) {
             self.held.push([held, held_there]);
         }
     }
 
-    /// Nobody stands in line while time goes on: that would be for the timer.
+    /// No waiter may be in the queue while time goes on: its timer would decide.
     async fn leave_the_line(&mut self, limits: &[Limit]) {
         while let Some(nth) = self.held.iter().position(|[here, _]| matches!(here, Held::InLine(_)))
         {
@@ -383,7 +387,9 @@ async fn twenty_thousand_calls_of_a_limiter_are_the_same_in_memory_and_in_redis(
         all.reserved += count.reserved;
         all.in_line += count.in_line;
         all.given_up += count.given_up;
+        all.given_back += count.given_back;
     }
     assert!(all.calls >= 20_000, "{all:?}");
     assert!(all.reserved >= 1_000 && all.in_line >= 200 && all.given_up >= 500, "{all:?}");
+    assert!(all.given_back >= 500, "{all:?}");
 }
