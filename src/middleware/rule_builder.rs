@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::rule::{Cost, Rule};
+use super::chosen_limit::ChosenLimit;
+use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
 use crate::limiter::Limit;
@@ -63,7 +64,7 @@ impl Rule {
 
     /// Takes this many tokens for each request.
     pub fn cost(mut self, tokens: u64) -> Self {
-        self.cost = Cost::Tokens(tokens);
+        self.cost = RequestCost::Tokens(tokens);
         self
     }
 
@@ -88,7 +89,7 @@ impl Rule {
     where
         F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
     {
-        self.cost = Cost::ByRequest(Arc::new(cost));
+        self.cost = RequestCost::ByRequest(Arc::new(cost));
         self
     }
 
@@ -146,9 +147,9 @@ impl Rule {
     pub fn limit_with<F, L>(mut self, choose: F) -> Self
     where
         F: Fn(&Head<'_>) -> L + Send + Sync + 'static,
-        L: IntoChosenLimit,
+        L: Into<ChosenLimit>,
     {
-        self.chooser = Some(Arc::new(move |head| choose(head).into_chosen_limit()));
+        self.chooser = Some(Arc::new(move |head| choose(head).into().0));
         self
     }
 
@@ -376,39 +377,5 @@ impl From<&Limit> for Rule {
 impl From<&Arc<Limit>> for Rule {
     fn from(limit: &Arc<Limit>) -> Self {
         Self::with_limit(Arc::clone(limit))
-    }
-}
-
-/// What [`Rule::limit_with`] may choose: a limit, or none.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a limit that `limit_with` may choose",
-    note = "return a `Limit`, a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one"
-)]
-pub trait IntoChosenLimit {
-    /// The limit that a request is held to; `None` if it is held to none.
-    fn into_chosen_limit(self) -> Option<Arc<Limit>>;
-}
-
-impl IntoChosenLimit for Limit {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(Arc::new(self))
-    }
-}
-
-impl IntoChosenLimit for &Limit {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(Arc::new(self.clone()))
-    }
-}
-
-impl IntoChosenLimit for Arc<Limit> {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(self)
-    }
-}
-
-impl<L: IntoChosenLimit> IntoChosenLimit for Option<L> {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        self.and_then(L::into_chosen_limit)
     }
 }
