@@ -17,8 +17,8 @@ use support::web;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tollgate::clock::{Clock, TokioClock};
-use tollgate::key::{Extracted, Head, Key, from_fn, header};
-use tollgate::middleware::{ActualCost, Crowded, Queue};
+use tollgate::key::{Extracted, Head, Key, header};
+use tollgate::middleware::{ActualCost, Queue, QueueFull};
 use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -156,12 +156,12 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
     let cases = [
         (Queue::up_to(HOUR), StatusCode::SERVICE_UNAVAILABLE),
-        (Queue::up_to(HOUR).crowded(Crowded::TooManyRequests), StatusCode::TOO_MANY_REQUESTS),
+        (Queue::up_to(HOUR).on_full(QueueFull::TooManyRequests), StatusCode::TOO_MANY_REQUESTS),
     ];
     for (queue, status) in cases {
         let limiter = paused();
-        let value =
-            |user: &str| support::at_once(limiter.value(&ONE).key(user)).unwrap().tokens().to_f64();
+        let left =
+            |user: &str| support::at_once(limiter.peek(&ONE).key(user)).unwrap().tokens().to_f64();
         let layer = limiter.layer(&ONE).key(header("x-user")).queue(queue.max_waiters(2));
         let service = layer.layer(Recorder::new());
         let ask = async |user| service.clone().oneshot(by(user)).await.unwrap();
@@ -169,20 +169,20 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
         let first = send(&service, by("alice")).await;
         let second = send(&service, by("alice")).await;
 
-        let crowded = ask("alice").await;
-        assert_eq!(crowded.status(), status);
-        assert_eq!(field(&crowded, "retry-after"), Some("3"));
-        assert_eq!(value("alice"), -2.0);
-        // Who need not wait needs no seat.
+        let too_many = ask("alice").await;
+        assert_eq!(too_many.status(), status);
+        assert_eq!(field(&too_many, "retry-after"), Some("3"));
+        assert_eq!(left("alice"), -2.0);
+        // A request that need not wait needs no place in the queue.
         let other = ask("bob").await;
         assert_eq!((other.status().as_u16(), field(&other, "server-timing")), (200, None));
-        assert_eq!(ask("bob").await.status(), status, "all clones have the same seats");
-        assert_eq!(value("bob"), 0.0);
+        assert_eq!(ask("bob").await.status(), status, "all clones share the queue");
+        assert_eq!(left("bob"), 0.0);
 
-        // A seat is free again when its waiter is gone, and when it was served.
+        // A place is free again when its waiter is gone, and when it was served.
         second.abort();
         assert!(second.await.is_err());
-        assert_eq!(value("alice"), -1.0);
+        assert_eq!(left("alice"), -1.0);
         let third = send(&service, by("alice")).await;
         assert_eq!(ask("alice").await.status(), status);
         assert_eq!(first.await.unwrap().status(), StatusCode::OK);
@@ -196,7 +196,7 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
 
 /// It would have been refused by an empty queue as well.
 #[tokio::test(start_paused = true)]
-async fn what_is_too_late_for_any_queue_is_not_blamed_on_the_crowd() {
+async fn what_is_too_late_for_any_queue_is_not_blamed_on_a_full_one() {
     static FEW: Limit = Limit::new("few", Quota::token_bucket(1, SECOND).max_reserved(3));
     for (max_wait, in_time) in [(SECOND * 2, 2), (HOUR, 3)] {
         let limiter = paused();
@@ -211,12 +211,12 @@ async fn what_is_too_late_for_any_queue_is_not_blamed_on_the_crowd() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_without_seats_lets_nobody_wait() {
+async fn a_queue_without_places_lets_no_request_wait() {
     let queue = Queue::up_to(HOUR).max_waiters(0);
     let service = paused().layer(&TENTHS).queue(queue).layer(Recorder::new());
-    let crowded = service.oneshot(request(0)).await.unwrap();
-    assert_eq!(crowded.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(field(&crowded, "retry-after"), Some("1"));
+    let full = service.oneshot(request(0)).await.unwrap();
+    assert_eq!(full.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(field(&full, "retry-after"), Some("1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,12 +301,12 @@ async fn whoever_waits_does_not_hold_the_inner_service() {
     let (_, late, _) = Late::new();
     for limiter in [paused(), late] {
         let inner = Recorder::new().takes(ms(10));
-        // Those without a user are held to no limit.
-        let key = from_fn(|head| match head.headers().get("x-user") {
+        // A request without a user is exempt.
+        let layer = limiter.layer(&TENTHS).queue(HOUR);
+        let layer = layer.key_with(|head| match head.headers().get("x-user") {
             Some(_) => Some(Extracted::Key(Key::GLOBAL)),
             None => Some(Extracted::Exempt),
         });
-        let layer = limiter.layer(&TENTHS).key(key).queue(HOUR);
         let service = layer.layer(OneAtATime::new(inner.clone()));
         let mut answers = vec![send(&service, by("alice")).await];
         for number in 1..4 {
@@ -416,7 +416,7 @@ async fn what_was_charged_is_settled_by_what_it_cost() {
     let inner = service_fn(async |request: Request<u64>| {
         let mut response = Response::new(());
         if *request.body() != 99 {
-            response.extensions_mut().insert(ActualCost::of(*request.body()));
+            response.extensions_mut().insert(ActualCost::new(*request.body()));
         }
         Ok::<_, Infallible>(response)
     });

@@ -39,7 +39,7 @@ async fn unheard(store: &Late, limiter: &RateLimiter) -> (Held, JoinHandle<Reser
 fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
     tokio::spawn(async move {
         let polls = AtomicUsize::new(0);
-        std::future::poll_fn(|cx| {
+        let _permit = std::future::poll_fn(|cx| {
             let before = polls.fetch_add(1, Ordering::Relaxed);
             assert!(before < 50, "it is polled for ever");
             waiter.as_mut().poll(cx)
@@ -98,7 +98,7 @@ async fn who_moves_up_to_the_place_of_a_late_answer_is_not_late() {
     drop(late.await.unwrap());
     settled().await;
     assert_eq!(tokens(&memory, &SPACED), -15.0, "it has moved up, and its own place is undone");
-    behind.await;
+    let _permit = behind.await;
     assert_eq!(start.elapsed(), 20 * SECOND);
 }
 
@@ -116,7 +116,7 @@ async fn the_free_place_of_a_late_answer_makes_no_newcomer_late() {
     settled().await;
     let newcomer = reserved(&limiter, &SPACED, 1).await;
     assert_eq!(newcomer.wait(), 17 * SECOND);
-    newcomer.ready().await;
+    let _permit = newcomer.ready().await;
     assert_eq!(start.elapsed(), 20 * SECOND);
     drop(planned);
 }
@@ -171,7 +171,7 @@ fn a_limiter_may_be_older_than_the_clock_shows() {
         settled().await;
         line.remove(3).abort();
         for (nth, one) in (1..).zip(line) {
-            one.await.unwrap();
+            let _permit = one.await.unwrap();
             assert_eq!(start.elapsed(), ms(20 * nth));
         }
     });

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use support::dice::Dice;
-use support::queue::{Late, Recorder, Running, lines, ms, paused, send, settled, tokens};
+use support::queue::{Late, Recorder, Running, lines, ms, paused, reserve, send, settled, tokens};
 use tokio::time::Instant;
 use tollgate::algebra::check_history;
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::key::Head;
 use tollgate::middleware::{ActualCost, Queue, RateLimit, ResponseFuture};
-use tollgate::{Decision, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// One token a second. It saves one up, so that it shows whether one is given back; it has none yet.
@@ -289,7 +289,7 @@ async fn a_place_before_other_reservations_is_kept_for_who_comes_next() {
     let (inner, service) = service(&limiter);
     let waits = send(&service, request(1)).await;
     let gone = send(&service, request(2)).await;
-    let Decision::Reserved(held) = limiter.limit(&SLOW).reserve().await.unwrap() else { panic!() };
+    let held = reserve(&limiter, &SLOW, 1);
     assert_eq!(tokens(&limiter, &SLOW), -3.0);
     gone.abort();
     settled().await;
@@ -474,7 +474,7 @@ async fn what_is_settled_is_settled_although_nobody_waits_for_the_store() {
             async move {
                 done.notified().await;
                 let mut response = Response::new(());
-                response.extensions_mut().insert(ActualCost::of(actual));
+                response.extensions_mut().insert(ActualCost::new(actual));
                 Ok::<_, Infallible>(response)
             }
         });

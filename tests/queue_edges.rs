@@ -16,10 +16,11 @@ use support::queue::{
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance};
+use tollgate::algebra::check_history;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
-use tollgate::clock::TokioClock;
+use tollgate::clock::{Clock, TokioClock};
 use tollgate::middleware::{ActualCost, Queue};
-use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// One a second, and nothing saved up.
@@ -151,7 +152,7 @@ async fn behind_one_that_does_not_move_tasks_keep_their_order() {
     for number in 0..40 {
         let (turn, ran) = (reserve(&limiter, &FAST, 1).ready(), Arc::clone(&ran));
         tasks.push(tokio::spawn(async move {
-            turn.await;
+            let _permit = turn.await;
             ran.lock().unwrap().push(number);
         }));
         tokio::task::yield_now().await;
@@ -198,7 +199,7 @@ async fn a_place_is_offered_at_its_full_size() {
     drop(five);
     // It has moved up to the place of five tokens, and gives that up.
     drop(two);
-    three.await;
+    let _permit = three.await;
     assert_eq!(start.elapsed(), 5 * SECOND);
 }
 
@@ -212,7 +213,7 @@ async fn who_needs_nothing_takes_no_free_place() {
         let planned = reserve(&limiter, &SPACED, 1);
         drop(gone);
         let nothing = nothing_comes.then(|| waiter(&limiter, &SPACED, 0));
-        waiter(&limiter, &SPACED, 5).await;
+        let _permit = waiter(&limiter, &SPACED, 5).await;
         assert_eq!(start.elapsed(), 5 * SECOND, "{nothing_comes}");
         drop((nothing, planned));
     }
@@ -234,13 +235,48 @@ async fn who_is_only_asked_about_takes_no_seat() {
     }
 }
 
+/// It gave back what the bucket had gained in its place meanwhile, so twice the capacity could run.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_was_there_at_once_gives_nothing_back_twice() {
+    for quota in [
+        Quota::token_bucket(10, SECOND),
+        Quota::fixed_window(10, SECOND).start(TokioClock::new().now()),
+    ] {
+        let limit = Limit::new("full", quota);
+        let limiter = paused();
+        let there = at_once(limiter.limit(&limit).cost(10).reserve()).unwrap();
+        assert_eq!(there.wait(), Duration::ZERO);
+        advance(SECOND).await;
+        let mut ran = vec![(at_once(limiter.limit(&limit).cost(10)).unwrap().at(), 10)];
+        drop(there);
+        if let Ok(permit) = at_once(limiter.limit(&limit).cost(10)) {
+            ran.push((permit.at(), 10));
+        }
+        assert_eq!(check_history(&quota, &ran).unwrap(), None, "{quota}");
+        assert_eq!(tokens(&limiter, &limit), 0.0, "{quota}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_was_there_at_once_gives_back_what_is_missing_still() {
+    let limit = Limit::new("full", Quota::token_bucket(10, SECOND));
+    let limiter = paused();
+    for held in [Duration::ZERO, ms(200), SECOND] {
+        let there = at_once(limiter.limit(&limit).cost(10).reserve()).unwrap();
+        assert_eq!(tokens(&limiter, &limit), 0.0);
+        advance(held).await;
+        drop(there.ready());
+        assert_eq!(tokens(&limiter, &limit), 10.0, "{held:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_waits_and_jitters_are_as_good_as_for_ever() {
     let limiter = paused();
     let mut line = Vec::new();
     for _ in 0..10 {
         let call = limiter.limit(&SPACED).cost(900_000_000).jitter(Duration::MAX).reserve();
-        let Decision::Reserved(reservation) = at_once(call).unwrap() else { panic!() };
+        let reservation = at_once(call).unwrap();
         assert!(reservation.wait() >= Duration::from_secs(900_000_000));
         let mut ready = Box::pin(reservation.ready());
         assert!(poll(&mut ready).is_none());

@@ -21,7 +21,7 @@ use tollgate::algebra::check_history;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Reservation};
-use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// A store that answers some time later. What it is given back comes in in the middle of that.
@@ -90,15 +90,7 @@ async fn client(limiter: RateLimiter, limit: Limit, mut dice: Dice, ran: Ran) {
             assert!(permit.at() <= promised, "later than promised");
             ran.lock().unwrap().push((permit.at(), cost));
         };
-        let reservation = match limiter.limit(&limit).cost(cost).reserve().await.unwrap() {
-            Decision::Admitted(permit) => {
-                let at = permit.at();
-                log(permit, at);
-                continue;
-            }
-            Decision::Reserved(reservation) => reservation,
-            other => panic!("{other:?}"),
-        };
+        let reservation = limiter.limit(&limit).cost(cost).reserve().await.unwrap();
         let promised = reservation.at();
         match dice.below(10) {
             0 => drop(reservation),
@@ -240,8 +232,10 @@ async fn whatever_is_aborted_equals_keep_their_order() {
         for number in 0..150 {
             sleep(ms(dice.below(8))).await;
             let cost = [1, 7, 20, 50][dice.nth(&[(); 4])];
-            if let Ok(Decision::Reserved(own)) = at_once(limiter.limit(&limit).cost(cost).reserve())
-            {
+            let own = at_once(limiter.limit(&limit).cost(cost).reserve()).unwrap();
+            if own.wait().is_zero() {
+                let _permit = own.keep();
+            } else {
                 let (promised, ran) = (own.at(), Arc::clone(&ran));
                 tasks.push(tokio::spawn(async move {
                     let at = own.ready().await.at();
@@ -306,7 +300,7 @@ async fn of_mixed_costs_most_runs_that_may() {
                 let cost = 1 + dice.below(costs);
                 let (own, ran) = (reserve(&limiter, &limit, cost), Arc::clone(&ran));
                 tasks.push(tokio::spawn(async move {
-                    own.ready().await;
+                    let _permit = own.ready().await;
                     ran.fetch_add(cost, Ordering::Relaxed);
                 }));
                 tokio::task::yield_now().await;

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use support::redis::Server;
 use support::traffic::{COUNTED, DEADLINE, Lost, SILENT, Told, Traffic, chain, taken, wait_until};
-use tokio::task::coop::unconstrained;
+use tokio::task::coop::{Unconstrained, unconstrained};
 use tokio::task::yield_now;
 use tollgate::backend::{Redis, RedisBuilder};
-use tollgate::{Decision, Error, MINUTE, RateLimiter};
+use tollgate::limiter::{LimitCall, Permit};
+use tollgate::{MINUTE, RateLimited, RateLimiter};
 
 fn at(server: &Server, deadline: Duration) -> RedisBuilder {
     Redis::at(server.url()).deadline(deadline)
@@ -19,25 +20,24 @@ fn at(server: &Server, deadline: Duration) -> RedisBuilder {
 
 async fn limiter(server: &Server, deadline: Duration) -> RateLimiter {
     let limiter = RateLimiter::new(at(server, deadline).connect_lazily().unwrap());
-    let look = async || limiter.check(&COUNTED).await.is_ok();
+    let look = async || limiter.peek(&COUNTED).await.is_ok();
     wait_until("there is a connection", look).await;
     limiter
 }
 
-type Call<'a> = Pin<Box<dyn Future<Output = Result<Decision<'a>, Error>> + Send + 'a>>;
+type Call<'a> = Unconstrained<LimitCall<'a>>;
 
 /// A call that waits for its answer.
 #[track_caller]
 fn begin(limiter: &RateLimiter, key: u64) -> Call<'_> {
-    let mut call: Call<'_> =
-        Box::pin(unconstrained(limiter.limit(&COUNTED).key(key).into_future()));
+    let mut call = unconstrained(limiter.limit(&COUNTED).key(key));
     assert!(poll(&mut call).is_pending());
     call
 }
 
-/// Polls once. Nobody is woken for it.
-fn poll<'a>(call: &mut Call<'a>) -> Poll<Result<Decision<'a>, Error>> {
-    call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+/// Polls once. The answer wakes no task.
+fn poll<'a>(call: &mut Call<'a>) -> Poll<Result<Permit<'a>, RateLimited>> {
+    Pin::new(call).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[tokio::test]
@@ -48,8 +48,7 @@ async fn who_goes_away_before_it_is_sent_is_not_sent() {
     let calls = [1, 2, 2, 3].map(|key| begin(&limiter, key));
     let [one, two, another_two, three] = calls;
     drop((one, two));
-    assert!(another_two.await.unwrap().is_admitted());
-    assert!(three.await.unwrap().is_admitted());
+    let _permits = (another_two.await.unwrap(), three.await.unwrap());
     for (key, wanted) in [(1, 0), (2, 1), (3, 1)] {
         assert_eq!(taken(&limiter, key).await, wanted, "{key}");
     }
@@ -63,8 +62,7 @@ async fn who_goes_away_under_way_takes_nothing_from_those_who_stay() {
     // All are in the call that is now under way.
     yield_now().await;
     drop((one, two));
-    assert!(another_two.await.unwrap().is_admitted());
-    assert!(three.await.unwrap().is_admitted());
+    let _permits = (another_two.await.unwrap(), three.await.unwrap());
     for (key, wanted) in [(1, 1), (2, 2), (3, 1)] {
         assert_eq!(taken(&limiter, key).await, wanted, "{key}");
     }
@@ -190,16 +188,14 @@ fn who_waits_outside_of_the_runtime_is_answered_and_told_when_his_time_is_up_or_
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let [patient, hurried] =
         [MINUTE, DEADLINE].map(|deadline| runtime.block_on(limiter(&server, deadline)));
-    let ask = |limiter: &RateLimiter| {
-        wait_outside(limiter.limit(&COUNTED).key(1).into_future()).map(|said| said.is_admitted())
-    };
-    assert!(ask(&patient).unwrap());
+    let ask = |limiter: &RateLimiter| wait_outside(limiter.limit(&COUNTED).key(1)).map(drop);
+    ask(&patient).unwrap();
     server.stop();
     assert!(ask(&hurried).unwrap_err().is_timeout());
     // One that is under way, and one that comes too late.
     let mut call = begin(&patient, 1);
     runtime.shutdown_background();
-    let errors = [wait_outside(&mut call).map(|_| ()).unwrap_err(), ask(&patient).unwrap_err()];
+    let errors = [wait_outside(&mut call).map(drop).unwrap_err(), ask(&patient).unwrap_err()];
     assert!(errors.iter().all(|error| error.is_unavailable() && !error.is_timeout()));
 }
 
@@ -208,5 +204,5 @@ fn who_waits_outside_of_the_runtime_is_answered_and_told_when_his_time_is_up_or_
 async fn the_longest_deadline_is_far_away() {
     let server = Server::start();
     let limiter = limiter(&server, Duration::MAX).await;
-    assert!(begin(&limiter, 1).await.unwrap().is_admitted());
+    let _permit = begin(&limiter, 1).await.unwrap();
 }

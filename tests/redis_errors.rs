@@ -8,14 +8,14 @@ use std::time::Duration;
 use support::redis::{Mode, Proxy, Server};
 use support::traffic::{COUNTED, chain, wait_until};
 use tollgate::backend::{BackendError, Redis};
-use tollgate::{Error, MINUTE, RateLimiter};
+use tollgate::{MINUTE, RateLimited, RateLimiter};
 
 /// A limiter that has not asked for anything yet.
 fn limiter(url: String, deadline: Duration) -> RateLimiter {
     RateLimiter::new(Redis::at(url).deadline(deadline).connect_lazily().unwrap())
 }
 
-async fn ask(limiter: &RateLimiter) -> Result<(), Error> {
+async fn ask(limiter: &RateLimiter) -> Result<(), RateLimited> {
     limiter.limit(&COUNTED).await.map(drop)
 }
 

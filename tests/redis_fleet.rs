@@ -16,7 +16,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tollgate::algebra::check_history;
 use tollgate::backend::Redis;
-use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::limiter::Reservation;
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
 const PROCESSES: u64 = 4;
 const TASKS: u64 = 8;
@@ -155,35 +156,39 @@ impl Task {
             let stride = [1, 3, 7, 9][usize::try_from(nth / TASKS).unwrap()];
             let key = (nth * part + call * stride % part) % fleet.keys;
             let cost = 1 + dice.below(fleet.most);
-            let decision = match fleet.limits {
-                [limit] if fleet.reserves => {
-                    limiter.limit(limit).key(key).cost(cost).reserve().await
-                }
-                [limit] => limiter.limit(limit).key(key).cost(cost).await,
-                [first, second] => {
-                    let both = limiter.all().limit(first).key(key).cost(cost);
-                    both.limit(second).key(key).cost(cost).await
-                }
-                _ => panic!("a fleet has one limit or two"),
-            };
-            match decision.unwrap() {
-                Decision::Admitted(permit) => ran.push((key, permit.at(), cost)),
-                Decision::Reserved(reservation) => match dice.below(4) {
-                    0 => drop(reservation),
-                    1 => ran.push((key, reservation.keep().at(), cost)),
-                    2 => ran.push((key, reservation.ready().await.at(), cost)),
-                    _ => {
-                        let patience = dice.time(Duration::from_millis(20));
-                        if let Ok(permit) = timeout(patience, reservation.ready()).await {
-                            ran.push((key, permit.at(), cost));
-                        }
-                    }
+            let [first, rest @ ..] = fleet.limits else { panic!("a fleet has a limit") };
+            let mut call = limiter.limit(first).key(key).cost(cost);
+            for limit in rest {
+                call = call.and(limit).key(key).cost(cost);
+            }
+            let ran_at = match fleet.reserves {
+                true => match call.reserve().await {
+                    Ok(reservation) => Ok(run_or_leave(reservation, &mut dice).await),
+                    Err(refused) => Err(refused),
                 },
-                _ => {}
+                false => call.await.map(|permit| Some(permit.at())),
+            };
+            match ran_at {
+                Ok(at) => ran.extend(at.map(|at| (key, at, cost))),
+                Err(error) => assert!(error.is_refused(), "{error:?}"),
             }
         }
         ran
     }
+}
+
+/// When the work of a reservation ran, if it did.
+async fn run_or_leave(reservation: Reservation, dice: &mut Dice) -> Option<Timestamp> {
+    let permit = match dice.below(4) {
+        0 => return None,
+        1 => reservation.keep(),
+        2 => reservation.ready().await,
+        _ => {
+            let patience = dice.time(Duration::from_millis(20));
+            timeout(patience, reservation.ready()).await.ok()?
+        }
+    };
+    Some(permit.at())
 }
 
 /// A process that is killed if nobody waits for its end.
@@ -298,7 +303,7 @@ fn shards(_: &Runtime) {
 fn left(runtime: &Runtime, server: &Server, limit: &Limit) -> u64 {
     runtime.block_on(async {
         let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
-        RateLimiter::new(redis.unwrap()).value(limit).key(0_u64).await.unwrap().remaining()
+        RateLimiter::new(redis.unwrap()).peek(limit).key(0_u64).await.unwrap().remaining()
     })
 }
 

@@ -5,10 +5,11 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use support::redis::{Reply, Server};
 use tollgate::backend::{ColdStart, Redis};
-use tollgate::{DAY, Decision, HOUR, Limit, Quota, RateLimiter};
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter};
 
 static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(20, DAY));
 static PER_TENANT: Limit = Limit::new("per-tenant", Quota::fixed_window(20, DAY).max_reserved(5));
@@ -40,16 +41,16 @@ fn type_in(line: &str, server: &Server) -> String {
 
 async fn use_all(limiter: &RateLimiter) {
     for _ in 0..3 {
-        assert!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
+        let _permit = limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap();
     }
-    let both = limiter.all().limit(&PER_CLIENT).key("alice").limit(&PER_TENANT).cost(20);
-    assert!(both.await.unwrap().is_admitted());
-    let turn = limiter.limit(&PER_TENANT).reserve().await.unwrap();
-    assert!(matches!(turn, Decision::Reserved(_)));
-    drop(turn);
+    let both = limiter.limit(&PER_CLIENT).key("alice").and(&PER_TENANT).cost(20);
+    let _permit = both.await.unwrap();
+    let reservation = limiter.limit(&PER_TENANT).reserve().await.unwrap();
+    assert!(reservation.wait() > Duration::ZERO);
+    drop(reservation);
     limiter.penalize(&PER_CLIENT, 3).key("alice").await.unwrap();
     limiter.reset(&PER_CLIENT).key("alice").await.unwrap();
-    assert_eq!(limiter.value(&PER_CLIENT).key("alice").await.unwrap().remaining(), 20);
+    assert_eq!(limiter.peek(&PER_CLIENT).key("alice").await.unwrap().remaining(), 20);
 }
 
 #[tokio::test]
@@ -94,7 +95,7 @@ async fn the_lines_that_show_a_bucket_show_it() {
     let server = Server::start();
     let limiter = RateLimiter::new(Redis::at(server.url()).deadline(HOUR).connect().await.unwrap());
     for _ in 0..3 {
-        assert!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
+        let _permit = limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap();
     }
     let first = line(&format!("redis-cli GET {NAME}"));
     let python = first.strip_suffix('\\').unwrap().to_owned() + &line("| python3 -c");
@@ -112,9 +113,9 @@ async fn a_store_of_which_nothing_was_lost_begins_full() {
     let server = Server::start();
     let connect = || Redis::at(server.url()).cold_start(ColdStart::Empty).deadline(HOUR).connect();
     let limiter = RateLimiter::new(connect().await.unwrap());
-    assert!(!limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
+    assert!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap_err().is_refused());
     assert_eq!(type_in(&line("redis-cli SET tollgate:#init"), &server), "OK\n");
-    assert!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
+    let _permit = limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap();
     server.flush_all();
-    assert!(!limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().is_admitted());
+    assert!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap_err().is_refused());
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use support::redis::Server;
 use support::traffic::wait_until;
 use tollgate::backend::{ColdStart, Redis};
-use tollgate::{DAY, Decision, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::limiter::Permit;
+use tollgate::{DAY, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 
 /// Ten a day, all at once.
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
@@ -24,7 +25,11 @@ fn limiter(server: &Server, cold_start: ColdStart) -> RateLimiter {
 const WAYS: [fn(&Server); 2] = [Server::flush_all, Server::restart];
 
 /// The first decision: calls before it have only found out that the connection is lost.
-async fn first_of<'a>(limiter: &'a RateLimiter, limit: &'a Limit, cost: u64) -> Decision<'a> {
+async fn first_of<'a>(
+    limiter: &'a RateLimiter,
+    limit: &'a Limit,
+    cost: u64,
+) -> Result<Permit<'a>, RateLimited> {
     first_for("alice", limiter, limit, cost).await
 }
 
@@ -33,11 +38,13 @@ async fn first_for<'a>(
     limiter: &'a RateLimiter,
     limit: &'a Limit,
     cost: u64,
-) -> Decision<'a> {
+) -> Result<Permit<'a>, RateLimited> {
     let mut first = None;
     wait_until("the server answers", async || {
-        first = limiter.limit(limit).key(key).cost(cost).await.ok();
-        first.is_some()
+        let answer = limiter.limit(limit).key(key).cost(cost).await;
+        let is_decided = !answer.as_ref().is_err_and(RateLimited::is_unavailable);
+        first = is_decided.then_some(answer);
+        is_decided
     })
     .await;
     first.unwrap()
@@ -48,18 +55,21 @@ async fn buckets_are_full_again() {
     let server = Server::start();
     let limiter = limiter(&server, ColdStart::Full);
     for lose in WAYS {
-        assert!(first_of(&limiter, &DAILY, 10).await.is_admitted());
-        assert!(!first_of(&limiter, &DAILY, 1).await.is_admitted());
+        let _permit = first_of(&limiter, &DAILY, 10).await.unwrap();
+        assert!(first_of(&limiter, &DAILY, 1).await.unwrap_err().is_refused());
         lose(&server);
     }
-    assert!(first_of(&limiter, &DAILY, 10).await.is_admitted());
+    let _permit = first_of(&limiter, &DAILY, 10).await.unwrap();
 }
 
 /// How long a refused call has to wait, and until when.
 #[track_caller]
-fn refused(decision: &Decision<'_>) -> (Duration, Timestamp) {
-    let Decision::Refused(refusal) = decision else { panic!("{decision:?}") };
-    (refusal.retry_after(), refusal.limits()[0].at() + refusal.retry_after())
+fn refused(answer: Result<Permit<'_>, RateLimited>) -> (Duration, Timestamp) {
+    let error = answer.unwrap_err();
+    let (wait, [snapshot]) = (error.retry_after().unwrap(), error.snapshots()) else {
+        panic!("{error:?}")
+    };
+    (wait, snapshot.at() + wait)
 }
 
 #[tokio::test]
@@ -68,20 +78,20 @@ async fn buckets_are_empty_and_fill() {
     let limiter = limiter(&server, ColdStart::Empty);
     for lose in WAYS {
         // It fills up, by and by.
-        wait_until("it is full", async || first_of(&limiter, &QUICK, 10).await.is_admitted()).await;
+        wait_until("it is full", async || first_of(&limiter, &QUICK, 10).await.is_ok()).await;
         lose(&server);
-        let (wait, until) = refused(&first_of(&limiter, &DAILY, 1).await);
+        let (wait, until) = refused(first_of(&limiter, &DAILY, 1).await);
         assert_eq!(wait, DAY / 10, "nothing is there when the loss is seen");
         // Whatever is asked later was empty at that instant too.
         for key in ["alice", "bob"] {
-            let later = first_for(key, &limiter, &DAILY, 1).await;
-            assert!(refused(&later).0 <= wait, "{key}");
-            assert_eq!(refused(&later).1, until, "{key}");
+            let later = refused(first_for(key, &limiter, &DAILY, 1).await);
+            assert!(later.0 <= wait, "{key}");
+            assert_eq!(later.1, until, "{key}");
         }
         let ten = first_for("carol", &limiter, &DAILY, 10).await;
-        assert_eq!(refused(&ten).1, until + 9 * (DAY / 10));
+        assert_eq!(refused(ten).1, until + 9 * (DAY / 10));
     }
-    wait_until("it is full", async || first_of(&limiter, &QUICK, 10).await.is_admitted()).await;
+    wait_until("it is full", async || first_of(&limiter, &QUICK, 10).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -89,9 +99,9 @@ async fn the_first_after_a_loss_waits_for_exactly_as_long_as_it_takes_to_fill() 
     let server = Server::start();
     let limiter = limiter(&server, ColdStart::Empty);
     for _ in 0..20 {
-        wait_until("it is full", async || first_of(&limiter, &QUICK, 10).await.is_admitted()).await;
+        wait_until("it is full", async || first_of(&limiter, &QUICK, 10).await.is_ok()).await;
         server.flush_all();
-        let (wait, _) = refused(&first_of(&limiter, &QUICK, 10).await);
+        let (wait, _) = refused(first_of(&limiter, &QUICK, 10).await);
         assert_eq!(wait, Duration::from_millis(10));
     }
 }

@@ -68,7 +68,7 @@ fn main() {
 
 /// Decides, which in memory never waits.
 fn ask(limiter: &RateLimiter, limit: &Limit, key: u64) {
-    let call = pin!(limiter.limit(limit).key(key).into_future());
+    let call = pin!(limiter.limit(limit).key(key));
     match call.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(decision) => drop(black_box(decision)),
         Poll::Pending => unreachable!("the memory store answers at once"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use tollgate::middleware::{Queue, ResponseBody};
-use tollgate::{Decision, Limit, Quota, RateLimiter, SECOND};
+use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tower::{Layer, Service, service_fn};
 
 /// Requests that are let go in a second; one each 50 µs, which the store counts exactly.
@@ -74,10 +74,10 @@ pub async fn line(
 ) -> Line<impl Service<Numbered, Future = impl Wait + use<>>> {
     let limiter = RateLimiter::in_memory();
     let tokens = ahead.as_secs() * RATE;
-    match limiter.limit(&LIMIT).cost(tokens).reserve().await {
-        Ok(Decision::Reserved(reservation)) => drop(reservation.keep()),
-        other => panic!("nothing is saved up, so this has to wait: {other:?}"),
-    }
+    let reservation = limiter.limit(&LIMIT).cost(tokens).reserve().await;
+    let reservation = reservation.expect("the debt is allowed");
+    assert_ne!(reservation.wait(), Duration::ZERO, "nothing is saved up");
+    drop(reservation.keep());
     let inner = service_fn(move |request: Numbered| -> Ready<Result<_, Infallible>> {
         turns.came(*request.body());
         ready(Ok(Response::new(())))

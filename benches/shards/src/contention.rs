@@ -53,8 +53,8 @@ fn decide(limiter: &RateLimiter, limit: &Limit, threads: u32) -> Duration {
         together.wait();
         let start = Instant::now();
         for _ in 0..DECISIONS {
-            let decision = at_once(limiter.limit(limit).key("everybody"));
-            let admitted = black_box(decision).is_ok_and(|decision| decision.is_admitted());
+            let permit = at_once(limiter.limit(limit).key("everybody"));
+            let admitted = black_box(permit).is_ok();
             debug_assert!(admitted);
         }
         (start, Instant::now())

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tollgate::limiter::AllCall;
+use tollgate::limiter::LimitCall;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 
 use crate::ask::at_once;
@@ -31,10 +31,10 @@ static LIMITS: [Limit; 8] = [
 ];
 
 /// All of these limits at once, for keys that are numbers.
-fn all<'a>(limiter: &'a RateLimiter, limits: &'a [Limit]) -> AllCall<'a, 'a> {
+fn all<'a>(limiter: &'a RateLimiter, limits: &'a [Limit]) -> LimitCall<'a> {
     let (first, rest) = limits.split_first().expect("a limit at least");
-    let first = limiter.all().limit(first).key(0_u64);
-    (1..).zip(rest).fold(first, |call, (key, limit)| call.limit(limit).key(key))
+    let first = limiter.limit(first).key(0_u64);
+    (1..).zip(rest).fold(first, |call, (key, limit)| call.and(limit).key(key))
 }
 
 fn limits(count: usize) -> &'static [Limit] {

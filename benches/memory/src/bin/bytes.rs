@@ -27,7 +27,7 @@ fn measure(keys: u64, flood: u64, bound: u64) {
         for key in 0..keys + flood {
             // As long as a UUID; the store does not care.
             let key = Key::from(format!("00000000-0000-0000-0000-{key:012}"));
-            let call = pin!(limiter.limit(&PER_KEY).key(key).into_future());
+            let call = pin!(limiter.limit(&PER_KEY).key(key));
             let _ = call.poll(&mut Context::from_waker(Waker::noop()));
         }
         kept = Some(limiter);

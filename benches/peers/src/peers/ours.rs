@@ -40,10 +40,7 @@ fn asking<K: Name>(
     limiter: RateLimiter,
     limit: &'static Limit,
 ) -> impl FnMut(&K) -> bool + Clone + Send + use<K> {
-    move |key| {
-        let call = limiter.limit(limit).key(key.key()).into_future();
-        at_once(call).is_ok_and(|decision| decision.is_admitted())
-    }
+    move |key| at_once(limiter.limit(limit).key(key.key())).is_ok()
 }
 
 /// What a future says at its first poll. In an `async fn` the poll is the same; a runtime around

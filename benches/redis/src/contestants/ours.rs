@@ -33,7 +33,10 @@ impl Ours {
 
 impl Contestant for Ours {
     async fn decide(&mut self, key: usize) -> Answer {
-        let decision = self.limiter.limit(self.limit).key(self.keys[key].as_str()).await;
-        Answer::admitted_if(decision.map(|decision| decision.is_admitted()))
+        let permit = self.limiter.limit(self.limit).key(self.keys[key].as_str()).await;
+        Answer::admitted_if(match permit {
+            Err(error) if error.is_refused() => Ok(false),
+            answer => answer.map(|_permit| true),
+        })
     }
 }

@@ -28,8 +28,8 @@ fn main() {
     for count in [1, 2, 3, 8] {
         let (first, rest) = (&LIMITS[0], &LIMITS[1..count]);
         row(&format!("a transaction of {count}"), || {
-            let first = limiter.all().limit(first);
-            drop(at_once(rest.iter().fold(first, |call, limit| call.limit(limit))));
+            let first = limiter.limit(first);
+            drop(at_once(rest.iter().fold(first, |call, limit| call.and(limit))));
         });
     }
 }

@@ -10,7 +10,7 @@ use super::{Inner, Layered};
 
 /// Keyed by the client's address, as the layers that are keyed by it if nothing else is said.
 pub fn ours_layer(allowance: Allowance, dialect: Dialect, keys: usize) -> RateLimitLayer {
-    limiter(keys).layer(limit(allowance).clone()).key(ClientIp::peer()).dialects(dialect)
+    limiter(keys).layer(limit(allowance)).key(ClientIp::peer()).dialects(dialect)
 }
 
 pub fn ours(allowance: Allowance, dialect: Dialect, keys: usize) -> impl Layered {
