@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use http::Method;
 
+use super::chosen_limit::IntoChosenLimit;
 use super::rule::{Cost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
 use crate::limiter::Limit;
 
+/// What a request pays: the limit, the key and the cost.
 impl Rule {
     /// A rule that holds every request to this limit: one token each, from the bucket that all
     /// requests share, unless its methods say otherwise.
@@ -172,7 +174,10 @@ impl Rule {
         self.missing_key = missing_key;
         self
     }
+}
 
+/// Which requests it applies to.
+impl Rule {
     /// Applies this limit only to requests with one of these methods; the others pass.
     ///
     /// Where several conditions are set, a request has to meet all of them. A request that does not meet
@@ -228,7 +233,10 @@ impl Rule {
         self.options_mut().sample = portion;
         self
     }
+}
 
+/// Shadow and roll-out.
+impl Rule {
     /// Decides by this limit and reports, but refuses nothing: to see what a limit would do before it
     /// does.
     ///
@@ -290,7 +298,10 @@ impl Rule {
         self.options_mut().enforced = portion;
         self
     }
+}
 
+/// What the response does to the tokens.
+impl Rule {
     /// Gives the tokens of this limit back if the response says so: for limits on failures only, or on
     /// what was really done.
     ///
@@ -376,39 +387,5 @@ impl From<&Limit> for Rule {
 impl From<&Arc<Limit>> for Rule {
     fn from(limit: &Arc<Limit>) -> Self {
         Self::with_limit(Arc::clone(limit))
-    }
-}
-
-/// What [`Rule::limit_with`] may choose: a limit, or none.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a limit that `limit_with` may choose",
-    note = "return a `Limit`, a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one"
-)]
-pub trait IntoChosenLimit {
-    /// The limit that a request is held to; `None` if it is held to none.
-    fn into_chosen_limit(self) -> Option<Arc<Limit>>;
-}
-
-impl IntoChosenLimit for Limit {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(Arc::new(self))
-    }
-}
-
-impl IntoChosenLimit for &Limit {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(Arc::new(self.clone()))
-    }
-}
-
-impl IntoChosenLimit for Arc<Limit> {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(self)
-    }
-}
-
-impl<L: IntoChosenLimit> IntoChosenLimit for Option<L> {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        self.and_then(L::into_chosen_limit)
     }
 }

@@ -88,7 +88,7 @@ use crate::clock::{Clock, SystemClock};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::new(Redis::connect("redis://127.0.0.1:6379").await?);
 /// // Five a minute, whichever process is asked.
-/// let permit = limiter.limit(&LOGIN).key("alice").await?.into_result()?;
+/// let permit = limiter.limit(&LOGIN).key("alice").await?;
 /// println!("{} more", permit.remaining());
 /// # Ok(())
 /// # }
