@@ -30,7 +30,7 @@ impl KeyError {
     /// The key is not there, and surely the set-up's fault: no request could have it.
     ///
     /// It is [missing](Self::is_missing), and the log tells it once as an error, whatever becomes of
-    /// requests without a key; and as a warning where [another key](KeyExtractor::or) takes its place.
+    /// requests without a key; and as a warning where [another key](super::KeyExtractor::or) takes its place.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Misconfigured }
     }

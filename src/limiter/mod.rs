@@ -30,6 +30,12 @@
 //!     used: u64,
 //! }
 //!
+//! impl Metered {
+//!     fn count(&mut self, bytes: usize) {
+//!         self.used += bytes as u64;
+//!     }
+//! }
+//!
 //! impl Drop for Metered {
 //!     fn drop(&mut self) {
 //!         if let Some(permit) = self.permit.take() {
@@ -43,7 +49,8 @@
 //!     let mut metered = Metered { permit: Some(permit), used: 0 };
 //!     let answer = Body::from("forty-two"); // in production, the model's answer as it comes
 //!     Ok(Body::new(answer.map_frame(move |frame| {
-//!         metered.used += frame.data_ref().map_or(0, Bytes::len) as u64;
+//!         // By a method: the closure has to capture all of it, and not a copy of one field.
+//!         metered.count(frame.data_ref().map_or(0, Bytes::len));
 //!         frame
 //!     })))
 //! }
