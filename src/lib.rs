@@ -117,7 +117,7 @@ struct SeveralLimitsGuide;
 struct ByResponseGuide;
 
 /// The code in the guide to keys compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory", feature = "credentials"))]
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
 #[doc = include_str!("../docs/keys-and-proxies.md")]
 struct KeysGuide;
 

@@ -70,7 +70,7 @@ impl IntoResponse for MissingAdmission {
     fn into_response(self) -> Response {
         #[cfg(feature = "tracing")]
         match IS_TOLD.swap(true, Ordering::Relaxed) {
-            false => tracing::error!("{self}; said once"),
+            false => tracing::error!("{self} (logged once)"),
             true => tracing::debug!("{self}"),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
