@@ -208,7 +208,7 @@ impl Reading {
         self
     }
 
-    /// What a charge came to that is alone: whoever only looks sees the bucket as it stays.
+    /// What a charge came to that is alone: one that only looks sees the bucket as it stays.
     #[must_use]
     #[inline]
     pub const fn of(charge: &Charge<'_>, charged: &Charged) -> Self {

@@ -55,7 +55,7 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 /// * Each call reads the clock once, and no other call is seen half done.
 /// * A bucket that is [full](crate::algebra::Bucket::full_at) and
 ///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well: as
-///   long as its numbers stay the same, and nobody decides by a time before it was full, no answer
+///   long as its numbers stay the same, and no call decides by a time before it was full, no answer
 ///   depends on whether it was. A store with one clock that it reads by itself, like a Redis server,
 ///   may drop it at that very instant; one whose clock is read by several processors, or may go back,
 ///   keeps it for as much longer. [`Memory`] keeps it for a second.
@@ -144,7 +144,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Of two shards that hold the same, the charge's own counts as the fuller. The one that does
     /// not pay is not stored for this charge, unless this is its first use and it does not forget.
-    /// A shard may be named by other charges as well: whoever comes later in the list finds what
+    /// A shard may be named by other charges as well: a later charge of the list finds what
     /// those before have left, as when an ordinary bucket is named twice. (What a refused charge
     /// would have left counts for this, so that each wait covers the charges before.)
     ///

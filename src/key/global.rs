@@ -1,4 +1,4 @@
-//! One key for everybody.
+//! One key for all requests.
 
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
