@@ -130,12 +130,13 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 ///
 /// # With the feature `quanta`
 ///
-/// The feature is on by default. The clock then reads the CPU's time-stamp counter (about 3 times faster
-/// than the system clock), and re-synchronises with the system every millisecond. So a counter at fault
-/// (its rate, a machine that was moved, processors that count apart) makes time run ahead by less than
-/// that; and one that has stood still makes it stand still, which grants nothing, until a millisecond is
-/// counted. Otherwise the time is a microsecond or two behind the system's at most; ten more where the
-/// system is slow to tell it. By as much it may go back from one thread to another.
+/// The feature is on by default. Time is then read from the processor's own counter, each time
+/// anew, in a third of the time that the system takes to tell it; and once in a millisecond the
+/// system is asked all the same. So whatever is wrong with a counter (its rate, a machine that was
+/// moved, processors that count apart) makes time run ahead by less than that; and one that has stood
+/// still makes it stand still, which grants nothing, until a millisecond is counted.
+/// The time told is a microsecond or two behind the system's at most, otherwise; ten more where the system is
+/// slow to tell it. By as much it may go back from one thread to another.
 ///
 /// How fast the counter runs is measured once, when the first clock of the process is made. That
 /// takes a millisecond where nothing disturbs it, and never more than a fifth of a second. On a
@@ -231,7 +232,7 @@ impl Clock for SystemClock {
 /// let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
 /// let start = Instant::now();
 /// for _ in 0..3 {
-///     let _permit = limiter.limit(&SCANS).reserve().await?.ready().await;
+///     limiter.limit(&SCANS).reserve().await?.ready().await?;
 /// }
 /// assert_eq!(start.elapsed(), 2 * HOUR);
 /// # Ok(())

@@ -20,8 +20,8 @@ pub struct ApiKey {
 /// The value is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. It has to be
 /// there once, and be at most 1,024 bytes long.
 ///
-/// It is not verified: a client that makes up a value has a bucket of its own. Put the layer inside of the
-/// authentication, or limit requests by address as well.
+/// Nobody has verified it: whoever makes up a value has a bucket of its own. Put the layer inside of the
+/// authentication, or hold requests to a limit by address as well.
 ///
 /// # Panics
 ///

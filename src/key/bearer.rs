@@ -19,8 +19,8 @@ pub struct Bearer {
 /// The token is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. It is of
 /// at most 8,192 bytes, and upper and lower case differ. Without the field, or with another scheme in it, the key is missing.
 ///
-/// It is not verified: a client that makes up a token has a bucket of its own. Put the layer inside of the
-/// authentication, or limit requests by address as well.
+/// Nobody has verified it: whoever makes up a token has a bucket of its own. Put the layer inside of the
+/// authentication, or hold requests to a limit by address as well.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Keys from claims, which not every token has.
+//! Keys from claims, which not everybody has.
 
 use std::any::type_name;
 use std::fmt;

@@ -25,12 +25,12 @@ pub struct Cookie {
 /// Of two cookies of this name, none counts, unless they are the same. Which one a server takes is not the same everywhere (RFC
 /// 6265, section 5.4), and a client that could have one counted and another one used would have as many buckets as it liked.
 ///
-/// A cookie that the server encrypts or signs with the time is another one whenever it is set, and an old one may do as well: a client that
+/// A cookie that the server encrypts or signs with the time is another one whenever it is set, and an old one may do as well: who
 /// collects them has as many buckets. Limit by what is in it then, as by [`extension`](super::extension).
 ///
 /// If its name begins with `__Host-`, no other host of the domain can set a second one.
 ///
-/// It is not verified, and a client that sends none, or makes one up, has a bucket of its own: limit requests by
+/// Nobody has verified it, and a client that sends none, or makes one up, has a bucket of its own: hold requests to a limit by
 /// address as well. The example `anonymous_sessions` shows how.
 ///
 /// # Panics

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::backend::Key;
 
-/// The key of a secret, such as an API key: its digest, from which the secret cannot be told.
+/// The key of a secret, such as an API key: its digest, of which nobody can tell the secret.
 ///
 /// It is what [`bearer`](super::bearer), [`api_key`](super::api_key) and [`cookie`](super::cookie) make of
 /// what they find: the first 16 bytes of SHA-256, the same in every process and for ever. So a handler

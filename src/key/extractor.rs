@@ -47,8 +47,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// This key, or the other one where this one is missing.
     ///
-    /// A key that is there and cannot be used stays an error, so that a client cannot change buckets
-    /// by sending nonsense. The other one's keys are [set apart](Key::fallback).
+    /// A key that is there and cannot be used stays an error, so that nobody changes buckets by
+    /// sending nonsense. The other one's keys are [set apart](Key::fallback).
     fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
     where
         Self: Sized,
@@ -56,10 +56,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or::new(self, other)
     }
 
-    /// This key, except for requests for which the predicate returns true: those are exempt.
+    /// This key, but for requests that the predicate holds for: those are exempt.
     ///
-    /// For health checks, for internal callers (by what an authentication has established), or for
-    /// trusted networks ([`ClientIp::within`](super::ClientIp::within)).
+    /// Health checks, callers of the house (by what an authentication has found out about them), or networks
+    /// that are let through ([`ClientIp::within`]).
     ///
     /// # Examples
     ///

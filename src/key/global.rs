@@ -1,4 +1,4 @@
-//! One key for all requests.
+//! One key for everybody.
 
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;

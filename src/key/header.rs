@@ -25,8 +25,8 @@ enum Case {
 ///
 /// The value is the key as it stands, so upper and lower case differ (but by
 /// [`ignore_case`](Header::ignore_case)), and so do encodings of one name. It has to be there once, in
-/// printable ASCII and at most 1,024 bytes long. The client chooses it: rely on it
-/// only behind an authentication that sets it. A secret should not be a key as it
+/// printable ASCII and at most 1,024 bytes long. Whoever sends the request chooses it: rely on it
+/// behind an authentication that sets it, not on what a client says of itself. A secret should not be a key as it
 /// stands: for API keys and sessions there is `api_key`, with the feature `credentials`.
 ///
 /// # Panics
@@ -73,8 +73,8 @@ impl Header {
         self
     }
 
-    /// Takes upper and lower case letters of ASCII as the same: for names that the application looks up
-    /// in that way, or each spelling would have a bucket of its own.
+    /// Takes upper and lower case letters of ASCII as the same: for names that are the same to whoever
+    /// looks them up, or each spelling would have a bucket of its own.
     ///
     /// # Examples
     ///

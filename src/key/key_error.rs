@@ -20,27 +20,27 @@ enum KeyErrorKind {
 }
 
 impl KeyError {
-    /// The key is not there: the client left it out, or the server is misconfigured.
+    /// The key is not there: perhaps the request's fault, perhaps the set-up's.
     ///
-    /// The message goes to the log, not to the client: it should say how to fix the configuration.
+    /// The message goes to the log, not to the client: it should say how to mend the set-up.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Missing }
     }
 
-    /// The key is not there because the server is misconfigured: no request could have it.
+    /// The key is not there, and surely the set-up's fault: no request could have it.
     ///
-    /// It is [missing](Self::is_missing). It is logged once as an error, whatever happens to requests
-    /// without a key, and as a warning where [another key](super::KeyExtractor::or) takes its place.
+    /// It is [missing](Self::is_missing), and the log tells it once as an error, whatever becomes of
+    /// requests without a key; and as a warning where [another key](KeyExtractor::or) takes its place.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Misconfigured }
     }
 
-    /// The key is there but cannot be used: the client's fault.
+    /// The key is there but no key: surely the request's fault.
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Invalid }
     }
 
-    /// The key is there but empty, which would be one bucket for all clients without one: as
+    /// The key is there but empty, which would be one bucket for all who have none: as
     /// [`invalid`](Self::invalid), and the log warns of it once.
     pub fn empty(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Empty }

@@ -1,4 +1,4 @@
-//! Keys: which bucket pays for a request, and how a key is taken from one.
+//! Who is asking: keys, and how they are taken from requests.
 //!
 //! A [`KeyExtractor`] reads the [`Head`] of a request and names the bucket that pays for it. The
 //! functions here make the usual ones; tuples combine them, and [`from_fn`] takes any closure.
@@ -32,8 +32,8 @@
 //! query for the user, runs in a layer outside of the limit, which leaves what it found as a request
 //! extension: `tollgate::routes::extract` makes one of any extractor of axum.
 //!
-//! To choose the limit itself by the request (its plan, method or path), see
-//! [`limit_with`](crate::Rule::limit_with).
+//! One request can also be held to another limit than the next, by its plan, method or path: see
+//! [`limit_with`](crate::RateLimitLayer::limit_with).
 
 #[cfg(feature = "credentials")]
 mod api_key;

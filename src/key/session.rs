@@ -15,9 +15,10 @@ pub struct Session;
 /// Takes the digest of the id of the request's session, which `tower-sessions` manages: add its
 /// `SessionManagerLayer` outside of this layer.
 ///
-/// A request that has no session yet has no key, and a client that drops its session gets another one: limit requests by
-/// address as well. `tower-sessions` loads sessions lazily: until something reads the session, a forged id is accepted.
-/// Put a layer between the two that loads it, and a forged id is a missing key as well:
+/// A request that has no session yet has no key, and whoever drops a session gets another one: hold requests to a limit by
+/// address as well. That layer does not ask its store before somebody wants to know what is in the
+/// session: until then an id that the client made up is an id. Have a layer between the two that loads it, and such an id is missing
+/// as well:
 ///
 /// ```
 /// use axum::Router;
@@ -40,7 +41,7 @@ pub struct Session;
 ///
 /// let key = session().or(ClientIp::peer());
 /// let app: Router = Router::new()
-///     .layer(RateLimiter::in_memory().layer(&PER_SESSION).key(key))
+///     .layer(RateLimiter::in_memory().layer(PER_SESSION).key(key))
 ///     .layer(from_fn(load))
 ///     .layer(SessionManagerLayer::new(MemoryStore::default()));
 /// # drop(app);

@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::backend::Key;
 
-/// A sign of a misconfiguration, for the log; see
-/// [`KeyExtractor::setup_warning`](super::KeyExtractor::setup_warning).
+/// A sign that the set-up is not what it was meant to be, for the log; see
+/// [`KeyExtractor::doubt`](super::KeyExtractor::doubt).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupWarning {
     message: Cow<'static, str>,
@@ -14,12 +14,12 @@ pub struct SetupWarning {
 }
 
 impl SetupWarning {
-    /// A warning that is logged as soon as one request raises it.
+    /// To be told as soon as one request raises it.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), common_key: None }
     }
 
-    /// A warning that is logged if all of the first requests raise it with this same key.
+    /// To be told if all of the first requests raise it with this same key.
     pub fn with_common_key(key: impl Into<Key>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), common_key: Some(key.into()) }
     }

@@ -2,11 +2,11 @@
 //!
 //! # Design
 //!
-//! A field such as `X-Forwarded-For` says what its sender wants, unless a known proxy wrote it. So none
-//! is read without an explicit choice, and only one: a client that can choose between two fields chooses
-//! the address. The field is read from the right, since proxies append what they see, from hop to hop as
-//! long as the hop that wrote the entry is trusted. An entry that cannot be read ends the walk: to skip it
-//! would be to believe what is left of it.
+//! A field such as `X-Forwarded-For` says what its sender wants, unless it comes from a proxy that is
+//! known. So none is read but by an explicit choice, and only one: whoever may choose between two fields
+//! chooses the address. It is read from the right, since proxies add what they see at that end, from hop
+//! to hop as long as the hop that wrote it is trusted. What cannot be read ends the walk: to skip it
+//! would be to believe what stands left of it.
 
 mod forwarded;
 mod networks;
@@ -91,7 +91,7 @@ impl ClientIp {
     /// request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 5123)));
     /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([203, 0, 113, 7])));
     ///
-    /// // A peer that is no proxy is the client itself, whatever the field says.
+    /// // Somebody else is the client, whatever the field says.
     /// request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 5], 5123)));
     /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([198, 51, 100, 5])));
     /// ```
@@ -141,7 +141,7 @@ impl ClientIp {
     /// ```
     /// use tollgate::key::{ClientIp, Networks};
     ///
-    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]); // in production, all of them
+    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]); // in earnest, all of them
     /// let client = ClientIp::header("cf-connecting-ip", edge);
     /// # drop(client);
     /// ```
@@ -167,9 +167,9 @@ impl ClientIp {
     /// Whether a request's address is in one of these networks, as a predicate for
     /// [`unless`](KeyExtractor::unless).
     ///
-    /// A request without an address is in none. Behind a proxy, read the address here as the key does: the
-    /// peer is the proxy for every client. And name no network with a proxy in it, as the proxy's address
-    /// stands for clients whose address cannot be read.
+    /// A request without an address is in none. Behind a proxy, have this read the address as the key does:
+    /// that of the peer is the proxy's, for everybody. And name no network with a proxy in it, as the
+    /// proxy's address counts for whoever's cannot be read.
     ///
     /// # Examples
     ///
@@ -184,7 +184,7 @@ impl ClientIp {
         self,
         networks: Networks,
     ) -> impl Fn(&Head<'_>) -> bool + Clone + Send + Sync + 'static {
-        // The address as it came: one that NAT64 has translated is outside of the networks.
+        // Not of what NAT64 has translated: that is nobody in the networks.
         move |head| self.find(head).is_some_and(|address| networks.contains(address))
     }
 

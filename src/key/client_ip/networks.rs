@@ -65,7 +65,7 @@ impl Networks {
     /// The networks that no router of the Internet knows: loopback, link-local and private (RFC
     /// 1122, 3927, 1918, 4291 and 4193).
     ///
-    /// As proxies, trust them only if no other machine is in the same network.
+    /// As proxies, trust them only where nobody else is in the same network.
     #[must_use]
     pub fn private() -> Self {
         let [loopback, link_local] = [([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16)];
@@ -80,7 +80,7 @@ impl Networks {
     /// Whether the address is in one of the networks.
     ///
     /// An IPv4 address that is mapped into IPv6 is the IPv4 address. One that NAT64 has translated
-    /// is not: it comes from outside of the network.
+    /// is not: whoever sends from there is no machine of ours.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {

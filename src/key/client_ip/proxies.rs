@@ -28,7 +28,7 @@ impl Proxies {
     /// Trusts the proxies in these networks.
     ///
     /// The client is the first hop, from the right, that is in none of them. If all are, it is the
-    /// leftmost: a client within the networks.
+    /// leftmost: somebody within the networks.
     #[must_use]
     pub const fn networks(networks: Networks) -> Self {
         Self(Trust::Networks(networks))
@@ -37,8 +37,8 @@ impl Proxies {
     /// Trusts this many proxies, whatever their addresses: the peer is the first, and what it says is
     /// believed; 0 trusts none.
     ///
-    /// So with 1, the client is the last entry of the field; with 2, the last but one. Use it only if
-    /// no client can get around one of the proxies: one that can chooses its address. If the proxies'
+    /// So with 1, the client is the last entry of the field; with 2, the last but one. Right only where
+    /// nobody can get around one of the proxies: who does chooses the address. Where the proxies'
     /// networks are known, name them instead.
     #[must_use]
     pub const fn hops(hops: usize) -> Self {
