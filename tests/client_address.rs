@@ -353,7 +353,7 @@ fn a_text_that_is_no_network_is_told_what_would_be() {
         ["10.0.0.0/33", "10.0.0/8", "", "localhost", "fe80::1%eth0", "10.0.0.1:80", "::/129"]
     {
         let message = format!(
-            "{text:?} is no network (write an address and the length of its prefix, as in \
+            "{text:?} is not a network (write an address and the length of its prefix, as in \
              `10.0.0.0/8` or `2001:db8::/32`, or an address alone)"
         );
         assert_eq!(Networks::try_new(["::/0", text]).unwrap_err().to_string(), message);

@@ -69,8 +69,8 @@ fn another_scheme_is_no_bearer_token() {
         assert!(error.is_missing() && !error.is_misconfigured(), "{error}");
         assert_eq!(
             error.to_string(),
-            "no key: the request has no bearer token (send `Authorization: Bearer ..`, or say by \
-             `missing_key` what happens without)"
+            "no key: the request has no bearer token (send `Authorization: Bearer ..`, or choose \
+             by `missing_key` what happens without one)"
         );
     }
 }
@@ -92,17 +92,20 @@ fn what_is_no_bearer_token_is_told_why_and_not_what() {
         (&[""], "the `authorization` header is empty (send a value, or no header)", true),
         (
             &["Bearer s3cret, s3cret"],
-            "the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at its end)",
+            "the bearer token is malformed (it may have letters, digits and `-._~+/`, and `=` at \
+             its end)",
             false,
         ),
         (
             &["Bearer s3=cret"],
-            "the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at its end)",
+            "the bearer token is malformed (it may have letters, digits and `-._~+/`, and `=` at \
+             its end)",
             false,
         ),
         (
             &["Bearer ==="],
-            "the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at its end)",
+            "the bearer token is malformed (it may have letters, digits and `-._~+/`, and `=` at \
+             its end)",
             false,
         ),
         (
@@ -217,12 +220,14 @@ fn cookies_that_cannot_be_a_key_say_why_and_not_what() {
     for (lines, message, kind) in [
         (
             &[][..],
-            "the request has no `id` cookie (send it, or say by `missing_key` what happens without)",
+            "the request has no `id` cookie (send it, or choose by `missing_key` what happens \
+             without it)",
             (true, false),
         ),
         (
             &["xid=s3cret; id"],
-            "the request has no `id` cookie (send it, or say by `missing_key` what happens without)",
+            "the request has no `id` cookie (send it, or choose by `missing_key` what happens \
+             without it)",
             (true, false),
         ),
         (&["id="], "the `id` cookie is empty (send a value, or no cookie)", (false, true)),
@@ -318,7 +323,8 @@ fn a_claim_is_read_from_what_has_been_verified() {
     assert_eq!(
         empty.to_string(),
         format!(
-            "no key: the claim in `{claims}` is empty (have the closure return `None` where there is none)"
+            "no key: the claim in `{claims}` is empty (have the closure return `None` if there is \
+             none)"
         )
     );
     assert_eq!(

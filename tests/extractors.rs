@@ -270,7 +270,8 @@ fn without_its_layer_a_session_is_a_mistake_in_the_set_up() {
     assert!(error.is_missing() && !error.is_misconfigured());
     assert_eq!(
         error.to_string(),
-        "no session: the request has none yet (say by `missing_key` or `or` what happens without)"
+        "no session: the request has none yet (choose by `missing_key` or `or` what happens \
+         without one)"
     );
 }
 

@@ -55,7 +55,7 @@ async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
     clock.advance(Duration::from_micros(1_250_001));
     let status = ask(&mut client).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.message(), "refused by `100% \"api\"`, to be tried again in 29 seconds");
+    assert_eq!(status.message(), "refused by `100% \"api\"`, try again in 29 seconds");
     let details = status.check_error_details().unwrap();
     let exact = Duration::from_micros(28_749_999);
     assert_eq!(details.retry_info().unwrap().retry_delay, Some(exact));
@@ -134,7 +134,7 @@ fn a_refusal_is_header_fields_only() {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/grpc");
         assert_eq!(response.headers()["grpc-status"], "8");
-        let message = "refused by `100%25 \"api\"`, to be tried again in 60 seconds";
+        let message = "refused by `100%25 \"api\"`, try again in 60 seconds";
         assert_eq!(response.headers()["grpc-message"], message);
         let details = response.headers()["grpc-status-details-bin"].to_str().unwrap();
         assert!(!details.contains('='), "without padding: {details}");

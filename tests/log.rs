@@ -250,8 +250,8 @@ fn an_empty_key_is_no_key_and_told_once() {
         (layer().key(header("x-user")), "the `x-user` header is empty"),
         (layer().key(extension(|tenant: &Tenant| tenant.0)), "Tenant` is empty"),
         (layer().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
-        (layer().key(from_fn(|_| "")), "the closure gave an empty one"),
-        (layer().key(from_fn(|_| Some(String::new()))), "the closure gave an empty one"),
+        (layer().key(from_fn(|_| "")), "the closure returned an empty one"),
+        (layer().key(from_fn(|_| Some(String::new()))), "the closure returned an empty one"),
         // Whoever has no key may be let through; whoever has an empty one is not.
         (layer().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
         (layer().key(header("x-user").or(global())), "header is empty"),

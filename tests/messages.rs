@@ -568,8 +568,8 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
 fn a_header_that_is_missing_may_be_sent() {
     missing(
         header("X-User").extract(&Head::new(&Request::new(()))),
-        "no key: the request has no `x-user` header (send it, or say by `missing_key` what \
-         happens without)",
+        "no key: the request has no `x-user` header (send it, or choose by `missing_key` what \
+         happens without it)",
     );
 }
 
@@ -638,25 +638,28 @@ fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
         assert_eq!(
             doubt(ClientIp::peer(), Some(name), public),
             Some(format!(
-                "`{name}` is there, but no proxy is trusted, so the key is the address of the peer \
-                 (behind a proxy, all clients share it: say which proxies are trusted, as by \
-                 `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)"
+                "`{name}` is present, but no proxy is trusted, so the key is the address of the \
+                 peer (behind a proxy, all clients share that address: name the trusted proxies, \
+                 as with `ClientIp::x_forwarded_for`; without a proxy, a client made the field up \
+                 and nothing is wrong)"
             ))
         );
     }
     assert_eq!(
         doubt(hops(), Some("x-forwarded-for"), private).as_deref(),
         Some(
-            "`x-forwarded-for` is there, and the field that is read is not, so the key is the address \
-             of the proxy (see which field the trusted proxies write, and have `ClientIp` read that one)"
+            "`x-forwarded-for` is present, and the field that is read is not, so the key is the \
+             address of the proxy (find out which field the trusted proxies write, and have \
+             `ClientIp` read that one)"
         )
     );
     assert_eq!(
         doubt(ClientIp::peer(), None, private).as_deref(),
         Some(
-            "all requests so far came from one private address, though the limit is for each client (if \
-             that is a proxy or a translating router, have it pass the clients' addresses on, and say \
-             where: `ClientIp::x_forwarded_for` and its like; if it is one client, nothing is wrong)"
+            "all requests so far came from one private address, though the limit is for each \
+             client (if that is a proxy or a NAT router, have it pass on the addresses of the \
+             clients, and read them with `ClientIp::x_forwarded_for` or its siblings; if it is one \
+             client, nothing is wrong)"
         )
     );
     assert_eq!(doubt(ClientIp::peer(), None, public), None);
@@ -674,14 +677,14 @@ fn an_empty_key_says_where_it_came_from() {
     invalid(
         extension(|tenant: &Tenant| tenant.0).extract(&head),
         &format!(
-            "no key: the one from the extension of type `{}` is empty (see that the layer which \
-             inserts it leaves nothing out)",
+            "no key: the one from the extension of type `{}` is empty (have the layer that inserts \
+             it always set one)",
             type_name::<Tenant>()
         ),
     );
     invalid(
         from_fn(|_| "").extract(&head),
-        "no key: the closure gave an empty one (have it return `None` where there is none)",
+        "no key: the closure returned an empty one (have it return `None` if there is none)",
     );
 }
 
@@ -713,7 +716,7 @@ fn a_matched_path_that_is_missing_says_how_to_add_the_layer() {
 fn a_closure_that_finds_no_key_says_where_to_decide() {
     missing(
         from_fn(|_| None::<Key>).extract(&Head::new(&Request::new(()))),
-        "no key: the closure found none in the request (say by `missing_key` what happens then)",
+        "no key: the closure found none in the request (choose by `missing_key` what happens then)",
     );
 }
 

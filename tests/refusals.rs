@@ -76,9 +76,9 @@ async fn plain_text_says_who_and_when() {
         assert_eq!(ask(layer, "/", &[("x-cost", "1")]).await.body, "hello");
     }
     for (layer, cost, wanted) in [
-        (&layer, "2", "refused by `two`, to be tried again in 30 seconds"),
-        (&both, "1", "refused by `slow`, to be tried again in 60 seconds"),
-        (&second, "1", "refused by `second`, to be tried again in 1 second"),
+        (&layer, "2", "refused by `two`, try again in 30 seconds"),
+        (&both, "1", "refused by `slow`, try again in 60 seconds"),
+        (&second, "1", "refused by `second`, try again in 1 second"),
         (&layer, "3", "the request costs more than the limit can ever grant (`two`)"),
     ] {
         let reply = ask(layer, "/", &[("x-cost", cost)]).await;

@@ -669,7 +669,7 @@ async fn layer_service_and_future_are_what_tower_expects() {
     advance(3 * SECOND).await;
     assert!(poll(&mut named.future.as_mut()).is_pending());
     assert_eq!(format!("{:?}", named.future), "ResponseFuture(readying)");
-    let policy = "Policy { tries: 5, max_wait: 30s, jitter: 1s, .. }";
+    let policy = "RetryPolicy { tries: 5, max_wait: 30s, jitter: 1s, .. }";
     assert_eq!(format!("{:?}", named.layer), format!("RetryLayer({policy})"));
     assert!(format!("{:?}", named.service).ends_with(&format!("policy: {policy} }}")));
     assert_eq!(named.service.into_inner().sends(), 1);

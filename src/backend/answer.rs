@@ -90,7 +90,7 @@ impl<T> List<T> {
     }
 
     /// A list of these, of which there are `count`.
-    pub(super) fn gathered(count: usize, items: impl IntoIterator<Item = T>) -> Self {
+    pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
         match count {
             1 if let Some(one) = items.next() => Self::One([one]),
@@ -134,12 +134,12 @@ impl Applied {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
-    pub(super) fn gathered(
+    pub(super) fn collect(
         now: Timestamp,
         count: usize,
         readings: impl IntoIterator<Item = Reading>,
     ) -> Self {
-        Self { now, readings: List::gathered(count, readings) }
+        Self { now, readings: List::collect(count, readings) }
     }
 
     /// The time at which all of them were decided.
@@ -157,7 +157,7 @@ impl Applied {
         self.readings.as_slice()
     }
 
-    /// What they came to together: refused if one was, else reserved if one was.
+    /// The verdict on all of them: refused if one was refused, else reserved if one was reserved.
     #[must_use]
     #[inline]
     pub fn verdict(&self) -> Verdict {
@@ -172,7 +172,7 @@ impl Applied {
         verdict
     }
 
-    /// The longest wait of them all: when every bucket has what was asked of it.
+    /// The longest wait of all: by then every bucket has what was asked of it.
     #[must_use]
     #[inline]
     pub fn wait(&self) -> Duration {
@@ -208,10 +208,10 @@ impl Reading {
         self
     }
 
-    /// What a charge came to that is alone: one that only looks sees the bucket as it stays.
+    /// The reading of an ordinary charge by itself. A look sees the bucket as it stays.
     #[must_use]
     #[inline]
-    pub const fn of(charge: &Charge<'_>, charged: &Charged) -> Self {
+    pub const fn from_charged(charge: &Charge<'_>, charged: &Charged) -> Self {
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
         if charge.takes() && !matches!(verdict, Verdict::Refused) {
             let units = if charge.units() < 0 { 0 } else { charge.units() };
@@ -220,9 +220,9 @@ impl Reading {
         Self::in_micros(verdict, charged.before(), 0, wait)
     }
 
-    /// What a two-choices charge came to that is alone, in the order of its shards.
+    /// The readings of a two-choices charge by itself, in the order of its shards.
     #[must_use]
-    pub fn of_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
+    pub fn from_charged_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
         let ([first, second], [first_pays, second_pays]) = if charge.takes() {
             (charged.state(), charged.paid())
         } else {
@@ -238,8 +238,7 @@ impl Reading {
         Self { verdict, state, units, wait }
     }
 
-    /// What this bucket said for itself, whatever the others did; of a two-choices charge, what
-    /// both said together.
+    /// The verdict of this bucket by itself; of a two-choices charge, that of both together.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict

@@ -8,7 +8,7 @@ use super::key::Key;
 use crate::algebra::{Bucket, Terms, Units};
 use crate::clock::Timestamp;
 
-/// The name of a bucket: a limit, whose tokens they are, and which shard.
+/// The name of a bucket: the limit, the key and the shard.
 ///
 /// Ids have an order, which is arbitrary but always the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,7 @@ impl<'a> BucketId<'a> {
         self.limit
     }
 
-    /// Whose tokens they are.
+    /// The key: a user, an address, a tenant.
     #[must_use]
     #[inline]
     pub const fn key(&self) -> &'a Key {

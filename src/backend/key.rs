@@ -107,7 +107,7 @@ impl Key {
     }
 
     /// Whether the key is one part without content, such as the empty name of a missing user.
-    #[cfg(feature = "middleware")]
+    #[allow(dead_code, reason = "the extractors use it, which are a feature")]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
     }

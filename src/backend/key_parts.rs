@@ -196,13 +196,15 @@ mod tests {
 
         const ANY: Limit = Limit::new("any", Quota::token_bucket(1, MINUTE));
         let limiter = RateLimiter::in_memory();
-        for user in &["alice".to_owned()] {
+        for user in &["alice".to_owned(), "bob".to_owned()] {
             drop(limiter.limit(&ANY).key(user));
         }
-        for user in &["alice"] {
+        for user in &["alice", "bob"] {
             drop(limiter.limit(&ANY).key(user));
         }
-        for (user, address) in &[(7_u64, IpAddr::V4(Ipv4Addr::LOCALHOST))] {
+        for (user, address) in
+            &[(7_u64, IpAddr::V4(Ipv4Addr::LOCALHOST)), (8, Ipv6Addr::LOCALHOST.into())]
+        {
             drop(limiter.limit(&ANY).key((user, address)));
         }
     }

@@ -9,14 +9,14 @@
 //! its own clock shows. A store that can read and write records gets that for nothing: it is a
 //! [`BucketStore`].
 //!
-//! A limit in shards is charged where there is more: a charge that names [two shards](Charge::second_shard)
-//! is paid by the fuller one, or by both, as [`charge_pair`](crate::algebra::charge_pair) says. It
-//! is still one charge, so that it can be part of any list, and its two buckets are read, decided
-//! and written as one.
+//! A limit in shards is charged where there is more: a charge that names
+//! [two shards](Charge::second_shard) is paid by the fuller one, or by both, as
+//! [`charge_pair`](crate::algebra::charge_pair) says. It is still one charge, which can be part of
+//! any list, and its two buckets are read, decided and written as one.
 //!
 //! The trait is free of type parameters and lifetimes in its answers, so that a
-//! [`RateLimiter`](crate::RateLimiter) is one type whatever it stands on. An engine that knows at
-//! once, like [`Memory`], says so with [`Answer::Ready`], which costs no allocation and no `await`.
+//! [`RateLimiter`](crate::RateLimiter) is one type whatever its store. A store that answers at once,
+//! like [`Memory`], returns [`Answer::Ready`], which costs no allocation and no `await`.
 
 mod adjustment;
 mod answer;
@@ -30,6 +30,9 @@ mod memory;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,15 +53,15 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 ///
 /// # The contract
 ///
-/// * A bucket is named by its [`BucketId`] alone. One that is not stored is
+/// * A bucket is identified by its [`BucketId`] alone. One that is not stored is
 ///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
 /// * A bucket that is [full](crate::algebra::Bucket::full_at) and
-///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well: as
-///   long as its numbers stay the same, and no call decides by a time before it was full, no answer
-///   depends on whether it was. A store with one clock that it reads by itself, like a Redis server,
-///   may drop it at that very instant; one whose clock is read by several processors, or may go back,
-///   keeps it for as much longer. [`Memory`] keeps it for a second.
+///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well. No
+///   answer depends on whether it was, as long as its numbers stay the same and no call is decided by
+///   a time before it was full. A store that alone reads its clock, like a Redis server, may drop it
+///   at that very instant. A store whose clock may go back keeps it for as much longer; [`Memory`]
+///   keeps it for a second.
 /// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
 ///   clock has gone back. No time has passed for it then, and it is kept until it is full.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
@@ -144,9 +147,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Of two shards that hold the same, the charge's own counts as the fuller. The one that does
     /// not pay is not stored for this charge, unless this is its first use and it does not forget.
-    /// A shard may be named by other charges as well: a later charge of the list finds what
-    /// those before have left, as when an ordinary bucket is named twice. (What a refused charge
-    /// would have left counts for this, so that each wait covers the charges before.)
+    /// Other charges may name the same shards: a later charge of the list finds what the earlier ones
+    /// left, as when an ordinary bucket is named twice. (For this, a refused charge counts as if it
+    /// had been taken, so that each wait covers the charges before it.)
     ///
     /// There is one [`Reading`] for each bucket that is named: in the order of the charges, and the
     /// two of a two-choices charge next to each other, its own shard first. Both have the verdict

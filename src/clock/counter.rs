@@ -41,7 +41,7 @@ const PROMPT: u64 = 10_000;
 const LOOKS: u32 = if cfg!(tollgate_loom) { 1 } else { 100 };
 
 /// What tells the time.
-pub(super) trait Source {
+pub(super) trait CounterSource {
     /// The counter.
     fn count(&self) -> u64;
 
@@ -62,7 +62,7 @@ pub(super) struct Counter<S> {
     nanos: AtomicU64,
 }
 
-impl<S: Source> Counter<S> {
+impl<S: CounterSource> Counter<S> {
     pub(super) fn new(source: S) -> Self {
         let [version, count, nanos] = [0; 3].map(AtomicU64::new);
         let counter = Self { source, version, count, nanos };
@@ -147,7 +147,7 @@ impl Processor {
     }
 }
 
-impl Source for Processor {
+impl CounterSource for Processor {
     #[inline]
     fn count(&self) -> u64 {
         self.clock.raw()
@@ -183,7 +183,7 @@ mod tests {
         asked: Cell<u32>,
     }
 
-    impl Source for Hands {
+    impl CounterSource for Hands {
         fn count(&self) -> u64 {
             self.count.get()
         }

@@ -143,7 +143,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// processor without a steady counter the system is asked each time.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
-    source: Source,
+    source: SystemSource,
     /// What `source` told when the clock was made.
     origin: u64,
     anchor: Timestamp,
@@ -151,10 +151,10 @@ pub struct SystemClock {
 
 /// What tells how much time has passed since the first clock of the process was made.
 #[cfg(feature = "quanta")]
-type Source = &'static Counter<Processor>;
+type SystemSource = &'static Counter<Processor>;
 /// The start of the process's first clock.
 #[cfg(not(feature = "quanta"))]
-type Source = Instant;
+type SystemSource = Instant;
 
 impl SystemClock {
     /// Anchors a clock at the machine's time.
@@ -166,7 +166,7 @@ impl SystemClock {
 }
 
 #[cfg(feature = "quanta")]
-fn source() -> Source {
+fn source() -> SystemSource {
     static PROCESSOR: LazyLock<Counter<Processor>> =
         LazyLock::new(|| Counter::new(Processor::new()));
     &PROCESSOR
@@ -175,18 +175,18 @@ fn source() -> Source {
 /// The microseconds that have passed.
 #[cfg(feature = "quanta")]
 #[inline]
-fn passed(source: Source) -> u64 {
+fn passed(source: SystemSource) -> u64 {
     source.nanos() / 1_000
 }
 
 #[cfg(not(feature = "quanta"))]
-fn source() -> Source {
+fn source() -> SystemSource {
     Instant::now()
 }
 
 /// The microseconds that have passed.
 #[cfg(not(feature = "quanta"))]
-fn passed(source: Source) -> u64 {
+fn passed(source: SystemSource) -> u64 {
     let passed = source.elapsed();
     // In 64 bits, which last for 585,000 years: this is read for every decision.
     passed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(passed.subsec_micros()))

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::dialect::Dialects;
-use super::list::List;
+use super::list::FieldList;
 use super::most_constrained::MostConstrained;
 use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
@@ -90,7 +90,7 @@ impl FieldSet {
 pub(crate) struct FieldSetBuilder {
     dialects: Dialects,
     policy: PolicySource,
-    members: List,
+    members: FieldList,
     most_constrained: Option<MostConstrained>,
 }
 
@@ -118,7 +118,7 @@ impl FieldSetBuilder {
             Some(template) => PolicySource::Template(Arc::clone(template)),
             None => PolicySource::Collector(Policies::new(dialects)),
         };
-        Self { dialects, policy, members: List::default(), most_constrained: None }
+        Self { dialects, policy, members: FieldList::default(), most_constrained: None }
     }
 
     pub(crate) fn push(&mut self, member: Member<'_>) {

@@ -8,9 +8,9 @@ pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// The members of one field.
 #[derive(Debug, Default)]
-pub(super) struct List(Vec<u8>);
+pub(super) struct FieldList(Vec<u8>);
 
-impl List {
+impl FieldList {
     /// Begins the next member.
     pub(super) fn next(&mut self) -> &mut Self {
         let separator: &[u8] = if self.0.is_empty() { b"" } else { b", " };

@@ -32,7 +32,7 @@ pub(crate) use self::grpc::{has_grpc_failed, is_grpc};
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::PolicyText;
 pub(crate) use self::rejection::{
-    Form, RetryHint, SERVER_TIMING, failure, put_retry_after, put_retry_soon, quota_exceeded,
+    RetryHint, SERVER_TIMING, Wording, failure, put_retry_after, put_retry_soon, quota_exceeded,
     refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;

@@ -8,7 +8,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::dialect::Dialects;
-use super::list::{List, MAX_INTEGER};
+use super::list::{FieldList, MAX_INTEGER};
 use super::number;
 use super::policies::RATELIMIT;
 use super::policy::{FieldNumbers, PolicyText};
@@ -91,7 +91,7 @@ impl MostConstrained {
 
     /// `limit=10, remaining=5, reset=30`.
     fn draft_7(&self) -> Option<HeaderValue> {
-        let mut text = List::default();
+        let mut text = FieldList::default();
         text.bytes(b"limit=").number(self.limit);
         text.next().bytes(b"remaining=").number(self.remaining);
         text.next().bytes(b"reset=").number(self.seconds());

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::dialect::Dialects;
-use super::list::{List, MAX_INTEGER};
+use super::list::{FieldList, MAX_INTEGER};
 use super::policy::PolicyText;
 
 pub(super) static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -14,14 +14,14 @@ pub(super) static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 #[derive(Debug)]
 pub(super) struct Policies {
     dialects: Dialects,
-    list: List,
+    list: FieldList,
     /// The quotas that are in the list already: draft 7 (section 3.5) allows each only once.
     quotas: SmallVec<[u64; 4]>,
 }
 
 impl Policies {
     pub(super) fn new(dialects: Dialects) -> Self {
-        Self { dialects, list: List::default(), quotas: SmallVec::new() }
+        Self { dialects, list: FieldList::default(), quotas: SmallVec::new() }
     }
 
     pub(super) fn push(&mut self, policy: &PolicyText, partition_key: Option<&str>) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::list::{List, MAX_INTEGER};
+use super::list::{FieldList, MAX_INTEGER};
 use super::retry_after::seconds_up;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
@@ -39,7 +39,7 @@ impl PolicyText {
     pub(crate) fn new(limit: &Limit) -> Self {
         let (quota, window) = quota_and_window(limit);
         let name = quote(limit.name());
-        let mut member = List::default();
+        let mut member = FieldList::default();
         member.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
@@ -66,7 +66,7 @@ impl PolicyText {
     }
 
     /// Adds the limit's member of `RateLimit` to a list of several.
-    pub(super) fn push_member(&self, list: &mut List, numbers: FieldNumbers) {
+    pub(super) fn push_member(&self, list: &mut FieldList, numbers: FieldNumbers) {
         list.next().bytes(&self.prefix).number(numbers.remaining);
         list.bytes(T).number(numbers.seconds());
     }

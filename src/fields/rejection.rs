@@ -13,7 +13,7 @@ use crate::limiter::Limit;
 
 /// How an answer is worded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Wording {
     #[default]
     ProblemDetails,
     PlainText,
@@ -39,21 +39,21 @@ pub(crate) fn quota_exceeded<'a>(
 
 /// 429, or another status, with the time to come back.
 pub(crate) fn refusal(
-    form: Form,
+    wording: Wording,
     status: StatusCode,
     refused: &[&str],
     hint: RetryHint,
 ) -> Response<Bytes> {
-    let mut response = match form {
-        Form::ProblemDetails => {
+    let mut response = match wording {
+        Wording::ProblemDetails => {
             let body = quota_exceeded(status, refused.iter().copied());
             respond(status, problem::MEDIA_TYPE, body)
         }
-        Form::PlainText => {
+        Wording::PlainText => {
             let message = message(refused, hint.after);
             respond(status, PLAIN_TEXT, format!("{}: {message}\n", title(status)))
         }
-        Form::Grpc => {
+        Wording::Grpc => {
             let message = message(refused, hint.after);
             grpc::respond(status, &message, Some(hint.after))
         }
@@ -71,32 +71,34 @@ pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
 }
 
 /// 429 without a time to come back, as no wait would help.
-pub(crate) fn too_large(form: Form, limit: &Limit) -> Response<Bytes> {
+pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
     let (status, name) = (StatusCode::TOO_MANY_REQUESTS, limit.name());
     let why = "the request costs more than the limit can ever grant";
-    match form {
-        Form::ProblemDetails => {
+    match wording {
+        Wording::ProblemDetails => {
             let names = [name].into_iter();
             let body = problem::quota_exceeded(status.as_u16(), names, Some(why));
             respond(status, problem::MEDIA_TYPE, body)
         }
-        Form::PlainText => {
+        Wording::PlainText => {
             respond(status, PLAIN_TEXT, format!("{}: {why} (`{name}`)\n", title(status)))
         }
-        Form::Grpc => grpc::respond(status, &format!("{why} (`{name}`)"), None),
+        Wording::Grpc => grpc::respond(status, &format!("{why} (`{name}`)"), None),
     }
 }
 
 /// Another status, without details: the log has the reason. 503 asks the client to come back in a
 /// second.
-pub(crate) fn failure(form: Form, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
+pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
     let soon = status == StatusCode::SERVICE_UNAVAILABLE;
-    let mut response = match form {
-        Form::ProblemDetails => {
+    let mut response = match wording {
+        Wording::ProblemDetails => {
             respond(status, problem::MEDIA_TYPE, problem::plain(status.as_u16(), title(status)))
         }
-        Form::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
-        Form::Grpc => grpc::respond(status, title(status), soon.then_some(Duration::from_secs(1))),
+        Wording::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
+        Wording::Grpc => {
+            grpc::respond(status, title(status), soon.then_some(Duration::from_secs(1)))
+        }
     };
     if soon {
         put_retry_soon(&mut response, format);
@@ -146,12 +148,12 @@ fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
 }
 
-/// Such as "refused by `a` and `b`, to be tried again in 5 seconds".
+/// Such as "refused by `a` and `b`, try again in 5 seconds".
 fn message(refused: &[&str], after: Duration) -> String {
     let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
     let (seconds, names) = (seconds_up(after), names.join(" and "));
     let unit = if seconds == 1 { "second" } else { "seconds" };
-    format!("refused by {names}, to be tried again in {seconds} {unit}")
+    format!("refused by {names}, try again in {seconds} {unit}")
 }
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

@@ -1,11 +1,11 @@
-//! Keys from header fields that are secrets.
+//! Keys from header fields with a secret.
 
 use http::HeaderName;
 
 use super::digest::digest;
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
-use super::header::{MAX_LEN, name, only};
+use super::header::{MAX_LEN, header_name, single_value};
 use super::key_error::KeyError;
 
 /// Takes the digest of a header field; made by [`api_key`].
@@ -15,17 +15,18 @@ pub struct ApiKey {
     max_len: usize,
 }
 
-/// Takes the digest of the header field of this name, which is a secret: an API key, or a session's id.
+/// Takes the digest of the header field of this name, which has a secret: an API key, or the id of a
+/// session.
 ///
-/// The value is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. It has to be
-/// there once, and be at most 1,024 bytes long.
+/// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
+/// The field has to be there exactly once, with a value of at most 1,024 bytes.
 ///
-/// Nobody has verified it: whoever makes up a value has a bucket of its own. Put the layer inside of the
-/// authentication, or hold requests to a limit by address as well.
+/// The value is not verified: a client that makes up values gets a bucket for each. Put the layer inside
+/// of the authentication, or also limit requests by address.
 ///
 /// # Panics
 ///
-/// If this is not the name of a header field.
+/// If `name` is not a valid name of a header field.
 ///
 /// # Examples
 ///
@@ -36,14 +37,15 @@ pub struct ApiKey {
 /// let extracted = key::api_key("X-Api-Key").extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("s3cret"))));
 /// ```
+#[doc(alias = "x-api-key")]
 #[must_use]
 #[track_caller]
 pub fn api_key(name: &str) -> ApiKey {
-    ApiKey { name: self::name(name), max_len: MAX_LEN }
+    ApiKey { name: header_name(name), max_len: MAX_LEN }
 }
 
 impl ApiKey {
-    /// Accepts values of at most this many bytes.
+    /// Accepts values of at most `bytes` bytes.
     #[must_use]
     pub const fn max_len(mut self, bytes: usize) -> Self {
         self.max_len = bytes;
@@ -53,7 +55,7 @@ impl ApiKey {
 
 impl KeyExtractor for ApiKey {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        let secret = only(head, &self.name, self.max_len)?;
+        let secret = single_value(head, &self.name, self.max_len)?;
         Ok(Extracted::Key(digest(secret)))
     }
 }

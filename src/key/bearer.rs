@@ -5,7 +5,7 @@ use http::header::AUTHORIZATION;
 use super::digest::digest;
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
-use super::header::only;
+use super::header::single_value;
 use super::key_error::KeyError;
 
 /// Takes the digest of the request's bearer token; made by [`bearer`].
@@ -16,11 +16,12 @@ pub struct Bearer {
 
 /// Takes the digest of the request's bearer token: `Authorization: Bearer ..` (RFC 6750, section 2.1).
 ///
-/// The token is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. It is of
-/// at most 8,192 bytes, and upper and lower case differ. Without the field, or with another scheme in it, the key is missing.
+/// The token is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
+/// It may have at most 8,192 bytes, and upper and lower case differ. If the field is absent or has another
+/// scheme, the key is missing.
 ///
-/// Nobody has verified it: whoever makes up a token has a bucket of its own. Put the layer inside of the
-/// authentication, or hold requests to a limit by address as well.
+/// The token is not verified: a client that makes up tokens gets a bucket for each. Put the layer inside
+/// of the authentication, or also limit requests by address.
 ///
 /// # Examples
 ///
@@ -32,13 +33,15 @@ pub struct Bearer {
 /// let extracted = key::bearer().extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("mF_9.B5f-4.1JqM"))));
 /// ```
+#[doc(alias = "authorization")]
+#[doc(alias = "jwt")]
 #[must_use]
 pub const fn bearer() -> Bearer {
     Bearer { max_len: 8_192 }
 }
 
 impl Bearer {
-    /// Accepts `Authorization` fields of at most this many bytes.
+    /// Accepts `Authorization` fields of at most `bytes` bytes.
     #[must_use]
     pub const fn max_len(mut self, bytes: usize) -> Self {
         self.max_len = bytes;
@@ -48,7 +51,7 @@ impl Bearer {
 
 impl KeyExtractor for Bearer {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        let value = match only(head, &AUTHORIZATION, self.max_len) {
+        let value = match single_value(head, &AUTHORIZATION, self.max_len) {
             Err(error) if error.is_missing() => return Err(no_token()),
             value => value?.as_bytes(),
         };
@@ -65,8 +68,8 @@ impl KeyExtractor for Bearer {
             )),
             token if is_token68(token) => Ok(Extracted::Key(digest(token))),
             _ => Err(KeyError::invalid(
-                "no key: the bearer token is none (it may have letters, digits and `-._~+/`, and `=` at \
-                 its end)",
+                "no key: the bearer token is malformed (it may have letters, digits and `-._~+/`, \
+                 and `=` at its end)",
             )),
         }
     }
@@ -74,8 +77,8 @@ impl KeyExtractor for Bearer {
 
 fn no_token() -> KeyError {
     KeyError::missing(
-        "no key: the request has no bearer token (send `Authorization: Bearer ..`, or say by \
-         `missing_key` what happens without)",
+        "no key: the request has no bearer token (send `Authorization: Bearer ..`, or choose by \
+         `missing_key` what happens without one)",
     )
 }
 

@@ -1,4 +1,4 @@
-//! Keys from claims, which not everybody has.
+//! Keys from the claims of a token, which not every token has.
 
 use std::any::type_name;
 use std::fmt;
@@ -9,17 +9,18 @@ use super::from_fn::IntoExtracted;
 use super::head::Head;
 use super::key_error::KeyError;
 
-/// Takes the key from what a verified token claims; made by [`claim`].
+/// Takes the key from the claims of a verified token; made by [`claim`].
 pub struct Claim<T, F> {
     read: F,
-    of: PhantomData<fn(&T)>,
+    source: PhantomData<fn(&T)>,
 }
 
-/// Takes the key from the claims `T` of a token, which the layer that has verified it inserted as a request
-/// extension.
+/// Takes the key from the claims `T` of a token, which the layer that verified the token inserted as a
+/// request extension.
 ///
-/// It is [`extension`](super::extension) for closures that return what [`from_fn`](super::from_fn) takes: an
-/// `Option` where not every token has the claim, or an [`Extracted`] where it exempts.
+/// It is like [`extension`](super::extension()), for closures that return what
+/// [`from_fn`](super::from_fn()) takes: an `Option` if not every token has the claim, or an [`Extracted`]
+/// if a claim exempts the request.
 ///
 /// # Examples
 ///
@@ -43,13 +44,14 @@ pub struct Claim<T, F> {
 /// request.extensions_mut().insert(Claims { tenant: None, is_internal: false });
 /// assert!(tenant.extract(&Head::new(&request)).unwrap_err().is_missing());
 /// ```
+#[doc(alias = "jwt")]
 pub const fn claim<T, F, R>(read: F) -> Claim<T, F>
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> R + Send + Sync + 'static,
     R: IntoExtracted,
 {
-    Claim { read, of: PhantomData }
+    Claim { read, source: PhantomData }
 }
 
 impl<T, F, R> KeyExtractor for Claim<T, F>
@@ -68,7 +70,7 @@ where
         };
         match (self.read)(found).into_extracted() {
             Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(format!(
-                "no key: the claim in `{claims}` is empty (have the closure return `None` where there \
+                "no key: the claim in `{claims}` is empty (have the closure return `None` if there \
                  is none)"
             ))),
             extracted => extracted,
@@ -78,7 +80,7 @@ where
 
 impl<T, F: Clone> Clone for Claim<T, F> {
     fn clone(&self) -> Self {
-        Self { read: self.read.clone(), of: PhantomData }
+        Self { read: self.read.clone(), source: PhantomData }
     }
 }
 

@@ -18,24 +18,24 @@ pub struct Cookie {
 
 /// Takes the digest of the cookie of this name, such as a session's id.
 ///
-/// It is hashed at once (see [`digest`](super::digest)), so neither the log nor a store has it. One value is one key in
-/// any spelling: quoted or not, percent-encoded or not; and so is the name. All `Cookie` field lines are
-/// read, of together at most 65,536 bytes.
+/// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
+/// A value is the same key in any spelling: quoted or not, percent-encoded or not. So is the name. All
+/// `Cookie` field lines are read, up to 65,536 bytes in total.
 ///
-/// Of two cookies of this name, none counts, unless they are the same. Which one a server takes is not the same everywhere (RFC
-/// 6265, section 5.4), and a client that could have one counted and another one used would have as many buckets as it liked.
+/// * Two cookies of this name are an error, unless their values are the same. Servers differ in which of
+///   the two they use (RFC 6265, section 5.4): a client could have one counted and the other used, and get
+///   a bucket for each value it makes up.
+/// * A cookie that the server encrypts, or signs together with the time, changes each time it is set, and
+///   old ones may stay valid: a client that collects them gets a bucket for each. Limit by its content
+///   instead, for instance by [`extension`](super::extension()).
+/// * If the name begins with `__Host-`, no other host of the domain can set a second cookie.
 ///
-/// A cookie that the server encrypts or signs with the time is another one whenever it is set, and an old one may do as well: who
-/// collects them has as many buckets. Limit by what is in it then, as by [`extension`](super::extension).
-///
-/// If its name begins with `__Host-`, no other host of the domain can set a second one.
-///
-/// Nobody has verified it, and a client that sends none, or makes one up, has a bucket of its own: hold requests to a limit by
-/// address as well. The example `anonymous_sessions` shows how.
+/// The value is not verified: a client that makes up cookies gets a bucket for each. Also limit requests
+/// by address; the example `anonymous_sessions` shows how.
 ///
 /// # Panics
 ///
-/// If this is not the name of a cookie: a token of RFC 9110, section 5.6.2.
+/// If `name` is not a valid name of a cookie (a token of RFC 9110, section 5.6.2).
 ///
 /// # Examples
 ///
@@ -46,6 +46,7 @@ pub struct Cookie {
 /// let extracted = key::cookie("session").extract(&Head::new(&request.body(()).unwrap()));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("31d4d96e"))));
 /// ```
+#[doc(alias = "session")]
 #[must_use]
 #[track_caller]
 pub fn cookie(name: &str) -> Cookie {
@@ -54,7 +55,7 @@ pub fn cookie(name: &str) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// More than any browser sends, and read in no time.
+/// Longer than what any browser sends, and short enough to be read in microseconds.
 const MAX_LEN: usize = 65_536;
 
 impl KeyExtractor for Cookie {
@@ -71,8 +72,8 @@ impl KeyExtractor for Cookie {
         let mut values = pairs.filter_map(|pair| value_of(name.as_bytes(), pair));
         let Some(value) = values.next() else {
             return Err(KeyError::missing(format!(
-                "no key: the request has no `{name}` cookie (send it, or say by `missing_key` what \
-                 happens without)"
+                "no key: the request has no `{name}` cookie (send it, or choose by `missing_key` \
+                 what happens without it)"
             )));
         };
         if values.any(|other| other != value) {
@@ -89,7 +90,7 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// What stands behind this name, without quotes.
+/// The value of this pair without quotes, if the pair has this name.
 fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
     let (named, value) = pair.split_at_checked(equals)?;
@@ -98,7 +99,7 @@ fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
     (named == name || is_decoded(named, name)).then_some(unquoted(value))
 }
 
-/// Whether this is how the name is written with percent-encoding, which servers undo in names as well.
+/// Whether `written` is `name` with percent-encoding, which servers decode in names as well.
 fn is_decoded(written: &[u8], name: &[u8]) -> bool {
     if !written.contains(&b'%') {
         return false;
@@ -108,7 +109,7 @@ fn is_decoded(written: &[u8], name: &[u8]) -> bool {
     rest.is_some_and(<[u8]>::is_empty)
 }
 
-/// Without its quotes, as they are not part of it to all servers, before or after it is decoded.
+/// The value without quotes: some servers strip them, before or after decoding.
 fn unquoted(value: &[u8]) -> &[u8] {
     let quotes: [&[u8]; 2] = [b"\"", b"%22"];
     let opened = quotes.iter().find_map(|quote| value.strip_prefix(*quote));
@@ -116,15 +117,15 @@ fn unquoted(value: &[u8]) -> &[u8] {
     closed.unwrap_or(value)
 }
 
-/// Percent-encoding is undone as the session's store may do it, so that the many ways to write one id
-/// are not as many buckets.
+/// The digest of the decoded value: a session store may decode it too, and then all the ways to encode
+/// one id have to be one bucket.
 fn digest_of_decoded(value: &[u8]) -> Key {
     let mut digest = Digest::default();
     decode(value, |piece| digest.update(piece));
     digest.key()
 }
 
-/// Undoes percent-encoding, piece by piece.
+/// Decodes percent-encoding, piece by piece.
 fn decode(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut rest = text;
     while let Some((before, from)) =
@@ -140,7 +141,7 @@ fn decode(text: &[u8], mut take: impl FnMut(&[u8])) {
                 take(&[high << 4 | low]);
                 after
             }
-            // A percent sign that encodes nothing stands for itself.
+            // A percent sign without two hexadecimal digits stands for itself.
             (None, [percent, after @ ..]) => {
                 take(&[*percent]);
                 after

@@ -1,16 +1,16 @@
-//! Digests of secrets, which are all that is kept of them.
+//! Digests of secrets: the secrets themselves are not kept.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::backend::Key;
 
-/// The key of a secret, such as an API key: its digest, of which nobody can tell the secret.
+/// The key of a secret, such as an API key: its digest, which does not reveal the secret.
 ///
-/// It is what [`bearer`](super::bearer), [`api_key`](super::api_key) and [`cookie`](super::cookie) make of
-/// what they find: the first 16 bytes of SHA-256, the same in every process and for ever. So a handler
+/// [`bearer`](super::bearer()), [`api_key`](super::api_key()) and [`cookie`](super::cookie()) make such keys.
+/// The digest is the first 16 bytes of SHA-256: the same in every process and in every version, so a handler
 /// can name the bucket of a token that it knows.
 ///
-/// A secret that can be guessed can be guessed from its digest too: let tokens have 128 bits of chance.
+/// A secret that can be guessed can also be found from its digest: tokens should have 128 random bits.
 ///
 /// # Examples
 ///
@@ -27,7 +27,7 @@ pub fn digest(secret: impl AsRef<[u8]>) -> Key {
     digest.key()
 }
 
-/// A secret that is fed piece by piece.
+/// The digest of a secret that comes in pieces.
 #[derive(Clone, Default)]
 pub(super) struct Digest(Sha256);
 
@@ -38,7 +38,7 @@ impl Digest {
 
     pub(super) fn key(self) -> Key {
         let full: [u8; 32] = self.0.finalize().into();
-        // 128 bits are enough that no two secrets meet, and leave room for an address in a short key.
+        // 128 bits rule out collisions in practice, and leave room for an address in an inline key.
         match full.as_chunks::<16>() {
             ([first, _], _) => Key::from(*first),
             _ => Key::from(full),

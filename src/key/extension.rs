@@ -1,4 +1,4 @@
-//! Keys from what other layers have found out.
+//! Keys from what other layers know about a request.
 
 use std::any::type_name;
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::backend::Key;
 /// Takes the key from a request extension; made by [`extension`].
 pub struct Extension<T, F> {
     read: F,
-    of: PhantomData<fn(&T)>,
+    source: PhantomData<fn(&T)>,
 }
 
 /// Takes the key from the request extension of type `T`, which an outer layer inserted.
 ///
-/// So it is with the user that your authentication has found, the claims of a token that it has verified, or whatever
-/// else is known of a request by then. An empty text is no key.
+/// Use it for the user that your authentication established, the claims of a token that it verified, or
+/// anything else that an outer layer knows about the request. An empty text is not a key.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     K: Into<Key>,
 {
-    Extension { read, of: PhantomData }
+    Extension { read, source: PhantomData }
 }
 
 impl<T, F, K> KeyExtractor for Extension<T, F>
@@ -54,8 +54,8 @@ where
         match head.extensions().get::<T>() {
             Some(found) => match (self.read)(found).into() {
                 key if key.is_empty() => Err(KeyError::empty(format!(
-                    "no key: the one from the extension of type `{}` is empty (see that the layer \
-                     which inserts it leaves nothing out)",
+                    "no key: the one from the extension of type `{}` is empty (have the layer that \
+                     inserts it always set one)",
                     type_name::<T>()
                 ))),
                 key => Ok(Extracted::Key(key)),
@@ -71,7 +71,7 @@ where
 
 impl<T, F: Clone> Clone for Extension<T, F> {
     fn clone(&self) -> Self {
-        Self { read: self.read.clone(), of: PhantomData }
+        Self { read: self.read.clone(), source: PhantomData }
     }
 }
 

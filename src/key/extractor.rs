@@ -1,4 +1,4 @@
-//! What takes a key from a request, and how two of them are combined.
+//! Key extractors, and the two adapters that their methods make.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use crate::backend::Key;
 
 /// Takes the key of a request from its head.
 ///
-/// Keys that can be had for nothing make a limit worth nothing: see that a client cannot invent
-/// them, or limit by something that it cannot invent as well.
+/// A limit is worth nothing if clients can invent keys at will. Use keys that a client cannot invent, or
+/// add a limit by something that it cannot.
 ///
 /// # Examples
 ///
@@ -37,18 +37,19 @@ use crate::backend::Key;
             `tollgate::key::from_fn(..)` around a closure"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// The key of the request, or that it needs none.
+    /// Takes the key from the head of a request, or exempts the request.
     ///
     /// # Errors
     ///
-    /// If the key [is missing](KeyError::missing) or [cannot be used](KeyError::invalid), as if it is
+    /// If the key [is missing](KeyError::missing), [cannot be used](KeyError::invalid), or is
     /// [empty](KeyError::empty).
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError>;
 
-    /// This key, or the other one where this one is missing.
+    /// Takes the key of `other` if this one is missing.
     ///
-    /// A key that is there and cannot be used stays an error, so that nobody changes buckets by
-    /// sending nonsense. The other one's keys are [set apart](Key::fallback).
+    /// A key that is there but cannot be used stays an error: otherwise a client could change buckets by
+    /// sending nonsense. The keys of `other` are [marked as fallbacks](Key::fallback).
+    #[doc(alias = "fallback")]
     fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
     where
         Self: Sized,
@@ -56,10 +57,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or::new(self, other)
     }
 
-    /// This key, but for requests that the predicate holds for: those are exempt.
+    /// Exempts the requests for which the predicate returns true.
     ///
-    /// Health checks, callers of the house (by what an authentication has found out about them), or networks
-    /// that are let through ([`ClientIp::within`]).
+    /// Use it for health checks, for internal callers that your authentication has identified, or for
+    /// networks ([`ClientIp::within`](super::ClientIp::within)).
     ///
     /// # Examples
     ///
@@ -72,11 +73,15 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// assert_eq!(but_for_health_checks.extract(&Head::new(&check)), Ok(Extracted::Exempt));
     ///
     /// #[derive(Clone)]
-    /// struct Internal; // inserted by the layer that verifies the callers' certificates
+    /// struct Internal; // inserted by the layer that verifies client certificates
     ///
     /// let but_for_us = ClientIp::peer().unless(|head| head.extensions().get::<Internal>().is_some());
     /// # drop(but_for_us);
     /// ```
+    #[doc(alias = "skip")]
+    #[doc(alias = "exempt")]
+    #[doc(alias = "whitelist")]
+    #[doc(alias = "allowlist")]
     fn unless<P>(self, is_exempt: P) -> Unless<Self, P>
     where
         Self: Sized,
@@ -85,24 +90,23 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Unless::new(self, is_exempt)
     }
 
-    /// What makes this request look as if something was wrong with the set-up; nothing, for most
-    /// extractors.
+    /// Looks at a request for a sign of a misconfiguration; most extractors have none to look for.
     ///
-    /// A rule asks it for its first thousand requests that have a key, and tells it to the log once.
-    /// It decides nothing.
+    /// A rule calls this for its first thousand requests that have a key, and logs the warning once. It has
+    /// no influence on decisions.
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
         let _ = head;
         None
     }
 }
 
-/// What an extractor found.
+/// The result of an extractor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extracted {
-    /// The bucket of this key pays.
+    /// The request takes tokens from the bucket of this key.
     Key(Key),
-    /// The request is not limited here.
+    /// The request is exempt from this limit.
     Exempt,
 }
 
@@ -112,12 +116,13 @@ impl<K: Into<Key>> From<K> for Extracted {
     }
 }
 
-/// Takes the second key where the first is missing; made by [`KeyExtractor::or`].
+/// Takes the second key if the first is missing; made by [`KeyExtractor::or`].
 #[derive(Clone, Debug)]
 pub struct Or<A, B> {
     first: A,
     second: B,
-    /// Why the first key can never be there, which nobody misses as the second one is.
+    /// Why no request can have the first key. No request is refused for it, as the second key takes its
+    /// place, so only a warning can tell.
     passed_over: OnceLock<KeyError>,
 }
 
@@ -151,7 +156,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// Exempts requests that a predicate holds for; made by [`KeyExtractor::unless`].
+/// Exempts the requests for which a predicate returns true; made by [`KeyExtractor::unless`].
 #[derive(Clone)]
 pub struct Unless<E, P> {
     key: E,

@@ -1,4 +1,4 @@
-//! Keys from any closure.
+//! Keys from closures.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,9 +16,9 @@ pub struct FromFn<F>(F);
 
 /// Takes the key by calling a closure with the head of the request.
 ///
-/// The closure returns a key, or an `Option` of one, or an [`Extracted`] to say that the request
-/// is exempt, or a `Result` of these: see [`IntoExtracted`]. An empty text is no key. What it borrows from the head it has
-/// to make its own, as a [`Key`] or a `String`.
+/// The closure returns a key, an `Option` of one, an [`Extracted`] if it exempts requests, or a `Result` of
+/// these: see [`IntoExtracted`]. An empty text is not a key. The key cannot borrow from the head: return a
+/// [`Key`], which does not allocate up to 36 bytes of text, or a `String`.
 ///
 /// # Examples
 ///
@@ -53,7 +53,8 @@ where
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match (self.0)(head).into_extracted() {
             Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(
-                "no key: the closure gave an empty one (have it return `None` where there is none)",
+                "no key: the closure returned an empty one (have it return `None` if there is \
+                 none)",
             )),
             extracted => extracted,
         }
@@ -73,7 +74,7 @@ impl<F> fmt::Debug for FromFn<F> {
             an `Extracted`"
 )]
 pub trait IntoExtracted {
-    /// The key, that none is needed, or why there is none.
+    /// Converts the value into a key, an exemption, or the error of a missing key.
     ///
     /// # Errors
     ///
@@ -93,8 +94,8 @@ impl<T: IntoExtracted> IntoExtracted for Option<T> {
         match self {
             Some(found) => found.into_extracted(),
             None => Err(KeyError::missing(
-                "no key: the closure found none in the request (say by `missing_key` what happens \
-                 then)",
+                "no key: the closure found none in the request (choose by `missing_key` what \
+                 happens then)",
             )),
         }
     }

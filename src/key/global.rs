@@ -1,4 +1,4 @@
-//! One key for everybody.
+//! One key for all requests.
 
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
@@ -12,6 +12,8 @@ pub struct Global;
 
 /// Gives every request the same key: one bucket for all.
 ///
+/// It is the default of a layer.
+///
 /// # Examples
 ///
 /// ```
@@ -20,6 +22,7 @@ pub struct Global;
 /// let request = http::Request::new(());
 /// assert_eq!(global().extract(&Head::new(&request)), Ok(Extracted::Key(Key::GLOBAL)));
 /// ```
+#[doc(alias = "GlobalKeyExtractor")]
 #[must_use]
 pub const fn global() -> Global {
     Global

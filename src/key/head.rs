@@ -1,9 +1,9 @@
-//! What an extractor sees of a request.
+//! The head of a request: what an extractor sees of it.
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-/// The head of a request, borrowed: all but its body.
+/// The head of a request, borrowed: everything but its body and version.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -30,7 +30,7 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The target.
+    /// The target of the request.
     #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         self.uri
@@ -42,7 +42,7 @@ impl<'a> Head<'a> {
         self.headers
     }
 
-    /// What other layers have added.
+    /// The extensions, which other layers have added.
     #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions

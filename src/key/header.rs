@@ -23,15 +23,17 @@ enum Case {
 
 /// Takes the key from the header field of this name.
 ///
-/// The value is the key as it stands, so upper and lower case differ (but by
-/// [`ignore_case`](Header::ignore_case)), and so do encodings of one name. It has to be there once, in
-/// printable ASCII and at most 1,024 bytes long. Whoever sends the request chooses it: rely on it
-/// behind an authentication that sets it, not on what a client says of itself. A secret should not be a key as it
-/// stands: for API keys and sessions there is `api_key`, with the feature `credentials`.
+/// The field has to be there exactly once, with a value of printable ASCII and at most 1,024 bytes. The
+/// value is the key as it is written: upper and lower case differ (unless you
+/// [`ignore_case`](Header::ignore_case)), and so do different encodings of one name.
+///
+/// The client chooses the value. Rely on it behind an authentication that sets the field, not on what a
+/// client claims. Do not use a secret as a key: for API keys and sessions there is `api_key`, with the
+/// feature `credentials`.
 ///
 /// # Panics
 ///
-/// If this is not the name of a header field; [`Header::new`] takes one that is.
+/// If `name` is not a valid name of a header field; [`Header::new`] takes a parsed one.
 ///
 /// # Examples
 ///
@@ -45,18 +47,18 @@ enum Case {
 #[must_use]
 #[track_caller]
 pub fn header(name: &str) -> Header {
-    Header::new(self::name(name))
+    Header::new(header_name(name))
 }
 
 #[track_caller]
-pub(super) fn name(name: &str) -> HeaderName {
+pub(super) fn header_name(name: &str) -> HeaderName {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(name) => name,
         Err(_) => panic!("{name:?} is not the name of a header field"),
     }
 }
 
-/// Room for a token of some size; the store does not care how long a key is.
+/// Enough for most tokens. Stores accept keys of any length.
 pub(super) const MAX_LEN: usize = 1_024;
 
 impl Header {
@@ -66,15 +68,17 @@ impl Header {
         Self { name, max_len: MAX_LEN, case: Case::Kept }
     }
 
-    /// Accepts values of at most this many bytes.
+    /// Accepts values of at most `bytes` bytes.
     #[must_use]
     pub const fn max_len(mut self, bytes: usize) -> Self {
         self.max_len = bytes;
         self
     }
 
-    /// Takes upper and lower case letters of ASCII as the same: for names that are the same to whoever
-    /// looks them up, or each spelling would have a bucket of its own.
+    /// Treats upper and lower case letters of ASCII as the same.
+    ///
+    /// Use it for names that your application looks up without regard to case: otherwise, each spelling
+    /// has its own bucket.
     ///
     /// # Examples
     ///
@@ -95,7 +99,7 @@ impl Header {
 impl KeyExtractor for Header {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Self { name, max_len, case } = self;
-        let Ok(text) = only(head, name, *max_len)?.to_str() else {
+        let Ok(text) = single_value(head, name, *max_len)?.to_str() else {
             return Err(KeyError::invalid(format!(
                 "no key: the `{name}` header is not printable ASCII (encode it, as in \
                  percent-encoding)"
@@ -110,8 +114,8 @@ impl KeyExtractor for Header {
     }
 }
 
-/// The value of a field that has to be there once, and not empty.
-pub(super) fn only<'h>(
+/// The value of a field that has to be there exactly once and not be empty.
+pub(super) fn single_value<'h>(
     head: &Head<'h>,
     name: &HeaderName,
     max_len: usize,
@@ -119,8 +123,8 @@ pub(super) fn only<'h>(
     let mut values = head.headers().get_all(name).iter();
     let Some(value) = values.next() else {
         return Err(KeyError::missing(format!(
-            "no key: the request has no `{name}` header (send it, or say by `missing_key` \
-             what happens without)"
+            "no key: the request has no `{name}` header (send it, or choose by `missing_key` what \
+             happens without it)"
         )));
     };
     if values.next().is_some() {

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// A request without a key that can be used; the message says how to come by one.
+/// Why a request has no usable key; the message says how to get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     message: Cow<'static, str>,
     kind: KeyErrorKind,
 }
 
-/// The later, the worse.
+/// In ascending order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum KeyErrorKind {
     Missing,
@@ -20,45 +20,47 @@ enum KeyErrorKind {
 }
 
 impl KeyError {
-    /// The key is not there: perhaps the request's fault, perhaps the set-up's.
+    /// The key is missing, because of the request or because of a misconfiguration.
     ///
-    /// The message goes to the log, not to the client: it should say how to mend the set-up.
+    /// The message goes to the log, not to the client: it should say how to fix the configuration.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Missing }
     }
 
-    /// The key is not there, and surely the set-up's fault: no request could have it.
+    /// The key is missing because of a misconfiguration: no request could have it.
     ///
-    /// It is [missing](Self::is_missing), and the log tells it once as an error, whatever becomes of
-    /// requests without a key; and as a warning where [another key](KeyExtractor::or) takes its place.
+    /// [`is_missing`](Self::is_missing) is true for it too. It is logged once: as an error, however
+    /// requests without a key are handled, or as a warning if [another
+    /// key](super::KeyExtractor::or) takes its place.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Misconfigured }
     }
 
-    /// The key is there but no key: surely the request's fault.
+    /// The key is there but cannot be used: the request is malformed.
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Invalid }
     }
 
-    /// The key is there but empty, which would be one bucket for all who have none: as
-    /// [`invalid`](Self::invalid), and the log warns of it once.
+    /// The key is there but empty, so that all requests without a name would share one bucket.
+    ///
+    /// It is handled like an [`invalid`](Self::invalid) key, and logged once as a warning.
     pub fn empty(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Empty }
     }
 
-    /// Whether the key is not there at all.
+    /// Whether the key is missing.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
         matches!(self.kind, KeyErrorKind::Missing | KeyErrorKind::Misconfigured)
     }
 
-    /// Whether the key is not there, and no request could have it.
+    /// Whether the key is missing because of a misconfiguration, so that no request could have it.
     #[must_use]
     pub const fn is_misconfigured(&self) -> bool {
         matches!(self.kind, KeyErrorKind::Misconfigured)
     }
 
-    /// Whether the key is there, and empty.
+    /// Whether the key is there but empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         matches!(self.kind, KeyErrorKind::Empty)
@@ -68,7 +70,7 @@ impl KeyError {
         self.message.clone()
     }
 
-    /// Of two mistakes in one request, the client's own counts, or else the one that is sure.
+    /// Of two errors in one request, the client's own is reported; without one, a misconfiguration.
     pub(super) fn is_worse_than(&self, other: &Self) -> bool {
         self.kind > other.kind
     }

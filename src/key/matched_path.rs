@@ -1,4 +1,4 @@
-//! Keys from the route that a request took.
+//! Keys from the route that a request matched.
 
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
@@ -10,9 +10,9 @@ use crate::backend::Key;
 #[non_exhaustive]
 pub struct MatchedPath;
 
-/// Takes the route that axum matched, as it was written: `/users/{id}`, not `/users/7`.
+/// Takes the route that axum matched, as it was declared: `/users/{id}`, not `/users/7`.
 ///
-/// The layer has to run after routing, as one that is added by `rate_limit` or `route_layer` does.
+/// The layer has to run after routing: add it with `rate_limit` or `route_layer`.
 #[must_use]
 pub const fn matched_path() -> MatchedPath {
     MatchedPath

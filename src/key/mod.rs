@@ -1,7 +1,7 @@
-//! Who is asking: keys, and how they are taken from requests.
+//! Keys: which client, user or tenant a request belongs to, and how to take that from the request.
 //!
-//! A [`KeyExtractor`] reads the [`Head`] of a request and names the bucket that pays for it. The
-//! functions here make the usual ones; tuples combine them, and [`from_fn`] takes any closure.
+//! A [`KeyExtractor`] reads the [`Head`] of a request and names the bucket that its tokens come from.
+//! The functions here make the usual extractors, tuples combine them, and [`from_fn()`] takes any closure.
 //!
 //! ```
 //! use tollgate::key::{self, ClientIp, KeyExtractor, Networks};
@@ -11,28 +11,28 @@
 //! # takes(
 //! ClientIp::peer()                                       // the address of the peer
 //! # ); takes(
-//! ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"])) // what these proxies say of theirs
+//! ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"])) // the client's, behind these proxies
 //! # ); takes(
 //! key::header("x-user")                                  // a header field
 //! # ); takes(
-//! key::extension(|tenant: &Tenant| tenant.id)            // what another layer has found out
+//! key::extension(|tenant: &Tenant| tenant.id)            // what another layer knows
 //! # ); takes(
 //! key::from_fn(|head| head.method().as_str().to_owned()) // anything
 //! # ); takes(
-//! (key::header("x-tenant"), ClientIp::peer())            // both: each address of each tenant
+//! (key::header("x-tenant"), ClientIp::peer())            // each address of each tenant
 //! # ); takes(
-//! key::header("x-user").or(ClientIp::peer())             // the second where the first is missing
+//! key::header("x-user").or(ClientIp::peer())             // the second if the first is missing
 //! # ); takes(
-//! ClientIp::peer().unless(|head| head.uri().path() == "/health") // but for health checks
+//! ClientIp::peer().unless(|head| head.uri().path() == "/health") // all but health checks
 //! # );
 //! ```
 //!
-//! With the feature `credentials` there are `bearer`, `api_key` and `cookie` too, which keep no more than a
-//! digest of what they find, and with `tower-sessions` there is `session`. What has to wait, such as a
-//! query for the user, runs in a layer outside of the limit, which leaves what it found as a request
-//! extension: `tollgate::routes::extract` makes one of any extractor of axum.
+//! The feature `credentials` adds `bearer`, `api_key` and `cookie`, which keep only a digest of the secret,
+//! and `tower-sessions` adds `session`. Extractors cannot wait. What has to, such as a query for the user,
+//! runs in a layer outside of the limit that leaves its result as a request extension;
+//! `tollgate::routes::extract` makes such a layer of any extractor of axum.
 //!
-//! One request can also be held to another limit than the next, by its plan, method or path: see
+//! To choose the limit itself by the request (by plan, method or path), see
 //! [`limit_with`](crate::RateLimitLayer::limit_with).
 
 #[cfg(feature = "credentials")]

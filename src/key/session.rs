@@ -15,10 +15,9 @@ pub struct Session;
 /// Takes the digest of the id of the request's session, which `tower-sessions` manages: add its
 /// `SessionManagerLayer` outside of this layer.
 ///
-/// A request that has no session yet has no key, and whoever drops a session gets another one: hold requests to a limit by
-/// address as well. That layer does not ask its store before somebody wants to know what is in the
-/// session: until then an id that the client made up is an id. Have a layer between the two that loads it, and such an id is missing
-/// as well:
+/// A request that has no session yet has no key, and a client that drops its session gets a new one: also
+/// limit requests by address. `tower-sessions` loads sessions lazily: until something reads the session, a
+/// forged id is accepted. A layer between the two that loads the session makes forged ids missing:
 ///
 /// ```
 /// use axum::Router;
@@ -62,8 +61,8 @@ impl KeyExtractor for Session {
         match session.id() {
             Some(id) => Ok(Extracted::Key(digest(id.0.to_be_bytes()))),
             None => Err(KeyError::missing(
-                "no session: the request has none yet (say by `missing_key` or `or` what happens \
-                 without)",
+                "no session: the request has none yet (choose by `missing_key` or `or` what \
+                 happens without one)",
             )),
         }
     }

@@ -1,12 +1,12 @@
-//! What looks like a mistake in the set-up.
+//! Warnings about what is probably a misconfiguration.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::backend::Key;
 
-/// A sign that the set-up is not what it was meant to be, for the log; see
-/// [`KeyExtractor::doubt`](super::KeyExtractor::doubt).
+/// A sign of a misconfiguration, for the log; see
+/// [`KeyExtractor::setup_warning`](super::KeyExtractor::setup_warning).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupWarning {
     message: Cow<'static, str>,
@@ -14,17 +14,18 @@ pub struct SetupWarning {
 }
 
 impl SetupWarning {
-    /// To be told as soon as one request raises it.
+    /// A warning that is logged at the first request that shows the sign.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), common_key: None }
     }
 
-    /// To be told if all of the first requests raise it with this same key.
+    /// A warning that is logged only if the first thousand requests all show the sign, and all with this
+    /// key.
     pub fn with_common_key(key: impl Into<Key>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), common_key: Some(key.into()) }
     }
 
-    /// The key with which all requests have to raise it, if one is not enough.
+    /// The key that all requests have to share; `None` if one request is enough.
     #[must_use]
     pub const fn common_key(&self) -> Option<&Key> {
         self.common_key.as_ref()

@@ -6,7 +6,8 @@ use super::key_error::KeyError;
 use super::setup_warning::SetupWarning;
 use crate::backend::Key;
 
-/// All keys together: a bucket for each combination. Exempt if one of them says so.
+// The request is exempt if one of the extractors exempts it. Of several errors the worst is reported,
+// and of equals the first.
 macro_rules! tuples {
     ($($name:ident),*) => {
         impl<$($name: KeyExtractor),*> KeyExtractor for ($($name,)*) {

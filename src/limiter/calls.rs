@@ -67,7 +67,7 @@ impl RateLimiter {
     #[doc(alias = "try_consume")]
     #[doc(alias = "check_key")]
     #[doc(alias = "throttle")]
-    #[inline]
+    #[inline(always)]
     pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
         LimitCall {
             limiter: self,
@@ -100,7 +100,7 @@ pub struct LimitCall<'l> {
 
 impl<'l> LimitCall<'l> {
     /// The key whose bucket pays; the bucket that all callers share if not set.
-    #[inline]
+    #[inline(always)]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.progress.restart();
         if let Some(demand) = self.demands.last_mut() {
@@ -226,8 +226,6 @@ impl<'l> LimitCall<'l> {
         self.progress = Progress::Done;
         Some(match decide_one(memory, demand, Mode::Take) {
             Ok((at, reading)) if reading.verdict() == Verdict::Admitted => {
-                let limit = demand.limit;
-                let demand = std::mem::replace(demand, Demand::new(limit));
                 Ok(Permit::one(limiter, Grant::one(demand, &reading, at)))
             }
             Ok((at, reading)) => Err(refused_one(demand, at, reading)),
@@ -248,7 +246,9 @@ fn refused_one(demand: &Demand<&Limit>, at: Timestamp, reading: Reading) -> Rate
 impl<'l> Future for LimitCall<'l> {
     type Output = Result<Permit<'l>, RateLimited>;
 
-    #[inline]
+    // Always inlined, where users write the call: a call that moves through memory costs more than the
+    // decision does.
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Nearly always one bucket of this process answers, in one piece of code.
         #[cfg(feature = "memory")]

@@ -24,8 +24,6 @@ pub(crate) struct Demand<L> {
 /// How a demand is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
-    /// Look only.
-    Peek,
     Take,
     /// Take, into debt if the work may run within this time.
     Reserve(Duration),
@@ -35,7 +33,7 @@ impl Mode {
     #[inline]
     pub(crate) fn terms(self, limit: &Limit) -> Terms {
         match self {
-            Self::Peek | Self::Take => Terms::AT_ONCE,
+            Self::Take => Terms::AT_ONCE,
             Self::Reserve(max_wait) => Terms::reserving(limit.bucket().floor()).within(max_wait),
         }
     }
@@ -109,11 +107,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         let terms = mode.terms(limit);
         let units = self.units(longest.terms(limit))?;
         let id = BucketId::new(limit.name(), &self.key).shard(shard);
-        let charge = match mode {
-            Mode::Peek => Charge::look(id, limit.bucket(), units),
-            Mode::Take | Mode::Reserve(_) => Charge::take(id, limit.bucket(), units),
-        };
-        Ok(charge.terms(terms).second_shard(other))
+        Ok(Charge::take(id, limit.bucket(), units).terms(terms).second_shard(other))
     }
 
     pub(super) fn draw_shards(&mut self, random: &Random) {

@@ -49,12 +49,12 @@ use crate::clock::Timestamp;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
-    shared: Arc<Shared>,
+    shared: Arc<LimiterState>,
 }
 
 /// What the clones of a limiter share.
 #[derive(Debug)]
-struct Shared {
+struct LimiterState {
     store: Store,
     queues: Arc<QueueRegistry>,
     random: Random,
@@ -75,7 +75,7 @@ impl RateLimiter {
     pub fn new(backend: impl Backend) -> Self {
         let store = Store::new(backend);
         let queues = Arc::new(QueueRegistry::new(store.share()));
-        Self { shared: Arc::new(Shared { store, queues, random: Random::default() }) }
+        Self { shared: Arc::new(LimiterState { store, queues, random: Random::default() }) }
     }
 
     /// A limiter that keeps its buckets in this process, at most

@@ -1,9 +1,9 @@
 //! What a request took of one limit.
 
 use std::borrow::Borrow;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{iter, mem};
 
 use super::Limit;
 use super::demand::Demand;
@@ -39,12 +39,15 @@ pub(crate) struct PaidBucket {
 }
 
 impl<L> Grant<L> {
-    /// What a demand on one bucket was granted.
+    /// What a demand on one bucket was granted; it takes the key out.
     #[inline(always)]
-    pub(super) fn one(demand: Demand<L>, reading: &Reading, at: Timestamp) -> Self {
-        let Demand { limit, key, explicit_cost, shards, .. } = demand;
-        let (state, units) = (reading.state(), [reading.units(), 0]);
-        Self { limit, key, explicit_cost, shards, units, after: [state; 2], at }
+    pub(super) fn one(demand: &mut Demand<L>, reading: &Reading, at: Timestamp) -> Self
+    where
+        L: Copy,
+    {
+        let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
+        let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
+        Self { limit, key, explicit_cost, shards, units, after: [reading.state(), NOTHING], at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in

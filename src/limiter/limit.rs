@@ -45,7 +45,7 @@ use crate::quota::{Quota, QuotaError};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Limit {
-    name: Name,
+    name: LimitName,
     quota: Quota,
     bucket: Bucket,
 }
@@ -53,18 +53,18 @@ pub struct Limit {
 /// In place where it is known at run time only: what has nothing to be dropped can be borrowed from a
 /// constant for ever, as decisions do.
 #[derive(Clone)]
-enum Name {
+enum LimitName {
     Static(&'static str),
     Own { bytes: [u8; MAX_NAME], len: usize },
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for LimitName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_str().fmt(f)
     }
 }
 
-impl Name {
+impl LimitName {
     #[inline]
     fn as_str(&self) -> &str {
         match self {
@@ -98,7 +98,7 @@ impl Limit {
     pub const fn new(name: &'static str, quota: Quota) -> Self {
         assert!(is_name(name), "the name of a limit is 1 to 64 printable ASCII characters");
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Self { name: Name::Static(name), quota, bucket },
+            Ok(bucket) => Self { name: LimitName::Static(name), quota, bucket },
             Err(error) => error.panic(),
         }
     }
@@ -111,7 +111,7 @@ impl Limit {
     /// not fit.
     pub fn try_new(name: impl Into<Arc<str>>, quota: Quota) -> Result<Self, LimitError> {
         let name = name.into();
-        let own = Name::own(&name).filter(|_| is_name(&name));
+        let own = LimitName::own(&name).filter(|_| is_name(&name));
         let Some(own) = own else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
             Ok(bucket) => Ok(Self { name: own, quota, bucket }),

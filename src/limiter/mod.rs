@@ -108,7 +108,7 @@ pub use self::limit::{Limit, LimitError};
 pub use self::peek::{PeekCall, ResetCall};
 pub use self::penalty::{BlockCall, PenalizeCall};
 pub use self::permit::Permit;
-pub(crate) use self::queue::{Booking, Spot, Turn, Waiting};
+pub(crate) use self::queue::{HeldSlot, QueueWait, Turn, WaiterHandle};
 pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::demand::{Demand, Mode};
 use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
@@ -56,7 +55,7 @@ impl RateLimiter {
     #[doc(alias = "get_state")]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
-        PeekCall { limiter: self, demand: Demand::new(limit), progress: Progress::New }
+        PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
     }
 
     /// Makes a bucket as if it had never been used, or [penalized](Self::penalize), or
@@ -96,7 +95,9 @@ impl RateLimiter {
 #[must_use = "nothing is asked until it is awaited"]
 pub struct PeekCall<'l> {
     limiter: &'l RateLimiter,
-    demand: Demand<&'l Limit>,
+    limit: &'l Limit,
+    key: Key,
+    cost: u64,
     progress: Progress<Applied>,
 }
 
@@ -105,7 +106,7 @@ impl PeekCall<'_> {
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.progress.restart();
-        self.demand.key = key.into();
+        self.key = key.into();
         self
     }
 
@@ -115,44 +116,32 @@ impl PeekCall<'_> {
     #[inline]
     pub fn cost(mut self, tokens: u64) -> Self {
         self.progress.restart();
-        self.demand.set_cost(tokens);
+        self.cost = tokens;
         self
     }
+}
 
-    /// The looks that answer the demand: at one bucket, or at all shards. What can never fit is
-    /// looked for as nothing.
-    fn looks<'d>(demand: &'d Demand<&Limit>) -> SmallVec<[Charge<'d>; 1]> {
-        let (limit, key) = (demand.limit, &demand.key);
-        if let (false, Ok(charge)) = (limit.is_in_shards(), demand.charge(Mode::Peek, Mode::Peek)) {
-            return SmallVec::from_buf([charge]);
-        }
-        limit.shards(key).map(|id| Charge::look(id, limit.bucket(), 0)).collect()
+/// What the looks at all buckets of a limit come to, for this cost.
+fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, BackendError> {
+    let (readings, at) = (applied.readings(), applied.now());
+    if u32::try_from(readings.len()) != Ok(limit.quota().shard_count()) {
+        return Err(BackendError::incomplete());
     }
-
-    fn read(&self, applied: &Applied) -> Result<Snapshot, BackendError> {
-        let Demand { limit, cost, .. } = self.demand;
-        let (readings, at) = (applied.readings(), applied.now());
-        if u32::try_from(readings.len()) != Ok(limit.quota().shard_count()) {
-            return Err(BackendError::incomplete());
+    let mut level = Level::new(limit, readings, cost, at);
+    let bucket = limit.bucket();
+    let units = bucket.units(cost).filter(|_| !limit.is_too_large(cost, Terms::AT_ONCE));
+    (level.verdict, level.wait) = match (units, two_fullest(readings)) {
+        (Some(units), [Some(first), Some(second)]) => {
+            let best = charge_pair(bucket, [first, second], units, Terms::AT_ONCE, at);
+            (best.verdict(), Some(best.wait()))
         }
-        let mut level = Level::new(limit, readings, cost, at);
-        let units =
-            limit.bucket().units(cost).filter(|_| !limit.is_too_large(cost, Terms::AT_ONCE));
-        match (units, two_fullest(readings)) {
-            (None, _) => (level.verdict, level.wait) = (Verdict::Refused, None),
-            (Some(units), [Some(first), Some(second)]) => {
-                let pair = [first, second];
-                let best = charge_pair(limit.bucket(), pair, units, Terms::AT_ONCE, at);
-                (level.verdict, level.wait) = (best.verdict(), Some(best.wait()));
-            }
-            (Some(units), [Some(only), None]) => {
-                let charged = charge(limit.bucket(), only, units, Terms::AT_ONCE, at);
-                (level.verdict, level.wait) = (charged.verdict(), Some(charged.wait()));
-            }
-            (Some(_), _) => {}
+        (Some(units), [Some(only), None]) => {
+            let charged = charge(bucket, only, units, Terms::AT_ONCE, at);
+            (charged.verdict(), Some(charged.wait()))
         }
-        Ok(Snapshot::new(limit, level))
-    }
+        _ => (Verdict::Refused, None),
+    };
+    Ok(Snapshot::new(limit, level))
 }
 
 /// The states of the two buckets that hold the most.
@@ -172,17 +161,22 @@ impl Future for PeekCall<'_> {
     type Output = Result<Snapshot, RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { limiter, demand, progress } = &mut *self;
-        let submit = || Ok::<_, RateLimited>(limiter.backend().apply(&Self::looks(demand)));
+        let Self { limiter, limit, key, cost, progress } = &mut *self;
+        let submit = || {
+            // What each bucket holds says whether any cost would fit.
+            let look = |id| Charge::look(id, limit.bucket(), 0);
+            let looks: SmallVec<[Charge<'_>; 1]> = limit.shards(key).map(look).collect();
+            Ok::<_, RateLimited>(limiter.backend().apply(&looks))
+        };
         let answer = ready!(progress.poll(cx, submit))?;
-        let snapshot = answer.and_then(|applied| self.read(&applied));
-        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(self.demand.limit, error)))
+        let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
+        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(limit, error)))
     }
 }
 
 impl fmt::Debug for PeekCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limit, progress) = (self.demand.limit.name(), self.progress.name());
+        let (limit, progress) = (self.limit.name(), self.progress.name());
         f.debug_struct("PeekCall").field("limit", &limit).field("progress", &progress).finish()
     }
 }

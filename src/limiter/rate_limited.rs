@@ -48,11 +48,11 @@ use crate::backend::BackendError;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RateLimited(Box<Cause>);
+pub struct RateLimited(Box<RateLimitedCause>);
 
 /// Boxed: an error is rarer than a permit, and should not make every `Result` larger.
 #[derive(Clone, Debug)]
-enum Cause {
+enum RateLimitedCause {
     Refused { by: RefusedBy, retry_after: Duration },
     TooLarge { limit: Limit, cost: u64, terms: Terms },
     Unavailable { limit: Limit, error: BackendError },
@@ -84,7 +84,7 @@ impl RefusedBy {
 impl RateLimited {
     /// Refused by one limit.
     pub(crate) fn refused(snapshot: Snapshot, retry_after: Duration) -> Self {
-        Self(Box::new(Cause::Refused { by: RefusedBy::One([snapshot]), retry_after }))
+        Self(Box::new(RateLimitedCause::Refused { by: RefusedBy::One([snapshot]), retry_after }))
     }
 
     /// Refused by the limit of `first` and those of `rest`.
@@ -100,17 +100,17 @@ impl RateLimited {
         let limit = first.limit().clone();
         let by =
             RefusedBy::Several { first: limit, snapshots: iter::once(first).chain(rest).collect() };
-        Self(Box::new(Cause::Refused { by, retry_after }))
+        Self(Box::new(RateLimitedCause::Refused { by, retry_after }))
     }
 
     #[cold]
     pub(crate) fn too_large(limit: &Limit, cost: u64, terms: Terms) -> Self {
-        Self(Box::new(Cause::TooLarge { limit: limit.clone(), cost, terms }))
+        Self(Box::new(RateLimitedCause::TooLarge { limit: limit.clone(), cost, terms }))
     }
 
     #[cold]
     pub(crate) fn unavailable(limit: &Limit, error: BackendError) -> Self {
-        Self(Box::new(Cause::Unavailable { limit: limit.clone(), error }))
+        Self(Box::new(RateLimitedCause::Unavailable { limit: limit.clone(), error }))
     }
 
     /// Finds it in an error or in what caused that, however deep.
@@ -155,25 +155,25 @@ impl RateLimited {
     /// Whether a limit refused the work: the tokens were not there. Nothing was taken.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(&*self.0, Cause::Refused { .. })
+        matches!(&*self.0, RateLimitedCause::Refused { .. })
     }
 
     /// Whether the cost is more than the limit could ever grant, however long the caller waits.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        matches!(&*self.0, Cause::TooLarge { .. })
+        matches!(&*self.0, RateLimitedCause::TooLarge { .. })
     }
 
     /// Whether the store failed or did not answer in time.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        matches!(&*self.0, Cause::Unavailable { .. })
+        matches!(&*self.0, RateLimitedCause::Unavailable { .. })
     }
 
     /// Whether the store did not answer in time; it may have taken the tokens all the same.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(&*self.0, Cause::Unavailable { error, .. } if error.is_timeout())
+        matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
     }
 
     /// The smallest wait after which the same request is admitted if no other request comes first,
@@ -186,8 +186,8 @@ impl RateLimited {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &*self.0 {
-            Cause::Refused { retry_after, .. } => Some(*retry_after),
-            Cause::TooLarge { .. } | Cause::Unavailable { .. } => None,
+            RateLimitedCause::Refused { retry_after, .. } => Some(*retry_after),
+            RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => None,
         }
     }
 
@@ -195,8 +195,9 @@ impl RateLimited {
     #[must_use]
     pub fn limit(&self) -> &Limit {
         match &*self.0 {
-            Cause::Refused { by, .. } => by.limit(),
-            Cause::TooLarge { limit, .. } | Cause::Unavailable { limit, .. } => limit,
+            RateLimitedCause::Refused { by, .. } => by.limit(),
+            RateLimitedCause::TooLarge { limit, .. }
+            | RateLimitedCause::Unavailable { limit, .. } => limit,
         }
     }
 
@@ -204,8 +205,8 @@ impl RateLimited {
     #[must_use]
     pub fn snapshots(&self) -> &[Snapshot] {
         match &*self.0 {
-            Cause::Refused { by, .. } => by.as_slice(),
-            Cause::TooLarge { .. } | Cause::Unavailable { .. } => &[],
+            RateLimitedCause::Refused { by, .. } => by.as_slice(),
+            RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => &[],
         }
     }
 }
@@ -213,7 +214,7 @@ impl RateLimited {
 impl fmt::Display for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Cause::Refused { by, retry_after } => {
+            RateLimitedCause::Refused { by, retry_after } => {
                 f.write_str("refused by limit ")?;
                 for (index, snapshot) in by.as_slice().iter().enumerate() {
                     let separator = if index == 0 { "" } else { ", " };
@@ -221,8 +222,10 @@ impl fmt::Display for RateLimited {
                 }
                 write!(f, " (retry after {retry_after:?})")
             }
-            Cause::TooLarge { limit, cost, terms } => too_large::explain(limit, *cost, *terms, f),
-            Cause::Unavailable { limit, .. } => {
+            RateLimitedCause::TooLarge { limit, cost, terms } => {
+                too_large::explain(limit, *cost, *terms, f)
+            }
+            RateLimitedCause::Unavailable { limit, .. } => {
                 write!(f, "limit `{}` could not be decided", limit.name())
             }
         }
@@ -238,8 +241,8 @@ impl fmt::Debug for RateLimited {
 impl StdError for RateLimited {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &*self.0 {
-            Cause::Unavailable { error, .. } => Some(error),
-            Cause::Refused { .. } | Cause::TooLarge { .. } => None,
+            RateLimitedCause::Unavailable { error, .. } => Some(error),
+            RateLimitedCause::Refused { .. } | RateLimitedCause::TooLarge { .. } => None,
         }
     }
 }

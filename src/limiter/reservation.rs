@@ -13,7 +13,7 @@ use super::demand::Demand;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
 use super::permit::Permit;
-use super::queue::{Booking, Waiting};
+use super::queue::{HeldSlot, QueueWait};
 use super::rate_limited::RateLimited;
 use super::settle::{Settle, Settlement};
 use super::snapshot::Snapshot;
@@ -58,7 +58,7 @@ pub struct Reservation(Box<Reserved>);
 struct Reserved {
     grants: HeldGrants,
     /// The slot in the queue; none if the tokens were there at once.
-    booking: Option<Booking>,
+    booking: Option<HeldSlot>,
     made: Timestamp,
     jitter: Duration,
 }
@@ -88,7 +88,7 @@ impl Reservation {
         let (booking, jitter) = match verdict {
             Verdict::Reserved => {
                 let all = iter::once(&first).chain(&rest);
-                let booking = Booking::new(limiter.queues(), all, made + wait, made);
+                let booking = HeldSlot::new(limiter.queues(), all, made + wait, made);
                 // Chance never decides whether there is a reservation.
                 (Some(booking), jitter.min(max_wait.saturating_sub(wait)))
             }
@@ -103,7 +103,7 @@ impl Reservation {
     /// The instant at which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.booking.as_ref().map_or(self.0.made, Booking::at) + self.0.jitter
+        self.0.booking.as_ref().map_or(self.0.made, HeldSlot::at) + self.0.jitter
     }
 
     /// How long that was from when the reservation was made; zero if the tokens were there.
@@ -195,9 +195,9 @@ pin_project! {
     pub struct Ready {
         grants: Option<HeldGrants>,
         at: Timestamp,
-        booking: Option<(Booking, Duration)>,
+        booking: Option<(HeldSlot, Duration)>,
         #[pin]
-        waiting: Option<Waiting>,
+        waiting: Option<QueueWait>,
     }
 }
 
@@ -207,7 +207,7 @@ impl Future for Ready {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         let mut this = self.project();
         if let Some((booking, jitter)) = this.booking.take() {
-            this.waiting.set(Some(Waiting::new(booking, jitter, false)));
+            this.waiting.set(Some(QueueWait::new(booking, jitter, false)));
         }
         if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
             let turn = ready!(waiting.poll(cx));

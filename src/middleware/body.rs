@@ -15,14 +15,14 @@ pin_project! {
     #[derive(Clone, Debug)]
     pub struct ResponseBody<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: BodyKind<B>,
     }
 }
 
 pin_project! {
     #[derive(Clone, Debug)]
-    #[project = KindProjection]
-    enum Kind<B> {
+    #[project = BodyKindProjection]
+    enum BodyKind<B> {
         Inner { #[pin] body: B },
         Refusal { text: Option<Bytes> },
     }
@@ -30,22 +30,22 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     pub(super) const fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: BodyKind::Inner { body } }
     }
 
     pub(super) fn refusal(text: Bytes) -> Self {
         // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if
         // the stream ends with it.
         let text = if text.is_empty() { None } else { Some(text) };
-        Self { kind: Kind::Refusal { text } }
+        Self { kind: BodyKind::Refusal { text } }
     }
 
     /// The inner service's body; `None` if the request was refused.
     #[must_use]
     pub fn into_inner(self) -> Option<B> {
         match self.kind {
-            Kind::Inner { body } => Some(body),
-            Kind::Refusal { .. } => None,
+            BodyKind::Inner { body } => Some(body),
+            BodyKind::Refusal { .. } => None,
         }
     }
 }
@@ -63,8 +63,8 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
-            KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Refusal { text } => {
+            BodyKindProjection::Inner { body } => body.poll_frame(cx),
+            BodyKindProjection::Refusal { text } => {
                 Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into()))))
             }
         }
@@ -72,15 +72,15 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Refusal { text } => text.is_none(),
+            BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Refusal { text } => text.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Refusal { text } => {
+            BodyKind::Inner { body } => body.size_hint(),
+            BodyKind::Refusal { text } => {
                 let len = text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(len).unwrap_or(u64::MAX))
             }

@@ -1,39 +1,34 @@
-//! What a rule may choose for a request.
+//! What a rule chooses for a request: a limit, or none.
 
 use std::sync::Arc;
 
 use crate::limiter::Limit;
 
 /// What [`Rule::limit_with`](super::Rule::limit_with) may choose: a limit, or none.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a limit that `limit_with` may choose",
-    note = "return a `Limit`, a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one"
-)]
-pub trait IntoChosenLimit {
-    /// The limit that a request is held to; `None` if it is held to none.
-    fn into_chosen_limit(self) -> Option<Arc<Limit>>;
-}
+#[derive(Clone, Debug)]
+pub struct ChosenLimit(pub(super) Option<Arc<Limit>>);
 
-impl IntoChosenLimit for Limit {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(Arc::new(self))
+impl From<Limit> for ChosenLimit {
+    fn from(limit: Limit) -> Self {
+        Self(Some(Arc::new(limit)))
     }
 }
 
-impl IntoChosenLimit for &Limit {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(Arc::new(self.clone()))
+impl From<&Limit> for ChosenLimit {
+    fn from(limit: &Limit) -> Self {
+        limit.clone().into()
     }
 }
 
-impl IntoChosenLimit for Arc<Limit> {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        Some(self)
+impl From<Arc<Limit>> for ChosenLimit {
+    fn from(limit: Arc<Limit>) -> Self {
+        Self(Some(limit))
     }
 }
 
-impl<L: IntoChosenLimit> IntoChosenLimit for Option<L> {
-    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
-        self.and_then(L::into_chosen_limit)
+/// `None` is not limited.
+impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
+    fn from(limit: Option<L>) -> Self {
+        limit.map_or(Self(None), L::into)
     }
 }

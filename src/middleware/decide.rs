@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use smallvec::smallvec;
 
-use super::action::{Action, QueuedSlot, Refusal, Rejection, RuleDemands, Step, to_static};
+use super::action::{Action, ActionStep, QueuedSlot, Refusal, Rejection, RuleDemands, to_static};
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
@@ -22,11 +22,11 @@ use crate::backend::{Answer, Applied, BackendError};
 use crate::key::Head;
 #[cfg(feature = "memory")]
 use crate::limiter::decide_one;
-use crate::limiter::{Booking, Demand, DetachOnDrop, Limit, Mode, Outcome};
+use crate::limiter::{Demand, DetachOnDrop, HeldSlot, Limit, Mode, Outcome};
 
 /// Decides what is done with a request.
 #[inline]
-pub(super) fn decide<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Step<'p> {
+pub(super) fn decide<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
     match plan.way {
         Way::Single => decide_single(plan, head),
         Way::General => decide_general(plan, head),
@@ -34,11 +34,11 @@ pub(super) fn decide<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Step<'p> {
 }
 
 #[inline]
-fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Step<'p> {
+fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
     let demand = match plan.first.demand(head, 0) {
         Ok(Some(demand)) => demand,
-        Ok(None) => return Step::Ready(run_uncharged(plan)),
-        Err(status) => return Step::Ready(Action::reject(status)),
+        Ok(None) => return ActionStep::Ready(run_uncharged(plan)),
+        Err(status) => return ActionStep::Ready(Action::reject(status)),
     };
     #[cfg(feature = "memory")]
     if let Some(memory) = plan.limiter.memory()
@@ -48,21 +48,21 @@ fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Step<'p> {
         // This store always answers, so no log has to be told that it does again.
         let (at, reading) = match decide_one(memory, &demand, Mode::Take) {
             Ok(decided) => decided,
-            Err(error) => return Step::Ready(Action::Reject(Rejection::TooLarge(error))),
+            Err(error) => return ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
         };
+        if plan.is_silent && reading.verdict() == Verdict::Admitted {
+            return ActionStep::Ready(Action::Run(OnResponse::default()));
+        }
         let outcome = Outcome::one(at, reading);
-        return Step::Ready(match reading.verdict() {
+        return ActionStep::Ready(match reading.verdict() {
             Verdict::Admitted => run(plan, slice::from_ref(&demand), &outcome),
-            _ => {
-                let attempt = Attempt::new(plan);
-                attempt.refuse(smallvec![demand], outcome)
-            }
+            _ => Submission::new(plan).refuse(smallvec![demand], outcome),
         });
     }
     submit(plan, smallvec![demand])
 }
 
-fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Step<'p> {
+fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -73,48 +73,48 @@ fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Step<'p> {
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => {}
             Err(status) if planned.rule.is_enforced_on_all() => {
-                return Step::Ready(Action::reject(status));
+                return ActionStep::Ready(Action::reject(status));
             }
             // Without a key it is not known whether the rule is enforced on it.
             Err(_) => {}
         }
     }
     let step = match demands.is_empty() {
-        true => Step::Ready(run_uncharged(plan)),
+        true => ActionStep::Ready(run_uncharged(plan)),
         false => submit(plan, demands),
     };
     if shadows.is_empty() { step } else { shadow::charge_after(plan, step, shadows) }
 }
 
 /// Asks the store, and reads its answer when it is there.
-fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> Step<'p> {
-    let attempt = Attempt::new(plan);
-    match plan.limiter.submit(&mut demands, attempt.mode, attempt.longest) {
-        Ok(Answer::Ready(answer)) => Step::Ready(read(plan, attempt, demands, answer)),
+fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'p> {
+    let submission = Submission::new(plan);
+    match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
+        Ok(Answer::Ready(answer)) => ActionStep::Ready(read(plan, submission, demands, answer)),
         Ok(Answer::Pending(answer)) => {
             let (plan, demands) = (Arc::clone(plan), to_static(&demands));
-            let reserves = matches!(attempt.mode, Mode::Reserve(_));
-            let reading = async move { read(&plan, attempt, demands, answer.await) };
+            let reserves = matches!(submission.mode, Mode::Reserve(_));
+            let reading = async move { read(&plan, submission, demands, answer.await) };
             match reserves {
-                false => Step::Pending(Box::pin(reading)),
+                false => ActionStep::Pending(Box::pin(reading)),
                 // Completed even if the client goes meanwhile: what was reserved has to be given up then.
                 true => {
                     let reading = Answer::pending(async move { Ok(reading.await) });
                     let detached = DetachOnDrop::new(reading);
-                    Step::Pending(Box::pin(async move {
+                    ActionStep::Pending(Box::pin(async move {
                         // It was made of a future that has no error.
                         detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE))
                     }))
                 }
             }
         }
-        Err(error) => Step::Ready(Action::Reject(Rejection::TooLarge(error))),
+        Err(error) => ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
     }
 }
 
 /// How the demands of a request are made, and what it is told if they are refused.
 #[derive(Clone, Copy)]
-struct Attempt {
+struct Submission {
     mode: Mode,
     /// What an empty queue could grant is not too large, however full this one is.
     longest: Mode,
@@ -124,7 +124,7 @@ struct Attempt {
     jitter: Duration,
 }
 
-impl Attempt {
+impl Submission {
     fn new(plan: &Plan) -> Self {
         let (limiter, queue) = (&plan.limiter, plan.settings.queue);
         let jitter = limiter.random().up_to(plan.settings.jitter);
@@ -156,7 +156,7 @@ impl Attempt {
 /// Reads what the store has answered.
 fn read<'p>(
     plan: &Arc<Plan>,
-    attempt: Attempt,
+    submission: Submission,
     demands: RuleDemands<'p>,
     answer: Result<Applied, BackendError>,
 ) -> Action<'p> {
@@ -168,16 +168,16 @@ fn read<'p>(
     plan.log.store_recovered(first);
     match outcome.verdict() {
         Verdict::Admitted => run(plan, &demands, &outcome),
-        Verdict::Reserved => queue(plan, attempt, demands, outcome),
+        Verdict::Reserved => queue(plan, submission, demands, outcome),
         Verdict::Refused => {
             // What an empty queue would have refused as well is not the fault of other requests.
-            let longest = attempt.longest;
-            let is_full = attempt.queue.is_some()
+            let longest = submission.longest;
+            let is_full = submission.queue.is_some()
                 && outcome
                     .each(&demands)
                     .all(|(demand, readings)| demand.could_wait(readings, longest));
-            let status = if is_full { attempt.status } else { TOO_MANY };
-            Attempt { status, ..attempt }.refuse(demands, outcome)
+            let status = if is_full { submission.status } else { TOO_MANY };
+            Submission { status, ..submission }.refuse(demands, outcome)
         }
     }
 }
@@ -185,7 +185,7 @@ fn read<'p>(
 /// Lets a request wait for the slot that was reserved for it.
 fn queue<'p>(
     plan: &Arc<Plan>,
-    attempt: Attempt,
+    submission: Submission,
     demands: RuleDemands<'p>,
     outcome: Outcome,
 ) -> Action<'p> {
@@ -193,30 +193,27 @@ fn queue<'p>(
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = outcome.grants(owned).collect();
     let registry = plan.limiter.queues();
-    let booking = Booking::new(registry, grants.iter(), at + wait, at);
+    let booking = HeldSlot::new(registry, grants.iter(), at + wait, at);
     // Only now, as a request that need not wait takes no place.
-    let place = attempt.queue.as_ref().map(|queue| (plan.waiters.take(queue), queue.on_full));
+    let place = submission.queue.as_ref().map(|queue| (plan.waiters.take(queue), queue.on_full));
     match place {
         Some((Some(place), _)) => {
             // Chance never decides whether there is a turn.
-            let jitter = attempt.jitter.min(attempt.max_wait.saturating_sub(wait));
+            let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
             let ledger = RequestLedger::of(plan, &demands, &outcome);
             Action::Queue(Box::new(QueuedSlot { booking, place, jitter, ledger }))
         }
         Some((None, on_full)) => {
-            Attempt { status: on_full.status(), ..attempt }.refuse(demands, outcome)
+            Submission { status: on_full.status(), ..submission }.refuse(demands, outcome)
         }
         // Not asked for: not now in any case.
-        None => attempt.refuse(demands, outcome),
+        None => submission.refuse(demands, outcome),
     }
 }
 
 /// Lets a request run that was admitted.
-#[inline]
+#[inline(always)]
 fn run<'p>(plan: &Arc<Plan>, demands: &[Demand<Choice<'_>>], outcome: &Outcome) -> Action<'p> {
-    if !plan.sends_fields() && !plan.tracks_charges {
-        return Action::Run(OnResponse::default());
-    }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::of(plan, demands, outcome);
     Action::Run(OnResponse::new(fields, None, ledger))

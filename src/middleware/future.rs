@@ -31,26 +31,26 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, B>,
+        state: ResponseState<S, B>,
     }
 }
 
 pin_project! {
-    #[project = StateProjection]
-    enum State<S, B>
+    #[project = ResponseStateProjection]
+    enum ResponseState<S, B>
     where
         S: Service<Request<B>>,
     {
         Rejected { response: Option<Response<Bytes>> },
         // Boxed, so that stores which answer at once do not pay for the room.
-        Deciding { pending: PendingAction, held: Option<Box<Held<S, B>>> },
+        Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
         Queued { #[pin] queued: Queued<S, B> },
         Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
 
 /// What waits for the store's answer: the service that was made ready, and its request.
-struct Held<S, B> {
+struct HeldRequest<S, B> {
     service: S,
     request: Request<B>,
     plan: Arc<Plan>,
@@ -61,11 +61,11 @@ where
     S: Service<Request<B>>,
 {
     pub(super) const fn rejected(response: Response<Bytes>) -> Self {
-        Self { state: State::Rejected { response: Some(response) } }
+        Self { state: ResponseState::Rejected { response: Some(response) } }
     }
 
     pub(super) const fn running(future: S::Future, on_response: OnResponse) -> Self {
-        Self { state: State::Running { future, on_response } }
+        Self { state: ResponseState::Running { future, on_response } }
     }
 
     pub(super) fn queued(
@@ -74,7 +74,7 @@ where
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Self {
-        Self { state: State::Queued { queued: Queued::new(service, request, plan, slot) } }
+        Self { state: ResponseState::Queued { queued: Queued::new(service, request, plan, slot) } }
     }
 
     pub(super) fn deciding(
@@ -83,8 +83,8 @@ where
         request: Request<B>,
         plan: Arc<Plan>,
     ) -> Self {
-        let held = Some(Box::new(Held { service, request, plan }));
-        Self { state: State::Deciding { pending, held } }
+        let held = Some(Box::new(HeldRequest { service, request, plan }));
+        Self { state: ResponseState::Deciding { pending, held } }
     }
 }
 
@@ -98,37 +98,41 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
-                StateProjection::Rejected { response } => {
+                ResponseStateProjection::Rejected { response } => {
                     // A future that has given its answer is not polled again.
                     let Some(response) = response.take() else { return Poll::Pending };
                     return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
                 }
-                StateProjection::Deciding { pending, held } => {
+                ResponseStateProjection::Deciding { pending, held } => {
                     let action = ready!(pending.as_mut().poll(cx));
                     let Some(held) = held.take() else { return Poll::Pending };
-                    let Held { mut service, mut request, plan } = *held;
+                    let HeldRequest { mut service, mut request, plan } = *held;
                     match action {
                         Action::Run(on_response) => {
                             on_response.expose(&mut request);
                             let future = service.call(request);
-                            State::Running { future, on_response }
+                            ResponseState::Running { future, on_response }
                         }
                         Action::Queue(slot) => {
                             // Not the one that was made ready: see `RateLimit::call`.
                             let queued = Queued::new(service.clone(), request, plan, *slot);
-                            State::Queued { queued }
+                            ResponseState::Queued { queued }
                         }
                         Action::Reject(rejection) => {
                             let response = render(&plan, &rejection, &Head::new(&request));
-                            State::Rejected { response: Some(response) }
+                            ResponseState::Rejected { response: Some(response) }
                         }
                     }
                 }
-                StateProjection::Queued { queued } => match ready!(queued.poll(cx))? {
-                    Ended::Called(future, on_response) => State::Running { future, on_response },
-                    Ended::Rejected(response) => State::Rejected { response: Some(response) },
+                ResponseStateProjection::Queued { queued } => match ready!(queued.poll(cx))? {
+                    Ended::Called(future, on_response) => {
+                        ResponseState::Running { future, on_response }
+                    }
+                    Ended::Rejected(response) => {
+                        ResponseState::Rejected { response: Some(response) }
+                    }
                 },
-                StateProjection::Running { future, on_response } => {
+                ResponseStateProjection::Running { future, on_response } => {
                     let mut response = ready!(future.poll(cx))?;
                     std::mem::take(on_response).finish(&mut response);
                     return Poll::Ready(Ok(response.map(ResponseBody::inner)));
@@ -145,10 +149,10 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Rejected { .. } => "ResponseFuture(rejected)",
-            State::Deciding { .. } => "ResponseFuture(deciding)",
-            State::Queued { .. } => "ResponseFuture(queued)",
-            State::Running { .. } => "ResponseFuture(running)",
+            ResponseState::Rejected { .. } => "ResponseFuture(rejected)",
+            ResponseState::Deciding { .. } => "ResponseFuture(deciding)",
+            ResponseState::Queued { .. } => "ResponseFuture(queued)",
+            ResponseState::Running { .. } => "ResponseFuture(running)",
         })
     }
 }

@@ -12,7 +12,7 @@ use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
 use super::rule::Rule;
-use super::rules::{Rules, Settings};
+use super::rules::{LayerSettings, Rules};
 use super::service::RateLimit;
 use crate::fields::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
@@ -283,7 +283,7 @@ impl<N> RateLimitLayer<N> {
         Self { limiter, rules, plan, count: PhantomData }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
         change(&mut self.rules.settings);
         Self::new(self.limiter, self.rules)
     }

@@ -337,7 +337,7 @@ mod shadow;
 pub use self::actual_cost::{ActualCost, Meter};
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
-pub use self::chosen_limit::IntoChosenLimit;
+pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 pub use self::missing_key::MissingKey;

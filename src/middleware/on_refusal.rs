@@ -45,10 +45,10 @@ use crate::limiter::{RateLimited, Snapshot};
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct OnRefusal(Wording);
+pub struct OnRefusal(RefusalWording);
 
 #[derive(Clone, Default)]
-pub(super) enum Wording {
+pub(super) enum RefusalWording {
     #[default]
     ProblemDetails,
     PlainText,
@@ -62,13 +62,13 @@ impl OnRefusal {
     /// is said.
     #[must_use]
     pub const fn problem_details() -> Self {
-        Self(Wording::ProblemDetails)
+        Self(RefusalWording::ProblemDetails)
     }
 
-    /// A line of text, such as "Too Many Requests: refused by `api`, to be tried again in 5 seconds".
+    /// A line of text, such as "Too Many Requests: refused by `api`, try again in 5 seconds".
     #[must_use]
     pub const fn plain_text() -> Self {
-        Self(Wording::PlainText)
+        Self(RefusalWording::PlainText)
     }
 
     /// What this function makes of the refusal.
@@ -82,10 +82,10 @@ impl OnRefusal {
         F: Fn(&Refused<'_>) -> Response<B> + Send + Sync + 'static,
         B: Into<Bytes>,
     {
-        Self(Wording::Handler(Arc::new(move |refused| handler(refused).map(Into::into))))
+        Self(RefusalWording::Handler(Arc::new(move |refused| handler(refused).map(Into::into))))
     }
 
-    pub(super) const fn wording(&self) -> &Wording {
+    pub(super) const fn wording(&self) -> &RefusalWording {
         &self.0
     }
 }
@@ -93,9 +93,9 @@ impl OnRefusal {
 impl fmt::Debug for OnRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Wording::ProblemDetails => "OnRefusal(problem details)",
-            Wording::PlainText => "OnRefusal(plain text)",
-            Wording::Handler(_) => "OnRefusal(handler)",
+            RefusalWording::ProblemDetails => "OnRefusal(problem details)",
+            RefusalWording::PlainText => "OnRefusal(plain text)",
+            RefusalWording::Handler(_) => "OnRefusal(handler)",
         })
     }
 }

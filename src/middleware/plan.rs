@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::log::Log;
 use super::planned_rule::PlannedRule;
 use super::queue::WaiterCount;
-use super::rules::{Rules, Settings};
+use super::rules::{LayerSettings, Rules};
 use crate::fields::{Dialects, FieldTemplate, PolicyText};
 use crate::key::Key;
 use crate::limiter::{Limit, RateLimiter};
@@ -15,12 +15,14 @@ use crate::limiter::{Limit, RateLimiter};
 /// What the services of a layer share.
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
-    pub(super) settings: Settings,
+    pub(super) settings: LayerSettings,
     pub(super) way: Way,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     /// Whether it matters after the decision what a request has taken.
     pub(super) tracks_charges: bool,
+    /// Whether nothing is done with the response of a request that was admitted.
+    pub(super) is_silent: bool,
     /// The fields that are the same for every request that is exempt from nothing.
     template: Option<Arc<FieldTemplate>>,
     /// How many rules the template is of.
@@ -48,12 +50,14 @@ impl Plan {
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: settings.settles || settings.exposes || depends,
+            is_silent: false,
             template: None,
             advertised_count: 0,
             waiters: WaiterCount::default(),
             log: Log::default(),
             settings,
         };
+        plan.is_silent = !plan.sends_fields() && !plan.tracks_charges;
         plan.advertised_count = plan.advertised().count();
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::log::Log;
 use super::missing_key::MissingKey;
-use super::rule::{Cost, Rule};
+use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
 use crate::fields::{self, PolicyText};
 use crate::key::{Extracted, Head, Key, KeyError};
@@ -26,12 +26,12 @@ pub(super) struct PlannedRule {
 
 /// The limit that a request is held to, and by which rule, counted from the first.
 pub(super) struct Choice<'p> {
-    limit: ChosenLimit<'p>,
+    limit: LimitRef<'p>,
     pub(super) rule: usize,
 }
 
 /// The rule's limit, or the one that was chosen for a request.
-enum ChosenLimit<'p> {
+enum LimitRef<'p> {
     OfRule(&'p Arc<Limit>),
     Chosen(Arc<Limit>),
 }
@@ -39,22 +39,22 @@ enum ChosenLimit<'p> {
 impl Choice<'_> {
     pub(super) fn shared_limit(&self) -> Arc<Limit> {
         match &self.limit {
-            ChosenLimit::OfRule(limit) => Arc::clone(limit),
-            ChosenLimit::Chosen(limit) => Arc::clone(limit),
+            LimitRef::OfRule(limit) => Arc::clone(limit),
+            LimitRef::Chosen(limit) => Arc::clone(limit),
         }
     }
 
     /// The same for answers that come later than the plan is at hand.
     pub(super) fn to_static(&self) -> Choice<'static> {
-        Choice { limit: ChosenLimit::Chosen(self.shared_limit()), rule: self.rule }
+        Choice { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
     }
 }
 
 impl Borrow<Limit> for Choice<'_> {
     fn borrow(&self) -> &Limit {
         match &self.limit {
-            ChosenLimit::OfRule(limit) => limit,
-            ChosenLimit::Chosen(limit) => limit,
+            LimitRef::OfRule(limit) => limit,
+            LimitRef::Chosen(limit) => limit,
         }
     }
 }
@@ -136,15 +136,15 @@ impl PlannedRule {
     #[inline]
     fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<Choice<'_>>> {
         let limit = match &self.rule.chooser {
-            None => ChosenLimit::OfRule(&self.rule.limit),
-            Some(choose) => ChosenLimit::Chosen(choose(head)?),
+            None => LimitRef::OfRule(&self.rule.limit),
+            Some(choose) => LimitRef::Chosen(choose(head)?),
         };
         let mut demand = Demand::new(Choice { limit, rule });
         demand.key = key;
         match &self.rule.cost {
-            Cost::Request => {}
-            Cost::Tokens(tokens) => demand.set_cost(*tokens),
-            Cost::ByRequest(cost) => demand.set_cost(cost(head)),
+            RequestCost::Request => {}
+            RequestCost::Tokens(tokens) => demand.set_cost(*tokens),
+            RequestCost::ByRequest(cost) => demand.set_cost(cost(head)),
         }
         Some(demand)
     }

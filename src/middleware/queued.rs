@@ -20,28 +20,28 @@ use super::queue::WaiterPlace;
 use super::reject::render_drained;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{Spot, Waiting};
+use crate::limiter::{QueueWait, WaiterHandle};
 
 pin_project! {
     // The wait is kept in the room of the response's future, where the inner service's future will be.
     pub(super) struct Queued<S, B> {
         #[pin]
-        stage: Stage,
+        stage: QueuedStage,
         // None once it is answered.
-        held: Option<Box<Held<S, B>>>,
+        held: Option<Box<WaitingRequest<S, B>>>,
     }
 }
 
 pin_project! {
-    #[project = StageProjection]
-    enum Stage {
-        Waiting { #[pin] waiting: Waiting },
+    #[project = QueuedStageProjection]
+    enum QueuedStage {
+        QueueWait { #[pin] waiting: QueueWait },
         // From its turn until the inner service is called.
-        Turn { spot: Option<Spot> },
+        Turn { spot: Option<WaiterHandle> },
     }
 }
 
-struct Held<S, B> {
+struct WaitingRequest<S, B> {
     service: S,
     request: Request<B>,
     since: Instant,
@@ -61,9 +61,9 @@ impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
     pub(super) fn new(service: S, request: Request<B>, plan: Arc<Plan>, slot: QueuedSlot) -> Self {
         let QueuedSlot { booking, place, jitter, ledger } = slot;
-        let waiting = Waiting::new(booking, jitter, true);
-        let held = Held { service, request, since: Instant::now(), plan, place, ledger };
-        Self { stage: Stage::Waiting { waiting }, held: Some(Box::new(held)) }
+        let waiting = QueueWait::new(booking, jitter, true);
+        let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
+        Self { stage: QueuedStage::QueueWait { waiting }, held: Some(Box::new(held)) }
     }
 }
 
@@ -78,9 +78,9 @@ where
         let mut this = self.project();
         loop {
             let turn = match this.stage.as_mut().project() {
-                StageProjection::Waiting { waiting } => match ready!(waiting.poll(cx)) {
+                QueuedStageProjection::QueueWait { waiting } => match ready!(waiting.poll(cx)) {
                     Ok(spot) => {
-                        this.stage.set(Stage::Turn { spot: Some(spot) });
+                        this.stage.set(QueuedStage::Turn { spot: Some(spot) });
                         continue;
                     }
                     Err(_drained) => {
@@ -89,7 +89,7 @@ where
                         return Poll::Ready(Ok(Ended::Rejected(response)));
                     }
                 },
-                StageProjection::Turn { spot } => spot,
+                QueuedStageProjection::Turn { spot } => spot,
             };
             let (Some(held), Some(spot)) = (this.held.as_mut(), turn.as_mut()) else {
                 return Poll::Pending;
@@ -110,7 +110,7 @@ where
             let (Some(held), Some(spot)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let Held { mut service, mut request, since, plan, place, ledger } = *held;
+            let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
             if let Some(ledger) = &ledger {
                 Admission::expose(ledger, &mut request);
             }

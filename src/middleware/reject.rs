@@ -7,15 +7,15 @@ use http::{Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
 use super::advertise::{field_set, member};
-use super::on_refusal::{Handler, Refused, Wording};
+use super::on_refusal::{Handler, RefusalWording, Refused};
 use super::plan::Plan;
-use crate::fields::{self, FieldSet, Form, RetryAfter, RetryHint};
+use crate::fields::{self, FieldSet, RetryAfter, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{RateLimited, Snapshot};
 
 /// What words an answer.
 enum Renderer<'r> {
-    Form(Form),
+    Own(Wording),
     Handler(&'r Handler),
 }
 
@@ -33,7 +33,7 @@ fn render_refusal(plan: &Plan, refusal: &Refusal<'_>, head: &Head<'_>) -> Respon
     let (settings, after) = (&plan.settings, outcome.wait().saturating_add(*jitter));
     let renderer = renderer(plan, head);
     // Mostly there is one rule, and nothing is set about refusals.
-    if let ([demand], Some(template), Renderer::Form(Form::ProblemDetails)) =
+    if let ([demand], Some(template), Renderer::Own(Wording::ProblemDetails)) =
         (demands.as_slice(), plan.template_for(demands.len()), &renderer)
         && (*status, settings.retry_after) == (TOO_MANY, RetryAfter::Seconds)
         && (plan.dialects().is_draft_11_alone() || !plan.sends_fields())
@@ -49,9 +49,9 @@ fn render_refusal(plan: &Plan, refusal: &Refusal<'_>, head: &Head<'_>) -> Respon
     refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
     let hint = RetryHint { after, now: outcome.at(), format: settings.retry_after };
     match renderer {
-        Renderer::Form(form) => {
+        Renderer::Own(wording) => {
             let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
-            let mut response = fields::refusal(form, *status, &names, hint);
+            let mut response = fields::refusal(wording, *status, &names, hint);
             if let Some(fields) = fields {
                 fields.write_to(response.headers_mut());
             }
@@ -74,7 +74,7 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
     plan.log.too_large(error);
     let fields = plan.sends_fields().then(|| FieldSet::policy_only(plan.dialects(), error.limit()));
     let mut response = match renderer(plan, head) {
-        Renderer::Form(form) => fields::too_large(form, error.limit()),
+        Renderer::Own(wording) => fields::too_large(wording, error.limit()),
         Renderer::Handler(handler) => {
             let (head, status, error) = (Some(*head), TOO_MANY, Some(error));
             handler(&Refused { head, status, snapshots: &[], retry_after: None, error })
@@ -94,7 +94,7 @@ pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<Bytes> {
 fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<Bytes> {
     let format = plan.settings.retry_after;
     match renderer(plan, head) {
-        Renderer::Form(form) => fields::failure(form, status, format),
+        Renderer::Own(wording) => fields::failure(wording, status, format),
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);
@@ -110,10 +110,10 @@ fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<B
 
 fn renderer<'r>(plan: &'r Plan, head: &Head<'_>) -> Renderer<'r> {
     match plan.settings.on_refusal.wording() {
-        _ if fields::is_grpc(head.headers()) => Renderer::Form(Form::Grpc),
-        Wording::ProblemDetails => Renderer::Form(Form::ProblemDetails),
-        Wording::PlainText => Renderer::Form(Form::PlainText),
-        Wording::Handler(handler) => Renderer::Handler(handler.as_ref()),
+        _ if fields::is_grpc(head.headers()) => Renderer::Own(Wording::Grpc),
+        RefusalWording::ProblemDetails => Renderer::Own(Wording::ProblemDetails),
+        RefusalWording::PlainText => Renderer::Own(Wording::PlainText),
+        RefusalWording::Handler(handler) => Renderer::Handler(handler.as_ref()),
     }
 }
 

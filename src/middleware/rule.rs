@@ -42,7 +42,7 @@ pub struct Rule {
     pub(super) limit: Arc<Limit>,
     pub(super) chooser: Option<Chooser>,
     pub(super) key: Arc<dyn KeyExtractor>,
-    pub(super) cost: Cost,
+    pub(super) cost: RequestCost,
     pub(super) missing_key: MissingKey,
     /// Boxed: most rules have none, and should not pay for them.
     pub(super) options: Option<Box<RuleOptions>>,
@@ -53,7 +53,7 @@ pub(super) type Chooser = Arc<dyn Fn(&Head<'_>) -> Option<Arc<Limit>> + Send + S
 
 /// What a request costs.
 #[derive(Clone)]
-pub(super) enum Cost {
+pub(super) enum RequestCost {
     /// One token, as no cost was set.
     Request,
     Tokens(u64),
@@ -66,7 +66,7 @@ impl Rule {
             limit,
             chooser: None,
             key: Arc::new(global()),
-            cost: Cost::Request,
+            cost: RequestCost::Request,
             missing_key: MissingKey::Reject(http::StatusCode::INTERNAL_SERVER_ERROR),
             options: None,
         }

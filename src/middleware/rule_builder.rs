@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::chosen_limit::IntoChosenLimit;
-use super::rule::{Cost, Rule};
+use super::chosen_limit::ChosenLimit;
+use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
 use crate::limiter::Limit;
@@ -65,7 +65,7 @@ impl Rule {
 
     /// Takes this many tokens for each request.
     pub fn cost(mut self, tokens: u64) -> Self {
-        self.cost = Cost::Tokens(tokens);
+        self.cost = RequestCost::Tokens(tokens);
         self
     }
 
@@ -90,7 +90,7 @@ impl Rule {
     where
         F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
     {
-        self.cost = Cost::ByRequest(Arc::new(cost));
+        self.cost = RequestCost::ByRequest(Arc::new(cost));
         self
     }
 
@@ -148,9 +148,9 @@ impl Rule {
     pub fn limit_with<F, L>(mut self, choose: F) -> Self
     where
         F: Fn(&Head<'_>) -> L + Send + Sync + 'static,
-        L: IntoChosenLimit,
+        L: Into<ChosenLimit>,
     {
-        self.chooser = Some(Arc::new(move |head| choose(head).into_chosen_limit()));
+        self.chooser = Some(Arc::new(move |head| choose(head).into().0));
         self
     }
 

@@ -12,12 +12,12 @@ use crate::fields::{Dialects, PartitionKey, RetryAfter};
 pub(super) struct Rules {
     pub(super) first: Rule,
     pub(super) rest: Vec<Rule>,
-    pub(super) settings: Settings,
+    pub(super) settings: LayerSettings,
 }
 
 /// What concerns the layer, whatever its rules.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct LayerSettings {
     pub(super) dialects: Dialects,
     pub(super) retry_after: RetryAfter,
     pub(super) partition_key: Option<PartitionKey>,
@@ -32,7 +32,7 @@ pub(super) struct Settings {
 
 impl Rules {
     pub(super) fn new(rule: Rule) -> Self {
-        Self { first: rule, rest: Vec::new(), settings: Settings::default() }
+        Self { first: rule, rest: Vec::new(), settings: LayerSettings::default() }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {

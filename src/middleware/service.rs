@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::{Action, Step};
+use super::action::{Action, ActionStep};
 use super::body::ResponseBody;
 use super::decide::decide;
 use super::future::ResponseFuture;
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::reject::render;
 use crate::key::Head;
@@ -58,23 +59,25 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
         match decide(plan, &Head::new(&request)) {
-            Step::Ready(Action::Run(on_response)) => {
-                on_response.expose(&mut request);
+            ActionStep::Ready(Action::Run(on_response)) if !plan.settings.exposes => {
                 ResponseFuture::running(inner.call(request), on_response)
             }
-            Step::Ready(Action::Queue(slot)) => {
+            ActionStep::Ready(Action::Run(on_response)) => {
+                ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
+            }
+            ActionStep::Ready(Action::Queue(slot)) => {
                 // What `poll_ready` readied is let go: it may hold something that others need
                 // while this request waits.
                 *inner = inner.clone();
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
-            Step::Ready(Action::Reject(rejection)) => {
+            ActionStep::Ready(Action::Reject(rejection)) => {
                 ResponseFuture::rejected(render(plan, &rejection, &Head::new(&request)))
             }
-            Step::Pending(pending) => {
+            ActionStep::Pending(pending) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
                 let clone = inner.clone();
@@ -83,4 +86,15 @@ where
             }
         }
     }
+}
+
+/// The request, which shows its handler what was decided.
+///
+/// By value and out of the way: a request that the caller changes in place is copied once more, also
+/// where the layer does not expose.
+#[cold]
+#[inline(never)]
+fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {
+    on_response.expose(&mut request);
+    request
 }

@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::Arc;
 use std::vec;
 
-use super::action::{Action, Step};
+use super::action::{Action, ActionStep};
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
 use super::plan::Plan;
@@ -17,24 +17,30 @@ type Shadow = Demand<Choice<'static>>;
 
 /// Charges the shadow rules for a request that goes on: each by itself, as if it were the only one,
 /// and after those that are enforced, so that these take or refuse as they would without it.
-pub(super) fn charge_after<'p>(plan: &Arc<Plan>, step: Step<'p>, shadows: Vec<Shadow>) -> Step<'p> {
+pub(super) fn charge_after<'p>(
+    plan: &Arc<Plan>,
+    step: ActionStep<'p>,
+    shadows: Vec<Shadow>,
+) -> ActionStep<'p> {
     match step {
-        Step::Ready(Action::Reject(rejection)) => Step::Ready(Action::Reject(rejection)),
-        Step::Ready(Action::Run(on_response)) => {
+        ActionStep::Ready(Action::Reject(rejection)) => {
+            ActionStep::Ready(Action::Reject(rejection))
+        }
+        ActionStep::Ready(Action::Run(on_response)) => {
             match charge_now(plan, on_response.ledger(), shadows) {
-                None => Step::Ready(Action::Run(on_response)),
+                None => ActionStep::Ready(Action::Run(on_response)),
                 Some(rest) => rest.step(plan, Action::Run(on_response)),
             }
         }
-        Step::Ready(Action::Queue(slot)) => {
+        ActionStep::Ready(Action::Queue(slot)) => {
             match charge_now(plan, slot.ledger.as_deref(), shadows) {
-                None => Step::Ready(Action::Queue(slot)),
+                None => ActionStep::Ready(Action::Queue(slot)),
                 Some(rest) => rest.step(plan, Action::Queue(slot)),
             }
         }
-        Step::Pending(pending) => {
+        ActionStep::Pending(pending) => {
             let plan = Arc::clone(plan);
-            Step::Pending(Box::pin(async move {
+            ActionStep::Pending(Box::pin(async move {
                 let action = pending.await;
                 if !matches!(action, Action::Reject(_)) {
                     charge_later(&plan, action.ledger(), shadows.into_iter()).await;
@@ -53,9 +59,9 @@ struct Unanswered {
 }
 
 impl Unanswered {
-    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> Step<'p> {
+    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> ActionStep<'p> {
         let (plan, Self { shadow, answer, rest }) = (Arc::clone(plan), self);
-        Step::Pending(Box::pin(async move {
+        ActionStep::Pending(Box::pin(async move {
             record(&plan, action.ledger(), shadow, answer.wait().await);
             charge_later(&plan, action.ledger(), rest).await;
             action

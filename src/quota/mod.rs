@@ -8,14 +8,16 @@ mod scale;
 #[cfg(feature = "serde")]
 mod serde;
 mod text;
+mod units;
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
 pub use self::error::QuotaError;
-pub(crate) use self::scale::{MAX_UNITS, Scale};
+pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
+pub(crate) use self::units::MAX_UNITS;
 
 /// One second.
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -156,7 +158,7 @@ impl Quota {
         if rate == 0 || period.is_zero() {
             return Err(QuotaError::empty(rate, period));
         }
-        if scale::micros(period).is_none() {
+        if units::micros(period).is_none() {
             return Err(QuotaError::period(period));
         }
         Ok(Self {
@@ -267,46 +269,6 @@ impl Quota {
     pub const fn shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
-    }
-
-    /// Checks the numbers against each other and against the 2^53 units of [`algebra`].
-    ///
-    /// # Errors
-    ///
-    /// If they contradict each other or do not fit; the error says what would.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::{DAY, Quota};
-    ///
-    /// let error = Quota::token_bucket(1, DAY).capacity(1_000_000).validated().unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 \
-    ///      can be counted (use a capacity of at most 104249)"
-    /// );
-    /// ```
-    ///
-    /// [`algebra`]: crate::algebra
-    pub const fn validated(self) -> Result<Self, QuotaError> {
-        if self.shards == 0 {
-            return Err(QuotaError::no_shards());
-        }
-        if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
-            return Err(QuotaError::start_without_windows());
-        }
-        if let Some(initial) = self.initial
-            && initial > self.tokens_at_most()
-        {
-            return Err(QuotaError::initial(initial, self.tokens_at_most()));
-        }
-        // One shard's numbers may fit where those of the whole do not, and the other way round.
-        match (Scale::of_shard(&self), Scale::of_whole(&self)) {
-            (Ok(_), Ok(_)) => Ok(self),
-            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-            (Err(shard), Err(whole)) => Err(shard.or_tighter(whole)),
-        }
     }
 
     /// How the limit gains its tokens.

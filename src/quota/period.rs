@@ -69,7 +69,7 @@ pub(super) struct Period(pub(super) Duration);
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(micros) = super::scale::micros(self.0) else {
+        let Some(micros) = super::units::micros(self.0) else {
             return match self.0 {
                 Duration::ZERO => f.write_str("0 seconds"),
                 odd => write!(f, "{odd:?}"),

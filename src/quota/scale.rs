@@ -1,12 +1,10 @@
 //! Compiles a quota to the integers that the algebra counts in.
 
 use std::num::NonZeroU64;
-use std::time::Duration;
 
-use super::{Kind, Quota, QuotaError};
-
-/// Redis scripts count in doubles, which hold every whole number up to here.
-pub(crate) const MAX_UNITS: u64 = 1 << 53;
+use super::error::{Given, QuotaError};
+use super::units::{MAX_UNITS, micros, widen};
+use super::{Kind, Quota};
 
 /// A quota in units and ticks; `algebra::Bucket` says what each number means.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +16,48 @@ pub(crate) struct Scale {
     /// Units of debt; what is left of [`MAX_UNITS`] beside the capacity if unlimited.
     pub(crate) max_reserved: u64,
     pub(crate) initial: u64,
+}
+
+impl Quota {
+    /// Checks the numbers against each other and against the 2^53 units of [`algebra`].
+    ///
+    /// # Errors
+    ///
+    /// If they contradict each other or do not fit; the error says what would.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{DAY, Quota};
+    ///
+    /// let error = Quota::token_bucket(1, DAY).capacity(1_000_000).validated().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 \
+    ///      can be counted (use a capacity of at most 104249)"
+    /// );
+    /// ```
+    ///
+    /// [`algebra`]: crate::algebra
+    pub const fn validated(self) -> Result<Self, QuotaError> {
+        if self.shards == 0 {
+            return Err(QuotaError::no_shards());
+        }
+        if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
+            return Err(QuotaError::start_without_windows());
+        }
+        if let Some(initial) = self.initial
+            && initial > self.tokens_at_most()
+        {
+            return Err(QuotaError::initial(initial, self.tokens_at_most()));
+        }
+        // One shard's numbers may fit where those of the whole do not, and the other way round.
+        match (Scale::of_shard(&self), Scale::of_whole(&self)) {
+            (Ok(_), Ok(_)) => Ok(self),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+            (Err(shard), Err(whole)) => Err(shard.or_tighter(whole)),
+        }
+    }
 }
 
 impl Scale {
@@ -38,7 +78,7 @@ impl Scale {
         let (step, gain, token) = match quota.kind {
             Kind::TokenBucket => {
                 let Some(per_shard) = period.get().checked_mul(shards) else {
-                    return Err(QuotaError::shards(quota, shards));
+                    return Err(QuotaError::shards(quota.rate, quota.period, shards));
                 };
                 let common = gcd(quota.rate, per_shard);
                 (NonZeroU64::MIN, quota.rate.checked_div(common), per_shard.checked_div(common))
@@ -49,23 +89,31 @@ impl Scale {
             return Err(QuotaError::empty(quota.rate, quota.period));
         };
         if gain.get() > MAX_UNITS {
-            return Err(QuotaError::rate(quota));
+            return Err(QuotaError::rate(quota.rate, quota.period));
         }
         if token.get() > MAX_UNITS {
-            return Err(QuotaError::shards(quota, shards));
+            return Err(QuotaError::shards(quota.rate, quota.period, shards));
         }
         let split = Split { token, shards };
         let tokens = quota.tokens_at_most();
         let capacity = match split.units(tokens) {
             Some(units) if units <= MAX_UNITS => units,
-            _ => return Err(QuotaError::capacity(quota, token, split.tokens(MAX_UNITS))),
+            _ => {
+                let (set, fits) = (quota.capacity.is_some(), split.tokens(MAX_UNITS));
+                let given = Given { tokens, set, token, fits };
+                return Err(QuotaError::capacity(quota.rate, quota.period, given));
+            }
         };
         let beside = MAX_UNITS.saturating_sub(capacity);
         let max_reserved = match quota.max_reserved {
             None => beside,
             Some(debt) => match split.units(debt) {
                 Some(units) if units <= beside => units,
-                _ => return Err(QuotaError::max_reserved(quota, token, split.tokens(beside))),
+                _ => {
+                    let given =
+                        Given { tokens: debt, set: true, token, fits: split.tokens(beside) };
+                    return Err(QuotaError::max_reserved(quota.rate, quota.period, given));
+                }
             },
         };
         let initial = match quota.initial {
@@ -104,22 +152,6 @@ impl Split {
             None => 0,
         }
     }
-}
-
-/// A period in ticks; `None` if it is empty, not a whole number of them, or longer than 2^53.
-pub(crate) const fn micros(period: Duration) -> Option<NonZeroU64> {
-    let below_a_tick = period.subsec_nanos().checked_rem(1_000);
-    let Some(whole) = period.as_secs().checked_mul(1_000_000) else { return None };
-    let Some(micros) = whole.checked_add(widen(period.subsec_micros())) else { return None };
-    if !matches!(below_a_tick, Some(0)) || micros > MAX_UNITS {
-        return None;
-    }
-    NonZeroU64::new(micros)
-}
-
-#[expect(clippy::as_conversions, reason = "`u64::from` is not const, and nothing is lost")]
-const fn widen(small: u32) -> u64 {
-    small as u64
 }
 
 const fn nonzero(number: Option<u64>) -> Option<NonZeroU64> {

@@ -13,11 +13,11 @@ use crate::clock::Timestamp;
 pub struct ParseQuotaError {
     /// The text, cut to a readable length.
     text: Box<str>,
-    problem: Problem,
+    problem: ParseProblem,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Problem {
+enum ParseProblem {
     Kind(Box<str>),
     NoPeriod,
     Number { what: &'static str, given: Box<str>, most: u64 },
@@ -36,7 +36,7 @@ impl FromStr for Quota {
     }
 }
 
-fn parse(text: &str) -> Result<Quota, Problem> {
+fn parse(text: &str) -> Result<Quota, ParseProblem> {
     // Only the part before the first comma names a kind: a `start` has colons of its own.
     let (head, options) = match text.split_once(',') {
         Some((head, options)) => (head, Some(options)),
@@ -48,16 +48,18 @@ fn parse(text: &str) -> Result<Quota, Problem> {
     };
     // Any white space around `per` will do.
     let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (rate, period) =
-        numbers.split_once(" per ").or_else(|| numbers.split_once('/')).ok_or(Problem::NoPeriod)?;
+    let (rate, period) = numbers
+        .split_once(" per ")
+        .or_else(|| numbers.split_once('/'))
+        .ok_or(ParseProblem::NoPeriod)?;
     let rate = parse_number("rate", rate, u64::MAX)?;
     let period = period.trim();
-    let period = period::parse(period).ok_or_else(|| Problem::Period(excerpt(period)))?;
-    let mut quota = Quota::new(kind, rate, period).map_err(Problem::Numbers)?;
+    let period = period::parse(period).ok_or_else(|| ParseProblem::Period(excerpt(period)))?;
+    let mut quota = Quota::new(kind, rate, period).map_err(ParseProblem::Numbers)?;
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();
-        let unknown = || Problem::Option(excerpt(option));
+        let unknown = || ParseProblem::Option(excerpt(option));
         let (name, value) = option.split_once(char::is_whitespace).ok_or_else(unknown)?;
         let tokens = |name| parse_number(name, value, u64::MAX);
         match name {
@@ -76,28 +78,28 @@ fn parse(text: &str) -> Result<Quota, Problem> {
     if let Some(shards) = shards {
         quota.shards = u32::try_from(shards).unwrap_or(u32::MAX);
     }
-    quota.validated().map_err(Problem::Numbers)
+    quota.validated().map_err(ParseProblem::Numbers)
 }
 
-fn once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), Problem> {
+fn once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Problem::Twice(name)),
+        Some(_) => Err(ParseProblem::Twice(name)),
     }
 }
 
-fn parse_kind(kind: &str) -> Result<Kind, Problem> {
+fn parse_kind(kind: &str) -> Result<Kind, ParseProblem> {
     match kind.trim() {
         "token bucket" => Ok(Kind::TokenBucket),
         "fixed window" => Ok(Kind::FixedWindow),
-        other => Err(Problem::Kind(excerpt(other))),
+        other => Err(ParseProblem::Kind(excerpt(other))),
     }
 }
 
 /// A whole number in decimal digits, which underscores may group.
-fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
+fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, ParseProblem> {
     let text = text.trim();
-    let wrong = || Problem::Number { what, given: excerpt(text), most };
+    let wrong = || ParseProblem::Number { what, given: excerpt(text), most };
     let plain = text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
     if !plain {
@@ -107,8 +109,8 @@ fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, Proble
 }
 
 /// An RFC 3339 date and time, or `@` and microseconds since the epoch.
-fn parse_start(text: &str) -> Result<Timestamp, Problem> {
-    let wrong = || Problem::Start(excerpt(text));
+fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
+    let wrong = || ParseProblem::Start(excerpt(text));
     if let Some(micros) = text.strip_prefix('@') {
         return micros.parse().map(Timestamp::from_micros).map_err(|_| wrong());
     }
@@ -192,34 +194,36 @@ impl fmt::Display for ParseQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is not a quota: ", self.text)?;
         match &self.problem {
-            Problem::Kind(given) => write!(
+            ParseProblem::Kind(given) => write!(
                 f,
                 "`{given}` is not a kind (use `token bucket`, which may be left out, or `fixed \
                  window`)"
             ),
-            Problem::NoPeriod => f.write_str("it is no rate per period (write `10 per minute`)"),
-            Problem::Number { what, given, most } => {
+            ParseProblem::NoPeriod => {
+                f.write_str("it is no rate per period (write `10 per minute`)")
+            }
+            ParseProblem::Number { what, given, most } => {
                 write!(f, "{what} `{given}` is not a whole number from 0 to {most}")
             }
-            Problem::Period(given) => write!(
+            ParseProblem::Period(given) => write!(
                 f,
                 "`{given}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)"
             ),
-            Problem::Option(given) if given.is_empty() => {
+            ParseProblem::Option(given) if given.is_empty() => {
                 f.write_str("there is nothing after a comma (write an option there, or no comma)")
             }
-            Problem::Option(given) => write!(
+            ParseProblem::Option(given) => write!(
                 f,
                 "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, \
                  `initial 5`, `start 2026-01-01T00:00:00Z` and `shards 4`)"
             ),
-            Problem::Twice(name) => write!(f, "`{name}` is given twice"),
-            Problem::Start(given) => write!(
+            ParseProblem::Twice(name) => write!(f, "`{name}` is given twice"),
+            ParseProblem::Start(given) => write!(
                 f,
                 "start `{given}` is not an instant (write `2026-01-01T00:00:00Z`, or `@` and \
                  microseconds since 1970)"
             ),
-            Problem::Numbers(error) => error.fmt(f),
+            ParseProblem::Numbers(error) => error.fmt(f),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The future of a response: sent, waiting, or about to be sent again.
+//! The future of a response: it sends, waits, and sends again.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,56 +11,62 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use super::policy::Policy;
+use super::policy::RetryPolicy;
 
 pin_project! {
     /// The future of [`Retry`](super::Retry).
     ///
     /// # Panics
     ///
-    /// If it has to wait outside of a tokio runtime, or in one whose time is not enabled.
+    /// If it has to wait outside of a tokio runtime, or in one whose timer is not enabled.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the request with all its copies, and the future of the inner service.
-    /// Nothing is sent from then on.
+    /// Dropping it drops the request with all its clones, and the future of the inner service.
+    /// Nothing more is sent.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S::Future>,
-        // Nothing once no further send is allowed.
-        again: Option<Again<S, B>>,
+        state: RetryState<S::Future>,
+        // `None` once no retry is left.
+        resend: Option<Resend<S, B>>,
     }
 }
 
 pin_project! {
-    #[project = StateProjection]
-    enum State<F> {
+    #[project = RetryStateProjection]
+    enum RetryState<F> {
         Sent { #[pin] future: F },
         Waiting { #[pin] sleep: Sleep },
         Readying,
     }
 }
 
-/// What it takes to send a request again.
-pub(super) struct Again<S, B> {
-    policy: Arc<Policy>,
+/// What a retry needs: the request, the service, and what is left of the policy.
+pub(super) struct Resend<S, B> {
+    policy: Arc<RetryPolicy>,
     service: S,
     request: Request<B>,
-    /// How often it may still be sent; never zero.
+    /// How often the request may still be sent; never zero.
     resends: u32,
-    /// How long it may still be waited for.
+    /// How much of `max_wait` is left.
     wait_left: Duration,
 }
 
-impl<S, B> Again<S, B> {
-    pub(super) fn new(policy: Arc<Policy>, service: S, request: Request<B>, resends: u32) -> Self {
+impl<S, B> Resend<S, B> {
+    pub(super) fn new(
+        policy: Arc<RetryPolicy>,
+        service: S,
+        request: Request<B>,
+        resends: u32,
+    ) -> Self {
         Self { wait_left: policy.max_wait, policy, service, request, resends }
     }
 
-    /// Takes the wait that a response asks for from what is left; `None` if it is the answer.
+    /// The wait before the next send, which is taken from what is left; `None` if this response is the
+    /// answer.
     fn wait<R>(&mut self, response: &Response<R>) -> Option<Duration> {
         let wait = self.policy.wait(response, self.wait_left)?;
         self.wait_left = self.wait_left.saturating_sub(wait);
@@ -68,12 +74,12 @@ impl<S, B> Again<S, B> {
     }
 }
 
-impl<S, B> Again<S, B>
+impl<S, B> Resend<S, B>
 where
     S: Service<Request<B>>,
     B: Clone,
 {
-    /// Sends the request by the service, which is ready; what is left is for the time after.
+    /// Sends the request by the service, which is ready. Returns what the retry after that needs.
     fn send(mut self) -> (S::Future, Option<Self>) {
         match self.resends.saturating_sub(1) {
             0 => (self.service.call(self.request), None),
@@ -89,8 +95,8 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn new(future: S::Future, again: Option<Again<S, B>>) -> Self {
-        Self { state: State::Sent { future }, again }
+    pub(super) const fn new(future: S::Future, resend: Option<Resend<S, B>>) -> Self {
+        Self { state: RetryState::Sent { future }, resend }
     }
 }
 
@@ -105,26 +111,26 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProjection::Sent { future } => {
+                RetryStateProjection::Sent { future } => {
                     let response = ready!(future.poll(cx))?;
-                    match this.again.as_mut().and_then(|again| again.wait(&response)) {
+                    match this.resend.as_mut().and_then(|resend| resend.wait(&response)) {
                         None => return Poll::Ready(Ok(response)),
-                        Some(Duration::ZERO) => State::Readying,
-                        Some(wait) => State::Waiting { sleep: tokio::time::sleep(wait) },
+                        Some(Duration::ZERO) => RetryState::Readying,
+                        Some(wait) => RetryState::Waiting { sleep: tokio::time::sleep(wait) },
                     }
                 }
-                StateProjection::Waiting { sleep } => {
+                RetryStateProjection::Waiting { sleep } => {
                     ready!(sleep.poll(cx));
-                    State::Readying
+                    RetryState::Readying
                 }
-                StateProjection::Readying => {
-                    // Only who has what it takes to send again comes here.
-                    let Some(again) = this.again.as_mut() else { return Poll::Pending };
-                    ready!(again.service.poll_ready(cx))?;
-                    let Some(again) = this.again.take() else { return Poll::Pending };
-                    let (future, again) = again.send();
-                    *this.again = again;
-                    State::Sent { future }
+                RetryStateProjection::Readying => {
+                    // `Readying` is entered only with `Some`, and left in the poll that takes it.
+                    let Some(resend) = this.resend.as_mut() else { return Poll::Pending };
+                    ready!(resend.service.poll_ready(cx))?;
+                    let Some(resend) = this.resend.take() else { return Poll::Pending };
+                    let (future, resend) = resend.send();
+                    *this.resend = resend;
+                    RetryState::Sent { future }
                 }
             };
             this.state.set(next);
@@ -138,9 +144,9 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Sent { .. } => "ResponseFuture(sent)",
-            State::Waiting { .. } => "ResponseFuture(waiting)",
-            State::Readying => "ResponseFuture(readying)",
+            RetryState::Sent { .. } => "ResponseFuture(sent)",
+            RetryState::Waiting { .. } => "ResponseFuture(waiting)",
+            RetryState::Readying => "ResponseFuture(readying)",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The layer: a policy, ready to be put around clients.
+//! The layer, which holds the policy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,67 +7,67 @@ use std::time::Duration;
 use tower_layer::Layer;
 
 use super::Retry;
-use super::policy::Policy;
+use super::policy::RetryPolicy;
 use crate::key::Head;
 use crate::limiter::Random;
 
-/// Sends requests again that are answered with 429 or 503, when `Retry-After` says so.
+/// Retries requests that are answered with 429 or 503, at the time that `Retry-After` says.
 ///
 /// See the [module docs](super) for examples.
+#[doc(alias = "backoff")]
 #[derive(Clone, Default)]
 pub struct RetryLayer {
-    policy: Arc<Policy>,
+    policy: Arc<RetryPolicy>,
 }
 
 impl RetryLayer {
-    /// Makes a layer that sends any request up to five times, waits up to 30 seconds in all, and
-    /// adds no jitter.
+    /// Makes a layer that sends any request up to five times, waits up to 30 seconds in total, and adds
+    /// no jitter.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sends a request at most this often, the first time included; 5 if nothing else is said.
+    /// Sends a request at most this many times, including the first; 5 by default.
     ///
-    /// With 1, nothing is sent again. With 0 neither, as the first send is not a retry.
+    /// With 1, nothing is retried. 0 is the same as 1.
+    #[doc(alias = "max_retries")]
+    #[doc(alias = "attempts")]
     #[must_use]
     pub fn tries(self, sends: u32) -> Self {
         self.with(|policy| policy.tries = sends)
     }
 
-    /// Waits at most this long for one request, all its waits together; 30 seconds if nothing else
-    /// is said.
+    /// Limits the sum of all waits of one request; 30 seconds by default.
     ///
-    /// A refusal that asks for more than what is left of it is returned at once.
+    /// A refusal that asks for a wait beyond it is returned at once.
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
         self.with(|policy| policy.max_wait = max_wait)
     }
 
-    /// Makes each wait longer at random, by at most this much, and never shorter.
+    /// Adds a random time of at most `spread` to each wait; none by default.
     ///
-    /// Clients that were refused together then do not come back together. The addition counts
-    /// towards [`max_wait`](Self::max_wait); it gets smaller where that would be exceeded, so that
-    /// chance never decides whether a request is sent again.
+    /// Clients that were refused at the same time then do not come back at the same time. The addition
+    /// counts towards [`max_wait`](Self::max_wait). It is cut where it would exceed that, so chance never
+    /// decides whether a request is retried.
     #[must_use]
     pub fn jitter(self, spread: Duration) -> Self {
         self.with(|policy| policy.jitter = spread)
     }
 
-    /// Draws the jitter from this seed, so that a test gets the same waits in each run.
+    /// Seeds the random numbers of the jitter, so that a test gets the same waits in each run.
     ///
-    /// All services that are made from here on by the layer and by its clones draw from one
-    /// sequence.
+    /// All services that the layer and its clones make after this call draw from one sequence.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.with(|policy| policy.random = Random::seeded(seed))
     }
 
-    /// Sends only those requests again of which this function says so; all if nothing else is
-    /// said.
+    /// Retries only the requests for which `only` returns true; all of them by default.
     ///
-    /// A server that says when to come back has not done the work, so that a `POST` may be sent
-    /// again as well as a `GET`. For servers that cannot be trusted with that:
+    /// A server that says when to come back has not done the work, so a `POST` can be retried as well as
+    /// a `GET`. For servers on which you cannot rely for that:
     ///
     /// ```
     /// use tollgate::retry::RetryLayer;
@@ -83,7 +83,7 @@ impl RetryLayer {
         self.with(|policy| policy.only = Arc::new(only))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut RetryPolicy)) -> Self {
         change(Arc::make_mut(&mut self.policy));
         self
     }

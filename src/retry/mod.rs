@@ -1,8 +1,8 @@
-//! The other side of a limit: a tower layer for clients that comes back when it was told to.
+//! The client side: a tower layer that retries refused requests when `Retry-After` says so.
 //!
-//! [`RetryLayer`] around an HTTP client makes it obey `Retry-After`: a request that is answered
-//! with status 429 or 503 and a time to come back is sent again at that time. Between two services
-//! that both have Tollgate, nothing else is needed.
+//! [`RetryLayer`] makes an HTTP client obey `Retry-After`: a request that is answered with status 429
+//! or 503 and a time to come back is sent again at that time. Between two services that both use
+//! Tollgate, nothing else is needed.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -33,7 +33,7 @@
 //! # }
 //! ```
 //!
-//! How often, how long, which requests, and how far apart from all others:
+//! The number of tries, the longest wait, the jitter, and which requests are retried:
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,32 +50,31 @@
 //!
 //! # Design
 //!
-//! **Only what was told is waited for.** There is no backoff of our own: a response without a
-//! readable `Retry-After` is returned as it is, and so are all other statuses and all errors. The
-//! field is a number of seconds or a date in any of the three forms of HTTP (RFC 9110, section
-//! 10.2.3). A date is compared with the response's own `Date`, so that it does not matter whether
-//! the two machines agree on the time, and with this machine's clock if there is no `Date` that can
-//! be read. A date that has passed means at once.
+//! **The server decides how long to wait.** There is no backoff: a response without a readable
+//! `Retry-After` is returned as it is, and so are all other statuses and all errors. The field is a
+//! number of seconds or a date in any of the three forms of HTTP (RFC 9110, section 10.2.3). A date is
+//! compared with the response's own `Date`, so the two machines need not agree on the time; without a
+//! readable `Date`, it is compared with this machine's clock. A date in the past means at once.
 //!
-//! **No wait in vain.** The waits of one request stay within [`max_wait`](RetryLayer::max_wait)
-//! together. Where the next one would not, the refusal is returned at once. Only waits count: the
-//! time that the service takes to become ready and to answer is for a timeout to bound.
+//! **No wait is in vain.** All waits of one request together stay within
+//! [`max_wait`](RetryLayer::max_wait). If the next one would exceed it, the refusal is returned at once.
+//! Only waits count: use a timeout to bound the time until the service is ready and has answered.
 //!
-//! **Every method is sent again**, also those that are not idempotent: a server that answers 429 or
-//! 503 and says when to come back says that it has not done the work. Where something in between
-//! answers 503 for work that may have been done, restrict it by [`only`](RetryLayer::only).
+//! **Every method is retried**, idempotent or not: a server that answers 429 or 503 with a time to come
+//! back has not done the work. If something between you and the server answers 503 for work that may
+//! have been done, restrict the retries by [`only`](RetryLayer::only).
 //!
-//! **A request is sent again whole**: method, target, version, header fields, extensions and body
-//! are cloned before each send but the last. A streamed body cannot be cloned; collect it first,
-//! for instance into a `Full<Bytes>` of `http-body-util`, whose clones share their bytes.
+//! **The whole request is sent again**: method, target, version, header fields, extensions and body are
+//! cloned before each send but the last. A streamed body cannot be cloned; collect it first, for
+//! instance into a `Full<Bytes>` of `http-body-util`, whose clones share their bytes.
 //!
-//! **The service that was made ready is the one that is called.** Further sends go to a clone of
-//! it, which is made ready after the wait and not before, lest it hold its place while nothing
-//! happens. Responses that are not returned are dropped before the wait, bodies unread.
+//! **The service that was made ready is the one that is called.** Retries go to a clone of it, which is
+//! made ready after the wait: a service that is ready may hold a slot, which it should not do while it
+//! waits. Responses that are not returned are dropped before the wait, with their bodies unread.
 //!
-//! Around a client that keeps a limit of its own, made by
-//! [`RateLimiter::layer`](crate::RateLimiter::layer), the layer waits for that one as well: put
-//! `Retry` outside and `RateLimit` inside.
+//! If the client also keeps a limit of its own, made by
+//! [`RateLimiter::layer`](crate::RateLimiter::layer), put `Retry` outside and `RateLimit` inside: the
+//! layer then waits for that limit as well.
 
 mod future;
 mod layer;

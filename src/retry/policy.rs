@@ -1,4 +1,4 @@
-//! A policy: which requests are sent again, how often, and after which wait.
+//! The policy: which requests are retried, how often, and after which wait.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::key::Head;
 use crate::limiter::Random;
 
 #[derive(Clone)]
-pub(super) struct Policy {
+pub(super) struct RetryPolicy {
     pub(super) tries: u32,
     pub(super) max_wait: Duration,
     pub(super) jitter: Duration,
@@ -19,8 +19,8 @@ pub(super) struct Policy {
     pub(super) random: Random,
 }
 
-impl Policy {
-    /// How often a request may be sent again.
+impl RetryPolicy {
+    /// How often this request may be retried.
     pub(super) fn resends(&self, head: &Head<'_>) -> u32 {
         match self.tries.saturating_sub(1) {
             0 => 0,
@@ -29,7 +29,7 @@ impl Policy {
         }
     }
 
-    /// How long to wait before the request is sent again; `None` if its response is the answer.
+    /// The wait before the next send, of which `left` may be spent; `None` if this response is the answer.
     pub(super) fn wait<R>(&self, response: &Response<R>, left: Duration) -> Option<Duration> {
         match response.status() {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
@@ -41,7 +41,7 @@ impl Policy {
     }
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             tries: 5,
@@ -53,9 +53,9 @@ impl Default for Policy {
     }
 }
 
-impl fmt::Debug for Policy {
+impl fmt::Debug for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy")
+        f.debug_struct("RetryPolicy")
             .field("tries", &self.tries)
             .field("max_wait", &self.max_wait)
             .field("jitter", &self.jitter)

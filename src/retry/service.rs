@@ -1,4 +1,4 @@
-//! The service: sends the request, and keeps what it takes to send it again.
+//! The service: sends the request, and keeps a clone for the retry.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,20 +7,20 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::ResponseFuture;
-use super::future::Again;
-use super::policy::Policy;
+use super::future::Resend;
+use super::policy::RetryPolicy;
 use crate::key::Head;
 
-/// Sends the requests to `S` again when they are told to come back; made by
+/// Retries the requests to `S` that are told to come back later; made by
 /// [`RetryLayer`](super::RetryLayer).
 #[derive(Clone, Debug)]
 pub struct Retry<S> {
     inner: S,
-    policy: Arc<Policy>,
+    policy: Arc<RetryPolicy>,
 }
 
 impl<S> Retry<S> {
-    pub(super) const fn new(inner: S, policy: Arc<Policy>) -> Self {
+    pub(super) const fn new(inner: S, policy: Arc<RetryPolicy>) -> Self {
         Self { inner, policy }
     }
 
@@ -30,13 +30,13 @@ impl<S> Retry<S> {
         &self.inner
     }
 
-    /// The inner service, to be changed.
+    /// The inner service, mutably.
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Gives the inner service back.
+    /// Returns the inner service.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.inner
@@ -57,15 +57,15 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let again = match self.policy.resends(&Head::new(&request)) {
+        let resend = match self.policy.resends(&Head::new(&request)) {
             0 => None,
             resends => {
-                // `poll_ready` readied this very service, so it is called; the clone is readied
-                // before its own first call, which the future may never come to.
+                // `poll_ready` readied this very service, so it is the one to call. The clone is
+                // readied before its own first call, if there is one.
                 let (service, request) = (self.inner.clone(), request.clone());
-                Some(Again::new(Arc::clone(&self.policy), service, request, resends))
+                Some(Resend::new(Arc::clone(&self.policy), service, request, resends))
             }
         };
-        ResponseFuture::new(self.inner.call(request), again)
+        ResponseFuture::new(self.inner.call(request), resend)
     }
 }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 
-use crate::fields::{self, Form, RetryAfter};
+use crate::fields::{self, RetryAfter, Wording};
 use crate::middleware::Admission;
 
 /// Takes what the layers around a route have [exposed](crate::RateLimitLayer::expose).
@@ -74,7 +74,7 @@ impl IntoResponse for MissingAdmission {
             true => tracing::debug!("{self}"),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        fields::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+        fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
     }
 }
 

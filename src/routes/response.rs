@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, Form, Member, PolicyText, RetryAfter, RetryHint,
+    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, RetryHint, Wording,
 };
 use crate::limiter::{Limit, RateLimited, Snapshot};
 
@@ -30,7 +30,7 @@ fn refused(refusal: &RateLimited, after: Duration) -> Response {
     let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
     let hint = RetryHint { after, now, format: RetryAfter::Seconds };
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut response = fields::refusal(Form::ProblemDetails, status, &names, hint);
+    let mut response = fields::refusal(Wording::ProblemDetails, status, &names, hint);
     let mut builder = FieldSetBuilder::new(Dialects::default(), None);
     for snapshot in snapshots {
         let (limit, level) = (snapshot.limit(), snapshot.level());
@@ -42,7 +42,7 @@ fn refused(refusal: &RateLimited, after: Duration) -> Response {
 }
 
 fn too_large(limit: &Limit) -> Response {
-    let mut response = fields::too_large(Form::ProblemDetails, limit);
+    let mut response = fields::too_large(Wording::ProblemDetails, limit);
     FieldSet::policy_only(Dialects::default(), limit).write_to(response.headers_mut());
     response.map(Body::from)
 }
@@ -57,5 +57,5 @@ fn unavailable(error: &RateLimited) -> Response {
         tracing::error!(limit, error, "no decision");
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    fields::failure(Form::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+    fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
 }

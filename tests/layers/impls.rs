@@ -10,14 +10,13 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 4] = [
+const EXCEPTIONS: [Exception; 3] = [
     Exception {
         name: "RateLimiter",
         folder: "middleware",
         reason: "`limiter.layer(..)` and its defaults are there with the feature `middleware` only",
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
-    Exception { name: "Error", folder: "routes", reason: AXUM },
     Exception { name: "Admission", folder: "routes", reason: AXUM },
 ];
 

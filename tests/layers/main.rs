@@ -41,7 +41,7 @@ const CRATES: [(&str, &[&str]); 12] = [
             "backend/redis/",
             "clock/",
             "limiter/queue/",
-            "limiter/unstoppable.rs",
+            "limiter/detached.rs",
             "middleware/queued.rs",
             "retry/",
         ],

@@ -34,7 +34,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
         let state = cells.read(cell, one.id(), one.bucket(), now);
         reading(one, allowed, state, now)
     });
-    Applied::gathered(now, named.len(), readings)
+    Applied::collect(now, named.len(), readings)
 }
 
 /// Makes one adjustment to a bucket in this state, and says what it holds then.

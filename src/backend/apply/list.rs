@@ -62,7 +62,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
         };
         Reading::in_micros(entry.verdict, state, units, entry.wait)
     };
-    Applied::gathered(now, entries.len(), entries.iter().map(reading))
+    Applied::collect(now, entries.len(), entries.iter().map(reading))
 }
 
 /// Whether a bucket may be named twice. A short list is searched for each charge; in a long one

@@ -132,11 +132,11 @@ pub fn apply_all<S: BucketStore + ?Sized>(store: &mut S, charges: &[Charge<'_>])
         return match charge.get_second_shard() {
             None => {
                 let charged = apply_one(cells, id, charge, now);
-                Applied::one(now, Reading::of(charge, &charged))
+                Applied::one(now, Reading::from_charged(charge, &charged))
             }
             Some(other) => {
                 let charged = apply_pair(cells, [id, id.shard(other)], charge, other, now);
-                Applied::two(now, Reading::of_pair(charge, &charged))
+                Applied::two(now, Reading::from_charged_pair(charge, &charged))
             }
         };
     }

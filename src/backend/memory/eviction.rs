@@ -1,4 +1,4 @@
-//! Which bucket makes room when a shard is full: the one nearest to full, and a closed one last.
+//! Which bucket is evicted when a shard is full: the one nearest to full, and a blocked one last.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,13 +8,13 @@ use super::table::{Slot, Table};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// The buckets that are nearest to full, found by one look at the whole shard and used up one by
-/// one, so that a newcomer pays for a few slots and not for all.
+/// The buckets that are nearest to full. One scan of the whole shard finds some of them, and each
+/// eviction uses one up, so that a new bucket pays for a few slots and not for a scan.
 ///
-/// Every bucket that is full before `horizon` is in the heap, with the instant at which it would
-/// be when it was last looked at. A charge only makes that later, which is noticed when the bucket
-/// is drawn; a bucket that was refunded, opened or given other numbers meanwhile may keep its place
-/// until the next look.
+/// Invariant: every bucket that is full before `horizon` is in the heap, ranked by the instant at
+/// which it was to be full when it was last seen. A charge only makes that instant later, which is
+/// noticed when the bucket is popped. A bucket that was refunded, unblocked or given other
+/// numbers may keep its rank until the next scan.
 #[derive(Debug, Default)]
 pub(super) struct EvictionQueue {
     nearest: BinaryHeap<Reverse<Candidate>>,
@@ -27,33 +27,33 @@ struct Candidate {
     tag: (u64, u32),
 }
 
-/// Who goes first.
+/// The order of eviction, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Nothing comes in before an instant to come: to forget it would lift a block, which may well be over
-    /// before others are full.
+    /// Whether it is blocked. It may well be full before others are, but to evict it would lift the
+    /// block.
     is_closed: bool,
     full_at: Timestamp,
 }
 
-/// The part of a shard that one look gathers.
-const GATHERED: usize = 16;
+/// A scan keeps one bucket of so many.
+const SCAN_SHARE: usize = 16;
 
 impl EvictionQueue {
-    /// Where the bucket is that is nearest to full.
+    /// The slot of the bucket to evict.
     pub(super) fn victim(
         &mut self,
         table: &Table,
         quotas: &QuotaTable,
         now: Timestamp,
     ) -> Option<usize> {
-        self.drawn(table, quotas, now).or_else(|| {
-            self.look(table, quotas, now);
-            self.drawn(table, quotas, now)
+        self.pop(table, quotas, now).or_else(|| {
+            self.scan(table, quotas, now);
+            self.pop(table, quotas, now)
         })
     }
 
-    /// Notes a bucket that was just added.
+    /// Takes note of a bucket that was just added.
     pub(super) fn added(
         &mut self,
         slot: &Slot,
@@ -63,7 +63,7 @@ impl EvictionQueue {
     ) {
         let Some(horizon) = self.horizon else { return };
         if self.nearest.len() >= table.len() {
-            // Buckets that come and go without need for room: better to look again then.
+            // Buckets come and go without evictions, so the heap has grown stale: scan when one is due.
             *self = Self::default();
             return;
         }
@@ -74,7 +74,7 @@ impl EvictionQueue {
         }
     }
 
-    fn drawn(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) -> Option<usize> {
+    fn pop(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) -> Option<usize> {
         while let Some(Reverse(noted)) = self.nearest.pop() {
             let Some(index) = table.find(noted.tag) else { continue };
             let Some(current) = table.get(index).and_then(|slot| candidate(slot, quotas, now))
@@ -92,12 +92,12 @@ impl EvictionQueue {
         None
     }
 
-    /// Gathers the nearest to full among all; no more than those are held at any time.
-    fn look(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) {
-        let gathered = table.len().div_ceil(GATHERED);
-        let mut nearest = BinaryHeap::with_capacity(gathered);
+    /// Scans the whole shard, and keeps the nearest to full in a bounded heap.
+    fn scan(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) {
+        let kept = table.len().div_ceil(SCAN_SHARE);
+        let mut nearest = BinaryHeap::with_capacity(kept);
         for candidate in table.iter().filter_map(|slot| candidate(slot, quotas, now)) {
-            if nearest.len() < gathered {
+            if nearest.len() < kept {
                 nearest.push(candidate);
             } else if let Some(mut last) = nearest.peek_mut()
                 && candidate < *last
@@ -105,7 +105,7 @@ impl EvictionQueue {
                 *last = candidate;
             }
         }
-        // Whoever was left out is not before the last of those that were not.
+        // A bucket that was left out is not full before the last of those that were kept.
         self.horizon = nearest.peek().map(|last| last.rank);
         self.nearest = nearest.into_iter().map(Reverse).collect();
     }

@@ -1,4 +1,4 @@
-//! The name of a bucket, hashed so that nobody can choose where it falls.
+//! The name of a bucket, hashed so that a client cannot choose where it falls.
 //!
 //! # Design
 //!
@@ -6,7 +6,7 @@
 //! another one with zeros behind it. Its hash is multilinear: the upper 64 bits of
 //! `k0 + k1·m1 + k2·m2 + …`, counted in 128 bits with random keys `k` of 128 bits; and the same once
 //! more with other keys. That is strongly universal (Lemire and Kaser, "Strongly universal string
-//! hashing is fast", The Computer Journal 57, 2014): whichever two names somebody thinks of, their
+//! hashing is fast", The Computer Journal 57, 2014): whichever two names a client picks, their
 //! 128 bits are evenly distributed and independent of each other over the choice of the keys. So
 //! two names meet in the 96 bits that make the tag with a probability of 2⁻⁹⁶, and in one of `n`
 //! places with `1/n`.
@@ -49,7 +49,7 @@ const WORDS: usize = 1 + LONGEST / 8 + 2;
 impl Hasher {
     /// A hash whose keys the operating system's randomness gives.
     pub(super) fn random() -> Self {
-        // Each hashes under a key of its own, which nobody outside the process knows.
+        // Each hashes under a key of its own, which does not leave the process.
         let states = [RandomState::new(), RandomState::new()];
         let mut count = 0_u64;
         Self::keyed(|| {

@@ -53,7 +53,7 @@ pub(super) fn charge_pair(
     let now = now();
     let charged = apply_pair(&mut locks, prints, charge, other, now);
     drop(locks);
-    Applied::two(now, Reading::of_pair(charge, &charged))
+    Applied::two(now, Reading::from_charged_pair(charge, &charged))
 }
 
 /// Makes all adjustments, or none of them.

@@ -1,20 +1,20 @@
-//! The store of this process: sharded, bounded, forgetting.
+//! The store of this process: sharded and bounded.
 //!
 //! # Design
 //!
-//! A bucket takes 32 bytes whatever the length of its key: 96 bits of a keyed 128-bit hash stand
-//! for its name, the rest picks the shard. The hash key is random for each store, so that nobody
-//! can choose names that meet.
+//! A bucket takes 32 bytes whatever the length of its key. Its name is hashed with a key that is
+//! random for each store, so that a client cannot choose names that collide: 96 bits of the hash
+//! stand for the name, and the others pick the shard.
 //!
-//! A shard is an open-addressing table behind a lock. Looking a bucket up, deciding and writing
-//! happen under one lock, so that no bucket can be dropped between reading and writing it; over
-//! several buckets, under all their locks, which are always taken in the same order. There
-//! are as many shards as it takes for each to stay small: every pause (growing, making room) is
-//! then as short with ten million keys as with ten thousand.
+//! A shard is an open-addressing table behind a lock. A bucket is found, decided and written under
+//! one lock, so it cannot be dropped between the read and the write. Several buckets are decided
+//! under all their locks, which are always taken in the same order. There are enough shards for each
+//! to stay small, so every pause (growth, eviction) is as short with ten million keys as with ten
+//! thousand.
 //!
-//! A bucket that is full again is dropped in passing: whoever adds a bucket looks at the next few
-//! slots of its shard. When a shard has its share of the bound nevertheless, the bucket that is
-//! nearest to full makes room, as the least is forgotten with it.
+//! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full again.
+//! If the shard is at its capacity nevertheless, it evicts the bucket that is nearest to full: the
+//! client of that bucket gains least by it.
 
 mod eviction;
 mod fingerprint;
@@ -37,8 +37,8 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
 ///
-/// It holds at most [`max_keys`](Self::max_keys) buckets. Each takes 32 bytes of tables that are
-/// filled to four fifths at most: 40 to 60 bytes a bucket while they grow.
+/// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those closest to full. A
+/// bucket takes 32 bytes in tables that are at most four fifths full: 40 to 60 bytes while they grow.
 ///
 /// # Examples
 ///
@@ -52,13 +52,13 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 pub struct Memory {
     shards: Shards,
     hasher: Hasher,
-    clock: Source,
+    clock: ClockSource,
     max_keys: usize,
 }
 
 /// The usual clock is called without an indirection.
 #[derive(Clone, Debug)]
-enum Source {
+enum ClockSource {
     System(SystemClock),
     Other(Arc<dyn Clock>),
 }
@@ -73,15 +73,15 @@ impl Memory {
         Self {
             shards: Shards::new(Self::MAX_KEYS),
             hasher: Hasher::random(),
-            clock: Source::System(SystemClock::new()),
+            clock: ClockSource::System(SystemClock::new()),
             max_keys: Self::MAX_KEYS,
         }
     }
 
     /// Holds at most this many buckets, and at least one.
     ///
-    /// The bound is divided among the shards, so the fullest of them may begin to make room when
-    /// the store as a whole holds a tenth less.
+    /// The bound is divided among the shards, so the fullest of them may begin to evict when the
+    /// store as a whole holds a tenth less.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
@@ -89,21 +89,21 @@ impl Memory {
         self
     }
 
-    /// Takes the time from another clock, as tests do.
+    /// Reads the time from this clock, for instance in tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Source::Other(Arc::new(clock));
+        self.clock = ClockSource::Other(Arc::new(clock));
         self
     }
 
-    /// Drops no bucket that is full again.
-    #[cfg(all(test, feature = "redis"))]
+    /// Keeps buckets that are full again.
+    #[cfg(test)]
     pub(crate) fn keep_full(self) -> Self {
         self.shards.iter().for_each(|shard| shard.lock().keep_full = true);
         self
     }
 
-    /// The buckets that are held, those that are full again but not yet dropped among them.
+    /// The number of buckets it holds, including those that are full again but not yet dropped.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
@@ -115,11 +115,11 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Drops every bucket that is full again, shard by shard, and gives back the memory of tables
-    /// that are mostly empty then.
+    /// Drops every bucket that is full again, shard by shard, and shrinks tables that are mostly
+    /// empty then.
     ///
-    /// Never needed for the bound: the tables that a flood has filled are otherwise kept for the
-    /// next.
+    /// The bound holds without it. It gives back memory after a flood of keys, which is otherwise
+    /// kept for the next one.
     pub fn purge(&self) {
         let now = self.now();
         for shard in self.shards.iter() {
@@ -127,20 +127,20 @@ impl Memory {
         }
     }
 
-    /// Charges one bucket, and says when.
+    /// Decides an ordinary charge by itself, and says at what time.
     // Called by code that is inlined where users write it.
     #[inline(never)]
     pub(crate) fn charge(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
-        // Read under the lock: whoever decides later has not an earlier time, as far as the clock goes.
+        // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
         let now = self.now();
         let charged = shard.charge(print, charge, now);
         drop(shard);
-        (now, Reading::of(charge, &charged))
+        (now, Reading::from_charged(charge, &charged))
     }
 
-    /// Charges on more than one bucket; apart, so that those on one need not make room for it.
+    /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.
     #[inline(never)]
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
         let now = || self.now();
@@ -155,8 +155,8 @@ impl Memory {
     #[inline]
     fn now(&self) -> Timestamp {
         match &self.clock {
-            Source::System(clock) => clock.now(),
-            Source::Other(clock) => clock.now(),
+            ClockSource::System(clock) => clock.now(),
+            ClockSource::Other(clock) => clock.now(),
         }
     }
 }

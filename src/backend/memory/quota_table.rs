@@ -4,17 +4,17 @@ use std::num::NonZeroU32;
 
 use crate::algebra::Bucket;
 
-/// A shard's few different [`Bucket`]s, named by small numbers.
+/// The few different [`Bucket`]s of a shard, so that a slot names its numbers in four bytes.
 ///
-/// Usually there is one, which is found without leaving the shard's own cache lines.
+/// The first one is in the shard's own cache lines, and usually it is the only one.
 #[derive(Debug, Default)]
 pub(super) struct QuotaTable {
     usual: Option<Bucket>,
-    others: Vec<Shape>,
+    others: Vec<QuotaRow>,
 }
 
 #[derive(Debug)]
-struct Shape {
+struct QuotaRow {
     bucket: Bucket,
     /// The slots that name it; at zero its place may be given to other numbers.
     slots: usize,
@@ -29,7 +29,7 @@ impl QuotaTable {
         if name == USUAL {
             return self.usual.as_ref();
         }
-        self.others.get(place(name)?).map(|quota| &quota.bucket)
+        self.others.get(place(name)?).map(|row| &row.bucket)
     }
 
     /// The name of these numbers, for one more slot beside those that are `taken`.
@@ -39,33 +39,33 @@ impl QuotaTable {
         if self.usual.as_ref() == Some(bucket) {
             return Some(USUAL);
         }
-        let known = |quota: &Shape| quota.slots > 0 && quota.bucket == *bucket;
+        let known = |row: &QuotaRow| row.slots > 0 && row.bucket == *bucket;
         let index = match self.others.iter().position(known) {
             Some(index) => index,
-            // Nobody counts in the usual numbers any more.
-            None if self.others.iter().map(|quota| quota.slots).sum::<usize>() >= taken => {
+            // No slot counts in the usual numbers any more.
+            None if self.others.iter().map(|row| row.slots).sum::<usize>() >= taken => {
                 self.usual = Some(*bucket);
                 return Some(USUAL);
             }
             None => self.vacancy(bucket),
         };
-        let quota = self.others.get_mut(index)?;
-        quota.bucket = *bucket;
-        quota.slots = quota.slots.saturating_add(1);
+        let row = self.others.get_mut(index)?;
+        row.bucket = *bucket;
+        row.slots = row.slots.saturating_add(1);
         name(index)
     }
 
     /// One slot less uses these numbers.
     pub(super) fn leave(&mut self, name: NonZeroU32) {
-        if let Some(quota) = place(name).and_then(|index| self.others.get_mut(index)) {
-            quota.slots = quota.slots.saturating_sub(1);
+        if let Some(row) = place(name).and_then(|index| self.others.get_mut(index)) {
+            row.slots = row.slots.saturating_sub(1);
         }
     }
 
     /// A place that no slot names.
     fn vacancy(&mut self, bucket: &Bucket) -> usize {
-        self.others.iter().position(|quota| quota.slots == 0).unwrap_or_else(|| {
-            self.others.push(Shape { bucket: *bucket, slots: 0 });
+        self.others.iter().position(|row| row.slots == 0).unwrap_or_else(|| {
+            self.others.push(QuotaRow { bucket: *bucket, slots: 0 });
             self.others.len().saturating_sub(1)
         })
     }

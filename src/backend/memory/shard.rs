@@ -1,4 +1,4 @@
-//! One part of the store: what happens under its lock.
+//! One shard of the store: what happens under its lock.
 
 use std::num::NonZeroU32;
 
@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 
 /// Buckets, at most `capacity` of them.
 ///
-/// In this order, what a known bucket needs is next to the lock: with it in two cache lines.
+/// The order of the fields matters: what a known bucket needs shares two cache lines with the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard {
@@ -21,19 +21,19 @@ pub(super) struct Shard {
     quotas: QuotaTable,
     evictions: EvictionQueue,
     capacity: usize,
-    /// The slot where the next look for full buckets begins.
+    /// The slot where the next sweep for full buckets begins.
     sweep_cursor: usize,
-    /// Whether full buckets are kept, for tests that change the numbers of limits under them.
+    /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
 }
 
-/// How many slots each new bucket looks at. With 4, a store in which only one key in fifty is
-/// alive grows to 1.7 times the live ones; with 2 to 3.6 times.
-const SWEPT: usize = 4;
+/// How many slots are swept for each new bucket. With 4, a store in which one key in fifty is alive
+/// grows to 1.7 times the live ones; with 2, to 3.6 times.
+const SWEEP_SLOTS: usize = 4;
 
-/// How long a bucket has to be full before it is dropped, in microseconds: a clock that steps back
-/// by as much changes no answer.
+/// How long a bucket has to be full before it is dropped, in microseconds. A clock that steps back
+/// by less changes no answer.
 const GRACE: u64 = 1_000_000;
 
 impl Shard {
@@ -135,7 +135,7 @@ impl Shard {
         let stored = found.and_then(|index| self.table.get(index));
         match stored.and_then(|slot| Some((self.quotas.get(slot.quota()?)?, slot.state()))) {
             Some((numbers, state)) if numbers == bucket => state,
-            // The limit was given other numbers since.
+            // The limit has other numbers now.
             Some((numbers, state)) => rescale(numbers, bucket, state, now, id.phase(bucket)),
             None => absent(id, bucket, now),
         }
@@ -186,7 +186,7 @@ impl Shard {
         if self.keep_full {
             return;
         }
-        for _ in 0..SWEPT {
+        for _ in 0..SWEEP_SLOTS {
             if self.is_idle(self.sweep_cursor, now) {
                 self.remove(self.sweep_cursor);
             } else {

@@ -16,14 +16,14 @@ pub(super) struct Shards {
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// The buckets that a shard holds at most; what bounds every pause.
+/// The most buckets that a shard holds. It bounds every pause.
 const SHARD_KEYS: usize = 1_024;
 
 /// Beyond this the shards grow instead: 65,536 of them hold 134 million buckets.
 const MAX_SHARDS: usize = 1 << 16;
 
 impl Shards {
-    /// As many shards as it takes to keep each small, with an equal share of the bound.
+    /// Enough shards to keep each small, with equal parts of the bound.
     pub(super) fn new(max_keys: usize) -> Self {
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::engine::{ColdStart, Redis, Settings};
 use super::link::{Common, Link, Servers};
 use super::names::{HashTag, Names};
-use super::{Redis, script};
+use super::script;
 use crate::backend::BackendError;
 
 /// What is to be set up: the servers, how to connect to them, and how buckets are named.
@@ -55,46 +56,43 @@ enum Place {
     Sentinel(Vec<String>, String),
 }
 
-/// What the engine has to know beside its connection and its names.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    /// How long a decision may take.
-    pub(super) deadline: Duration,
-    /// What buckets hold after a loss.
-    pub(super) cold_start: ColdStart,
-    /// What time it is for the script.
-    #[cfg(test)]
-    pub(super) clock: Option<std::sync::Arc<dyn crate::clock::Clock>>,
-}
-
-/// What buckets hold after the store has lost its memory, as by a restart without persistence.
-///
-/// # Examples
-///
-/// ```no_run
-/// use tollgate::backend::{ColdStart, Redis};
-///
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// // Whoever is limited by the day should not have a second day's worth after a restart.
-/// let redis = Redis::at("redis://127.0.0.1").cold_start(ColdStart::Empty).connect().await?;
-/// # drop(redis);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ColdStart {
-    /// They are full again: nobody is refused for the loss, and what was taken before is forgotten.
-    #[default]
-    Full,
-    /// They are treated as empty at the moment when the loss was first seen, and fill from then on:
-    /// nobody gets more than the limit over the loss, and everybody waits for the first tokens.
+/// Ways to set a store up.
+impl Redis {
+    /// Connects to a single server.
     ///
-    /// What is seen is that the note is gone which the first decision has left in the store, under
-    /// `tollgate:#born`, or in a cluster one for each slot. So the very first start counts as a loss
-    /// as well, unless `SET tollgate:#born 0` says that nothing was lost; and a store that comes back with an old
-    /// snapshot, or without the last writes after a failover, counts as whole.
-    Empty,
+    /// The URL is `redis://user:password@host:port/database`, of which all but the host may be left
+    /// out; `rediss://` is TLS, with the feature `redis-tls`, and `unix:///path` is a socket.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RedisBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self, BackendError> {
+        Self::at(url).connect().await
+    }
+
+    /// Sets up a single server, by its URL; see [`connect`](Self::connect).
+    pub fn at(url: impl Into<String>) -> RedisBuilder {
+        RedisBuilder::at(url.into())
+    }
+
+    /// Sets up a cluster, by the URLs of some of its nodes, from which the others are learnt. The login of
+    /// all nodes is that of the first URL.
+    pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBuilder {
+        RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
+    }
+
+    /// Sets up the master of this name that sentinels look after, by the URLs of the sentinels. The
+    /// login of the master, and the number of its database, are those of the first URL.
+    pub fn sentinel<U: Into<String>>(
+        urls: impl IntoIterator<Item = U>,
+        master: impl Into<String>,
+    ) -> RedisBuilder {
+        RedisBuilder::sentinel(urls.into_iter().map(U::into).collect(), master.into())
+    }
 }
 
 impl RedisBuilder {

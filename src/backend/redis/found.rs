@@ -95,7 +95,7 @@ impl Found {
         if let ([one], [place]) = (charges, places) {
             let one = one.charge();
             let charged = apply_one(self, *place, &one, now);
-            return Applied::one(now, Reading::of(&one, &charged));
+            return Applied::one(now, Reading::from_charged(&one, &charged));
         }
         let charges: SmallVec<[_; 8]> = charges.iter().map(OwnCharge::charge).collect();
         let named = charges.iter().flat_map(|charge| {

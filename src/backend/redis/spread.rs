@@ -115,7 +115,10 @@ impl Pair {
             }
             if charged.paid() == [0, 0] {
                 // There is nothing to take: how they stand is the answer.
-                return Ok(Applied::two(now, Reading::of_pair(&self.charge.charge(), &charged)));
+                return Ok(Applied::two(
+                    now,
+                    Reading::from_charged_pair(&self.charge.charge(), &charged),
+                ));
             }
             let mut readings = charged
                 .before()
@@ -191,7 +194,7 @@ impl Pair {
         let OwnCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
         let look = Charge::look(self.charge.whose.id(), bucket, *units);
-        let mut readings = Reading::of_pair(&look, &charged);
+        let mut readings = Reading::from_charged_pair(&look, &charged);
         if self.charge.takes && charged.verdict() != Verdict::Refused {
             // They had it, and others were quicker: the next may come as soon as the shortest wait.
             readings = readings

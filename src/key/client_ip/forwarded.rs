@@ -2,21 +2,28 @@
 //!
 //! # Design
 //!
-//! Each proxy adds its element at the right end, and only what trusted ones have added counts, so a line
-//! is read from there. A reader that begins at the left believes the client's quotes: `for="` in the
-//! client's own field would swallow the elements of all proxies that add to the same line. Read from
-//! the right, what a proxy has added is the same whatever stands before it: a quote is met outside of
-//! a quoted string only where one ends, and the next one to the left that no backslash escapes is where that
-//! began.
+//! Each proxy appends its element at the right end, and only the elements of trusted proxies count, so
+//! a line is read from the right. A parser that begins at the left trusts the client's quotes: with
+//! `for="` in the client's own field, it takes the elements of all proxies that append to the same line
+//! for the content of a string.
 //!
-//! Each byte is looked at a bounded number of times, and nothing is copied.
+//! ```text
+//! for=", for=203.0.113.7          read from the left, one string that never ends
+//!        ^^^^^^^^^^^^^^^          read from the right, the element of the proxy
+//! ```
+//!
+//! Read from the right, the element of a proxy is the same whatever stands before it: outside of quoted
+//! strings, a quote is always the end of one, and its beginning is the next quote to the left that no
+//! backslash escapes.
+//!
+//! Each byte is read a bounded number of times, and nothing is copied.
 
 use std::net::IpAddr;
 
 use super::node;
 
-/// Where the elements of a line lead, last one first: `None` is one that is malformed, or whose `for` is
-/// not an address. What is left of that must not be believed.
+/// The addresses in the elements of a line, the last one first. `None` is an element that is malformed or
+/// whose `for` is not an address; nothing to the left of it may be trusted.
 #[derive(Clone, Debug)]
 pub(super) struct Elements<'a> {
     rest: Option<&'a [u8]>,
@@ -41,7 +48,7 @@ impl Iterator for Elements<'_> {
     }
 }
 
-/// The last element, and what is left of its comma; nothing if a quote has no partner.
+/// The text to the left of the last comma, and the last element; `None` if a quote has no partner.
 fn split_last(line: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let mut outside = line;
     while let Some(at) = outside.iter().rposition(|byte| matches!(byte, b',' | b'"')) {
@@ -55,12 +62,12 @@ fn split_last(line: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     Some((None, line))
 }
 
-/// What stands before the quoted string whose content ends here.
+/// The text in front of the quoted string that ends with `content`.
 fn before_quoted(mut content: &[u8]) -> Option<&[u8]> {
     loop {
         let quote = content.iter().rposition(|&byte| byte == b'"')?;
         content = content.get(..quote)?;
-        // A backslash that is escaped itself escapes nothing.
+        // A backslash that is itself escaped does not escape the quote: only an odd number of them does.
         let backslashes = content.iter().rev().take_while(|&&byte| byte == b'\\').count();
         if backslashes.is_multiple_of(2) {
             return Some(content);
@@ -68,19 +75,19 @@ fn before_quoted(mut content: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The address in `for`, if the whole element is as it should be.
+/// The address in `for`, if the whole element follows the grammar.
 fn address(element: &[u8]) -> Option<IpAddr> {
     let mut rest = element;
     let mut found = None;
     loop {
         let (name, after) = token(rest.trim_ascii_start());
         rest = after;
-        // The grammar has pairs that are not there.
+        // The grammar allows empty pairs.
         if !name.is_empty() {
             let (value, after) = value(rest.strip_prefix(b"=")?)?;
             rest = after;
             if name.eq_ignore_ascii_case(b"for") {
-                // Each may be there once (section 4).
+                // Each parameter may be there once (section 4).
                 let before = found.replace(node::forwarded(value)?);
                 if before.is_some() {
                     return None;
@@ -95,7 +102,7 @@ fn address(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A token or the content of a quoted string, and what follows.
+/// A token or the content of a quoted string, and the text after it.
 fn value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let (value, rest) = token(text);
@@ -111,7 +118,7 @@ fn value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((content, rest.strip_prefix(b"\"")?))
 }
 
-/// As many bytes of a token as there are (RFC 9110, section 5.6.2), and what follows.
+/// The longest token at the start (RFC 9110, section 5.6.2), and the text after it.
 fn token(text: &[u8]) -> (&[u8], &[u8]) {
     let is_in = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     let end = text.iter().position(|byte| !is_in(byte)).unwrap_or(text.len());

@@ -2,11 +2,11 @@
 //!
 //! # Design
 //!
-//! A field such as `X-Forwarded-For` says what its sender wants, unless it comes from a proxy that is
-//! known. So none is read but by an explicit choice, and only one: whoever may choose between two fields
-//! chooses the address. It is read from the right, since proxies add what they see at that end, from hop
-//! to hop as long as the hop that wrote it is trusted. What cannot be read ends the walk: to skip it
-//! would be to believe what stands left of it.
+//! The sender of a field such as `X-Forwarded-For` can write anything into it, unless the sender is a
+//! known proxy. So no field is read by default, and never more than one: a client that can choose
+//! between two fields can choose its address. Proxies append what they see, so the field is read from the
+//! right, hop by hop, as long as the hop that wrote an entry is trusted. An entry that cannot be parsed
+//! ends the walk: to skip it would be to trust the entries to its left, which anyone may have written.
 
 mod forwarded;
 mod networks;
@@ -25,22 +25,23 @@ use self::source::AddressSource;
 use crate::backend::Key;
 use crate::key::extractor::{Extracted, KeyExtractor};
 use crate::key::head::Head;
-use crate::key::header;
+use crate::key::header::header_name;
 use crate::key::key_error::KeyError;
 use crate::key::setup_warning::SetupWarning;
 
-/// Takes the address that the request came from.
+/// Takes the IP address of the client.
 ///
-/// By [`peer`](Self::peer), it is the address of the peer, whatever the request's header fields say.
-/// Behind a proxy that is the proxy's, so say which proxies are trusted, and where they write the
-/// client's address: [`x_forwarded_for`](Self::x_forwarded_for), [`forwarded`](Self::forwarded) or
-/// [`header`](Self::header).
+/// [`peer`](Self::peer) takes the address of the connection's other end and ignores the header fields.
+/// Behind a proxy that is the address of the proxy, so name the proxies that you trust and the field
+/// into which they write the client's address: [`x_forwarded_for`](Self::x_forwarded_for),
+/// [`forwarded`](Self::forwarded) or [`header`](Self::header).
 ///
-/// An IPv4 address in IPv6 clothing (`::ffff:192.0.2.1`, or `64:ff9b::192.0.2.1` of
-/// NAT64) is the IPv4 address, and IPv6 addresses count by network, as one client usually has a whole network of them.
+/// An IPv4 address that is embedded in IPv6 (`::ffff:192.0.2.1`, or `64:ff9b::192.0.2.1` of NAT64) is the
+/// same key as the IPv4 address. IPv6 addresses count by network, as one client usually has a whole
+/// network of them.
 ///
-/// The server has to tell the peer's address: axum by `into_make_service_with_connect_info`, any other by
-/// an extension of type [`SocketAddr`](std::net::SocketAddr).
+/// The server has to provide the peer's address: axum by `into_make_service_with_connect_info`, any other
+/// server by a request extension of type [`SocketAddr`](std::net::SocketAddr).
 ///
 /// # Examples
 ///
@@ -57,6 +58,10 @@ use crate::key::setup_warning::SetupWarning;
 /// assert_eq!(from("[2001:db8::1]:80"), from("[2001:db8::2]:80"));
 /// assert_ne!(from("[2001:db8::1]:80"), from("[2001:db8:0:1::1]:80"));
 /// ```
+#[doc(alias = "SmartIpKeyExtractor")]
+#[doc(alias = "SecureClientIp")]
+#[doc(alias = "RealIp")]
+#[doc(alias = "remote_addr")]
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     source: AddressSource,
@@ -64,7 +69,9 @@ pub struct ClientIp {
 }
 
 impl ClientIp {
-    /// The address of the peer, IPv6 by networks of 64 bits.
+    /// The address of the connection's other end.
+    #[doc(alias = "PeerIpKeyExtractor")]
+    #[doc(alias = "ConnectInfo")]
     #[must_use]
     pub const fn peer() -> Self {
         Self::from_source(AddressSource::Peer)
@@ -72,10 +79,11 @@ impl ClientIp {
 
     /// The address that trusted proxies have written into `X-Forwarded-For`.
     ///
-    /// All its field lines are read as one list, from the right: as long as a hop is trusted, what it
-    /// has added is believed. The first that is not trusted is the client; so is the last trusted one
-    /// if what it has added is no address. Each entry is an IPv4 or IPv6 address, the latter in brackets or not,
-    /// with or without port; zones (`%eth0`) are dropped.
+    /// All field lines are read as one list, from the right. As long as a hop is trusted, the entry that
+    /// it added is the next hop. The first hop that is not trusted is the client. If a trusted hop added
+    /// something that is not an address, that hop counts as the client.
+    ///
+    /// An entry is an IPv4 or IPv6 address, with or without brackets and port; zones (`%eth0`) are dropped.
     ///
     /// # Examples
     ///
@@ -85,13 +93,13 @@ impl ClientIp {
     ///
     /// let client = ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"]));
     ///
-    /// // The load balancer at 10.0.0.1 has added what it saw to what the client made up.
+    /// // The load balancer at 10.0.0.1 has appended what it saw to what the client made up.
     /// let request = http::Request::builder().header("x-forwarded-for", "192.0.2.99, 203.0.113.7");
     /// let mut request = request.body(()).unwrap();
     /// request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 5123)));
     /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([203, 0, 113, 7])));
     ///
-    /// // Somebody else is the client, whatever the field says.
+    /// // A peer that is not trusted is the client, whatever the field says.
     /// request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 5], 5123)));
     /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([198, 51, 100, 5])));
     /// ```
@@ -102,9 +110,9 @@ impl ClientIp {
 
     /// The address that trusted proxies have written into `Forwarded` (RFC 7239), in the parameter `for`.
     ///
-    /// It is read as [`x_forwarded_for`](Self::x_forwarded_for) reads its field. What ends the walk is
-    /// also `unknown`, a name that hides the address (`_hidden`), an element without `for`, and one that
-    /// is not what the grammar says, such as an IPv6 address without quotes.
+    /// It is read like [`x_forwarded_for`](Self::x_forwarded_for). These also end the walk: `unknown`, a
+    /// name that hides the address (`_hidden`), an element without `for`, and an element that breaks the
+    /// grammar, such as an IPv6 address without quotes.
     ///
     /// # Examples
     ///
@@ -124,40 +132,45 @@ impl ClientIp {
         Self::from_source(AddressSource::Forwarded(trusted.into()))
     }
 
-    /// The address in the header field of this name, if the peer is in one of these networks; else the
-    /// peer's.
+    /// The address in the header field of this name if the peer is in one of these networks, else the
+    /// address of the peer.
     ///
-    /// For an edge that overwrites a field of its own, such as `CF-Connecting-IP`, `True-Client-IP`,
-    /// `Fly-Client-IP`, or `X-Real-IP`. An edge that lets the field through where it is there already is of no use.
-    /// The peer's address counts also if the field is missing, there more than once, or no
-    /// address.
+    /// Use it behind an edge that overwrites a field of its own, such as `CF-Connecting-IP`,
+    /// `True-Client-IP`, `Fly-Client-IP`, or `X-Real-IP`. If the edge passes on a field that the client
+    /// sent, clients can choose their address. The address of the peer also counts if the field is missing,
+    /// is there more than once, or has no address.
     ///
     /// # Panics
     ///
-    /// If this is not the name of a header field.
+    /// If `name` is not a valid name of a header field.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::key::{ClientIp, Networks};
     ///
-    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]); // in earnest, all of them
+    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]); // in production, all of them
     /// let client = ClientIp::header("cf-connecting-ip", edge);
     /// # drop(client);
     /// ```
+    #[doc(alias = "cf-connecting-ip")]
+    #[doc(alias = "true-client-ip")]
+    #[doc(alias = "fly-client-ip")]
+    #[doc(alias = "x-real-ip")]
+    #[doc(alias = "Cloudflare")]
     #[must_use]
     #[track_caller]
     pub fn header(name: &str, set_by: Networks) -> Self {
-        Self::from_source(AddressSource::Header(header::name(name), set_by))
+        Self::from_source(AddressSource::Header(header_name(name), set_by))
     }
 
     const fn from_source(source: AddressSource) -> Self {
         Self { source, ipv6_prefix: 64 }
     }
 
-    /// Counts IPv6 addresses by networks of this many bits; above 128 is 128.
+    /// Counts IPv6 addresses by networks of this many bits: 64 by default, at most 128.
     ///
-    /// 56 is what many providers give to a household, 48 to a company.
+    /// Many providers give networks of 56 bits to households and of 48 bits to companies.
     #[must_use]
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
@@ -167,9 +180,9 @@ impl ClientIp {
     /// Whether a request's address is in one of these networks, as a predicate for
     /// [`unless`](KeyExtractor::unless).
     ///
-    /// A request without an address is in none. Behind a proxy, have this read the address as the key does:
-    /// that of the peer is the proxy's, for everybody. And name no network with a proxy in it, as the
-    /// proxy's address counts for whoever's cannot be read.
+    /// A request without an address is in none of them. Behind a proxy, read the address as the key does:
+    /// the peer of every request is the proxy. Do not name a network that a proxy is in: the proxy's
+    /// address counts for each client whose own address cannot be read.
     ///
     /// # Examples
     ///
@@ -184,15 +197,15 @@ impl ClientIp {
         self,
         networks: Networks,
     ) -> impl Fn(&Head<'_>) -> bool + Clone + Send + Sync + 'static {
-        // Not of what NAT64 has translated: that is nobody in the networks.
+        // `find`, not `address`: what NAT64 has translated does not come from these networks.
         move |head| self.find(head).is_some_and(|address| networks.contains(address))
     }
 
-    /// The client's address itself, not its network; an IPv4 address is one in any clothing.
+    /// The address of the client itself, not its network; an embedded IPv4 address as IPv4.
     ///
     /// # Errors
     ///
-    /// If the server has not told the peer's address.
+    /// If the server does not provide the peer's address.
     pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
         self.find(head).map(canonical).ok_or_else(no_address)
     }
@@ -210,7 +223,7 @@ impl ClientIp {
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match self.find(head) {
-            // Most addresses, without a detour.
+            // The common case first: no embedded address to look for.
             Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
             Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded(address) {
                 Some(address) => Key::from(address),
@@ -225,7 +238,7 @@ impl KeyExtractor for ClientIp {
     }
 }
 
-/// An IPv4 address in any clothing is the IPv4 address.
+/// Extracts an IPv4 address that is embedded in IPv6.
 fn canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::from),

@@ -1,4 +1,4 @@
-//! Networks of addresses: whose proxies are trusted, who is let through.
+//! Networks of addresses, for trusted proxies and for exempt clients.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,17 +20,18 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// ```
 #[derive(Clone)]
 pub struct Networks {
-    // Sorted, and none within another.
+    // Sorted, and none is within another, so a binary search finds the only candidate.
     v4: Arc<[Ipv4Net]>,
     v6: Arc<[Ipv6Net]>,
 }
 
 impl Networks {
-    /// These networks: an address and the length of its prefix (`10.0.0.0/8`), or an address alone.
+    /// Makes a set of networks from texts: an address and the length of its prefix (`10.0.0.0/8`), or an
+    /// address alone.
     ///
     /// # Panics
     ///
-    /// If one of the texts is no network; for those from a configuration use
+    /// If one of the texts is not a network; for texts from a configuration use
     /// [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
@@ -41,11 +42,11 @@ impl Networks {
         }
     }
 
-    /// These networks, as [`new`](Self::new) reads them; space around a text does not matter.
+    /// Makes a set of networks from texts, like [`new`](Self::new); space around a text is ignored.
     ///
     /// # Errors
     ///
-    /// If one of the texts is no network.
+    /// If one of the texts is not a network.
     ///
     /// # Examples
     ///
@@ -54,7 +55,7 @@ impl Networks {
     ///
     /// assert!(Networks::try_new("10.0.0.0/8, fd00::/8".split(',')).is_ok());
     /// let error = Networks::try_new(["10.0.0.0/33"]).unwrap_err();
-    /// assert!(error.to_string().starts_with("\"10.0.0.0/33\" is no network"));
+    /// assert!(error.to_string().starts_with("\"10.0.0.0/33\" is not a network"));
     /// ```
     pub fn try_new<T: AsRef<str>>(
         networks: impl IntoIterator<Item = T>,
@@ -62,10 +63,10 @@ impl Networks {
         networks.into_iter().map(|text| network(text.as_ref())).collect()
     }
 
-    /// The networks that no router of the Internet knows: loopback, link-local and private (RFC
-    /// 1122, 3927, 1918, 4291 and 4193).
+    /// The networks that are not routed on the Internet: loopback, link-local and private (RFC 1122,
+    /// 3927, 1918, 4291 and 4193).
     ///
-    /// As proxies, trust them only where nobody else is in the same network.
+    /// As proxies, trust them only if no client is in the same network.
     #[must_use]
     pub fn private() -> Self {
         let [loopback, link_local] = [([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16)];
@@ -79,8 +80,8 @@ impl Networks {
 
     /// Whether the address is in one of the networks.
     ///
-    /// An IPv4 address that is mapped into IPv6 is the IPv4 address. One that NAT64 has translated
-    /// is not: whoever sends from there is no machine of ours.
+    /// An IPv4 address that is mapped into IPv6 counts as the IPv4 address. One that NAT64 has translated
+    /// does not: such a client is outside of the network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
@@ -100,7 +101,7 @@ impl Networks {
     }
 }
 
-/// For networks that have been read elsewhere.
+/// For networks that are parsed already.
 impl FromIterator<IpNet> for Networks {
     fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -129,7 +130,7 @@ fn network(text: &str) -> Result<IpNet, NetworkError> {
         .ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
 }
 
-/// Addresses are unmapped before they are looked up, so networks have to be as well.
+/// The IPv4 network of one that is mapped into IPv6: addresses are unmapped before they are looked up.
 fn unmapped(network: IpNet) -> IpNet {
     let mapped = match network {
         IpNet::V4(_) => None,
@@ -139,10 +140,10 @@ fn unmapped(network: IpNet) -> IpNet {
     v4.map_or(network, IpNet::V4)
 }
 
-/// More of a text that is no network would not help.
+/// The longest part of an invalid text that an error quotes, in characters.
 const MAX_QUOTED: usize = 64;
 
-/// A text that is no network.
+/// The error of a text that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError {
     text: String,
@@ -152,8 +153,8 @@ impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no network (write an address and the length of its prefix, as in `10.0.0.0/8` or \
-             `2001:db8::/32`, or an address alone)",
+            "{:?} is not a network (write an address and the length of its prefix, as in \
+             `10.0.0.0/8` or `2001:db8::/32`, or an address alone)",
             self.text
         )
     }

@@ -1,16 +1,16 @@
-//! The text of one hop: an address, and maybe a port.
+//! The text of one hop: an address, possibly with a port.
 //!
-//! The addresses themselves are read by std, which takes none of the forms that programs disagree
-//! about (`010.0.0.1`, `127.1`, `0x7f.0.0.1`).
+//! The standard library parses the addresses. It accepts none of the forms that programs read
+//! differently (`010.0.0.1`, `127.1`, `0x7f.0.0.1`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address as proxies write it into `X-Forwarded-For`, where no standard says how: with or
-/// without brackets, port and zone.
+/// An address as proxies write it into `X-Forwarded-For`, for which there is no standard: with or without
+/// brackets, port and zone.
 pub(super) fn listed(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     match text.split_once(':') {
-        // Without brackets, more than one colon is an IPv6 address and no port.
+        // Without brackets, more than one colon means an IPv6 address without a port.
         Some((_, rest)) if rest.contains(':') && !text.starts_with('[') => v6(text),
         _ => with_port(text, is_number),
     }
@@ -18,8 +18,8 @@ pub(super) fn listed(text: &[u8]) -> Option<IpAddr> {
 
 /// The node of RFC 7239, section 6: an IPv6 address is in brackets, and a port may be obfuscated.
 ///
-/// Neither `unknown` nor an obfuscated name such as `_hidden` is an address. Nor is a text with
-/// quoted pairs (`\1`), which nobody writes who has to write an address.
+/// Neither `unknown` nor an obfuscated name such as `_hidden` is an address. Nor is a text with quoted
+/// pairs (`\1`): the grammar allows them, but no proxy writes an address like that.
 pub(super) fn forwarded(text: &[u8]) -> Option<IpAddr> {
     with_port(str::from_utf8(text).ok()?, |port| is_number(port) || is_obfuscated(port))
 }
@@ -36,7 +36,7 @@ fn with_port(text: &str, is_port: fn(&str) -> bool) -> Option<IpAddr> {
     address.parse().ok().map(|address: Ipv4Addr| address.into())
 }
 
-/// Without its zone, which means something on the machine that wrote it only.
+/// An IPv6 address without its zone, which has a meaning only on the machine that wrote it.
 fn v6(text: &str) -> Option<IpAddr> {
     let address = match text.split_once('%') {
         Some((_, "")) => return None,

@@ -1,10 +1,10 @@
-//! Who is at the other end of the connection.
+//! The other end of the connection.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::key::head::Head;
 
-/// The peer's address, if the server has told it.
+/// The address of the peer, if the server provides it.
 #[inline]
 pub(super) fn peer(head: &Head<'_>) -> Option<IpAddr> {
     connected(head).map(|peer| peer.ip())
@@ -17,7 +17,7 @@ fn connected(head: &Head<'_>) -> Option<SocketAddr> {
         use axum::extract::connect_info::MockConnectInfo;
         let extensions = head.extensions();
         let real = extensions.get().map(|&ConnectInfo(peer)| peer);
-        // As axum's own extractor does: what a test pretends counts where nothing is real.
+        // Like axum's own extractor: the mock of a test counts only if there is no real address.
         if let Some(peer) = real.or_else(|| extensions.get().map(|&MockConnectInfo(peer)| peer)) {
             return Some(peer);
         }

@@ -1,4 +1,4 @@
-//! Whose word is taken, and the walk from hop to hop.
+//! Trusted proxies, and the walk from hop to hop.
 
 use std::net::IpAddr;
 
@@ -27,28 +27,27 @@ enum Trust {
 impl Proxies {
     /// Trusts the proxies in these networks.
     ///
-    /// The client is the first hop, from the right, that is in none of them. If all are, it is the
-    /// leftmost: somebody within the networks.
+    /// The client is the first hop from the right that is in none of the networks. If all hops are, the
+    /// leftmost one is the client.
     #[must_use]
     pub const fn networks(networks: Networks) -> Self {
         Self(Trust::Networks(networks))
     }
 
-    /// Trusts this many proxies, whatever their addresses: the peer is the first, and what it says is
-    /// believed; 0 trusts none.
+    /// Trusts this many proxies, whatever their addresses; the peer is the first of them.
     ///
-    /// So with 1, the client is the last entry of the field; with 2, the last but one. Right only where
-    /// nobody can get around one of the proxies: who does chooses the address. Where the proxies'
-    /// networks are known, name them instead.
+    /// With 1, the client is the last entry of the field; with 2, the last but one; with 0, the peer.
+    /// A client that can bypass one of the proxies can choose its address. If you know the networks of
+    /// the proxies, name them instead.
     #[must_use]
     pub const fn hops(hops: usize) -> Self {
         Self(Trust::Hops(hops))
     }
 
-    /// Where the walk ends that begins at the peer and follows `hops`, nearest first: at the first that
-    /// is not trusted, or at the last before one that cannot be read (`None`).
+    /// Walks from the peer along `hops`, nearest first, and returns where the walk ends: at the first hop
+    /// that is not trusted, or at the last one before an entry that cannot be parsed (`None`).
     ///
-    /// No hop is asked for before the one that wrote it is trusted.
+    /// An entry is taken from `hops` only after the hop that wrote it proved to be trusted.
     pub(super) fn client(
         &self,
         peer: Option<IpAddr>,
@@ -65,7 +64,7 @@ impl Proxies {
         client
     }
 
-    /// Whether a hop is trusted that has so many between itself and this server.
+    /// Whether a hop is trusted that has `behind` other hops between itself and this server.
     pub(super) fn trust(&self, hop: Option<IpAddr>, behind: usize) -> bool {
         match &self.0 {
             Trust::Networks(networks) => hop.is_some_and(|hop| networks.contains(hop)),

@@ -1,4 +1,4 @@
-//! What is probably a mistake about the client's address.
+//! Signs that the wrong address is taken for the client's.
 
 use std::net::IpAddr;
 
@@ -17,14 +17,14 @@ pub(super) fn find(
     match (source, source.field()) {
         (_, Some(read)) if is_there(read.as_str()) => None,
         (AddressSource::Peer, _) => {
-            fields.next().map(|field| SetupWarning::new(field.nobody_trusted))
+            fields.next().map(|field| SetupWarning::new(field.no_proxy_trusted))
         }
         (source, _) if source.trusts(peer(head)) => {
-            fields.next().map(|field| SetupWarning::new(field.another_read))
+            fields.next().map(|field| SetupWarning::new(field.other_field_read))
         }
         _ => None,
     }
-    // Many clients at one address that is nobody's in the Internet are one proxy.
+    // If all requests come from one private address, that is probably a proxy.
     .or_else(|| is_private(address).then(|| SetupWarning::with_common_key(address, ONE_PRIVATE)))
 }
 
@@ -39,25 +39,27 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Where proxies and edges write the client's address, and what is told of it.
+/// A field into which proxies and edges write the client's address, and its warnings.
 struct AddressField {
     name: &'static str,
-    nobody_trusted: &'static str,
-    another_read: &'static str,
+    no_proxy_trusted: &'static str,
+    other_field_read: &'static str,
 }
 
 macro_rules! fields {
     ($($name:literal),*) => {
         [$(AddressField {
             name: $name,
-            nobody_trusted: concat!(
-                "`", $name, "` is there, but no proxy is trusted, so the key is the address of the peer \
-                 (behind a proxy, all clients share it: say which proxies are trusted, as by \
-                 `ClientIp::x_forwarded_for`; with none, clients make the field up and nothing is wrong)",
+            no_proxy_trusted: concat!(
+                "`", $name, "` is present, but no proxy is trusted, so the key is the address of \
+                 the peer (behind a proxy, all clients share that address: name the trusted \
+                 proxies, as with `ClientIp::x_forwarded_for`; without a proxy, a client made the \
+                 field up and nothing is wrong)",
             ),
-            another_read: concat!(
-                "`", $name, "` is there, and the field that is read is not, so the key is the address of \
-                 the proxy (see which field the trusted proxies write, and have `ClientIp` read that one)",
+            other_field_read: concat!(
+                "`", $name, "` is present, and the field that is read is not, so the key is the \
+                 address of the proxy (find out which field the trusted proxies write, and have \
+                 `ClientIp` read that one)",
             ),
         }),*]
     };
@@ -72,7 +74,8 @@ const FIELDS: [AddressField; 6] = fields!(
     "fly-client-ip"
 );
 
-const ONE_PRIVATE: &str = "all requests so far came from one private address, though the limit is for \
-                           each client (if that is a proxy or a translating router, have it pass the \
-                           clients' addresses on, and say where: `ClientIp::x_forwarded_for` and its \
-                           like; if it is one client, nothing is wrong)";
+const ONE_PRIVATE: &str = "all requests so far came from one private address, though the limit is \
+                           for each client (if that is a proxy or a NAT router, have it pass on \
+                           the addresses of the clients, and read them with \
+                           `ClientIp::x_forwarded_for` or its siblings; if it is one client, \
+                           nothing is wrong)";

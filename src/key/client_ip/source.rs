@@ -1,4 +1,4 @@
-//! Where the address is read.
+//! Where the address is read from.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub(super) enum AddressSource {
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl AddressSource {
-    /// The field that is read.
+    /// The field that is read, if any.
     pub(super) fn field(&self) -> Option<&HeaderName> {
         match self {
             Self::Peer => None,
@@ -31,7 +31,7 @@ impl AddressSource {
         }
     }
 
-    /// Whether it is read if it comes from this peer.
+    /// Whether the field is read if it comes from this peer.
     pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
         match self {
             Self::Peer => false,
@@ -41,7 +41,7 @@ impl AddressSource {
     }
 
     /// The address of a request that came from this peer.
-    // Not inlined, so that whoever is not behind a proxy does not pay for it.
+    // Not inlined, so that `ClientIp::peer` stays small: servers without a proxy do not pay for it.
     #[inline(never)]
     pub(super) fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
         match self {

@@ -16,24 +16,24 @@
 //! Whoever has not been polled keeps its instant, as its work may be planned for it. When it gives
 //! up, its place is offered to those who wait.
 
-mod booking;
-mod close;
-mod cost;
-mod free;
-mod hand_on;
-mod line;
-mod moment;
-mod place;
+mod bucket_set;
+mod drain;
+mod due_waiters;
+mod free_slots;
+mod held_slot;
+mod local_instant;
+mod queue_wait;
+mod reassign;
 mod registry;
-mod sorted;
-mod spot;
+mod sorted_map;
 mod ticket;
-mod turns;
-mod waiting;
+mod time_slot;
+mod unit_vec;
+mod wait_queue;
+mod waiter_handle;
 mod wakers;
-mod whose;
 
-pub(crate) use self::booking::Booking;
+pub(crate) use self::held_slot::HeldSlot;
+pub(crate) use self::queue_wait::QueueWait;
 pub(crate) use self::registry::QueueRegistry;
-pub(crate) use self::spot::{Spot, Turn};
-pub(crate) use self::waiting::Waiting;
+pub(crate) use self::waiter_handle::{Turn, WaiterHandle};

@@ -9,11 +9,11 @@ use std::task::Waker;
 
 use smallvec::SmallVec;
 
-use super::line::Line;
-use super::moment::{Epoch, Moment};
-use super::place::Place;
+use super::bucket_set::BucketSet;
+use super::local_instant::{Epoch, LocalInstant};
+use super::time_slot::TimeSlot;
+use super::wait_queue::WaitQueue;
 use super::wakers::Wakers;
-use super::whose::Whose;
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Applied, Backend, BackendError};
 use crate::clock::Timestamp;
@@ -25,7 +25,7 @@ pub(crate) struct QueueRegistry {
     backend: Arc<dyn Backend>,
     queues: Mutex<HashSet<RegistryEntry>>,
     /// After which no request is to wait.
-    end: Mutex<Option<Moment>>,
+    end: Mutex<Option<LocalInstant>>,
     epoch: Epoch,
     numbers: AtomicU64,
 }
@@ -34,8 +34,8 @@ pub(crate) struct QueueRegistry {
 #[derive(Debug)]
 struct RegistryEntry(Arc<SharedQueue>);
 
-impl Borrow<Whose> for RegistryEntry {
-    fn borrow(&self) -> &Whose {
+impl Borrow<BucketSet> for RegistryEntry {
+    fn borrow(&self) -> &BucketSet {
         self.0.whose()
     }
 }
@@ -73,7 +73,7 @@ impl QueueRegistry {
     }
 
     /// The queue of these buckets, with one reservation more, which the store made at `now`.
-    pub(super) fn reserve(self: &Arc<Self>, whose: Whose, now: Timestamp) -> Arc<SharedQueue> {
+    pub(super) fn reserve(self: &Arc<Self>, whose: BucketSet, now: Timestamp) -> Arc<SharedQueue> {
         let heard = self.epoch.now();
         let mut queues = lock(&self.queues);
         let queue = match queues.get(&whose) {
@@ -113,12 +113,12 @@ impl QueueRegistry {
     }
 
     /// After which instant no request is to wait, if there is one.
-    pub(super) fn end(&self) -> Option<Moment> {
+    pub(super) fn end(&self) -> Option<LocalInstant> {
         *lock(&self.end)
     }
 
     /// Lets no request wait for longer than until `end`. Returns the queues that may have waiters.
-    pub(super) fn close(&self, end: Moment) -> (Moment, Vec<Arc<SharedQueue>>) {
+    pub(super) fn drain(&self, end: LocalInstant) -> (LocalInstant, Vec<Arc<SharedQueue>>) {
         // A waiter that enters after this sees the end; one that entered before is in a queue.
         let end = {
             let mut known = lock(&self.end);
@@ -137,17 +137,17 @@ pub(crate) struct SharedQueue {
     /// Weak, as the registry holds the queue: both would live for ever.
     registry: Weak<QueueRegistry>,
     epoch: Epoch,
-    whose: Whose,
-    line: Mutex<Line>,
+    whose: BucketSet,
+    line: Mutex<WaitQueue>,
 }
 
 impl SharedQueue {
-    fn new(registry: &Arc<QueueRegistry>, whose: Whose) -> Self {
+    fn new(registry: &Arc<QueueRegistry>, whose: BucketSet) -> Self {
         let (backend, epoch) = (Arc::clone(&registry.backend), registry.epoch);
         Self { backend, registry: Arc::downgrade(registry), epoch, whose, line: Mutex::default() }
     }
 
-    pub(crate) const fn whose(&self) -> &Whose {
+    pub(crate) const fn whose(&self) -> &BucketSet {
         &self.whose
     }
 
@@ -156,16 +156,16 @@ impl SharedQueue {
     }
 
     /// After which instant no request is to wait, if there is one.
-    pub(super) fn end(&self) -> Option<Moment> {
+    pub(super) fn end(&self) -> Option<LocalInstant> {
         self.registry.upgrade()?.end()
     }
 
-    pub(super) fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> LocalInstant {
         self.epoch.now()
     }
 
     /// Works on the line, and wakes whoever that concerns when its lock is free again.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Line, &mut Wakers) -> T) -> T {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let done = work(&mut lock(&self.line), &mut wakers);
         wakers.wake.into_iter().for_each(Waker::wake);
@@ -176,7 +176,7 @@ impl SharedQueue {
     /// another, as the one before can be undone only when the one behind it was.
     ///
     /// Then forgets the line if nobody has to do with it.
-    pub(super) fn tidy(self: &Arc<Self>) {
+    pub(super) fn undo_free_slots(self: &Arc<Self>) {
         while let Some(place) = self.with(|line, _| line.free.next_to_undo()) {
             let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
             let amounts = place.grant.taken.as_slice().iter().zip(place.grant.left.as_slice());
@@ -194,7 +194,7 @@ impl SharedQueue {
                     pending.finish_with(|refunded| {
                         let queue = Arc::clone(&undo.queue);
                         undo.hear(&refunded);
-                        queue.tidy();
+                        queue.undo_free_slots();
                     });
                     return;
                 }
@@ -212,7 +212,7 @@ impl SharedQueue {
 struct Undo {
     queue: Arc<SharedQueue>,
     /// None once the answer was heard.
-    place: Option<Place>,
+    place: Option<TimeSlot>,
 }
 
 impl Undo {
@@ -235,7 +235,7 @@ impl Drop for Undo {
     fn drop(&mut self) {
         if self.place.is_some() {
             self.is(true);
-            self.queue.tidy();
+            self.queue.undo_free_slots();
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::one::One;
 use super::servers::Reply;
-use super::trace::{History, Step, ask, at_once, keys};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
+use crate::backend::tests::history::{History, Step, ask, at_once, keys};
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;

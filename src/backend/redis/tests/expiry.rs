@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::one::One;
 use super::servers::{Client, Reply, until};
-use super::trace::{History, Step, ask, at_once};
 use super::{START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::redis::names::{HashTag, Names};
+use crate::backend::tests::history::{History, Step, Take, ask, at_once};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
@@ -35,7 +35,7 @@ fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
     let name = |id: BucketId<'_>| names.of(id).as_ref().to_vec();
     match step {
         Step::Apply(takes) => {
-            let of = |take: &super::trace::Take| {
+            let of = |take: &Take| {
                 let id = take.who.id();
                 let other = take.other.map(|shard| (name(id.shard(shard)), Some(take.bucket)));
                 std::iter::once((name(id), Some(take.bucket))).chain(other).collect::<Vec<_>>()
@@ -204,7 +204,7 @@ async fn refusals_and_looks_write_nothing() {
             let mut all =
                 || names.iter().map(|(name, _)| stored(&mut client, name)).collect::<Vec<_>>();
             let (before, changed) = (all(), changes(&server));
-            let charges: Vec<_> = takes.iter().map(super::trace::Take::charge).collect();
+            let charges: Vec<_> = takes.iter().map(Take::charge).collect();
             let applied = redis.apply(&charges).wait().await.unwrap();
             if applied.verdict() == Verdict::Refused {
                 refused += 1;

@@ -17,31 +17,31 @@
 use std::collections::BTreeSet;
 use std::task::Waker;
 
-use super::cost::Cost;
-use super::free::Free;
-use super::moment::{Moment, StoreClock};
-use super::place::{Order, Place, PlaceGrant};
-use super::sorted::Sorted;
+use super::due_waiters::{DueWaiters, WaiterAnswer};
+use super::free_slots::FreeSlots;
+use super::local_instant::{LocalInstant, StoreClock};
+use super::sorted_map::SortedMap;
 use super::ticket::Ticket;
-use super::turns::{Told, Turns};
+use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::unit_vec::UnitVec;
 use super::wakers::{Wakers, remember};
 use crate::clock::Timestamp;
 
 /// Waiters and places.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct WaitQueue {
     /// By their costs, and then in the order in which they stand.
-    waiters: Sorted<(Cost, Ticket), Waiter>,
+    waiters: SortedMap<(UnitVec, Ticket), Waiter>,
     /// The places of the waiters: those of each cost are as many as its waiters.
-    pub(super) places: Sorted<Order, PlaceGrant>,
+    pub(super) places: SortedMap<SlotKey, SlotGrant>,
     /// The same by the costs that they are used for.
-    pub(super) by_cost: Sorted<(Cost, Order)>,
-    pub(super) turns: Turns,
-    pub(super) free: Free,
+    pub(super) by_cost: SortedMap<(UnitVec, SlotKey)>,
+    pub(super) turns: DueWaiters,
+    pub(super) free: FreeSlots,
     /// By which the instants of all places are told.
     pub(super) clock: StoreClock,
     /// Who is not to wait any longer.
-    sent_away: BTreeSet<Ticket>,
+    drained: BTreeSet<Ticket>,
     /// The reservations that do not stand in line, or not yet.
     pub(super) outside: usize,
     /// The label of the last ticket.
@@ -52,28 +52,28 @@ pub(super) struct Line {
 struct Waiter {
     waker: Option<Waker>,
     /// When its timer wakes it.
-    alarm: Moment,
+    alarm: LocalInstant,
     /// Whether it can be sent away.
-    patient: bool,
+    drainable: bool,
 }
 
 /// What a waiter knows of itself.
 #[derive(Clone, Debug)]
-pub(super) struct Who {
+pub(super) struct WaiterId {
     ticket: Ticket,
-    cost: Cost,
+    cost: UnitVec,
     /// The place that it has reserved.
-    own: Order,
+    own: SlotKey,
 }
 
-impl Who {
+impl WaiterId {
     /// The instant that it was promised, as the store counts time.
     pub(super) const fn promised(&self) -> Timestamp {
         self.own.at()
     }
 }
 
-impl Line {
+impl WaitQueue {
     /// Whether nothing is left to be done.
     pub(super) fn is_empty(&self) -> bool {
         let waits = !self.waiters.is_empty() || !self.turns.is_empty();
@@ -81,23 +81,23 @@ impl Line {
     }
 
     /// Lets a waiter in, with the place that it has reserved.
-    pub(super) fn enter(&mut self, own: Place, patient: bool, now: Moment) -> Who {
+    pub(super) fn enter(&mut self, own: TimeSlot, drainable: bool, now: LocalInstant) -> WaiterId {
         let (order, cost) = (own.order, own.grant.used.clone());
         let alarm = self.due(order);
         let ticket = self.ticket(order, &cost);
-        self.waiters.insert((cost.clone(), ticket), Waiter { waker: None, alarm, patient });
+        self.waiters.insert((cost.clone(), ticket), Waiter { waker: None, alarm, drainable });
         self.add(own);
-        if let Some(Place { order: better, grant }) =
+        if let Some(TimeSlot { order: better, grant }) =
             self.free.better(order, &cost, &self.clock, now)
         {
-            self.add(Place { order: better, grant: PlaceGrant { used: cost.clone(), ..grant } });
+            self.add(TimeSlot { order: better, grant: SlotGrant { used: cost.clone(), ..grant } });
             self.give_up(order, cost.clone());
         }
-        Who { ticket, cost, own: order }
+        WaiterId { ticket, cost, own: order }
     }
 
     /// A ticket that stands where the place does among those of its cost.
-    fn ticket(&mut self, own: Order, cost: &Cost) -> Ticket {
+    fn ticket(&mut self, own: SlotKey, cost: &UnitVec) -> Ticket {
         let behind = self.by_cost.iter_from(&(cost.clone(), own));
         let behind = behind.take_while(|((of, _), ())| of == cost);
         let label = match behind.count() {
@@ -120,7 +120,7 @@ impl Line {
     }
 
     /// Offers a place to those behind it.
-    pub(super) fn offer(&mut self, place: Place, now: Moment, wakers: &mut Wakers) {
+    pub(super) fn offer(&mut self, place: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
         self.call_due(now);
         match self.due(place.order) > now {
             true => {
@@ -134,7 +134,13 @@ impl Line {
     }
 
     /// Hears what became of a place that was to be undone.
-    pub(super) fn undone(&mut self, place: Place, given: bool, now: Moment, wakers: &mut Wakers) {
+    pub(super) fn undone(
+        &mut self,
+        place: TimeSlot,
+        given: bool,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) {
         self.free.undone();
         if given {
             return;
@@ -144,7 +150,7 @@ impl Line {
         let left = match self.due(place.order) > now {
             true => {
                 self.add(place.clone());
-                self.hand_on_fully(place.order, place.grant.used.clone())
+                self.reassign_fully(place.order, place.grant.used.clone())
             }
             false => None,
         };
@@ -156,8 +162,8 @@ impl Line {
     }
 
     /// When the turn comes of whoever has just entered, if nobody leaves.
-    pub(super) fn turn(&self, who: &Who) -> Moment {
-        let last = self.by_cost.last_before(&(who.cost.clone(), Order::LAST));
+    pub(super) fn turn(&self, who: &WaiterId) -> LocalInstant {
+        let last = self.by_cost.last_before(&(who.cost.clone(), SlotKey::LAST));
         let last = last.filter(|((of, _), ())| *of == who.cost).map(|((_, order), ())| *order);
         self.due(last.map_or(who.own, |last| last.min(who.own)))
     }
@@ -165,11 +171,11 @@ impl Line {
     /// Says what a waiter has to do.
     pub(super) fn poll(
         &mut self,
-        who: &Who,
+        who: &WaiterId,
         waker: &Waker,
-        now: Moment,
+        now: LocalInstant,
         wakers: &mut Wakers,
-    ) -> Told {
+    ) -> WaiterAnswer {
         self.call_due(now);
         let told = self.told(who, waker, now, wakers);
         // It is on its way already, or it has to wait for whoever is first.
@@ -177,7 +183,13 @@ impl Line {
         told
     }
 
-    fn told(&mut self, who: &Who, waker: &Waker, now: Moment, wakers: &mut Wakers) -> Told {
+    fn told(
+        &mut self,
+        who: &WaiterId,
+        waker: &Waker,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) -> WaiterAnswer {
         if let Some(told) = self.turns.told(who.ticket, waker, now, wakers) {
             return told;
         }
@@ -190,36 +202,41 @@ impl Line {
         let first = self.places.first().map(|(order, _)| self.due(*order));
         let until = first.map_or(own, |first| own.max(first));
         let Some(waiter) = self.waiters.get_mut(&(who.cost.clone(), who.ticket)) else {
-            self.sent_away.remove(&who.ticket);
-            return Told::SentAway;
+            self.drained.remove(&who.ticket);
+            return WaiterAnswer::Drained;
         };
         waiter.alarm = until;
         wakers.dead.extend(remember(&mut waiter.waker, waker));
-        Told::Wait(until)
+        WaiterAnswer::Wait(until)
     }
 
     /// Lets those behind a waiter go whose turn has come.
-    pub(super) fn pass(&mut self, who: &Who, now: Moment, wakers: &mut Wakers) {
+    pub(super) fn pass(&mut self, who: &WaiterId, now: LocalInstant, wakers: &mut Wakers) {
         self.turns.let_go(who.ticket, now);
         self.wake_next(Some(who.ticket), wakers);
     }
 
     /// Lets a waiter out that is on its way. Returns the place that it has used.
-    pub(super) fn used(&mut self, who: &Who, now: Moment, wakers: &mut Wakers) -> Option<Place> {
+    pub(super) fn used(
+        &mut self,
+        who: &WaiterId,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) -> Option<TimeSlot> {
         let place = self.turns.remove(who.ticket, now, wakers);
         self.wake_next(Some(who.ticket), wakers);
         place
     }
 
     /// Remembers whom to wake that has let others go, should all waiting come to an end.
-    pub(super) fn linger(&mut self, who: &Who, waker: &Waker, wakers: &mut Wakers) {
-        self.turns.linger(who.ticket, waker, wakers);
+    pub(super) fn wake_on_drain(&mut self, who: &WaiterId, waker: &Waker, wakers: &mut Wakers) {
+        self.turns.wake_on_drain(who.ticket, waker, wakers);
     }
 
     /// Lets a waiter out that gives up.
-    pub(super) fn leave(&mut self, who: &Who, now: Moment, wakers: &mut Wakers) {
+    pub(super) fn leave(&mut self, who: &WaiterId, now: LocalInstant, wakers: &mut Wakers) {
         self.call_due(now);
-        self.sent_away.remove(&who.ticket);
+        self.drained.remove(&who.ticket);
         if let Some(place) = self.turns.remove(who.ticket, now, wakers) {
             // A place whose instant has come is of no use to anybody else: with it, work of that
             // instant would run at another.
@@ -233,13 +250,13 @@ impl Line {
 
     /// Sends those away whose turn would come after `end`, and wakes those who wait though their
     /// turn has come.
-    pub(super) fn close(&mut self, end: Moment, now: Moment, wakers: &mut Wakers) {
+    pub(super) fn drain(&mut self, end: LocalInstant, now: LocalInstant, wakers: &mut Wakers) {
         self.call_due(now);
-        let is_late = |order: &Order| self.due(*order) > end;
+        let is_late = |order: &SlotKey| self.due(*order) > end;
         // Both are sorted by cost, and there are as many of one as of the other.
         let turns = self.waiters.iter().zip(self.by_cost.iter());
         let mut late: Vec<_> = turns
-            .filter(|((_, waiter), ((_, place), ()))| waiter.patient && is_late(place))
+            .filter(|((_, waiter), ((_, place), ()))| waiter.drainable && is_late(place))
             .map(|(((cost, ticket), _), ((_, place), ()))| (*place, cost.clone(), *ticket))
             .collect();
         late.sort_unstable_by_key(|(place, ..)| std::cmp::Reverse(*place));
@@ -247,9 +264,9 @@ impl Line {
             let gone = self.waiters.remove(&(cost.clone(), ticket));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
             self.give_up_of(&cost, place);
-            self.sent_away.insert(ticket);
+            self.drained.insert(ticket);
         }
-        self.turns.wake_lingering(wakers);
+        self.turns.wake_all_on_drain(wakers);
         self.wake_next(None, wakers);
     }
 
@@ -257,10 +274,10 @@ impl Line {
     ///
     /// That of the waiter is this one or, once it has moved up, one before. Any will do: they are all
     /// of one cost, and those behind whichever is given up move up.
-    fn give_up_of(&mut self, cost: &Cost, own: Order) {
+    fn give_up_of(&mut self, cost: &UnitVec, own: SlotKey) {
         let before = self.by_cost.last_before(&(cost.clone(), own.next()));
         let before = before.filter(|((of, _), ())| of == cost);
-        let place = before.or_else(|| self.by_cost.first_from(&(cost.clone(), Order::FIRST)));
+        let place = before.or_else(|| self.by_cost.first_from(&(cost.clone(), SlotKey::FIRST)));
         if let Some(((of, place), ())) = place
             && of == cost
         {
@@ -269,42 +286,42 @@ impl Line {
     }
 
     /// Hands a place down the line, and keeps what is left over.
-    fn give_up(&mut self, place: Order, cost: Cost) {
-        if let Some(left) = self.hand_on_fully(place, cost) {
+    fn give_up(&mut self, place: SlotKey, cost: UnitVec) {
+        if let Some(left) = self.reassign_fully(place, cost) {
             self.free.add(left);
         }
     }
 
     /// The instant of a place, as this process counts time.
-    pub(super) fn due(&self, place: Order) -> Moment {
+    pub(super) fn due(&self, place: SlotKey) -> LocalInstant {
         self.clock.moment(place.at())
     }
 
-    pub(super) fn add(&mut self, place: Place) {
+    pub(super) fn add(&mut self, place: TimeSlot) {
         self.by_cost.insert((place.grant.used.clone(), place.order), ());
         self.places.insert(place.order, place.grant);
     }
 
     /// Calls every waiter whose instant has come.
-    fn call_due(&mut self, now: Moment) {
+    fn call_due(&mut self, now: LocalInstant) {
         while self.places.first().is_some_and(|(order, _)| self.due(*order) <= now) {
             let Some((order, grant)) = self.places.pop_first() else { return };
             self.by_cost.remove(&(grant.used.clone(), order));
             let Some(key) = self.nth(&grant.used, 0) else { continue };
             if let Some(waiter) = self.waiters.remove(&key) {
-                self.turns.call(key.1, Place { order, grant }, waiter.waker, now);
+                self.turns.call(key.1, TimeSlot { order, grant }, waiter.waker, now);
             }
         }
     }
 
     /// One of the first waiters of a cost.
-    fn nth(&self, cost: &Cost, nth: usize) -> Option<(Cost, Ticket)> {
+    fn nth(&self, cost: &UnitVec, nth: usize) -> Option<(UnitVec, Ticket)> {
         let mut equals = self.waiters.iter_from(&(cost.clone(), Ticket::FIRST));
         equals.nth(nth).map(|(key, _)| key).filter(|(of, _)| of == cost).cloned()
     }
 
     /// The waiters of the first two places, and when these are due.
-    fn next_two(&self) -> [Option<((Cost, Ticket), Moment)>; 2] {
+    fn next_two(&self) -> [Option<((UnitVec, Ticket), LocalInstant)>; 2] {
         let mut places = self.places.iter();
         let (first, second) = (places.next(), places.next());
         let are_equal =

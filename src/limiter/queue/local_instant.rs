@@ -8,9 +8,9 @@ use crate::clock::Timestamp;
 
 /// Nanoseconds since the limiter was made, or before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(i64);
+pub(super) struct LocalInstant(i64);
 
-impl Moment {
+impl LocalInstant {
     pub(super) fn plus(self, by: Duration) -> Self {
         Self(self.0.saturating_add(nanos(by)))
     }
@@ -25,7 +25,7 @@ impl Moment {
 #[derive(Debug, Default)]
 pub(super) struct StoreClock {
     /// Nanoseconds by which this process is ahead: the least of some time, and of that before.
-    recent: Option<(i128, Moment)>,
+    recent: Option<(i128, LocalInstant)>,
     before: Option<i128>,
 }
 
@@ -34,7 +34,7 @@ const RECENT: Duration = Duration::from_secs(30);
 
 impl StoreClock {
     /// Hears at `heard` what the store's clock showed some time before.
-    pub(super) fn heard(&mut self, shown: Timestamp, heard: Moment) {
+    pub(super) fn heard(&mut self, shown: Timestamp, heard: LocalInstant) {
         let ahead = i128::from(heard.0).saturating_sub(nanos_of(shown));
         self.recent = match self.recent {
             Some((least, since)) if heard < since.plus(RECENT) => Some((least.min(ahead), since)),
@@ -47,7 +47,7 @@ impl StoreClock {
     }
 
     /// When the store's clock shows `at`, or a little later.
-    pub(super) fn moment(&self, at: Timestamp) -> Moment {
+    pub(super) fn moment(&self, at: Timestamp) -> LocalInstant {
         let ahead = match (self.recent, self.before) {
             (Some((recent, _)), Some(before)) => recent.min(before),
             (Some((recent, _)), None) => recent,
@@ -55,7 +55,7 @@ impl StoreClock {
         };
         let nanos = nanos_of(at).saturating_add(ahead);
         let end = if nanos < 0 { i64::MIN } else { i64::MAX };
-        Moment(i64::try_from(nanos).unwrap_or(end))
+        LocalInstant(i64::try_from(nanos).unwrap_or(end))
     }
 }
 
@@ -72,19 +72,19 @@ impl Epoch {
         Self(Instant::now())
     }
 
-    pub(super) fn now(self) -> Moment {
+    pub(super) fn now(self) -> LocalInstant {
         self.moment(Instant::now())
     }
 
-    pub(super) fn moment(self, at: Instant) -> Moment {
+    pub(super) fn moment(self, at: Instant) -> LocalInstant {
         // The clock of a test may show less than when the limiter was made.
         match at.checked_duration_since(self.0) {
-            Some(after) => Moment(nanos(after)),
-            None => Moment(0_i64.saturating_sub(nanos(self.0.saturating_duration_since(at)))),
+            Some(after) => LocalInstant(nanos(after)),
+            None => LocalInstant(0_i64.saturating_sub(nanos(self.0.saturating_duration_since(at)))),
         }
     }
 
-    pub(super) fn instant(self, at: Moment) -> Instant {
+    pub(super) fn instant(self, at: LocalInstant) -> Instant {
         let distance = Duration::from_nanos(at.0.unsigned_abs().min(FOR_EVER.unsigned_abs()));
         let instant =
             if at.0 < 0 { self.0.checked_sub(distance) } else { self.0.checked_add(distance) };

@@ -1,31 +1,31 @@
 //! What becomes of a place that has lost its waiter.
 
-use super::cost::Cost;
-use super::line::Line;
-use super::place::{Order, Place, PlaceGrant};
+use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::unit_vec::UnitVec;
+use super::wait_queue::WaitQueue;
 
 /// How often what is left over is handed on again. Where many have left, places are much larger than
 /// their waiters, and to go on would move everybody in line.
 const ROUNDS: usize = 2;
 
-impl Line {
+impl WaitQueue {
     /// Hands a place down the line that has lost its waiter, and what is left over once more where it
     /// is larger than its last waiter was. Returns what nobody fits into, or may have.
-    pub(super) fn hand_on_fully(&mut self, from: Order, cost: Cost) -> Option<Place> {
-        let mut left = self.hand_on(from, cost)?;
+    pub(super) fn reassign_fully(&mut self, from: SlotKey, cost: UnitVec) -> Option<TimeSlot> {
+        let mut left = self.reassign(from, cost)?;
         for _ in 0..ROUNDS {
             let (order, cost) = (left.order, left.grant.used.clone());
             if self.next_below(order, &cost).is_none() {
                 break;
             }
             self.add(left);
-            left = self.hand_on(order, cost)?;
+            left = self.reassign(order, cost)?;
         }
         Some(left)
     }
 
     /// Hands a place down the line that has lost its waiter. Returns the one that is left over.
-    pub(super) fn hand_on(&mut self, mut from: Order, mut cost: Cost) -> Option<Place> {
+    pub(super) fn reassign(&mut self, mut from: SlotKey, mut cost: UnitVec) -> Option<TimeSlot> {
         while let Some((next, smaller)) = self.next_below(from, &cost) {
             // Those of this cost have moved up as far as here; the smaller one takes what is free.
             let moved_up = self.by_cost.last_before(&(cost.clone(), next));
@@ -36,27 +36,28 @@ impl Line {
             self.by_cost.insert((smaller.clone(), free), ());
             (from, cost) = (next, smaller);
         }
-        let last = self.by_cost.last_before(&(cost.clone(), Order::LAST))?;
+        let last = self.by_cost.last_before(&(cost.clone(), SlotKey::LAST))?;
         let order = last.0.1;
         self.by_cost.remove(&(cost, order));
         let grant = self.places.remove(&order)?;
         // For whoever comes later it is as large as it was.
-        Some(Place { order, grant: PlaceGrant { used: grant.taken.clone(), ..grant } })
+        Some(TimeSlot { order, grant: SlotGrant { used: grant.taken.clone(), ..grant } })
     }
 
     /// The first place behind `from` whose waiter has a smaller cost that fits in this, and that
     /// cost.
-    fn next_below(&self, from: Order, cost: &Cost) -> Option<(Order, Cost)> {
+    fn next_below(&self, from: SlotKey, cost: &UnitVec) -> Option<(SlotKey, UnitVec)> {
         // Of the same instant nobody has anything to gain, nor has who needs nothing.
         let behind = from.last_of_its_instant();
-        let gains = |smaller: &Cost| smaller != cost && smaller.fits(cost) && !smaller.is_nothing();
+        let gains =
+            |smaller: &UnitVec| smaller != cost && smaller.fits(cost) && !smaller.is_nothing();
         let mut line = self.places.iter_from(&behind);
-        let mut best: Option<(Order, &Cost)> = None;
+        let mut best: Option<(SlotKey, &UnitVec)> = None;
         let mut above = cost;
         // Either the line is short up to there, or the smaller costs are few: whichever search is
         // over first has the answer.
         loop {
-            match self.by_cost.last_before(&(above.clone(), Order::FIRST)) {
+            match self.by_cost.last_before(&(above.clone(), SlotKey::FIRST)) {
                 None => return best.map(|(order, smaller)| (order, smaller.clone())),
                 Some(((smaller, _), ())) => {
                     if gains(smaller)

@@ -13,18 +13,18 @@ use std::fmt;
 /// The entries of a run, at most.
 const FULL: usize = 32;
 
-pub(super) struct Sorted<K, V = ()> {
+pub(super) struct SortedMap<K, V = ()> {
     /// None is empty.
     runs: VecDeque<Vec<(K, V)>>,
 }
 
-impl<K, V> Default for Sorted<K, V> {
+impl<K, V> Default for SortedMap<K, V> {
     fn default() -> Self {
         Self { runs: VecDeque::new() }
     }
 }
 
-impl<K: Ord + Clone, V> Sorted<K, V> {
+impl<K: Ord + Clone, V> SortedMap<K, V> {
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -122,7 +122,7 @@ impl<K: Ord + Clone, V> Sorted<K, V> {
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
         let (index, at) = self.find(key)?;
         let (_, value) = self.runs.get_mut(index)?.remove(at);
-        self.tidy(index);
+        self.merge_short_runs(index);
         Some(value)
     }
 
@@ -133,7 +133,7 @@ impl<K: Ord + Clone, V> Sorted<K, V> {
     }
 
     /// Joins a run that has become short with a neighbour, if that is short as well.
-    fn tidy(&mut self, index: usize) {
+    fn merge_short_runs(&mut self, index: usize) {
         if self.len_of(index) == 0 {
             self.runs.remove(index);
             return;
@@ -182,7 +182,7 @@ fn grow<T>(run: &mut Vec<T>) {
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Sorted<K, V> {
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SortedMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.runs.iter().flatten().map(|(key, value)| (key, value))).finish()
     }
@@ -202,7 +202,7 @@ mod tests {
         fn is_like_another_map(
             steps in prop::collection::vec((0_u8..4, 0_u16..300), 0..1_500),
         ) {
-            let (mut sorted, mut model) = (Sorted::default(), BTreeMap::new());
+            let (mut sorted, mut model) = (SortedMap::default(), BTreeMap::new());
             for (number, (what, key)) in steps.into_iter().enumerate() {
                 match what {
                     0 | 1 => {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn is_dense_where_entries_come_in_order() {
-        let mut sorted = Sorted::default();
+        let mut sorted = SortedMap::default();
         for key in 0..1_000 {
             sorted.insert(key, ());
         }

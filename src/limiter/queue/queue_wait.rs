@@ -8,21 +8,21 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep_until};
 
-use super::booking::Booking;
-use super::spot::Spot;
-use super::turns::Told;
+use super::due_waiters::WaiterAnswer;
+use super::held_slot::HeldSlot;
+use super::waiter_handle::WaiterHandle;
 
 pin_project! {
     /// Waits for a turn in line, and then for the jitter.
     ///
     /// Dropped before that, the waiter leaves the line.
     #[derive(Debug)]
-    pub(crate) struct Waiting {
-        stage: Stage,
+    pub(crate) struct QueueWait {
+        stage: WaitStage,
         // In nanoseconds.
         jitter: u64,
         // Whether it can be sent away.
-        patient: bool,
+        drainable: bool,
         // None until it is polled, as timers can be made in a runtime only.
         #[pin]
         sleep: Option<Sleep>,
@@ -30,84 +30,85 @@ pin_project! {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum WaitStage {
     /// Not polled yet, and so not in line.
-    Booked(Box<Booking>),
-    InLine(Spot),
+    Booked(Box<HeldSlot>),
+    InLine(WaiterHandle),
     /// It has its turn, and wastes the time that makes it later at random, for which the timer is set.
-    Jitter(Spot),
+    Jitter(WaiterHandle),
     Done,
 }
 
 /// The limiter is closing, and the turn would come too late.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SentAway;
+pub(crate) struct Drained;
 
-impl Waiting {
-    /// Waits in line, and for at most `jitter` longer. A `patient` waiter can be sent away.
-    pub(crate) fn new(booking: Booking, jitter: Duration, patient: bool) -> Self {
+impl QueueWait {
+    /// Waits in line, and for at most `jitter` longer. A `drainable` waiter can be sent away.
+    pub(crate) fn new(booking: HeldSlot, jitter: Duration, drainable: bool) -> Self {
         // Five centuries of jitter are as good as more.
         let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
-        Self { stage: Stage::Booked(Box::new(booking)), jitter, patient, sleep: None }
+        Self { stage: WaitStage::Booked(Box::new(booking)), jitter, drainable, sleep: None }
     }
 
     /// What is done is not asked for again: `Done` is left behind by whoever returns an answer.
-    fn ends(stage: &mut Stage) -> Poll<Result<Spot, SentAway>> {
-        match mem::replace(stage, Stage::Done) {
-            Stage::InLine(spot) | Stage::Jitter(spot) => Poll::Ready(Ok(spot)),
-            Stage::Booked(_) | Stage::Done => Poll::Pending,
+    fn ends(stage: &mut WaitStage) -> Poll<Result<WaiterHandle, Drained>> {
+        match mem::replace(stage, WaitStage::Done) {
+            WaitStage::InLine(spot) | WaitStage::Jitter(spot) => Poll::Ready(Ok(spot)),
+            WaitStage::Booked(_) | WaitStage::Done => Poll::Pending,
         }
     }
 }
 
-impl Future for Waiting {
-    type Output = Result<Spot, SentAway>;
+impl Future for QueueWait {
+    type Output = Result<WaiterHandle, Drained>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let until = match this.stage {
-                Stage::Done => return Poll::Pending,
-                Stage::Booked(_) => {
-                    let Stage::Booked(booking) = mem::replace(this.stage, Stage::Done) else {
+                WaitStage::Done => return Poll::Pending,
+                WaitStage::Booked(_) => {
+                    let WaitStage::Booked(booking) = mem::replace(this.stage, WaitStage::Done)
+                    else {
                         return Poll::Pending;
                     };
-                    match Spot::enter(*booking, *this.patient) {
-                        Some(spot) => *this.stage = Stage::InLine(spot),
-                        None => return Poll::Ready(Err(SentAway)),
+                    match WaiterHandle::enter(*booking, *this.drainable) {
+                        Some(spot) => *this.stage = WaitStage::InLine(spot),
+                        None => return Poll::Ready(Err(Drained)),
                     }
                     continue;
                 }
-                Stage::InLine(spot) => match spot.poll(cx) {
-                    Told::Wait(until) => spot.queue().epoch().instant(until),
-                    Told::Go if *this.jitter == 0 => return Self::ends(this.stage),
-                    Told::Go => {
+                WaitStage::InLine(spot) => match spot.poll(cx) {
+                    WaiterAnswer::Wait(until) => spot.queue().epoch().instant(until),
+                    WaiterAnswer::Go if *this.jitter == 0 => return Self::ends(this.stage),
+                    WaiterAnswer::Go => {
                         // The jitter is nobody else's wait.
                         spot.pass();
                         let jitter = Duration::from_nanos(*this.jitter);
                         let until = spot.queue().now().plus(jitter);
                         let until = sleep_until(spot.queue().epoch().instant(until));
                         this.sleep.set(Some(until));
-                        if let Stage::InLine(spot) = mem::replace(this.stage, Stage::Done) {
-                            *this.stage = Stage::Jitter(spot);
+                        if let WaitStage::InLine(spot) = mem::replace(this.stage, WaitStage::Done) {
+                            *this.stage = WaitStage::Jitter(spot);
                         }
                         continue;
                     }
-                    Told::SentAway => {
-                        *this.stage = Stage::Done;
-                        return Poll::Ready(Err(SentAway));
+                    WaiterAnswer::Drained => {
+                        *this.stage = WaitStage::Done;
+                        return Poll::Ready(Err(Drained));
                     }
                 },
-                Stage::Jitter(spot) => {
+                WaitStage::Jitter(spot) => {
                     let Some(sleep) = this.sleep.as_ref().as_pin_ref() else {
                         return Self::ends(this.stage);
                     };
                     let until = sleep.deadline();
                     // Nor is it for after the end of all waiting, which wakes whoever lingers.
-                    if *this.patient {
-                        spot.linger(cx);
+                    if *this.drainable {
+                        spot.wake_on_drain(cx);
                     }
-                    let end = spot.end().filter(|_| *this.patient);
+                    let end = spot.end().filter(|_| *this.drainable);
                     end.map_or(until, |end| spot.queue().epoch().instant(end).min(until))
                 }
             };
@@ -118,7 +119,7 @@ impl Future for Waiting {
             }
             let Some(sleep) = this.sleep.as_mut().as_pin_mut() else { return Poll::Pending };
             ready!(sleep.poll(cx));
-            if matches!(this.stage, Stage::Jitter(..)) {
+            if matches!(this.stage, WaitStage::Jitter(..)) {
                 return Self::ends(this.stage);
             }
         }

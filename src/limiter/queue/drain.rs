@@ -34,10 +34,10 @@ impl RateLimiter {
     pub fn drain(&self, within: Duration) {
         let queues = self.queues();
         let now = queues.epoch().now();
-        let (end, waiting) = queues.close(now.plus(within));
+        let (end, waiting) = queues.drain(now.plus(within));
         for queue in waiting {
-            queue.with(|line, wakers| line.close(end, now, wakers));
-            queue.tidy();
+            queue.with(|line, wakers| line.drain(end, now, wakers));
+            queue.undo_free_slots();
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::cmp::Reverse;
 
-use super::cost::{Cost, Left};
+use super::unit_vec::{StateVec, UnitVec};
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
 /// Where a reservation stands among all reservations on its bucket: in the order in which the
 /// bucket granted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Order {
+pub(crate) struct SlotKey {
     at: Timestamp,
     /// What is left of the gain of all buckets at that instant. Of two reservations for the same
     /// instant the later one finds less.
@@ -18,7 +18,7 @@ pub(crate) struct Order {
     number: u64,
 }
 
-impl Order {
+impl SlotKey {
     /// Before all others.
     pub(super) const FIRST: Self =
         Self { at: Timestamp::from_micros(i64::MIN), slack: Reverse(Units::MAX), number: 0 };
@@ -58,18 +58,18 @@ impl Order {
 
 /// A place, and where it stands among the others.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(super) order: Order,
-    pub(super) grant: PlaceGrant,
+pub(crate) struct TimeSlot {
+    pub(super) order: SlotKey,
+    pub(super) grant: SlotGrant,
 }
 
 /// What was granted, and can be used by one waiter.
 #[derive(Clone, Debug)]
-pub(crate) struct PlaceGrant {
+pub(crate) struct SlotGrant {
     /// What its waiter needs: what was taken, or less once it was handed on.
-    pub(super) used: Cost,
+    pub(super) used: UnitVec,
     /// What the reservation took.
-    pub(super) taken: Cost,
+    pub(super) taken: UnitVec,
     /// What the reservation left in its buckets.
-    pub(super) left: Left,
+    pub(super) left: StateVec,
 }

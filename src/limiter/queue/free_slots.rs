@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::cost::Cost;
-use super::moment::{Moment, StoreClock};
-use super::place::{Order, Place, PlaceGrant};
+use super::local_instant::{LocalInstant, StoreClock};
+use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::unit_vec::UnitVec;
 
 /// How many are kept for those who come later.
 const KEPT: usize = 64;
@@ -15,20 +15,20 @@ const KEPT: usize = 64;
 /// Those which cannot be undone are kept. Somebody may come who fits in, and once a later one was
 /// undone, so may be they.
 #[derive(Debug, Default)]
-pub(super) struct Free {
-    places: BTreeMap<Order, PlaceGrant>,
+pub(super) struct FreeSlots {
+    places: BTreeMap<SlotKey, SlotGrant>,
     /// Whether the store was asked to undo one and has not answered.
     undoing: bool,
     /// Whether the last of them could not be undone.
     stuck: bool,
 }
 
-impl Free {
+impl FreeSlots {
     pub(super) const fn is_undoing(&self) -> bool {
         self.undoing
     }
 
-    pub(super) fn add(&mut self, place: Place) {
+    pub(super) fn add(&mut self, place: TimeSlot) {
         if self.places.last_key_value().is_none_or(|(last, _)| *last < place.order) {
             self.stuck = false;
         }
@@ -39,13 +39,13 @@ impl Free {
     }
 
     /// The next place to be undone, if it is time for one.
-    pub(super) fn next_to_undo(&mut self) -> Option<Place> {
+    pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
         if self.undoing || self.stuck {
             return None;
         }
         let (order, grant) = self.places.pop_last()?;
         self.undoing = true;
-        Some(Place { order, grant })
+        Some(TimeSlot { order, grant })
     }
 
     /// Hears that the store has undone a place, or that what became of it is not known.
@@ -54,7 +54,7 @@ impl Free {
     }
 
     /// Keeps a place that could not be undone, if its instant is still to come.
-    pub(super) fn keep(&mut self, place: Place, clock: &StoreClock, now: Moment) {
+    pub(super) fn keep(&mut self, place: TimeSlot, clock: &StoreClock, now: LocalInstant) {
         let order = place.order;
         if clock.moment(order.at()) > now {
             self.add(place);
@@ -66,11 +66,11 @@ impl Free {
     /// Takes out a place before `own` that is large enough for this.
     pub(super) fn better(
         &mut self,
-        own: Order,
-        used: &Cost,
+        own: SlotKey,
+        used: &UnitVec,
         clock: &StoreClock,
-        now: Moment,
-    ) -> Option<Place> {
+        now: LocalInstant,
+    ) -> Option<TimeSlot> {
         if self.places.is_empty() || used.is_nothing() {
             return None;
         }
@@ -79,6 +79,6 @@ impl Free {
         let mut fitting = before.filter(|(_, grant)| used.fits(&grant.taken));
         let order = *fitting.next()?.0;
         let grant = self.places.remove(&order)?;
-        Some(Place { order, grant })
+        Some(TimeSlot { order, grant })
     }
 }

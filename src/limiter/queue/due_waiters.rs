@@ -4,57 +4,63 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::moment::Moment;
-use super::place::Place;
+use super::local_instant::LocalInstant;
 use super::ticket::Ticket;
+use super::time_slot::TimeSlot;
 use super::wakers::{Wakers, remember};
 
 /// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
 /// polls it. A busy runtime comes round much sooner.
-const PATIENCE: Duration = Duration::from_millis(100);
+const STALL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What a waiter is told that asks for its turn.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum WaiterAnswer {
     /// It is its turn.
     Go,
     /// It is not, and will not be before then, unless it is woken or somebody who moved up before
     /// it is not polled.
-    Wait(Moment),
+    Wait(LocalInstant),
     /// It is not to wait any longer.
-    SentAway,
+    Drained,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct DueWaiters {
     /// In the order of their tickets; the first is to go.
-    called: BTreeMap<Ticket, Turn>,
+    called: BTreeMap<Ticket, DueWaiter>,
     /// Since when the first of them has been the first.
-    first_since: Option<Moment>,
+    first_since: Option<LocalInstant>,
     /// Those that may go at any time: they were first.
-    let_go: BTreeMap<Ticket, Turn>,
+    let_go: BTreeMap<Ticket, DueWaiter>,
 }
 
 #[derive(Debug)]
-struct Turn {
-    place: Place,
+struct DueWaiter {
+    place: TimeSlot,
     waker: Option<Waker>,
-    called: Moment,
+    called: LocalInstant,
     /// Whether it was polled since: somebody cares for it.
     asked: bool,
 }
 
-impl Turns {
+impl DueWaiters {
     pub(super) fn is_empty(&self) -> bool {
         self.called.is_empty() && self.let_go.is_empty()
     }
 
     /// Calls a waiter: its instant has come.
-    pub(super) fn call(&mut self, ticket: Ticket, place: Place, waker: Option<Waker>, now: Moment) {
+    pub(super) fn call(
+        &mut self,
+        ticket: Ticket,
+        place: TimeSlot,
+        waker: Option<Waker>,
+        now: LocalInstant,
+    ) {
         if self.called.first_key_value().is_none_or(|(first, _)| ticket < *first) {
             self.first_since = Some(now);
         }
-        self.called.insert(ticket, Turn { place, waker, called: now, asked: false });
+        self.called.insert(ticket, DueWaiter { place, waker, called: now, asked: false });
     }
 
     /// What a waiter is told; `None` if it has not been called.
@@ -62,33 +68,33 @@ impl Turns {
         &mut self,
         ticket: Ticket,
         waker: &Waker,
-        now: Moment,
+        now: LocalInstant,
         wakers: &mut Wakers,
-    ) -> Option<Told> {
+    ) -> Option<WaiterAnswer> {
         if self.let_go.contains_key(&ticket) {
-            return Some(Told::Go);
+            return Some(WaiterAnswer::Go);
         }
         if !self.called.contains_key(&ticket) {
             return None;
         }
-        let late = self.first_since.get_or_insert(now).plus(PATIENCE);
+        let late = self.first_since.get_or_insert(now).plus(STALL_TIMEOUT);
         if now >= late && self.called.first_key_value().is_some_and(|(first, _)| *first != ticket) {
             self.pass_by(now, wakers);
         }
-        let late = self.first_since.get_or_insert(now).plus(PATIENCE);
+        let late = self.first_since.get_or_insert(now).plus(STALL_TIMEOUT);
         let is_first = self.called.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let turn = self.called.get_mut(&ticket)?;
         turn.asked = true;
         wakers.dead.extend(remember(&mut turn.waker, waker));
-        Some(if is_first { Told::Go } else { Told::Wait(late) })
+        Some(if is_first { WaiterAnswer::Go } else { WaiterAnswer::Wait(late) })
     }
 
     /// Passes by the first, which has not moved, and those behind it that nobody polls either; the
     /// others keep their order.
-    fn pass_by(&mut self, now: Moment, wakers: &mut Wakers) {
+    fn pass_by(&mut self, now: LocalInstant, wakers: &mut Wakers) {
         let mut is_first = true;
         while let Some(first) = self.called.first_entry() {
-            let is_idle = !first.get().asked && now >= first.get().called.plus(PATIENCE);
+            let is_idle = !first.get().asked && now >= first.get().called.plus(STALL_TIMEOUT);
             if !is_first && !is_idle {
                 break;
             }
@@ -101,20 +107,20 @@ impl Turns {
     }
 
     /// Lets those behind a waiter go, which is not on its way yet.
-    pub(super) fn let_go(&mut self, ticket: Ticket, now: Moment) {
+    pub(super) fn let_go(&mut self, ticket: Ticket, now: LocalInstant) {
         if let Some(turn) = self.uncall(ticket, now) {
             self.let_go.insert(ticket, turn);
         }
     }
 
     /// Remembers whom to wake that has let others go, should all waiting come to an end.
-    pub(super) fn linger(&mut self, ticket: Ticket, waker: &Waker, wakers: &mut Wakers) {
+    pub(super) fn wake_on_drain(&mut self, ticket: Ticket, waker: &Waker, wakers: &mut Wakers) {
         if let Some(turn) = self.let_go.get_mut(&ticket) {
             wakers.dead.extend(remember(&mut turn.waker, waker));
         }
     }
 
-    pub(super) fn wake_lingering(&mut self, wakers: &mut Wakers) {
+    pub(super) fn wake_all_on_drain(&mut self, wakers: &mut Wakers) {
         wakers.wake.extend(self.let_go.values_mut().filter_map(|turn| turn.waker.take()));
     }
 
@@ -122,15 +128,15 @@ impl Turns {
     pub(super) fn remove(
         &mut self,
         ticket: Ticket,
-        now: Moment,
+        now: LocalInstant,
         wakers: &mut Wakers,
-    ) -> Option<Place> {
+    ) -> Option<TimeSlot> {
         let turn = self.let_go.remove(&ticket).or_else(|| self.uncall(ticket, now))?;
         wakers.dead.extend(turn.waker);
         Some(turn.place)
     }
 
-    fn uncall(&mut self, ticket: Ticket, now: Moment) -> Option<Turn> {
+    fn uncall(&mut self, ticket: Ticket, now: LocalInstant) -> Option<DueWaiter> {
         if self.called.first_key_value().is_some_and(|(first, _)| *first == ticket) {
             self.first_since = Some(now);
         }

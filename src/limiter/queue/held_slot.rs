@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::cost::{Cost, Left};
-use super::place::{Order, Place, PlaceGrant};
+use super::bucket_set::{BucketSet, QueueBucket, TakenUnits};
 use super::registry::{QueueRegistry, SharedQueue};
-use super::whose::{Part, Took, Whose};
+use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::unit_vec::{StateVec, UnitVec};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
 /// A place that is held for work which does not stand in line for it.
 #[derive(Debug)]
-pub(crate) struct Booking {
+pub(crate) struct HeldSlot {
     queue: Arc<SharedQueue>,
-    place: Place,
+    place: TimeSlot,
     /// Whether the place is still to be given up.
     held: bool,
 }
 
-impl Booking {
+impl HeldSlot {
     /// Holds the place that these grants were reserved, whose work may run at `at`.
     pub(crate) fn new<'g>(
         registry: &Arc<QueueRegistry>,
@@ -28,17 +28,20 @@ impl Booking {
     ) -> Self {
         let took = grants.flat_map(|grant| {
             grant.paid().map(|paid| {
-                let part =
-                    Part::new(Arc::clone(grant.shared_limit()), grant.key().clone(), paid.shard);
-                Took { part, units: paid.units, left: paid.after }
+                let part = QueueBucket::new(
+                    Arc::clone(grant.shared_limit()),
+                    grant.key().clone(),
+                    paid.shard,
+                );
+                TakenUnits { part, units: paid.units, left: paid.after }
             })
         });
-        let (whose, took) = Whose::sorted(took.collect());
+        let (whose, took) = BucketSet::sorted(took.collect());
         let left = took.iter().map(|took| (took.part.bucket(), took.left));
-        let order = Order::new(left, at, registry.number());
-        let taken = Cost::of(took.iter().map(|took| took.units));
-        let left = Left::of(took.iter().map(|took| took.left));
-        let place = Place { order, grant: PlaceGrant { used: taken.clone(), taken, left } };
+        let order = SlotKey::new(left, at, registry.number());
+        let taken = UnitVec::of(took.iter().map(|took| took.units));
+        let left = StateVec::of(took.iter().map(|took| took.left));
+        let place = TimeSlot { order, grant: SlotGrant { used: taken.clone(), taken, left } };
         Self { queue: registry.reserve(whose, now), place, held: true }
     }
 
@@ -50,17 +53,17 @@ impl Booking {
     pub(crate) fn keep(mut self) {
         self.held = false;
         self.queue.with(|line, _| line.outside = line.outside.saturating_sub(1));
-        self.queue.tidy();
+        self.queue.undo_free_slots();
     }
 
     /// Steps out of the way of the place: whoever has the queue now is responsible for it.
-    pub(super) fn hand_over(mut self) -> (Arc<SharedQueue>, Place) {
+    pub(super) fn hand_over(mut self) -> (Arc<SharedQueue>, TimeSlot) {
         self.held = false;
         (Arc::clone(&self.queue), self.place.clone())
     }
 }
 
-impl Drop for Booking {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
         if self.held {
             let (place, now) = (self.place.clone(), self.queue.now());
@@ -68,7 +71,7 @@ impl Drop for Booking {
                 line.outside = line.outside.saturating_sub(1);
                 line.offer(place, now, wakers);
             });
-            self.queue.tidy();
+            self.queue.undo_free_slots();
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::algebra::{State, Units};
 
 /// The units that are taken of each bucket of a line; of one bucket nearly always.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cost {
+pub(super) enum UnitVec {
     One(Units),
     /// As many as there are buckets, in their order.
     Many(Arc<Vec<Units>>),
@@ -14,13 +14,13 @@ pub(super) enum Cost {
 
 /// What each bucket of a line held after a reservation.
 #[derive(Clone, Debug)]
-pub(crate) enum Left {
+pub(crate) enum StateVec {
     One(State),
     /// As many as there are buckets, in their order.
     Many(Arc<Vec<State>>),
 }
 
-impl Cost {
+impl UnitVec {
     pub(super) fn of(units: impl IntoIterator<Item = Units>) -> Self {
         let units: Vec<_> = units.into_iter().collect();
         match units[..] {
@@ -54,7 +54,7 @@ impl Cost {
     }
 }
 
-impl Left {
+impl StateVec {
     pub(super) fn of(states: impl IntoIterator<Item = State>) -> Self {
         let states: Vec<_> = states.into_iter().collect();
         match states[..] {

@@ -10,24 +10,24 @@ use crate::limiter::Limit;
 /// The buckets of a reservation, sorted by name: all that reserve from the same ones stand in one
 /// line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Whose(Box<[Part]>);
+pub(crate) struct BucketSet(Box<[QueueBucket]>);
 
 /// One bucket. Numbers are part of it: a place is worth nothing under other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct QueueBucket {
     limit: Arc<Limit>,
     key: Key,
     shard: u32,
 }
 
-impl Hash for Part {
+impl Hash for QueueBucket {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.limit.name(), &self.key, self.shard).hash(state);
         self.bucket().hash(state);
     }
 }
 
-impl Part {
+impl QueueBucket {
     pub(super) const fn new(limit: Arc<Limit>, key: Key, shard: u32) -> Self {
         Self { limit, key, shard }
     }
@@ -54,19 +54,19 @@ impl Part {
 
 /// What a reservation took of a bucket, and what it left there.
 #[derive(Debug)]
-pub(super) struct Took {
-    pub(super) part: Part,
+pub(super) struct TakenUnits {
+    pub(super) part: QueueBucket,
     pub(super) units: Units,
     pub(super) left: State,
 }
 
-impl Whose {
+impl BucketSet {
     /// The buckets that were asked, in their order, with what was taken. A bucket that was named
     /// twice is there once.
-    pub(super) fn sorted(mut took: Vec<Took>) -> (Self, Vec<Took>) {
+    pub(super) fn sorted(mut took: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
         if took.len() > 1 {
             took.sort_by_cached_key(|took| {
-                let Part { limit, key, shard } = &took.part;
+                let QueueBucket { limit, key, shard } = &took.part;
                 (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
             });
         }
@@ -81,7 +81,7 @@ impl Whose {
         (Self(took.iter().map(|took| took.part.clone()).collect()), took)
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[QueueBucket] {
         &self.0
     }
 }

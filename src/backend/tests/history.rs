@@ -1,0 +1,257 @@
+//! Random calls, the same in each run, to play to several stores.
+
+use std::time::Duration;
+
+use super::quotas::{another, changing, is_of_our_days, quota};
+use super::{Dice, START};
+use crate::algebra::{Bucket, State, Terms};
+use crate::backend::{Adjustment, Answer, Backend, BackendError, BucketId, Change, Charge, Key};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::quota::{Kind, Quota};
+
+/// What a store is asked, on its own.
+#[derive(Clone, Debug)]
+pub(in crate::backend) enum Step {
+    Apply(Vec<Take>),
+    Adjust(Vec<Back>),
+    Reset(Vec<Who>),
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct Who {
+    pub(in crate::backend) limit: &'static str,
+    pub(in crate::backend) key: Key,
+    pub(in crate::backend) shard: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct Take {
+    pub(in crate::backend) who: Who,
+    pub(in crate::backend) other: Option<u32>,
+    pub(in crate::backend) bucket: Bucket,
+    pub(in crate::backend) units: i64,
+    pub(in crate::backend) terms: Terms,
+    pub(in crate::backend) takes: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::backend) struct Back {
+    pub(in crate::backend) who: Who,
+    pub(in crate::backend) bucket: Bucket,
+    pub(in crate::backend) change: Change,
+}
+
+impl Who {
+    pub(in crate::backend) fn id(&self) -> BucketId<'_> {
+        BucketId::new(self.limit, &self.key).shard(self.shard)
+    }
+}
+
+impl Take {
+    pub(in crate::backend) fn charge(&self) -> Charge<'_> {
+        let (id, bucket) = (self.who.id(), &self.bucket);
+        let charge = match self.takes {
+            true => Charge::take(id, bucket, self.units),
+            false => Charge::look(id, bucket, self.units),
+        };
+        let charge = charge.terms(self.terms);
+        self.other.map_or(charge, |shard| charge.second_shard(shard))
+    }
+}
+
+impl Back {
+    pub(in crate::backend) fn adjustment(&self) -> Adjustment<'_> {
+        Adjustment::new(self.who.id(), &self.bucket, self.change)
+    }
+}
+
+/// What a store says to a step, in full.
+pub(in crate::backend) fn ask(store: &dyn Backend, step: &Step) -> Answer<String> {
+    match step {
+        Step::Apply(takes) => {
+            let charges: Vec<_> = takes.iter().map(Take::charge).collect();
+            store.apply(&charges).map(|applied| format!("{applied:?}"))
+        }
+        Step::Adjust(backs) => {
+            let adjustments: Vec<_> = backs.iter().map(Back::adjustment).collect();
+            store.adjust(&adjustments).map(|applied| format!("{applied:?}"))
+        }
+        Step::Reset(whose) => {
+            let ids: Vec<_> = whose.iter().map(Who::id).collect();
+            store.reset(&ids).map(|()| "reset".to_owned())
+        }
+    }
+}
+
+/// Whose buckets a history is about.
+pub(in crate::backend) fn keys() -> [Key; 3] {
+    [Key::GLOBAL, Key::from("alice"), Key::from((7_u64, "bob"))]
+}
+
+/// One history: a few limits, a few keys, and time.
+pub(in crate::backend) struct History {
+    pub(in crate::backend) dice: Dice,
+    pub(in crate::backend) limits: Vec<(&'static str, Quota)>,
+    /// States that were seen lately: what adjustments name.
+    pub(in crate::backend) seen: Vec<State>,
+    /// Whether the numbers of limits change.
+    restless: bool,
+    /// Whether they change from one charge to the next.
+    mixed: bool,
+    /// Whether nearly all is of the commonest kind.
+    plain: bool,
+}
+
+impl History {
+    pub(in crate::backend) fn new(seed: u64, restless: bool) -> Self {
+        let mut dice = Dice(seed);
+        let any = if restless { changing } else { quota };
+        let limits = ["a", "b", "c"].map(|name| (name, any(&mut dice))).to_vec();
+        let plain = seed.is_multiple_of(4);
+        Self { dice, limits, seen: Vec::new(), restless, mixed: false, plain }
+    }
+
+    /// One in which the numbers change from one charge of a list to the next.
+    pub(in crate::backend) fn mixed(seed: u64) -> Self {
+        Self { mixed: true, ..Self::new(seed, true) }
+    }
+
+    /// A history in which every full bucket is like one that was never used.
+    pub(in crate::backend) fn forgetting(seed: u64) -> Self {
+        let mut history = Self::new(seed, false);
+        for (_, quota) in &mut history.limits {
+            *quota = quota.initial(quota.tokens_at_most());
+            assert!(Bucket::of_shard(quota).unwrap().is_droppable_when_full());
+        }
+        history
+    }
+
+    fn who(&mut self, limit: &'static str, quota: &Quota) -> Who {
+        let key = self.dice.of(&keys());
+        let shard = u32::try_from(self.dice.below(u64::from(quota.shard_count()))).unwrap();
+        Who { limit, key, shard }
+    }
+
+    fn units(&mut self, bucket: &Bucket) -> i64 {
+        let tokens = match self.dice.below(6) {
+            0 => 0,
+            1 => self.dice.some(1 << 53),
+            2 => bucket.capacity().unsigned_abs() / bucket.token(),
+            _ => self.dice.below(12),
+        };
+        let units = bucket.units(tokens).unwrap_or(1 << 53);
+        // Not only whole tokens, though limiters ask for no others.
+        if self.dice.one_in(4) { (units - i64::from(self.dice.one_in(2))).max(0) } else { units }
+    }
+
+    /// One of the limits; where numbers change, not everybody has heard of it.
+    fn limit(&mut self) -> (&'static str, Quota) {
+        let (name, quota) = self.dice.of(&self.limits);
+        let is_late = self.restless && self.dice.one_in(10);
+        (name, if is_late { another(&mut self.dice, &quota) } else { quota })
+    }
+
+    /// Another quota for one of the limits, perhaps one that counts alike.
+    fn change(&mut self) {
+        let place = usize::try_from(self.dice.below(3)).unwrap();
+        let before = self.limits[place].1;
+        let start = Timestamp::from_micros(i64::try_from(self.dice.some(1 << 62)).unwrap());
+        let other = match self.dice.below(4) {
+            0 => before.max_reserved(self.dice.some(64)),
+            1 if before.kind() == Kind::FixedWindow => before.start(start),
+            2 => before.capacity(self.dice.below(40)),
+            _ => changing(&mut self.dice),
+        };
+        self.limits[place].1 = other.validated().ok().filter(is_of_our_days).unwrap_or(before);
+    }
+
+    pub(in crate::backend) fn take(&mut self) -> Take {
+        if self.mixed && self.dice.one_in(3) {
+            self.change();
+        }
+        let (limit, quota) = self.limit();
+        let bucket = Bucket::of_shard(&quota).unwrap();
+        let who = self.who(limit, &quota);
+        let shard = u32::try_from(self.dice.below(u64::from(quota.shard_count()))).unwrap();
+        let other = (shard != who.shard && self.dice.below(4) > 0).then_some(shard);
+        let terms = match self.dice.below(3) {
+            0 => Terms::reserving(bucket.floor()),
+            1 => {
+                let wait = Duration::from_micros(self.dice.some(1 << 55));
+                Terms::reserving(bucket.floor()).within(wait)
+            }
+            _ => Terms::AT_ONCE,
+        };
+        let (units, takes) = (self.units(&bucket), !self.dice.one_in(6));
+        Take { who, other, bucket, units, terms, takes }
+    }
+
+    fn back(&mut self) -> Back {
+        let (limit, quota) = self.limit();
+        let bucket = Bucket::of_shard(&quota).unwrap();
+        let who = self.who(limit, &quota);
+        let units = self.units(&bucket);
+        let units = match self.dice.below(12) {
+            0 => i64::MAX,
+            1 => i64::MIN,
+            2..=4 => -units,
+            _ => units,
+        };
+        let blocks = self.dice.one_in(8).then(|| {
+            let micros =
+                self.dice.some(if self.dice.0.is_multiple_of(5) { u64::MAX >> 1 } else { 1 << 36 });
+            Duration::from_micros(micros)
+        });
+        let state = |dice: &mut Dice, one_in| {
+            let some = !self.seen.is_empty() && dice.one_in(one_in);
+            some.then(|| dice.of(&self.seen))
+        };
+        let (left, since) = (state(&mut self.dice, 3), state(&mut self.dice, 4));
+        let change = match (blocks, left, since) {
+            (Some(time), ..) => Change::Block { time },
+            (None, Some(left), _) => Change::Undo { units, left },
+            (None, None, Some(since)) => Change::RefundSince { units, since },
+            (None, None, None) => Change::Refund { units },
+        };
+        Back { who, bucket, change }
+    }
+
+    pub(in crate::backend) fn step(&mut self) -> Step {
+        if self.restless && self.dice.one_in(12) {
+            let place = usize::try_from(self.dice.below(3)).unwrap();
+            let before = self.limits[place].1;
+            let akin = self.dice.one_in(2);
+            let dice = &mut self.dice;
+            self.limits[place].1 = if akin { another(dice, &before) } else { changing(dice) };
+        }
+        if self.plain && !self.dice.one_in(24) {
+            let (other, terms) = (None, Terms::AT_ONCE);
+            return Step::Apply(vec![Take { other, terms, takes: true, ..self.take() }]);
+        }
+        let count = if self.dice.one_in(3) { 1 + self.dice.below(5) } else { 1 };
+        match self.dice.below(16) {
+            0 => {
+                let (limit, quota) = self.dice.of(&self.limits);
+                Step::Reset((0..count).map(|_| self.who(limit, &quota)).collect())
+            }
+            1..=4 => Step::Adjust((0..count).map(|_| self.back()).collect()),
+            _ => Step::Apply((0..count).map(|_| self.take()).collect()),
+        }
+    }
+
+    /// How far time goes, or goes back.
+    pub(in crate::backend) fn pass(&mut self, clock: &ManualClock) {
+        let most = if self.dice.one_in(9) { 1 << 44 } else { 1 << 24 };
+        let by = i64::try_from(self.dice.some(most)).unwrap();
+        let by = if self.dice.one_in(12) { -by } else { by };
+        let now = clock.now().as_micros() + by;
+        clock.set(Timestamp::from_micros(now.clamp(START.as_micros(), 8_900_000_000_000_000)));
+    }
+}
+
+pub(in crate::backend) fn at_once<T>(answer: Answer<T>) -> Result<T, BackendError> {
+    match answer {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(_) => panic!("the memory store has to answer at once"),
+    }
+}

@@ -1,0 +1,39 @@
+//! What holds for every store, and calls to play to them.
+
+pub(super) mod history;
+mod quotas;
+mod records;
+
+use crate::clock::Timestamp;
+
+/// Some time in 2100: nothing expires by the time of a server.
+pub(super) const START: Timestamp = Timestamp::from_micros(4_102_444_800_123_456);
+
+/// Numbers that look random, and are the same in each run.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    /// A number below `sides`.
+    pub(super) fn below(&mut self, sides: u64) -> u64 {
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    pub(super) fn one_in(&mut self, sides: u64) -> bool {
+        self.below(sides) == 0
+    }
+
+    pub(super) fn of<T: Clone>(&mut self, list: &[T]) -> T {
+        list[usize::try_from(self.below(list.len() as u64)).unwrap()].clone()
+    }
+
+    /// A number from 0 to `most`, small ones as likely as large ones.
+    pub(super) fn some(&mut self, most: u64) -> u64 {
+        let bits = 64 - most.leading_zeros();
+        let bits = self.below(u64::from(bits) + 1);
+        self.below(1_u64 << bits.min(63)).min(most)
+    }
+}

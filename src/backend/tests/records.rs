@@ -1,0 +1,219 @@
+//! A store of records that only reads and writes: it answers as the memory store does.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::START;
+use super::history::{History, ask, at_once};
+use crate::algebra::{Bucket, State, Terms, Verdict};
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, Key, Memory,
+    Reading, adjust_all, apply_all, reset_all,
+};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::quota::{HOUR, Quota};
+
+type Name = (String, Key, u32);
+
+/// A map of serialised records.
+#[derive(Debug)]
+struct Map {
+    clock: ManualClock,
+    records: HashMap<Name, [i64; 6]>,
+    /// How often the clock was read, and a record written.
+    times: usize,
+    writes: usize,
+}
+
+fn name(id: BucketId<'_>) -> Name {
+    (id.limit().to_owned(), id.key().clone(), id.shard_index())
+}
+
+impl BucketStore for Map {
+    fn now(&mut self) -> Timestamp {
+        self.times += 1;
+        self.clock.now()
+    }
+
+    fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
+        let numbers = self.records.get(&name(id))?;
+        Some(BucketRecord::from_numbers(*numbers).expect("what was written can be read"))
+    }
+
+    fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
+        self.writes += 1;
+        self.records.insert(name(id), record.to_numbers());
+    }
+
+    fn forget(&mut self, id: BucketId<'_>) {
+        self.records.remove(&name(id));
+    }
+}
+
+#[derive(Debug)]
+struct Store(Mutex<Map>);
+
+impl Store {
+    fn new(clock: &ManualClock) -> Self {
+        let (clock, records) = (clock.clone(), HashMap::new());
+        Self(Mutex::new(Map { clock, records, times: 0, writes: 0 }))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Map) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Backend for Store {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        Answer::Ready(Ok(self.with(|map| apply_all(map, charges))))
+    }
+
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::Ready(Ok(self.with(|map| adjust_all(map, adjustments))))
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.with(|map| reset_all(map, ids));
+        Answer::Ready(Ok(()))
+    }
+}
+
+/// Both kinds of limits with numbers of all sizes, windows with and without a start, shards,
+/// `initial` below the capacity, numbers that change between calls and within one, adjustments of
+/// each kind, resets, and a clock that goes back.
+#[test]
+fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
+    let clock = ManualClock::new(START);
+    let mut played = 0;
+    for seed in 0..600 {
+        clock.set(START);
+        // A full bucket may be dropped, which shows once its limit gets other numbers.
+        let memory = Memory::new().clock(clock.clone()).keep_full();
+        let store = Store::new(&clock);
+        let mut history = match seed % 5 {
+            1 => History::mixed(seed),
+            _ => History::new(seed, seed.is_multiple_of(3)),
+        };
+        for nth in 0..180 {
+            history.pass(&clock);
+            let step = history.step();
+            let [here, there] =
+                [&memory as &dyn Backend, &store].map(|store| at_once(ask(store, &step)).unwrap());
+            assert_eq!(here, there, "seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
+            let look = history.take();
+            let applied = at_once(memory.apply(&[look.charge()])).unwrap();
+            assert_eq!(at_once(store.apply(&[look.charge()])).unwrap(), applied, "seed {seed}");
+            // What a charge left in some bucket: what an adjustment may name.
+            history.seen.extend(applied.readings().iter().map(Reading::state));
+            let old = history.seen.len().saturating_sub(6);
+            history.seen.drain(..old);
+            played += 1;
+        }
+        let records = store.with(|map| map.records.len());
+        assert_eq!(records, memory.len(), "seed {seed}: the same buckets are stored");
+    }
+    assert!(played >= 100_000, "{played}");
+}
+
+fn bucket(quota: Quota) -> Bucket {
+    Bucket::new(&quota).unwrap()
+}
+
+#[test]
+fn a_call_reads_the_clock_once_and_a_refusal_writes_nothing() {
+    let store = Store::new(&ManualClock::new(START));
+    let (key, ten) = (Key::from("alice"), bucket(Quota::token_bucket(10, HOUR)));
+    let token = ten.units(1).unwrap();
+    let id = |limit| BucketId::new(limit, &key);
+    let take = |limit, tokens| Charge::take(id(limit), &ten, tokens * token);
+    for (charges, verdict) in [
+        (&[take("a", 11)][..], Verdict::Refused),
+        (&[take("a", 11).second_shard(1).terms(Terms::AT_ONCE)], Verdict::Admitted),
+        (&[take("a", 21).second_shard(1)], Verdict::Refused),
+        (&[take("b", 1), take("c", 11)], Verdict::Refused),
+        (&[Charge::look(id("b"), &ten, token), take("c", 0)], Verdict::Admitted),
+    ] {
+        let before = store.with(|map| (map.times, map.writes));
+        let applied = at_once(store.apply(charges)).unwrap();
+        assert_eq!(applied.verdict(), verdict, "{charges:?}");
+        let paid = applied.readings().iter().filter(|reading| reading.units() > 0).count();
+        assert_eq!(store.with(|map| (map.times, map.writes)), (before.0 + 1, before.1 + paid));
+    }
+}
+
+#[test]
+fn a_refusal_starts_a_bucket_that_begins_below_its_capacity() {
+    let clock = ManualClock::new(START);
+    let store = Store::new(&clock);
+    let (key, slow) = (Key::from("alice"), bucket(Quota::token_bucket(10, HOUR).initial(3)));
+    let five = Charge::take(BucketId::new("slow", &key), &slow, slow.units(5).unwrap());
+    assert_eq!(at_once(store.apply(&[five])).unwrap().verdict(), Verdict::Refused);
+    clock.advance(HOUR / 5);
+    assert_eq!(at_once(store.apply(&[five])).unwrap().verdict(), Verdict::Admitted);
+}
+
+#[test]
+fn an_undo_of_several_buckets_is_all_or_nothing() {
+    let store = Store::new(&ManualClock::new(START));
+    let (key, ten) = (Key::from("alice"), bucket(Quota::token_bucket(10, HOUR)));
+    let token = ten.units(1).unwrap();
+    let ids = ["a", "b"].map(|limit| BucketId::new(limit, &key));
+    let charges = ids.map(|id| Charge::take(id, &ten, token));
+    let applied = at_once(store.apply(&charges)).unwrap();
+    let left = |nth: usize| applied.readings()[nth].state();
+    let undo = [0, 1].map(|nth| Adjustment::undo(ids[nth], &ten, token, left(nth)));
+
+    let [_, b] = charges;
+    at_once(store.apply(&[b])).unwrap();
+    let refused = at_once(store.adjust(&undo)).unwrap();
+    assert_eq!(
+        refused.readings().iter().map(Reading::verdict).collect::<Vec<_>>(),
+        [Verdict::Refused; 2]
+    );
+    assert_eq!(refused.readings()[0].state(), left(0), "nothing was made");
+
+    at_once(store.adjust(&[Adjustment::refund(ids[1], &ten, token)])).unwrap();
+    let made = at_once(store.adjust(&undo)).unwrap();
+    assert_eq!(made.verdict(), Verdict::Admitted);
+    assert!(made.readings().iter().all(|reading| reading.state().value == ten.capacity()));
+}
+
+#[test]
+fn a_record_tells_when_it_may_be_dropped() {
+    let empty = State { value: 0, ts: START };
+    let ten = BucketRecord::new(&bucket(Quota::token_bucket(10, HOUR)), empty);
+    assert_eq!((ten.full_at(), ten.droppable_at()), (START + HOUR, Some(START + HOUR)));
+    let slow = BucketRecord::new(&bucket(Quota::token_bucket(10, HOUR).initial(3)), empty);
+    assert_eq!((slow.full_at(), slow.droppable_at()), (START + HOUR, None));
+    // The numbers do not tell how the bucket begins, so it has to be kept.
+    let read = BucketRecord::from_numbers(ten.to_numbers()).unwrap();
+    assert_eq!((read, read.full_at(), read.droppable_at()), (ten, START + HOUR, None));
+}
+
+#[test]
+fn numbers_that_no_quota_has_are_no_record() {
+    const MOST: i64 = 1 << 53;
+    let good = [0, START.as_micros(), 1, 360_000_000, 3_600_000_000, 1];
+    let with = |place: usize, number: i64| {
+        let mut numbers = good;
+        numbers[place] = number;
+        BucketRecord::from_numbers(numbers)
+    };
+    assert!(with(0, 0).is_some() && with(0, -MOST).is_some() && with(1, i64::MIN).is_some());
+    for (place, number) in [
+        (0, 3_600_000_001),
+        (0, -MOST - 1),
+        (0, i64::MIN),
+        (2, 0),
+        (2, -1),
+        (3, 0),
+        (3, MOST + 1),
+        (4, -1),
+        (4, MOST + 1),
+        (5, 0),
+        (5, i64::MAX),
+    ] {
+        assert_eq!(with(place, number), None, "{number} in place {place}");
+    }
+}

@@ -1,0 +1,23 @@
+//! How far units and microseconds are counted.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+/// Redis scripts count in doubles, which hold every whole number up to here.
+pub(crate) const MAX_UNITS: u64 = 1 << 53;
+
+/// A period in ticks; `None` if it is empty, not a whole number of them, or longer than 2^53.
+pub(super) const fn micros(period: Duration) -> Option<NonZeroU64> {
+    let below_a_tick = period.subsec_nanos().checked_rem(1_000);
+    let Some(whole) = period.as_secs().checked_mul(1_000_000) else { return None };
+    let Some(micros) = whole.checked_add(widen(period.subsec_micros())) else { return None };
+    if !matches!(below_a_tick, Some(0)) || micros > MAX_UNITS {
+        return None;
+    }
+    NonZeroU64::new(micros)
+}
+
+#[expect(clippy::as_conversions, reason = "`u64::from` is not const, and nothing is lost")]
+pub(super) const fn widen(small: u32) -> u64 {
+    small as u64
+}
