@@ -1,5 +1,5 @@
-//! Limits for visitors who have not logged in, in the three ways of the trade: by a session alone, by a
-//! session that is tied to an address, and by a session that was unlocked by a challenge.
+//! Limits for visitors who have not logged in, in three ways: by a session alone, by a session that is
+//! tied to an address, and by a session that was unlocked by a challenge.
 //!
 //! Run it with `cargo run --example anonymous_sessions --features credentials`.
 
@@ -13,24 +13,25 @@ use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::{get, post};
 use http::{Request, StatusCode};
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, cookie, from_fn, global};
-use tollgate::routes::RateLimitExt;
-use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter, Rule};
 use tower::ServiceExt;
 
-/// Weak: whoever drops the cookie, or makes one up, begins anew. It keeps the honest apart, no more.
+/// Weak: a client that drops the cookie, or makes one up, starts with a full bucket. It only tells
+/// honest clients apart.
 const SESSION: Limit = Limit::new("session", Quota::token_bucket(3, MINUTE));
 
-/// Tied to an address: a session has its share, and all sessions of an address have no more than this.
+/// Tied to an address: each session has its own limit, and all sessions of an address share another.
 const TIED: Limit = Limit::new("tied-session", Quota::token_bucket(3, MINUTE));
 const ADDRESS: Limit = Limit::new("address", Quota::token_bucket(6, MINUTE));
 
-/// Unlocked: more for whoever has solved a challenge, little for each address that has not.
+/// Unlocked: more for a session that has solved a challenge, little for each address that has not.
 static UNLOCKED: Limit = Limit::new("unlocked", Quota::token_bucket(10, MINUTE));
 static LOCKED: Limit = Limit::new("locked", Quota::token_bucket(1, MINUTE));
-/// Challenges cost the server something as well.
+/// Verifying an answer costs the server something as well.
 const ATTEMPTS: Limit = Limit::new("attempts", Quota::token_bucket(2, MINUTE));
 
-/// The sessions that have solved a challenge, by their digests. In earnest they are stored, and expire.
+/// The sessions that have solved a challenge, by their digests. In production they are stored, and
+/// expire.
 type Solved = Arc<Mutex<HashSet<Key>>>;
 
 fn session(head: &Head<'_>) -> Option<Key> {
@@ -45,16 +46,17 @@ fn unlocked(solved: &Solved, head: &Head<'_>) -> Option<Key> {
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
     let solved = Solved::default();
-    let address = ClientIp::peer; // behind a proxy, say here which one is trusted
+    let address = ClientIp::peer; // behind a proxy, name the trusted proxies here
 
-    let alone = limiter.layer(SESSION).key(cookie("session").or(address()));
+    let alone = limiter.layer(&SESSION).key(cookie("session").or(address()));
     let both = (cookie("session").or(global()), address());
-    let tied = limiter.layer(TIED).key(both).and(ADDRESS).key(address());
+    let tied = limiter.layer(Rule::new(&TIED).key(both)).and(Rule::new(&ADDRESS).key(address()));
 
-    let (by, of) = (Arc::clone(&solved), Arc::clone(&solved));
-    let choose = move |head: &Head<'_>| unlocked(&by, head).map_or(&LOCKED, |_| &UNLOCKED).clone();
-    let key = from_fn(move |head| unlocked(&of, head)).or(address());
-    let challenge = limiter.layer(&LOCKED).limit_with(choose).key(key);
+    let (for_limit, for_key) = (Arc::clone(&solved), Arc::clone(&solved));
+    let challenge = Rule::new(&LOCKED)
+        .limit_with(move |head| unlocked(&for_limit, head).map_or(&LOCKED, |_| &UNLOCKED))
+        .key(from_fn(move |head| unlocked(&for_key, head)).or(address()));
+    let challenge = limiter.layer(challenge);
 
     // A stand-in for a puzzle or a proof of work, whose answer the server verifies.
     let verify = async move |request: Request<Body>| {
@@ -70,7 +72,7 @@ pub(crate) fn app(limiter: &RateLimiter) -> Router {
         .route("/alone", get(async || "hello").rate_limit(alone))
         .route("/tied", get(async || "hello").rate_limit(tied))
         .route("/challenge", get(async || "hello").rate_limit(challenge))
-        .route("/solve", post(verify).rate_limit(limiter.layer(ATTEMPTS).key(address())))
+        .route("/solve", post(verify).rate_limit(limiter.layer(&ATTEMPTS).key(address())))
 }
 
 pub(crate) async fn ask(app: &Router, address: [u8; 4], session: &str, path: &str) -> u16 {

@@ -1,4 +1,4 @@
-//! Keys of one's own: each tenant of a service has its bucket, and health checks need none.
+//! A key extractor of your own: each tenant of a service has its bucket, and health checks need none.
 //!
 //! Run it with `cargo run --example custom_key`.
 
@@ -32,7 +32,7 @@ pub(crate) fn app(limiter: &RateLimiter) -> Router {
     Router::new()
         .route("/", get(async || "hello"))
         .route("/health", get(async || "fine"))
-        .layer(limiter.layer(PER_TENANT).key(Tenant))
+        .layer(limiter.layer(&PER_TENANT).key(Tenant))
 }
 
 pub(crate) async fn ask(app: &Router, host: &str, path: &str) -> u16 {

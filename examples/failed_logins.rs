@@ -10,8 +10,7 @@ use axum::routing::post;
 use http::{HeaderMap, Request, StatusCode};
 use tollgate::key::header;
 use tollgate::middleware::MissingKey;
-use tollgate::routes::RateLimitExt;
-use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate::{HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule};
 use tower::ServiceExt;
 
 /// Wrong passwords for one user name: 3 at once, then one every 20 minutes.
@@ -25,14 +24,13 @@ async fn login(headers: HeaderMap) -> StatusCode {
 }
 
 pub(crate) fn app(limiter: RateLimiter) -> Router {
-    let failures = limiter
-        .layer(FAILURES)
+    let failures = Rule::new(&FAILURES)
         .key(header("x-user"))
         .missing_key(MissingKey::Reject(StatusCode::BAD_REQUEST))
         .reset_if(|response| response.is_success())
         // What went wrong otherwise is not the user's fault.
         .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);
-    Router::new().route("/login", post(login).rate_limit(failures))
+    Router::new().route("/login", post(login).rate_limit(limiter.layer(failures)))
 }
 
 pub(crate) async fn attempt(app: &Router, user: &str, password: &str) -> u16 {

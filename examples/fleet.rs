@@ -1,7 +1,8 @@
-//! A service that runs in several processes: its buckets are in Redis where there is one, and in memory where it runs alone.
+//! A service that runs in several processes: its buckets are in Redis if there is one, and in memory if
+//! it runs alone.
 //!
-//! Run it with `REDIS_URL=redis://127.0.0.1 cargo run --features redis --example fleet`, several times, with `PORT` set to another
-//! number each time: all of them together let a client ask ten times an hour.
+//! Run it with `REDIS_URL=redis://127.0.0.1 cargo run --features redis --example fleet`, several times,
+//! with another `PORT` each time: all of them together let a client ask ten times an hour.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -16,8 +17,8 @@ const PER_CLIENT: Limit = Limit::new("fleet-per-client", Quota::token_bucket(10,
 
 /// A limiter on the Redis at this URL, or for this process alone.
 ///
-/// It does not wait for Redis: until that is there, requests are answered with 503. Nothing falls back to memory, as each process
-/// would let in then what is for all of them together.
+/// It does not wait for Redis: until Redis is there, requests are answered with 503. Nothing falls back
+/// to memory, as each process would then let in what all of them together may.
 pub(crate) fn limiter(url: Option<&str>) -> Result<RateLimiter, Box<dyn Error>> {
     match url {
         Some(url) => Ok(RateLimiter::new(Redis::at(url).connect_lazily()?)),
@@ -26,7 +27,7 @@ pub(crate) fn limiter(url: Option<&str>) -> Result<RateLimiter, Box<dyn Error>> 
 }
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    let layer = limiter.layer(PER_CLIENT).key(ClientIp::peer());
+    let layer = limiter.layer(&PER_CLIENT).key(ClientIp::peer());
     Router::new().route("/", get(async || "hello\n")).layer(layer)
 }
 

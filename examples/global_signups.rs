@@ -1,4 +1,4 @@
-//! A limit for everybody together, given where it is needed: no key, and nothing to register.
+//! One limit that all clients share, declared where it is needed: no key, and nothing to register.
 //!
 //! Run it with `cargo run --example global_signups`.
 
@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 async fn sign_up(State(limiter): State<RateLimiter>) -> Result<String, RateLimited> {
     let limit = Limit::new("sign-ups", Quota::fixed_window(3, HOUR));
-    let permit = limiter.limit(&limit).await?.into_result()?;
+    let permit = limiter.limit(&limit).await?;
     Ok(format!("welcome ({} more this hour)", permit.remaining()))
 }
 

@@ -1,5 +1,5 @@
-//! A queue in front of a language model: 40,000 tokens a minute for everybody. A request pays what it
-//! may cost, waits up to 30 seconds for its turn, and is settled by what it did cost.
+//! A queue in front of a language model: 40,000 tokens a minute for all clients together. A request
+//! pays an estimate, waits up to 30 seconds for its turn, and is settled by what it really cost.
 //!
 //! Run it with `cargo run --example llm_queue`.
 
@@ -9,10 +9,10 @@ use axum::{Extension, Router, body::Body, routing::post};
 use http::Request;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tokio::{net::TcpListener, time::sleep};
-use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-use tollgate::{key::Head, middleware::ActualCost, routes::RateLimitExt};
+use tollgate::middleware::ActualCost;
+use tollgate::{Head, Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
 
-/// Those who wait may together owe the tokens of one more minute.
+/// Waiting requests may reserve the tokens of one more minute.
 const QUOTA: Quota = Quota::token_bucket(40_000, MINUTE).max_reserved(40_000);
 pub(crate) const TOKENS: Limit = Limit::new("llm-tokens", QUOTA);
 
@@ -25,15 +25,15 @@ fn estimate(head: &Head<'_>) -> u64 {
 /// Stands for the model, which takes half a second and 1,500 tokens whatever it is asked.
 async fn model(_prompt: String) -> (Extension<ActualCost>, &'static str) {
     sleep(Duration::from_millis(500)).await;
-    (Extension(ActualCost::of(1_500)), "42")
+    (Extension(ActualCost::new(1_500)), "42")
 }
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    let paid = limiter.layer(TOKENS).cost_with(estimate).settle().queue(Duration::from_secs(30));
+    let paid = limiter.layer(&TOKENS).cost_with(estimate).settle().queue(Duration::from_secs(30));
     Router::new().route("/", post(model).rate_limit(paid))
 }
 
-/// Waits for the signal to stop; then those are served whose turn comes within a second.
+/// Waits for the signal to stop. After it, requests whose turn comes within a second still run.
 pub(crate) async fn stopped(limiter: RateLimiter, signal: impl Future) {
     signal.await;
     limiter.drain(Duration::from_secs(1));

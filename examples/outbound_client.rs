@@ -1,5 +1,5 @@
-//! The same layer around an HTTP client, so that somebody else's quota is kept: what does not fit
-//! is refused here, with the time to come back, and never sent.
+//! The same layer around an HTTP client, to keep within another service's quota: what does not fit is
+//! refused here, with the time to come back, and never sent.
 //!
 //! Run it with `cargo run --example outbound_client`.
 
@@ -14,7 +14,7 @@ use http::{Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tollgate::fields::Dialect;
-use tollgate::{Limit, MINUTE, Quota, RateLimiter, key};
+use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::{Layer, Service, ServiceExt};
 
 /// What the other side allows, for each of its hosts.
@@ -23,8 +23,11 @@ const THEIRS: Limit = Limit::new("their-api", Quota::token_bucket(3, MINUTE));
 /// Asks them this often, and lists the statuses of the answers.
 pub(crate) async fn call_them(limiter: &RateLimiter, them: SocketAddr, times: u32) -> Vec<u16> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    let by_host = key::from_fn(|head| head.uri().authority().map(|host| host.to_string()));
-    let mut client = limiter.layer(THEIRS).key(by_host).dialects(Dialect::None).layer(client);
+    let layer = limiter
+        .layer(&THEIRS)
+        .key_with(|head| head.uri().authority().map(|host| host.to_string()))
+        .dialects(Dialect::None);
+    let mut client = layer.layer(client);
     let mut statuses = Vec::new();
     for _ in 0..times {
         let request = Request::get(format!("http://{them}/")).body(Body::empty());

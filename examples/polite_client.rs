@@ -1,5 +1,5 @@
-//! A client that comes back when it is told to, from a server that allows two requests a second:
-//! both ends have Tollgate, and there is nothing in between.
+//! A client that comes back when it is told to. The server allows two requests a second; both ends use
+//! Tollgate.
 //!
 //! Run it with `cargo run --example polite_client`.
 
@@ -22,7 +22,7 @@ const FOR_ALL: Limit = Limit::new("for-all", Quota::token_bucket(2, SECOND));
 
 /// A server that allows two requests a second.
 pub(crate) async fn them(limiter: &RateLimiter) -> std::io::Result<SocketAddr> {
-    let app = Router::new().route("/", get(async || "hello")).layer(limiter.layer(FOR_ALL));
+    let app = Router::new().route("/", get(async || "hello")).layer(limiter.layer(&FOR_ALL));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { axum::serve(listener, app).await });

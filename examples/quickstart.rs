@@ -9,29 +9,29 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::MissingKey;
-use tollgate::routes::RateLimitExt;
-use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter, Rule};
 
-/// Everything together, for each client address: a request every second, 20 saved up.
+/// All requests of a client address: one every second, 20 saved up.
 const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE).capacity(20));
 
 /// Attempts to log in, for each user name: 3 at once, then one every 20 seconds.
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(3, MINUTE));
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    // Whoever sends no name is told so with 401; without this it would be taken for a mistake here.
+    // A request without a name gets 401. By default a missing key is taken for a mistake of the
+    // server, and answered with 500.
     let unnamed = MissingKey::Reject(StatusCode::UNAUTHORIZED);
-    let login_limit = limiter.layer(LOGIN).key(header("x-user")).missing_key(unnamed);
+    let login = Rule::new(&LOGIN).key(header("x-user")).missing_key(unnamed);
     Router::new()
         .route("/", get(async || "hello\n"))
-        .route("/login", post(async || "welcome\n").rate_limit(login_limit))
-        .layer(limiter.layer(PER_CLIENT).key(ClientIp::peer()))
+        .route("/login", post(async || "welcome\n").rate_limit(limiter.layer(login)))
+        .layer(limiter.layer(&PER_CLIENT).key(ClientIp::peer()))
 }
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-    // Mistakes in the set-up are told to the log.
+    // Mistakes in the set-up are reported in the log.
     tracing_subscriber::fmt().init();
     println!("Listening on http://127.0.0.1:3000. Try these, until they say 429:");
     println!("  for i in 1 2 3 4; do curl -iX POST -H 'x-user: alice' 127.0.0.1:3000/login; done");

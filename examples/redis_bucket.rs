@@ -1,15 +1,17 @@
-//! Shows a bucket in Redis, or all of a limit, as a person wants to see it.
+//! Shows a bucket in Redis, or all buckets of a limit, in a readable form.
 //!
-//! Run it with `cargo run --features redis --example redis_bucket`: it takes three tokens from a limit of its own in
-//! the Redis at `REDIS_URL`, `redis://127.0.0.1` unless set, and shows the bucket. Named behind a URL, it shows those of
-//! a limit, or one of them, the key written as in Redis:
+//! Run it with `cargo run --features redis --example redis_bucket`: it takes three tokens from a limit
+//! of its own in the Redis at `REDIS_URL` (`redis://127.0.0.1` if not set), and shows the bucket. With
+//! a URL and the name of a limit it shows the buckets of that limit; with a key, written as in Redis,
+//! only that bucket:
 //!
 //! ```sh
 //! cargo run --features redis --example redis_bucket -- redis://127.0.0.1:6379 per-client
 //! cargo run --features redis --example redis_bucket -- redis://127.0.0.1:6379 per-client ip=192.0.2.1
 //! ```
 //!
-//! It takes nothing then, and needs the right to `SCAN`, `GET` and `TIME`. Of a cluster it sees the node at that URL.
+//! It takes nothing then, and needs the right to `SCAN`, `GET` and `TIME`. Of a cluster it sees the
+//! node at that URL.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -26,8 +28,8 @@ static LIMIT: Limit = Limit::new("example", Quota::token_bucket(20, HOUR));
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// A person waits for longer than a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than the default of 50 ms, as no request waits for this.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// A bucket as it is stored: six doubles, the low end first, all of them whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,10 +178,12 @@ pub(crate) async fn buckets(
 
 /// Takes three tokens of a client whose address is made up.
 pub(crate) async fn take_some(url: &str) -> Result<(), Box<dyn Error>> {
-    let limiter = RateLimiter::new(Redis::at(url).deadline(PATIENCE).connect().await?);
+    let limiter = RateLimiter::new(Redis::at(url).deadline(DEADLINE).connect().await?);
     for _ in 0..3 {
-        if !limiter.limit(&LIMIT).key(CLIENT).await?.is_admitted() {
-            break;
+        match limiter.limit(&LIMIT).key(CLIENT).await {
+            Ok(_permit) => {}
+            Err(error) if error.is_refused() => break,
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -8,26 +8,26 @@ use axum::body::Body;
 use axum::routing::get;
 use http::Request;
 use tollgate::key::{Head, header};
-use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule};
 use tower::ServiceExt;
 
-/// One limit with the numbers of two plans. They share a name, and so a bucket: whoever changes the
-/// plan keeps what was used.
+/// One limit with the numbers of two plans. They share a name, and so a bucket: a tenant that changes
+/// its plan keeps what it has used.
 static FREE: Limit = Limit::new("per-tenant", Quota::token_bucket(2, MINUTE));
 static PRO: Limit = Limit::new("per-tenant", Quota::token_bucket(6, MINUTE));
 
 /// What the server can take from all tenants together.
 static EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(10, MINUTE));
 
-/// In earnest, the plan comes from what the authentication has put into the extensions.
-fn plan(head: &Head<'_>) -> Limit {
+/// In production, the plan comes from what the authentication has put into the extensions.
+fn plan(head: &Head<'_>) -> &'static Limit {
     let is_pro = head.headers().get("x-plan").is_some_and(|plan| plan == "pro");
-    if is_pro { PRO.clone() } else { FREE.clone() }
+    if is_pro { &PRO } else { &FREE }
 }
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    let layer = limiter.layer(&FREE).limit_with(plan).key(header("x-tenant"));
-    Router::new().route("/", get(async || "hello")).layer(layer.and(&EVERYONE))
+    let tenant = Rule::new(&FREE).limit_with(plan).key(header("x-tenant"));
+    Router::new().route("/", get(async || "hello")).layer(limiter.layer(tenant).and(&EVERYONE))
 }
 
 pub(crate) async fn ask(app: &Router, tenant: &str, plan: &str) -> (u16, String) {

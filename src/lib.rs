@@ -1,70 +1,53 @@
-//! Exact rate limiting for tower and axum, at the application layer, where the code knows who asks
-//! and what it will cost.
+//! Exact rate limiting for tower and axum: token buckets and fixed windows, by any key.
 //!
 //! A [`Limit`] is a named [`Quota`]: a token bucket, which gains its tokens continuously, or a fixed
 //! window, which gains them at each window's start. A [`RateLimiter`] decides for each request
-//! whether its tokens are there, and if not, exactly when they will be.
+//! whether its tokens are there, and if not, exactly when they will be: as a layer around a
+//! service, on a route, or as a call.
 //!
 //! ```
-//! use axum::Router;
-//! use axum::routing::{get, post};
-//! use tollgate::routes::RateLimitExt;
+//! use axum::{Router, routing::post};
 //! use tollgate::key::{ClientIp, header};
-//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter};
 //!
 //! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE).capacity(20));
 //! const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 //!
-//! let limiter = RateLimiter::in_memory();
-//! let login = post(async || "welcome").rate_limit(limiter.layer(LOGIN).key(header("x-user")));
-//! let app: Router = Router::new()
-//!     .route("/", get(async || "hello"))
-//!     .route("/login", login)
-//!     .layer(limiter.layer(PER_CLIENT).key(ClientIp::peer()));
-//! # drop(app);
-//! ```
+//! fn app(limiter: &RateLimiter) -> Router {
+//!     let login = post(async || "in").rate_limit(limiter.layer(&LOGIN).key(header("x-user")));
+//!     Router::new().route("/login", login).layer(limiter.layer(&PER_CLIENT).key(ClientIp::peer()))
+//! }
 //!
-//! Inside a handler, or anywhere else, the limiter is asked directly:
-//!
-//! ```
-//! use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter};
-//!
-//! const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, DAY));
-//!
-//! async fn export(limiter: &RateLimiter, user: u64, rows: u64) -> Result<String, RateLimited> {
-//!     let permit = limiter.limit(&EXPORTS).key(user).cost(rows).await?.into_result()?;
-//!     Ok(format!("{} rows left for today", permit.remaining()))
+//! async fn mail(limiter: &RateLimiter, user: u64) -> Result<u64, RateLimited> {
+//!     let permit = limiter.limit(&PER_CLIENT).key(user).await?; // a refusal leaves here, as 429
+//!     Ok(permit.remaining())
 //! }
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), RateLimited> {
-//! # assert_eq!(export(&RateLimiter::in_memory(), 7, 30).await?, "70 rows left for today");
-//! # Ok(())
+//! # async fn main() {
+//! # let limiter = RateLimiter::in_memory();
+//! # drop(app(&limiter));
+//! # assert_eq!(mail(&limiter, 7).await.unwrap(), 19);
 //! # }
 //! ```
 //!
 //! # Where to look
 //!
 //! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
-//! * [`RateLimiter`]: `limit`, `check` (look, take nothing), `reset`, `value`, `drain`; `penalize` and
-//!   `block`.
-//! * [`Reservation`](limiter::Reservation): a turn at a known instant, made by
-//!   [`reserve`](limiter::LimitCall::reserve); [`Permit::settle`](limiter::Permit::settle): the
-//!   bill after the work.
-//! * [`middleware`]: the layer, for servers and clients, with a
-//!   [queue](middleware::RateLimitLayer::queue), with tokens that come back
-//!   [by the response](middleware::RateLimitLayer::refund_if), and in
-//!   [shadow](middleware::RateLimitLayer::shadow); [`routes`]: limits on routes of axum.
-//! * [`Admission`](middleware::Admission): what handlers see of a decision, and do about it.
-//! * [`retry`]: the layer for clients that come back when they are told to.
-//! * [`key`]: who is asking; [`fields`]: what clients are told.
-//! * [`backend`]: where buckets live, and how to write another store.
-//! * [`algebra`]: the formula, and [`calculate`](algebra::calculate) to predict what it says.
+//! * [`limiter`]: the calls that take, reserve, settle, look, reset, penalize and block, and what
+//!   they answer.
+//! * [`middleware`]: the layer, for servers and clients, one heading a use case; [`routes`]: limits on
+//!   routes of axum.
+//! * [`key`]: which bucket pays; [`fields`]: what clients are told.
+//! * [`retry`]: a layer for clients that come back when they are told to.
+//! * [`backend`]: where buckets are, in memory or in Redis, and how to write another store.
+//! * [`algebra`]: the formula, and [`calculate`](algebra::calculate) to predict what it says;
+//!   [`clock`]: time, also for tests.
 //!
 //! # What it does not do
 //!
-//! It does not defend against floods of packets or connections, which never become requests. It
-//! does not count how many requests run at once: tower's `ConcurrencyLimit` does. One process's
-//! memory is not shared with another's.
+//! * It does not defend against floods of packets or connections, which never become requests.
+//! * It does not count how many requests run at once: tower's `ConcurrencyLimit` does.
+//! * In memory, several processes have several limits, and a restart begins with full buckets.
 //!
 //! # Features
 //!
@@ -73,12 +56,12 @@
 //! | `memory` | the store in this process, [`RateLimiter::in_memory`] | yes |
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
-//! | `quanta` | the time from the processor's own counter | yes |
+//! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
-//! | `tracing` | events: refusals, missing keys, a store that fails | yes |
+//! | `tracing` | log events: refusals, missing keys, a store that fails | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
-//! | `redis` | buckets in Redis or Valkey, for a fleet: single servers, clusters, sentinels | no |
+//! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
 //! | `redis-tls` | `redis` over TLS | no |
 //! | `serde` | [`Quota`] in configuration files | no |
 
@@ -124,7 +107,32 @@ pub use self::routes::RateLimitExt;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The code in the guide to queues compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/queueing.md")]
+struct QueueingGuide;
+
+/// The code in the guide to several limits compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/several-limits.md")]
+struct SeveralLimitsGuide;
+
+/// The code in the guide to counting by the response compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/by-response.md")]
+struct ByResponseGuide;
+
+/// The code in the guide to keys compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/keys-and-proxies.md")]
+struct KeysGuide;
+
+/// The code in the guide to header fields compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/headers.md")]
+struct HeadersGuide;
+
 /// The code in the guide to Redis compiles.
 #[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../docs/redis.md")]
-struct Guide;
+struct RedisGuide;

@@ -117,15 +117,15 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), tollgate::Error> {
+/// # async fn main() {
 /// static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// let limiter = RateLimiter::new(Counting { inner: Memory::new(), refused: &REFUSED });
 /// let limit = Limit::new("reports", Quota::token_bucket(1, HOUR));
-/// for _ in 0..3 {
-///     let _ = limiter.limit(&limit).await?;
+/// assert!(limiter.limit(&limit).await.is_ok());
+/// for _ in 0..2 {
+///     assert!(limiter.limit(&limit).await.unwrap_err().is_refused());
 /// }
 /// assert_eq!(REFUSED.load(Ordering::Relaxed), 2);
-/// # Ok(())
 /// # }
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {

@@ -28,7 +28,7 @@ use crate::backend::Key;
 /// // In production, from the configuration, the same for all processes.
 /// let secret = [7; 16];
 /// let layer = RateLimiter::in_memory()
-///     .layer(PER_USER)
+///     .layer(&PER_USER)
 ///     .key(key::header("x-user"))
 ///     .partition_key(PartitionKey::keyed(secret));
 /// # drop(layer);

@@ -18,7 +18,7 @@ use crate::clock::Timestamp;
 ///
 /// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
 ///
-/// let layer = RateLimiter::in_memory().layer(API).retry_after(RetryAfter::Date);
+/// let layer = RateLimiter::in_memory().layer(&API).retry_after(RetryAfter::Date);
 /// # drop(layer);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -22,55 +22,20 @@ use crate::clock::Timestamp;
 /// [`settle`](Self::settle) and [`refund`](Self::refund) borrow nothing and can be spawned as
 /// they are. Dropping a permit gives nothing back: the work then cost what was taken.
 ///
+/// The [module docs](super#a-streaming-handler) show a body that settles its permit on drop.
+///
 /// # Examples
-///
-/// A streamed answer outlives its handler, so its permit is owned. The body settles it where it ends,
-/// also if the client goes away before that:
-///
-/// ```
-/// use tollgate::limiter::Permit;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
-///
-/// const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
-///
-/// struct Metered {
-///     permit: Option<Permit<'static>>,
-///     used: u64,
-/// }
-///
-/// impl Drop for Metered {
-///     fn drop(&mut self) {
-///         if let Some(permit) = self.permit.take() {
-///             tokio::spawn(permit.settle(self.used));
-///         }
-///     }
-/// }
-///
-/// async fn chat(limiter: RateLimiter) -> Result<Metered, RateLimited> {
-///     let permit = limiter.limit(&LLM_TOKENS).cost(1_000).await?.into_owned();
-///     Ok(Metered { permit: Some(permit), used: 0 })
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), RateLimited> {
-/// let limiter = RateLimiter::in_memory();
-/// let mut answer = chat(limiter.clone()).await?;
-/// answer.used += 300; // for each word that is sent
-/// drop(answer);
-/// # tokio::task::yield_now().await;
-/// assert_eq!(limiter.peek(&LLM_TOKENS).await?.remaining(), 39_700);
-/// # Ok(())
-/// # }
-/// ```
 ///
 /// Work whose cost is known when it is done pays an estimate, and is settled then:
 ///
 /// ```
-/// # use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
-/// # const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+///
+/// const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), RateLimited> {
-/// # let limiter = RateLimiter::in_memory();
+/// let limiter = RateLimiter::in_memory();
 /// let permit = limiter.limit(&LLM_TOKENS).cost(10_000).await?;
 /// assert_eq!(permit.remaining(), 30_000);
 /// let snapshot = permit.settle(4_000).await?;

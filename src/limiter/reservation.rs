@@ -131,7 +131,7 @@ impl Reservation {
     /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it moves
     /// up and may be ready earlier than [`at`](Self::at) has told. Waiters run in the order in
     /// which they reserved. A waiter that stops being polled delays those behind it by up to 100 ms,
-    /// and several of them may make late those who have moved up behind them.
+    /// and several of them may delay the waiters that have moved up behind them.
     ///
     /// # Panics
     ///

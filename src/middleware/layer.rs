@@ -117,7 +117,7 @@ impl<N> RateLimitLayer<N> {
     }
 }
 
-/// For any layer: more rules, and what concerns the layer as a whole.
+/// More rules.
 impl<N> RateLimitLayer<N> {
     /// Holds the requests to one more rule: each takes its tokens from all limits or from none, in one
     /// step and one round trip to the store.
@@ -157,7 +157,10 @@ impl<N> RateLimitLayer<N> {
         self.rules.rest.push(rule.into());
         RateLimitLayer::new(self.limiter, self.rules)
     }
+}
 
+/// Waiting in place of refusals.
+impl<N> RateLimitLayer<N> {
     /// Lets requests that are short of tokens wait for their turn, in the order in which they came.
     ///
     /// A request waits in its own future, without a task, a thread or polling; then the inner
@@ -187,7 +190,10 @@ impl<N> RateLimitLayer<N> {
     pub fn jitter(self, spread: Duration) -> Self {
         self.with(|settings| settings.jitter = spread)
     }
+}
 
+/// What clients are told, and what happens while the store fails.
+impl<N> RateLimitLayer<N> {
     /// Tells clients about the limits in these header fields: one
     /// [`Dialect`](crate::fields::Dialect), which is a guide to them, or several in an array.
     ///
@@ -207,18 +213,6 @@ impl<N> RateLimitLayer<N> {
         self.with(|settings| settings.dialects = dialects)
     }
 
-    /// Sets how a request is answered that does not run.
-    #[doc(alias = "error_handler")]
-    pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
-        self.with(|settings| settings.on_refusal = on_refusal)
-    }
-
-    /// Sets what happens to requests while the store does not answer.
-    #[doc(alias = "fail_open")]
-    pub fn on_failure(self, on_failure: OnFailure) -> Self {
-        self.with(|settings| settings.on_failure = on_failure)
-    }
-
     /// Sets the form in which `Retry-After` says when to come back.
     pub fn retry_after(self, retry_after: RetryAfter) -> Self {
         self.with(|settings| settings.retry_after = retry_after)
@@ -230,6 +224,21 @@ impl<N> RateLimitLayer<N> {
         self.with(|settings| settings.partition_key = Some(partition_key))
     }
 
+    /// Sets how a request is answered that does not run.
+    #[doc(alias = "error_handler")]
+    pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
+        self.with(|settings| settings.on_refusal = on_refusal)
+    }
+
+    /// Sets what happens to requests while the store does not answer.
+    #[doc(alias = "fail_open")]
+    pub fn on_failure(self, on_failure: OnFailure) -> Self {
+        self.with(|settings| settings.on_failure = on_failure)
+    }
+}
+
+/// Settling, and handlers that look.
+impl<N> RateLimitLayer<N> {
     /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
     /// is left of the tokens is given back, what is short is taken, into debt if need be. Where a
     /// response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
@@ -274,7 +283,9 @@ impl<N> RateLimitLayer<N> {
     pub fn expose(self) -> Self {
         self.with(|settings| settings.exposes = true)
     }
+}
 
+impl<N> RateLimitLayer<N> {
     fn new(limiter: RateLimiter, rules: Rules) -> Self {
         let plan = Arc::new(Plan::new(limiter.clone(), &rules));
         Self { limiter, rules, plan, count: PhantomData }

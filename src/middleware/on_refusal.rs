@@ -38,7 +38,7 @@ use crate::limiter::{RateLimited, Snapshot};
 ///     response
 /// });
 /// let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-/// let service = RateLimiter::in_memory().layer(ALL).cost(2).on_refusal(sorry).layer(hello);
+/// let service = RateLimiter::in_memory().layer(&ALL).cost(2).on_refusal(sorry).layer(hello);
 /// let response = service.oneshot(Request::new(())).await?;
 /// assert_eq!(response.status(), 429);
 /// # Ok(())

@@ -20,9 +20,9 @@ use http::StatusCode;
 /// const LLM: Limit = Limit::new("llm", Quota::token_bucket(60, MINUTE).max_reserved(60));
 ///
 /// let limiter = RateLimiter::in_memory();
-/// let layer = limiter.layer(LLM).queue(Duration::from_secs(30));
+/// let layer = limiter.layer(&LLM).queue(Duration::from_secs(30));
 /// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters(50).on_full(QueueFull::TooManyRequests);
-/// let small = limiter.layer(LLM).queue(queue);
+/// let small = limiter.layer(&LLM).queue(queue);
 /// # drop((layer, small));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
 use crate::limiter::Limit;
 
+/// What a request pays: the limit, the key and the cost.
 impl Rule {
     /// A rule that holds every request to this limit: one token each, from the bucket that all
     /// requests share, unless its methods say otherwise.
@@ -173,7 +174,10 @@ impl Rule {
         self.missing_key = missing_key;
         self
     }
+}
 
+/// Which requests it applies to.
+impl Rule {
     /// Applies this limit only to requests with one of these methods; the others pass.
     ///
     /// Where several conditions are set, a request has to meet all of them. A request that does not meet
@@ -229,7 +233,10 @@ impl Rule {
         self.options_mut().sample = portion;
         self
     }
+}
 
+/// Shadow and roll-out.
+impl Rule {
     /// Decides by this limit and reports, but refuses nothing: to see what a limit would do before it
     /// does.
     ///
@@ -291,7 +298,10 @@ impl Rule {
         self.options_mut().enforced = portion;
         self
     }
+}
 
+/// What the response does to the tokens.
+impl Rule {
     /// Gives the tokens of this limit back if the response says so: for limits on failures only, or on
     /// what was really done.
     ///

@@ -240,30 +240,29 @@ impl Quota {
     ///
     /// # What it costs
     ///
-    /// * Now and then a request is refused although other shards have the tokens, and coming back
-    ///   at `retry_after` it may be refused once more, as it then looks at others. None is admitted
-    ///   too early: in every window of time, no more runs than a limit of these numbers allows
-    ///   without shards, as long as no cost is larger than what one shard holds.
+    /// * Occasionally it refuses a request that a single bucket would admit, even a retry at the
+    ///   advertised time, as that looks at other shards. It never admits one too early: in every
+    ///   window of time, no more runs than a limit of these numbers allows without shards, as long
+    ///   as no cost is larger than what one shard holds.
     /// * A single request can take what two shards hold, and reserve what two may owe. More is an
-    ///   [error](crate::Error::is_too_large), as no time would help: where that is too little, use
+    ///   [error](crate::RateLimited::is_too_large), as no wait would help: where that is too little, use
     ///   fewer shards, or scale rate and period up together, so that more is saved.
-    /// * `remaining` in a decision is an estimate from the two shards that it has seen.
-    ///   [`value`](crate::RateLimiter::value) is the sum of all at one instant.
+    /// * `remaining` of a permit is an estimate from the two shards that were looked at.
+    ///   [`peek`](crate::RateLimiter::peek) tells the sum of all at one instant.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
     ///
-    /// // 40,000 tokens a minute for everybody together, in shards of 4,000.
+    /// // 40,000 tokens a minute for all clients together, in shards of 4,000.
     /// static LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE).shards(10));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// # async fn main() {
     /// let limiter = RateLimiter::in_memory();
-    /// assert!(limiter.limit(&LLM).cost(8_000).await?.is_admitted());
-    /// assert!(limiter.limit(&LLM).cost(8_001).await.is_err_and(|error| error.is_too_large()));
-    /// # Ok(())
+    /// assert!(limiter.limit(&LLM).cost(8_000).await.is_ok());
+    /// assert!(limiter.limit(&LLM).cost(8_001).await.unwrap_err().is_too_large());
     /// # }
     /// ```
     #[must_use]

@@ -49,7 +49,7 @@ enum Rejected {
 /// const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(60, MINUTE));
 ///
 /// #[derive(Clone)]
-/// struct Users; // in earnest, a pool of connections
+/// struct Users; // in production, a pool of connections
 ///
 /// #[derive(Clone)]
 /// struct User {
@@ -68,7 +68,7 @@ enum Rejected {
 /// }
 ///
 /// let app: Router = Router::new()
-///     .layer(RateLimiter::in_memory().layer(PER_USER).key(extension(|user: &User| user.id)))
+///     .layer(RateLimiter::in_memory().layer(&PER_USER).key(extension(|user: &User| user.id)))
 ///     .layer(extract(|user: User| user).state(Users));
 /// # drop(app);
 /// ```

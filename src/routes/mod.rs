@@ -4,22 +4,43 @@
 //! ```
 //! use axum::Router;
 //! use axum::routing::{get, post};
-//! use tollgate::routes::RateLimitExt;
 //! use tollgate::key::{ClientIp, header};
-//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
 //!
 //! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE));
 //! const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 //!
 //! let limiter = RateLimiter::in_memory();
+//! let login = limiter.layer(&LOGIN).key(header("x-user"));
 //! let app: Router = Router::new()
 //!     .route("/", get(async || "hello"))
-//!     .route(
-//!         "/login",
-//!         post(async || "welcome").rate_limit(limiter.layer(LOGIN).key(header("x-user"))),
-//!     )
-//!     .layer(limiter.layer(PER_CLIENT).key(ClientIp::peer()));
+//!     .route("/login", post(async || "welcome").rate_limit(login))
+//!     .layer(limiter.layer(&PER_CLIENT).key(ClientIp::peer()));
 //! # drop(app);
+//! ```
+//!
+//! A handler that returns `Result<_, RateLimited>` answers a refusal by `?`:
+//!
+//! ```
+//! use axum::extract::State;
+//! use axum::response::IntoResponse;
+//! use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter};
+//!
+//! const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(1, DAY));
+//!
+//! async fn export(State(limiter): State<RateLimiter>) -> Result<String, RateLimited> {
+//!     let permit = limiter.limit(&EXPORTS).key("alice").await?;
+//!     Ok(format!("{} left for today", permit.remaining()))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let limiter = RateLimiter::in_memory();
+//! for status in [200, 429] {
+//!     let response = export(State(limiter.clone())).await.into_response();
+//!     assert_eq!(response.status(), status);
+//! }
+//! # }
 //! ```
 
 mod admission;

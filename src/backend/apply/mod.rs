@@ -98,13 +98,13 @@ use crate::clock::Timestamp;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let limiter = RateLimiter::new(Mine::default());
 /// let exports = Limit::new("exports", Quota::token_bucket(2, HOUR));
-/// let mut admitted = Vec::new();
-/// for _ in 0..3 {
-///     admitted.push(limiter.limit(&exports).key("alice").await?.is_admitted());
+/// for left in [1, 0] {
+///     assert_eq!(limiter.limit(&exports).key("alice").await?.remaining(), left);
 /// }
-/// assert_eq!(admitted, [true, true, false]);
+/// let refused = limiter.limit(&exports).key("alice").await.unwrap_err();
+/// assert!(refused.is_refused());
 /// limiter.reset(&exports).key("alice").await?;
-/// assert!(limiter.limit(&exports).key("alice").await?.is_admitted());
+/// assert!(limiter.limit(&exports).key("alice").await.is_ok());
 /// # Ok(())
 /// # }
 /// ```
