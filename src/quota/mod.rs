@@ -142,7 +142,7 @@ impl Quota {
     /// );
     /// ```
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {
-        Self::new(Kind::TokenBucket, rate, period)
+        Self::check(Kind::TokenBucket, rate, period)
     }
 
     /// [`fixed_window`](Self::fixed_window) for numbers that are known at run time only.
@@ -151,10 +151,10 @@ impl Quota {
     ///
     /// As [`try_token_bucket`](Self::try_token_bucket).
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
-        Self::new(Kind::FixedWindow, rate, period)
+        Self::check(Kind::FixedWindow, rate, period)
     }
 
-    const fn new(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
+    const fn check(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
         if rate == 0 || period.is_zero() {
             return Err(QuotaError::empty(rate, period));
         }
