@@ -80,6 +80,8 @@ impl RateLimiter {
 
     /// A limiter that keeps its buckets in this process, at most
     /// [`Memory::MAX_KEYS`](crate::backend::Memory::MAX_KEYS) of them.
+    #[doc(alias = "direct")]
+    #[doc(alias = "keyed")]
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {

@@ -24,6 +24,9 @@ use crate::limiter::RateLimiter;
 /// layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) are short for those of the rule.
 ///
 /// See the [module docs](super) for examples.
+#[doc(alias = "GovernorLayer")]
+#[doc(alias = "GovernorConfigBuilder")]
+#[doc(alias = "throttle")]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer<N = One> {
     limiter: RateLimiter,
