@@ -128,6 +128,11 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 /// assert_eq!(REFUSED.load(Ordering::Relaxed), 2);
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store for buckets",
+    note = "for buckets in this process use `RateLimiter::in_memory()`; numbers are not told to the \
+            limiter, but to a `Limit`, which each call names: `limiter.limit(&LIMIT)`"
+)]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes all charges, or none of them if one is refused.
     ///

@@ -67,6 +67,10 @@ impl RateLimiter {
     #[doc(alias = "try_consume")]
     #[doc(alias = "check_key")]
     #[doc(alias = "throttle")]
+    #[doc(alias = "check")]
+    #[doc(alias = "try_wait")]
+    #[doc(alias = "take")]
+    #[doc(alias = "hit")]
     #[inline(always)]
     pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
         LimitCall {
@@ -147,6 +151,7 @@ impl<'l> LimitCall<'l> {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "all")]
     pub fn and(mut self, limit: &'l Limit) -> Self {
         self.progress.restart();
         self.demands.push(limit);
@@ -156,6 +161,9 @@ impl<'l> LimitCall<'l> {
     /// Reserves what is short: the answer is a [`Reservation`], whose instant is now if the tokens
     /// are there, and else when they will be, however far away that is.
     ///
+    /// A reservation limits nothing by itself: run the work after its
+    /// [`ready`](Reservation::ready). To see that it is `Ok` and to drop it gives the tokens back.
+    ///
     /// The bucket goes into debt for it, down to its quota's
     /// [`max_reserved`](crate::Quota::max_reserved). What would go deeper is refused.
     ///
@@ -163,6 +171,8 @@ impl<'l> LimitCall<'l> {
     /// tokens of the others are held for it, and these limits gain more meanwhile: their bound counts
     /// the work at the instant when they had its tokens, not when it runs. To hold up all other
     /// requests until then would be worse.
+    #[doc(alias = "acquire_one")]
+    #[doc(alias = "wait")]
     #[inline]
     pub fn reserve(self) -> ReserveCall<'l> {
         self.reserve_within(Duration::MAX)

@@ -80,6 +80,11 @@ impl RateLimiter {
 
     /// A limiter that keeps its buckets in this process, at most
     /// [`Memory::MAX_KEYS`](crate::backend::Memory::MAX_KEYS) of them.
+    ///
+    /// Two of them share nothing, so one that is made for each request limits nothing. Make one
+    /// when the program starts, and hand out clones.
+    #[doc(alias = "direct")]
+    #[doc(alias = "keyed")]
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {

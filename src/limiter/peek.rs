@@ -49,10 +49,12 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "check")]
     #[doc(alias = "value")]
     #[doc(alias = "status")]
     #[doc(alias = "get_state")]
+    #[doc(alias = "estimate")]
+    #[doc(alias = "test")]
+    #[doc(alias = "get_tokens")]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
         PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }

@@ -47,6 +47,8 @@ use crate::backend::BackendError;
 /// );
 /// # }
 /// ```
+#[doc(alias = "NotUntil")]
+#[doc(alias = "TooManyRequests")]
 #[derive(Clone)]
 pub struct RateLimited(Box<RateLimitedCause>);
 
@@ -183,6 +185,7 @@ impl RateLimited {
     /// Of several limits it is the longest wait. A limit in shards may refuse once more if it draws
     /// other shards then. It is the wait until the work could run at once: a request that
     /// [reserves](super::LimitCall::reserve) may be granted earlier.
+    #[doc(alias = "wait_time_from")]
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &*self.0 {

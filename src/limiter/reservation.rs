@@ -142,6 +142,7 @@ impl Reservation {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the reservation.
+    #[doc(alias = "until_ready")]
     pub fn ready(self) -> Ready {
         let Reserved { grants, booking, made, jitter } = *self.0;
         let booking = booking.map(|booking| (booking, jitter));

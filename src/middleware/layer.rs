@@ -24,6 +24,9 @@ use crate::limiter::RateLimiter;
 /// layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) are short for those of the rule.
 ///
 /// See the [module docs](super) for examples.
+#[doc(alias = "GovernorLayer")]
+#[doc(alias = "GovernorConfigBuilder")]
+#[doc(alias = "throttle")]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer<N = One> {
     limiter: RateLimiter,
@@ -74,7 +77,7 @@ impl RateLimiter {
     /// # drop(layer);
     /// ```
     pub fn layer(&self, rule: impl Into<Rule>) -> RateLimitLayer {
-        RateLimitLayer::new(self.clone(), Rules::new(rule.into()))
+        RateLimitLayer::with_rules(self.clone(), Rules::new(rule.into()))
     }
 }
 
@@ -155,7 +158,7 @@ impl<N> RateLimitLayer<N> {
     /// ```
     pub fn and(mut self, rule: impl Into<Rule>) -> RateLimitLayer<Several> {
         self.rules.rest.push(rule.into());
-        RateLimitLayer::new(self.limiter, self.rules)
+        RateLimitLayer::with_rules(self.limiter, self.rules)
     }
 }
 
@@ -286,19 +289,19 @@ impl<N> RateLimitLayer<N> {
 }
 
 impl<N> RateLimitLayer<N> {
-    fn new(limiter: RateLimiter, rules: Rules) -> Self {
+    fn with_rules(limiter: RateLimiter, rules: Rules) -> Self {
         let plan = Arc::new(Plan::new(limiter.clone(), &rules));
         Self { limiter, rules, plan, count: PhantomData }
     }
 
     fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
         change(&mut self.rules.settings);
-        Self::new(self.limiter, self.rules)
+        Self::with_rules(self.limiter, self.rules)
     }
 
     fn with_rule(self, change: impl FnOnce(Rule) -> Rule) -> Self {
         let Rules { first, rest, settings } = self.rules;
-        Self::new(self.limiter, Rules { first: change(first), rest, settings })
+        Self::with_rules(self.limiter, Rules { first: change(first), rest, settings })
     }
 }
 

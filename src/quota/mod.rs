@@ -87,6 +87,12 @@ impl Quota {
     /// const MESSAGES: Quota = Quota::token_bucket(10, MINUTE).capacity(20);
     /// assert_eq!(MESSAGES.to_string(), "10 per minute, capacity 20");
     /// ```
+    #[doc(alias = "leaky_bucket")]
+    #[doc(alias = "gcra")]
+    #[doc(alias = "per_second")]
+    #[doc(alias = "per_minute")]
+    #[doc(alias = "per_hour")]
+    #[doc(alias = "with_period")]
     #[must_use]
     #[track_caller]
     pub const fn token_bucket(rate: u64, period: Duration) -> Self {
@@ -115,6 +121,7 @@ impl Quota {
     /// const EXPORTS: Quota = Quota::fixed_window(100, HOUR).capacity(200);
     /// assert_eq!(EXPORTS.to_string(), "fixed window: 100 per hour, capacity 200");
     /// ```
+    #[doc(alias = "windowMs")]
     #[must_use]
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Self {
@@ -142,7 +149,7 @@ impl Quota {
     /// );
     /// ```
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {
-        Self::new(Kind::TokenBucket, rate, period)
+        Self::check(Kind::TokenBucket, rate, period)
     }
 
     /// [`fixed_window`](Self::fixed_window) for numbers that are known at run time only.
@@ -151,10 +158,10 @@ impl Quota {
     ///
     /// As [`try_token_bucket`](Self::try_token_bucket).
     pub const fn try_fixed_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
-        Self::new(Kind::FixedWindow, rate, period)
+        Self::check(Kind::FixedWindow, rate, period)
     }
 
-    const fn new(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
+    const fn check(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
         if rate == 0 || period.is_zero() {
             return Err(QuotaError::empty(rate, period));
         }
@@ -176,6 +183,9 @@ impl Quota {
     /// Saves up to this many tokens; the rate if not set.
     ///
     /// Zero is allowed: then nothing is saved and everything waits its turn in a reservation.
+    #[doc(alias = "burst")]
+    #[doc(alias = "burst_size")]
+    #[doc(alias = "allow_burst")]
     #[must_use]
     pub const fn capacity(mut self, tokens: u64) -> Self {
         self.capacity = Some(tokens);

@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     let rate = parse_number("rate", rate, u64::MAX)?;
     let period = period.trim();
     let period = period::parse(period).ok_or_else(|| ParseProblem::Period(excerpt(period)))?;
-    let mut quota = Quota::new(kind, rate, period).map_err(ParseProblem::Numbers)?;
+    let mut quota = Quota::check(kind, rate, period).map_err(ParseProblem::Numbers)?;
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();
