@@ -1,4 +1,4 @@
-//! The queue of the layer: who runs when, who is refused, and what clients are told.
+//! The queue of the layer: when requests run, which are refused, and what clients are told.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
@@ -297,7 +297,7 @@ impl Service<Request<u64>> for OneAtATime {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_does_not_hold_the_inner_service() {
+async fn a_waiter_does_not_hold_the_inner_service() {
     let (_, late, _) = Late::new();
     for limiter in [paused(), late] {
         let inner = Recorder::new().takes(ms(10));
@@ -431,7 +431,7 @@ async fn what_was_charged_is_settled_by_what_it_cost() {
         assert_eq!(tokens(&limiter, &LLM), 5.0, "nothing is settled unasked");
     }
 
-    // Those who waited are settled as well.
+    // Requests that have waited are settled as well.
     let start = Instant::now();
     let limiter = paused();
     let service = limiter.layer(&LLM).cost(10).queue(HOUR).settle().layer(inner);
@@ -443,7 +443,7 @@ async fn what_was_charged_is_settled_by_what_it_cost() {
     for answer in answers {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
-    // The six that the first gave back were there for the others, who ran after 24 and 84 s.
+    // The six that the first gave back were there for the others, which ran after 24 and 84 s.
     assert_eq!(start.elapsed(), SECOND * 84);
     assert_eq!(tokens(&limiter, &LLM), -2.0);
 }
@@ -525,7 +525,7 @@ impl Standstill {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_shuts_down_serves_those_whose_turn_comes_in_time() {
+async fn a_server_that_shuts_down_serves_waiters_whose_turn_comes_in_time() {
     let _standstill = Standstill::new();
     let start = Instant::now();
     let limiter = paused();
@@ -556,7 +556,7 @@ async fn a_server_that_shuts_down_serves_those_whose_turn_comes_in_time() {
         assert_eq!(reply.field("retry-after"), Some("1"));
     }
     assert_eq!(start.elapsed(), Duration::ZERO);
-    assert_eq!(tokens(&limiter, &TENTHS), -3.0, "their places are given up");
+    assert_eq!(tokens(&limiter, &TENTHS), -3.0, "their slots are given up");
     let body = axum::body::Body::empty();
     let refused = app.oneshot(Request::get("/").body(body).unwrap()).await.unwrap();
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -578,7 +578,7 @@ async fn a_server_that_shuts_down_serves_those_whose_turn_comes_in_time() {
 
 /// Its turn has come, and it waits only by chance.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_in_its_jitter_is_served_before_the_end() {
+async fn a_waiter_in_its_jitter_is_served_before_the_end() {
     let limiter = paused().seed(1);
     let inner = Recorder::new();
     let layer = limiter.layer(&TENTHS).queue(24 * HOUR).jitter(HOUR);
@@ -591,7 +591,7 @@ async fn whoever_is_in_its_jitter_is_served_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_while_it_shuts_down_may_wait_for_the_time_that_is_left() {
+async fn a_request_may_wait_for_the_time_that_is_left_of_a_shutdown() {
     let limiter = paused();
     let inner = Recorder::new();
     let service = limiter.layer(&TENTHS).queue(HOUR).layer(inner.clone());

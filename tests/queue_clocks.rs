@@ -25,7 +25,7 @@ use tower::Layer;
 /// One a second, and nothing saved up.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
 
-/// Somebody who asks for 20 tokens now, and does not hear of it before the answer is let go.
+/// A caller that asks for 20 tokens now, and gets the answer when it is let go.
 async fn unheard(store: &Late, limiter: &RateLimiter) -> (Held, JoinHandle<Reservation>) {
     let (held, limiter) = (store.close(), limiter.clone());
     let reservation = tokio::spawn(async move { reserved(&limiter, &SPACED, 20).await });
@@ -52,7 +52,7 @@ fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
 /// The late one's instant, counted from its answer, came after that of the one behind it, which was
 /// told to wait until an instant that had passed.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_behind_a_late_answer_comes_to_rest() {
+async fn a_waiter_behind_a_late_answer_comes_to_rest() {
     let (store, limiter, _) = Late::new();
     let start = Instant::now();
     let (held, late) = unheard(&store, &limiter).await;
@@ -66,10 +66,10 @@ async fn whoever_is_behind_a_late_answer_comes_to_rest() {
     assert_eq!(start.elapsed(), 21 * SECOND);
 }
 
-/// A store clock that jumps puts the instant of the second before that of the first, which nobody
-/// polls.
+/// A store clock that jumps puts the instant of the second waiter before that of the first, which is
+/// not polled.
 #[tokio::test(start_paused = true)]
-async fn a_store_clock_that_is_set_forward_makes_nobody_spin() {
+async fn a_store_clock_that_is_set_forward_makes_no_waiter_spin() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let start = Instant::now();
@@ -83,9 +83,9 @@ async fn a_store_clock_that_is_set_forward_makes_nobody_spin() {
     drop(first);
 }
 
-/// Counted from its own late answer, the place that was given up came after that of whoever took it.
+/// Counted from its own late answer, the slot that was given up came after that of the waiter that took it.
 #[tokio::test(start_paused = true)]
-async fn who_moves_up_to_the_place_of_a_late_answer_is_not_late() {
+async fn a_waiter_that_moves_up_to_the_slot_of_a_late_answer_is_not_late() {
     let (store, limiter, memory) = Late::new();
     let start = Instant::now();
     let (held, late) = unheard(&store, &limiter).await;
@@ -97,18 +97,18 @@ async fn who_moves_up_to_the_place_of_a_late_answer_is_not_late() {
     held.let_go();
     drop(late.await.unwrap());
     settled().await;
-    assert_eq!(tokens(&memory, &SPACED), -15.0, "it has moved up, and its own place is undone");
+    assert_eq!(tokens(&memory, &SPACED), -15.0, "it has moved up, and its own slot is undone");
     let _permit = behind.await;
     assert_eq!(start.elapsed(), 20 * SECOND);
 }
 
-/// The same for a newcomer that finds the place free.
+/// The same for a newcomer that finds the slot free.
 #[tokio::test(start_paused = true)]
-async fn the_free_place_of_a_late_answer_makes_no_newcomer_late() {
+async fn the_free_slot_of_a_late_answer_makes_no_newcomer_late() {
     let (store, limiter, _) = Late::new();
     let start = Instant::now();
     let (held, late) = unheard(&store, &limiter).await;
-    // Not in line, so that the place before it stays free and cannot be undone.
+    // Not in the queue, so that the slot before it stays free and cannot be undone.
     let planned = reserved(&limiter, &SPACED, 1).await;
     advance(5 * SECOND).await;
     held.let_go();
@@ -123,7 +123,7 @@ async fn the_free_place_of_a_late_answer_makes_no_newcomer_late() {
 
 /// Those behind it were held until its own late instant, and ran all at once.
 #[tokio::test(start_paused = true)]
-async fn one_late_answer_bunches_nobody() {
+async fn one_late_answer_bunches_no_waiters() {
     static QUICK: Limit = Limit::new("quick", Quota::token_bucket(100, SECOND).capacity(0));
     let (store, limiter, _) = Late::new();
     let inner = Recorder::new();

@@ -1,5 +1,5 @@
-//! Clients that go away: the queue gives their places to those behind, and the bucket gets back
-//! exactly what nobody needs.
+//! Clients that go away: the queue gives their slots to the waiters behind, and the bucket gets back
+//! exactly what no waiter can use.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
@@ -51,7 +51,7 @@ where
     Box::pin(service.call(request))
 }
 
-/// Polls an answer that is not there yet. Nobody is woken for it.
+/// Polls an answer that is not there yet. It wakes no task.
 #[track_caller]
 fn pend<S>(call: &mut Call<S>)
 where
@@ -72,7 +72,7 @@ fn request(number: u64) -> Request<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_first_poll_a_place_is_given_up() {
+async fn dropped_before_the_first_poll_a_slot_is_given_up() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
     // Not even asked.
@@ -85,7 +85,11 @@ async fn dropped_before_the_first_poll_a_place_is_given_up() {
     let last = send(&service, request(4)).await;
     assert_eq!(tokens(&limiter, &SLOW), -3.0);
     drop(gone);
-    assert_eq!(tokens(&limiter, &SLOW), -2.0, "those behind moved up, the last place is undone");
+    assert_eq!(
+        tokens(&limiter, &SLOW),
+        -2.0,
+        "the waiters behind moved up, and the last slot is undone"
+    );
     for answer in [next, last] {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
@@ -99,7 +103,7 @@ async fn dropped_before_the_first_poll_a_place_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_asked_a_place_is_given_up() {
+async fn dropped_while_the_store_is_asked_a_slot_is_given_up() {
     let (store, limiter, memory) = Late::new();
     let (inner, service) = service(&limiter);
     let held = store.close();
@@ -107,7 +111,7 @@ async fn dropped_while_the_store_is_asked_a_place_is_given_up() {
     pend(&mut gone);
     drop(gone);
     settled().await;
-    assert_eq!(tokens(&memory, &SLOW), -1.0, "nobody knows yet what was reserved");
+    assert_eq!(tokens(&memory, &SLOW), -1.0, "the store has not told yet what was reserved");
     held.let_go();
     settled().await;
     assert_eq!(tokens(&memory, &SLOW), 0.0, "undone");
@@ -119,7 +123,7 @@ async fn dropped_while_the_store_is_asked_a_place_is_given_up() {
     settled().await;
     assert_eq!(tokens(&memory, &SLOW), 0.0);
 
-    // Somebody waits behind it: that one gets its place, and gives up its own.
+    // A waiter behind it gets its slot, and gives up its own.
     let held = store.close();
     let mut gone = call(&service, request(3));
     pend(&mut gone);
@@ -148,9 +152,9 @@ async fn dropped_while_the_store_is_asked_a_place_is_given_up() {
     assert_eq!(inner.ran(), [(4, SECOND)]);
 }
 
-/// Nobody may have its place then: it is known too late who came after it.
+/// No waiter may have its slot then: it is known too late which came after it.
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_asked_it_makes_nobody_late() {
+async fn dropped_while_the_store_is_asked_it_makes_no_waiter_late() {
     for gone_is_heard_first in [false, true] {
         let (store, limiter, memory) = Late::new();
         let (inner, service) = service(&limiter);
@@ -175,7 +179,7 @@ async fn dropped_while_the_store_is_asked_it_makes_nobody_late() {
 
 /// Asked all at once, a store may hear of them in any order, and only the last can be undone.
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_slow_all_places_are_given_back() {
+async fn dropped_while_the_store_is_slow_all_slots_are_given_back() {
     let (store, limiter, memory) = Late::new();
     let (_, service) = service(&limiter);
     let mut answers = Vec::new();
@@ -195,9 +199,9 @@ async fn dropped_while_the_store_is_slow_all_places_are_given_back() {
     assert_eq!(tokens(&memory, &SLOW), 0.0);
 }
 
-/// The undo fails, as somebody came meanwhile, and who waits by then gets the place.
+/// The undo fails, as a request came meanwhile; it waits by then, and gets the slot.
 #[tokio::test(start_paused = true)]
-async fn a_place_that_could_not_be_undone_is_offered_again() {
+async fn a_slot_that_could_not_be_undone_is_offered_again() {
     let (store, limiter, memory) = Late::new();
     let (inner, service) = service(&limiter);
     let first = send(&service, request(1)).await;
@@ -216,9 +220,9 @@ async fn a_place_that_could_not_be_undone_is_offered_again() {
     assert_eq!(inner.ran(), [(2, SECOND)]);
 }
 
-/// A seat is taken while the store is asked, and must not be lost with the request.
+/// Its place in the queue is taken while the store is asked, and must not be lost with the request.
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_asked_a_seat_is_free_again() {
+async fn dropped_while_the_store_is_asked_a_place_in_the_queue_is_free_again() {
     let (store, limiter, _) = Late::new();
     let queue = Queue::up_to(HOUR).max_waiters(1);
     let service = limiter.layer(&SLOW).queue(queue).layer(Recorder::new());
@@ -234,7 +238,7 @@ async fn dropped_while_the_store_is_asked_a_seat_is_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_in_line_a_place_goes_to_those_behind() {
+async fn dropped_in_the_queue_a_slot_goes_to_the_waiters_behind() {
     for gone in 0..4 {
         let limiter = paused();
         let (inner, service) = service(&limiter);
@@ -256,9 +260,9 @@ async fn dropped_in_line_a_place_goes_to_those_behind() {
     }
 }
 
-/// Polled by nobody who is woken, as under a `select` that is elsewhere.
+/// Polled without a task to wake, as under a `select` that is elsewhere.
 #[tokio::test(start_paused = true)]
-async fn dropped_after_a_poll_each_place_is_given_back() {
+async fn dropped_after_a_poll_each_slot_is_given_back() {
     let limiter = paused();
     let (_, service) = service(&limiter);
     let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
@@ -269,10 +273,10 @@ async fn dropped_after_a_poll_each_place_is_given_back() {
     }
 }
 
-/// Who has not been polled keeps the instant that it has: the places before it are free for others,
-/// and can be given back once it has gone.
+/// A waiter that was not polled keeps its instant: the slots before it are free for others, and can
+/// be given back once it has gone.
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_first_poll_places_are_given_back_from_the_last_one_on() {
+async fn dropped_before_the_first_poll_slots_are_given_back_from_the_last_one_on() {
     let limiter = paused();
     let (_, service) = service(&limiter);
     let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
@@ -280,11 +284,11 @@ async fn dropped_before_the_first_poll_places_are_given_back_from_the_last_one_o
         drop(calls.remove(0));
         assert_eq!(tokens(&limiter, &SLOW), left);
     }
-    assert_eq!(lines(&limiter), 0, "no line is left");
+    assert_eq!(lines(&limiter), 0, "no queue is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_before_other_reservations_is_kept_for_who_comes_next() {
+async fn a_slot_before_other_reservations_is_kept_for_the_next_request() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
     let waits = send(&service, request(1)).await;
@@ -295,7 +299,7 @@ async fn a_place_before_other_reservations_is_kept_for_who_comes_next() {
     settled().await;
     assert_eq!(tokens(&limiter, &SLOW), -3.0, "the reservation counts on it");
     let next = send(&service, request(3)).await;
-    assert_eq!(tokens(&limiter, &SLOW), -3.0, "it takes that place, and undoes its own");
+    assert_eq!(tokens(&limiter, &SLOW), -3.0, "it takes that slot, and undoes its own");
     for answer in [waits, next] {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
@@ -305,7 +309,7 @@ async fn a_place_before_other_reservations_is_kept_for_who_comes_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_fits_whoever_needs_no_more() {
+async fn a_slot_fits_any_waiter_that_needs_no_more() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
     let mut answers = Vec::new();
@@ -315,7 +319,7 @@ async fn a_place_fits_whoever_needs_no_more() {
     assert_eq!(tokens(&limiter, &SLOW), -8.0);
     answers.remove(0).abort();
     settled().await;
-    // The first place is too small for 3, but not for 1; that one's is too small for 2.
+    // The first slot is too small for 3, but not for 1; that one's is too small for 2.
     assert_eq!(tokens(&limiter, &SLOW), -8.0);
     for answer in answers {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
@@ -323,7 +327,7 @@ async fn a_place_fits_whoever_needs_no_more() {
     assert_eq!(inner.ran(), [(3, SECOND * 2), (2, SECOND * 5), (4, SECOND * 8)]);
 }
 
-/// An inner service that is ready when it is told so, for those first who asked first.
+/// An inner service that is ready when it is told so, for the callers in their order.
 #[derive(Clone)]
 struct Moody {
     mood: Arc<Mutex<Mood>>,
@@ -368,7 +372,7 @@ impl Service<Request<u64>> for Moody {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_inner_service_is_ready_only_an_untouched_place_is_undone() {
+async fn dropped_before_the_inner_service_is_ready_only_an_untouched_slot_is_undone() {
     for others in 0..3 {
         let limiter = paused();
         let inner = Moody::new();
@@ -384,7 +388,7 @@ async fn dropped_before_the_inner_service_is_ready_only_an_untouched_place_is_un
         assert_eq!(tokens(&limiter, &SLOW), owed + 0.5);
         gone.abort();
         settled().await;
-        // Its instant has passed, so nobody else can have it: it is undone or spent.
+        // Its instant has passed, so no other waiter can have it: it is undone or spent.
         let left = if others == 0 { 1.0 } else { owed + 0.5 };
         assert_eq!(tokens(&limiter, &SLOW), left);
         inner.busy(false);
@@ -397,7 +401,7 @@ async fn dropped_before_the_inner_service_is_ready_only_an_untouched_place_is_un
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_not_ready_holds_up_only_those_who_need_the_same() {
+async fn a_service_that_is_not_ready_holds_up_only_its_own_requests() {
     let limiter = paused();
     let inner = Moody::new();
     let service = limiter.layer(&SLOW).queue(HOUR).layer(inner.clone());
@@ -416,9 +420,9 @@ async fn whoever_is_not_ready_holds_up_only_those_who_need_the_same() {
     assert_eq!(inner.inner.ran(), ran);
 }
 
-/// Its turn has come, but whoever holds its future does not poll it.
+/// Its turn has come, but its future is not polled.
 #[tokio::test(start_paused = true)]
-async fn whoever_is_not_polled_holds_up_those_behind_for_a_moment_only() {
+async fn a_waiter_that_is_not_polled_holds_up_those_behind_for_a_moment_only() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
     let mut idle = call(&service, request(1));
@@ -463,7 +467,7 @@ async fn dropped_while_the_inner_service_runs_it_stays_spent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_settled_is_settled_although_nobody_waits_for_the_store() {
+async fn a_settlement_is_completed_although_its_future_is_gone() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(10, MINUTE));
     for (actual, left) in [(2, 8.0), (30, -20.0)] {
         let (store, limiter, memory) = Late::new();

@@ -1,4 +1,4 @@
-//! Rare paths of the queue: places that cannot be undone, answers that nobody hears, waiters that do
+//! Rare paths of the queue: slots that cannot be undone, answers that no task hears, waiters that do
 //! not move, meters with several bills, and extreme numbers.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
@@ -6,7 +6,9 @@
 mod support;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -36,7 +38,7 @@ fn runtime() -> Runtime {
 /// Once one could not be undone, no other was tried: not even one that came after it, and became
 /// free meanwhile.
 #[tokio::test(start_paused = true)]
-async fn the_last_place_is_undone_though_one_before_it_could_not_be() {
+async fn the_last_slot_is_undone_though_one_before_it_could_not_be() {
     let (store, limiter, memory) = Late::new();
     let first = reserved(&limiter, &SPACED, 1).await;
     let last = reserved(&limiter, &SPACED, 1).await;
@@ -52,10 +54,10 @@ async fn the_last_place_is_undone_though_one_before_it_could_not_be() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// The runtime went while the store was asked to undo a place. Nobody heard the answer, and the line
+/// The runtime went while the store was asked to undo a slot. No task heard the answer, and the queue
 /// referred to its limiter for ever.
 #[test]
-fn a_runtime_that_goes_leaves_no_line_behind() {
+fn a_runtime_that_goes_leaves_no_queue_behind() {
     let (store, limiter, _) = Late::new();
     let runtime = runtime();
     let reservation = runtime.block_on(reserved(&limiter, &SPACED, 1));
@@ -69,8 +71,8 @@ fn a_runtime_that_goes_leaves_no_line_behind() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// There was nobody to hear the store outside of a runtime, and nothing of this bucket was ever
-/// undone again.
+/// No task could hear the store outside of a runtime, and nothing of this bucket was ever undone
+/// again.
 #[test]
 fn a_reservation_that_is_dropped_outside_of_a_runtime_spoils_no_other() {
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(1, DAY).capacity(0));
@@ -86,9 +88,9 @@ fn a_reservation_that_is_dropped_outside_of_a_runtime_spoils_no_other() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// A store whose answer panics leaves nobody to hear it, either.
+/// A store whose answer panics leaves no task to hear it, either.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_panics_leaves_no_line_behind() {
+async fn a_store_that_panics_leaves_no_queue_behind() {
     #[derive(Debug)]
     struct Panics(Memory);
 
@@ -186,9 +188,9 @@ async fn behind_one_that_does_not_move_the_last_does_not_go_first() {
     drop(idle);
 }
 
-/// A place that a smaller waiter had used was offered as if it were only as large as that one.
+/// A slot that a smaller waiter had used was offered as if it were only as large as that one.
 #[tokio::test(start_paused = true)]
-async fn a_place_is_offered_at_its_full_size() {
+async fn a_slot_is_offered_at_its_full_size() {
     let limiter = paused();
     let start = Instant::now();
     let five = waiter(&limiter, &SPACED, 5);
@@ -197,15 +199,15 @@ async fn a_place_is_offered_at_its_full_size() {
     // Comes last, so that nothing can be undone.
     let _kept = reserve(&limiter, &SPACED, 1).keep();
     drop(five);
-    // It has moved up to the place of five tokens, and gives that up.
+    // It has moved up to the slot of five tokens, and gives that up.
     drop(two);
     let _permit = three.await;
     assert_eq!(start.elapsed(), 5 * SECOND);
 }
 
-/// It took a free place away from those who could have used it.
+/// It took a free slot away from waiters that could have used it.
 #[tokio::test(start_paused = true)]
-async fn who_needs_nothing_takes_no_free_place() {
+async fn a_waiter_that_needs_nothing_takes_no_free_slot() {
     for nothing_comes in [false, true] {
         let limiter = paused();
         let start = Instant::now();
@@ -219,9 +221,9 @@ async fn who_needs_nothing_takes_no_free_place() {
     }
 }
 
-/// One that the store was only asked about, and that need not wait, had the seat of those who do.
+/// A request that the store was only asked about, and that need not wait, took the place of a waiter.
 #[tokio::test(start_paused = true)]
-async fn who_is_only_asked_about_takes_no_seat() {
+async fn a_request_that_need_not_wait_takes_no_place_in_the_queue() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
     let (store, limiter, _) = Late::new();
     let queue = Queue::up_to(HOUR).max_waiters(1);
@@ -270,6 +272,23 @@ async fn a_reservation_that_was_there_at_once_gives_back_what_is_missing_still()
     }
 }
 
+/// It is known too late that its tokens were there: the answer is read although its call is gone.
+#[tokio::test(start_paused = true)]
+async fn a_reserve_call_that_is_dropped_gives_back_what_was_there_at_once() {
+    static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, HOUR));
+    let (store, limiter, memory) = Late::new();
+    let held = store.close();
+    let mut call = limiter.limit(&TEN).cost(7).reserve();
+    let poll = Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending());
+    drop(call);
+    settled().await;
+    assert_eq!(tokens(&memory, &TEN), 3.0);
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&memory, &TEN), 10.0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_waits_and_jitters_are_as_good_as_for_ever() {
     let limiter = paused();
@@ -285,7 +304,7 @@ async fn the_longest_waits_and_jitters_are_as_good_as_for_ever() {
     limiter.drain(Duration::MAX);
     limiter.drain(Duration::ZERO);
     advance(HOUR).await;
-    // They are not a layer's, which alone are sent away.
+    // They are not a layer's: only those are drained.
     for one in &mut line {
         assert!(poll(one).is_none());
     }

@@ -143,9 +143,9 @@ fn on_threads_no_more_runs_than_may_in_a_store_that_answers_late() {
     storm(true);
 }
 
-/// 20 ms for those who may still wait, and the rest for a store that answers late.
+/// 20 ms for requests that may still wait, and the rest for a store that answers late.
 #[test]
-fn a_shutdown_in_a_storm_answers_everybody_in_time() {
+fn a_shutdown_in_a_storm_answers_every_request_in_time() {
     for seed in 0..6 {
         for is_lazy in [false, true] {
             let runtime = runtime();
@@ -184,7 +184,7 @@ fn a_shutdown_in_a_storm_answers_everybody_in_time() {
     }
 }
 
-/// The last place is undone, and then the one before, whichever thread is the first.
+/// The last slot is undone, and then the one before, whichever thread is the first.
 #[test]
 fn whatever_two_threads_give_up_at_once_is_given_back() {
     const ROUNDS: u32 = 1_000;
@@ -215,7 +215,7 @@ fn whatever_two_threads_give_up_at_once_is_given_back() {
     assert_eq!((lost, lines(&limiter)), (0, 0));
 }
 
-/// Among equal costs, whoever reserved first goes first.
+/// Among equal costs, the first to reserve goes first.
 #[tokio::test(start_paused = true)]
 async fn whatever_is_aborted_equals_keep_their_order() {
     for seed in 0..60 {
@@ -264,7 +264,7 @@ async fn whatever_is_aborted_equals_keep_their_order() {
 
 /// What the limiter remembers, as text: nothing in it is a reservation that is over.
 #[tokio::test(start_paused = true)]
-async fn a_line_that_is_never_empty_does_not_grow() {
+async fn a_queue_that_is_never_empty_does_not_grow() {
     let limit = Limit::new("long", Quota::token_bucket(1_000, SECOND).capacity(0));
     let (limiter, mut dice) = (paused(), Dice(5));
     let (mut line, mut sizes) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Callers of a store in Redis that run out of time or go away: they disturb nobody, and leave nothing behind.
+//! Callers of a store in Redis that run out of time or go away: they disturb no other caller, and leave nothing behind.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn poll<'a>(call: &mut Call<'a>) -> Poll<Result<Permit<'a>, RateLimited>> {
 }
 
 #[tokio::test]
-async fn who_goes_away_before_it_is_sent_is_not_sent() {
+async fn a_call_that_is_dropped_before_it_is_sent_is_not_sent() {
     let server = Server::start();
     let limiter = limiter(&server, MINUTE).await;
     // Nothing is sent while this task does not wait.
@@ -55,7 +55,7 @@ async fn who_goes_away_before_it_is_sent_is_not_sent() {
 }
 
 #[tokio::test]
-async fn who_goes_away_under_way_takes_nothing_from_those_who_stay() {
+async fn a_call_that_is_dropped_under_way_takes_nothing_from_the_others() {
     let server = Server::start();
     let limiter = limiter(&server, MINUTE).await;
     let [one, two, another_two, three] = [1, 2, 2, 3].map(|key| begin(&limiter, key));
@@ -68,17 +68,17 @@ async fn who_goes_away_under_way_takes_nothing_from_those_who_stay() {
     }
 }
 
-// One who was taken out of the line because his time was up, before his own timer had run, was told that the
-// runtime was shut down.
+// A call that was taken out of its queue at its deadline, before its own timer had run, was told that the runtime was
+// shut down.
 #[tokio::test]
-async fn whose_time_is_up_in_line_is_told_so() {
+async fn a_call_at_its_deadline_in_the_queue_is_told_so() {
     let server = Server::start();
     let limiter = limiter(&server, Duration::from_millis(1)).await;
     let mut first = begin(&limiter, 1);
-    // No timer runs while this task does not wait, but whoever comes looks after those before him.
+    // No timer runs while this task does not wait, but each call takes out those before it whose time is up.
     let begun = Instant::now();
     let error = loop {
-        assert!(begun.elapsed() < MINUTE, "nobody has taken it out");
+        assert!(begun.elapsed() < MINUTE, "no call has taken it out");
         drop(begin(&limiter, 2));
         if let Poll::Ready(answer) = poll(&mut first) {
             break answer.unwrap_err();
@@ -92,7 +92,7 @@ async fn whose_time_is_up_in_line_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_goes_away_at_any_moment_disturbs_nobody() {
+async fn a_caller_that_goes_away_at_any_moment_disturbs_no_other() {
     let server = Server::start();
     let traffic = Traffic::with_fickle(at(&server, MINUTE).connect_lazily().unwrap(), 64);
     traffic.is_answered(200).await;
@@ -103,7 +103,7 @@ async fn who_goes_away_at_any_moment_disturbs_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_goes_away_from_a_server_that_hangs_disturbs_nobody() {
+async fn a_caller_that_leaves_a_server_that_hangs_disturbs_no_other() {
     let server = Server::start();
     let traffic = Traffic::with_fickle(at(&server, DEADLINE).connect_lazily().unwrap(), 64);
     for hangs in [2, 40, 2, 2] {
@@ -147,7 +147,7 @@ fn a_server_that_hangs_is_not_waited_for_by_ever_more() {
             runtime.block_on(async {
                 for key in 0..calls {
                     drop(begin(&limiter, key));
-                    // Lanes may have to be told that nobody waits for them.
+                    // Calls in flight may have to be told that no caller waits for them.
                     yield_now().await;
                 }
             });
@@ -183,7 +183,7 @@ fn wait_outside<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn who_waits_outside_of_the_runtime_is_answered_and_told_when_his_time_is_up_or_it_is_shut_down() {
+fn a_caller_outside_of_the_runtime_is_told_of_answers_deadlines_and_shutdowns() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let [patient, hurried] =

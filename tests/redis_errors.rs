@@ -30,7 +30,7 @@ fn of_backend(error: &BackendError) -> String {
 }
 
 #[tokio::test]
-async fn nobody_is_there() {
+async fn no_server_is_there() {
     let server = Server::start();
     let port = server.port();
     server.kill();
@@ -48,7 +48,7 @@ async fn nobody_is_there() {
 }
 
 #[tokio::test]
-async fn somebody_is_there_and_silent() {
+async fn a_server_is_silent() {
     let server = Server::start();
     let proxy = Proxy::before(server.port());
     proxy.set(Mode::Silent);

@@ -81,7 +81,7 @@ async fn slots_move() {
         traffic.goes_on().await;
     }
     let log = traffic.end().await;
-    // Nobody sees it.
+    // No call sees it.
     log.all_in_time().errors_name(&SILENT);
     log.is_what(of(&cluster), Lost::Nothing).await;
 }

@@ -68,7 +68,7 @@ async fn a_server_hangs() {
     traffic.is_answered(40).await;
     server.resume();
     let log = recovers(traffic).await;
-    assert!(log.count(Told::Late) >= 64, "those whose time was up are told so");
+    assert!(log.count(Told::Late) >= 64, "calls past their deadline are told so");
     log.errors_name(&["no connection to 127.0.0.1", "lost the connection to 127.0.0.1"]);
     log.is_what(at(server.url()), Lost::Nothing).await;
 }
@@ -96,7 +96,7 @@ async fn everything_is_flushed() {
     server.flush_all();
     let flushed = Instant::now();
     let log = recovers(traffic).await;
-    // Nobody sees it.
+    // No call sees it.
     log.errors_name(&SILENT);
     log.is_what(at(server.url()), Lost::Everything(flushing, flushed)).await;
 }
@@ -110,7 +110,7 @@ async fn scripts_are_flushed() {
         traffic.goes_on().await;
     }
     let log = recovers(traffic).await;
-    // Nobody sees it.
+    // No call sees it.
     log.errors_name(&SILENT);
     log.is_what(at(server.url()), Lost::Nothing).await;
 }

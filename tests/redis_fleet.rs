@@ -114,7 +114,7 @@ fn main() {
     }
 }
 
-/// Work that ran: whose, when, and what it cost.
+/// Work that ran: its key, its instant, its cost.
 type Run = (u64, Timestamp, u64);
 
 /// One of the processes: asks as fast as it can, and says at the end what was admitted.
@@ -191,7 +191,7 @@ async fn run_or_leave(reservation: Reservation, dice: &mut Dice) -> Option<Times
     Some(permit.at())
 }
 
-/// A process that is killed if nobody waits for its end.
+/// A process that is killed when it is dropped.
 struct Process {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -280,7 +280,7 @@ fn holds(fleet: usize) {
     for (key, ran) in by_key {
         let violation = check_history(quota, &ran).unwrap();
         assert_eq!(violation, None, "{} of {key}: {}", limit.name(), violation.unwrap());
-        // Nobody is refused while there is enough; two shards may be short while others are not.
+        // No call is refused while there is enough; two shards may be short while others are not.
         let (ran, saved) = (tokens(&ran), quota.tokens_at_most());
         let least = if quota.shard_count() > 1 { saved / 2 } else { saved };
         assert!(ran + most > least, "{} of {key}: {ran} of {saved} tokens", limit.name());
@@ -299,7 +299,7 @@ fn shards(_: &Runtime) {
     (6..8).for_each(holds);
 }
 
-/// What a limit has left of everybody's tokens.
+/// What a limit has left of the tokens that all processes share.
 fn left(runtime: &Runtime, server: &Server, limit: &Limit) -> u64 {
     runtime.block_on(async {
         let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
@@ -335,7 +335,7 @@ fn shares_nothing(_: &Runtime) {
     assert_eq!(check_history(quota, &by_key(&shared)[&0]).unwrap(), None);
 }
 
-/// One token too much at an instant at which somebody ran, anywhere in a record.
+/// One token too much at an instant at which work ran, anywhere in a record.
 fn a_little_too_much(_: &Runtime) {
     let server = Server::start();
     for fleet in [0, 1] {

@@ -96,7 +96,7 @@ async fn a_server_that_is_never_reached_is_503() {
 }
 
 #[tokio::test]
-async fn who_has_a_turn_needs_no_server_any_more() {
+async fn a_request_that_has_its_turn_needs_no_server_any_more() {
     let server = Server::start();
     let limiter = limiter(server.url(), HOUR);
     let app = app(&limiter);

@@ -26,7 +26,7 @@ async fn decisions_travel_over_tls() {
 }
 
 #[tokio::test]
-async fn a_server_whose_certificate_nobody_vouches_for_is_not_believed() {
+async fn a_server_with_an_unknown_certificate_is_not_trusted() {
     let server = Server::tls();
     let error = Redis::connect(server.url()).await.unwrap_err();
     let mut told = error.to_string();

@@ -176,12 +176,12 @@ async fn a_reservation_whose_tokens_are_there_is_for_now_and_gives_them_back_whe
     drop(reservation);
     assert_eq!(held(&limiter, &FIVE), "5");
 
-    // Several limits get theirs back, none of which waits.
-    let call = limiter.limit(&FIVE).cost(2).and(&FIVE).key("other").cost(4);
-    let both = at_once(call.reserve()).unwrap();
-    let left: Vec<_> = both.snapshots().map(|snapshot| snapshot.remaining()).collect();
-    assert_eq!((both.wait(), left), (Duration::ZERO, vec![3, 1]));
-    drop(both);
+    // Several limits get theirs back, none of which waits, and one that is named twice as well.
+    let call = limiter.limit(&FIVE).cost(2).and(&FIVE).key("other").cost(4).and(&FIVE);
+    let all = at_once(call.reserve()).unwrap();
+    let left: Vec<_> = all.snapshots().map(|snapshot| snapshot.remaining()).collect();
+    assert_eq!((all.wait(), left), (Duration::ZERO, vec![2, 1, 2]));
+    drop(all);
     assert_eq!(held(&limiter, &FIVE), "5");
     assert_eq!(at_once(limiter.peek(&FIVE).key("other")).unwrap().remaining(), 5);
 }

@@ -232,7 +232,7 @@ impl Clock for SystemClock {
 /// let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
 /// let start = Instant::now();
 /// for _ in 0..3 {
-///     limiter.limit(&SCANS).reserve().await?.ready().await?;
+///     let _permit = limiter.limit(&SCANS).reserve().await?.ready().await;
 /// }
 /// assert_eq!(start.elapsed(), 2 * HOUR);
 /// # Ok(())

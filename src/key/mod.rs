@@ -33,7 +33,7 @@
 //! `tollgate::routes::extract` makes such a layer of any extractor of axum.
 //!
 //! To choose the limit itself by the request (by plan, method or path), see
-//! [`limit_with`](crate::RateLimitLayer::limit_with).
+//! [`limit_with`](crate::Rule::limit_with).
 
 #[cfg(feature = "credentials")]
 mod api_key;

@@ -40,7 +40,7 @@ pub struct Session;
 ///
 /// let key = session().or(ClientIp::peer());
 /// let app: Router = Router::new()
-///     .layer(RateLimiter::in_memory().layer(PER_SESSION).key(key))
+///     .layer(RateLimiter::in_memory().layer(&PER_SESSION).key(key))
 ///     .layer(from_fn(load))
 ///     .layer(SessionManagerLayer::new(MemoryStore::default()));
 /// # drop(app);

@@ -182,8 +182,13 @@ impl<'l> LimitCall<'l> {
     /// wait for longer is refused at once.
     #[inline]
     pub fn reserve_within(self, max_wait: Duration) -> ReserveCall<'l> {
-        let Self { limiter, demands, jitter, .. } = self;
-        ReserveCall { limiter, demands, max_wait, jitter, answer: Progress::New }
+        let Self { limiter, demands, jitter, progress } = self;
+        // A call that was answered has nothing left to ask for.
+        let answer = match progress {
+            Progress::New | Progress::Pending(_) => Progress::New,
+            Progress::Done => Progress::Done,
+        };
+        ReserveCall { limiter, demands, max_wait, jitter, answer }
     }
 
     /// Makes the wait that a refusal tells longer at random: by at most this much, and never

@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::{iter, mem};
 
 use pin_project_lite::pin_project;
+use smallvec::SmallVec;
 
 use super::Limit;
 use super::demand::Demand;
@@ -26,12 +27,12 @@ use crate::clock::Timestamp;
 ///
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
-/// Dropping it, or the future of [`ready`](Self::ready), cancels it, which gives its tokens back if no
-/// request has come to the bucket after it. Otherwise a slot in the future goes to the next waiter of
-/// this process that it is large enough for, whose own slot is then free in turn. A slot that no
-/// waiter can use, or whose instant has come, is spent: later requests were told when to run or to
-/// come back without its tokens. Where these are to come back in any case,
-/// [keep](Self::keep) it and [refund](Permit::refund) the permit.
+/// Dropping it, or the future of [`ready`](Self::ready), cancels it. Its tokens are given back if no
+/// request has come to one of its buckets after it. Otherwise a slot in the future goes to the next
+/// waiter of this process that it is large enough for, whose own slot is then free in turn. A slot
+/// that no waiter can use, or whose instant has come, is spent: later requests were told when to run
+/// or to come back without its tokens. Where these are to come back in any case, [keep](Self::keep)
+/// it and [refund](Permit::refund) the permit.
 ///
 /// # Examples
 ///
@@ -177,30 +178,33 @@ impl HeldGrants {
         let rest = mem::take(&mut self.rest);
         Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
     }
+
+    /// Gives everything back if no request has touched one of the buckets since.
+    ///
+    /// A plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B reserves 5
+    /// for the time when they have come back. If A gave its 5 back, a newcomer could take those that
+    /// have come back, and run together with B: 10 tokens at one instant.
+    fn undo(&self) {
+        let grants = iter::once(&self.first).chain(&self.rest);
+        // One list, as a bucket that is named twice is untouched only until the first is undone.
+        let undo: SmallVec<[Adjustment<'_>; 2]> = grants
+            .flat_map(|grant| {
+                grant.paid().map(|paid| {
+                    let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
+                    Adjustment::undo(id, grant.limit().bucket(), paid.units, paid.after)
+                })
+            })
+            .collect();
+        // The store completes it by itself.
+        drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
+    }
 }
 
 impl Drop for HeldGrants {
     fn drop(&mut self) {
         if self.undo_on_drop {
-            for grant in iter::once(&self.first).chain(&self.rest) {
-                undo(&self.limiter, grant);
-            }
+            self.undo();
         }
-    }
-}
-
-/// Gives back what a grant took, to each bucket that no request has touched since.
-///
-/// A plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B reserves 5 for
-/// the time when they have come back. If A gave its 5 back, a newcomer could take those that have
-/// come back, and run together with B: 10 tokens at one instant.
-fn undo(limiter: &RateLimiter, grant: &Grant) {
-    let bucket = grant.limit().bucket();
-    for paid in grant.paid() {
-        let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
-        let undo = Adjustment::undo(id, bucket, paid.units, paid.after);
-        // The store completes it by itself.
-        drop(DetachOnDrop::new(limiter.backend().adjust(&[undo])));
     }
 }
 

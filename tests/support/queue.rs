@@ -30,7 +30,7 @@ pub(crate) fn paused() -> RateLimiter {
     RateLimiter::new(Memory::new().clock(TokioClock::new()))
 }
 
-/// The exact tokens in the bucket that everybody shares.
+/// The exact tokens in the bucket that all callers share.
 #[track_caller]
 pub(crate) fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
     at_once(limiter.peek(limit)).unwrap().tokens().to_f64()
@@ -46,7 +46,7 @@ pub(crate) fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reserv
     later(at_once(limiter.limit(limit).cost(cost).reserve()).unwrap())
 }
 
-/// A reservation in line.
+/// A reservation in the queue.
 #[track_caller]
 pub(crate) fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Pin<Box<Ready>> {
     let mut waiter = Box::pin(reserve(limiter, limit, cost).ready());
@@ -54,7 +54,7 @@ pub(crate) fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Pin<Box
     waiter
 }
 
-/// Polls a waiter. Nobody is woken for it.
+/// Polls a waiter. It wakes no task.
 pub(crate) fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
     match waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(permit) => Some(permit),

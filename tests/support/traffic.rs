@@ -158,13 +158,13 @@ impl Traffic {
         wait_until("a task is answered", async || is_so()).await;
     }
 
-    /// Waits until somebody was told an error with this text in it.
+    /// Waits until a call was told an error with this text in it.
     pub(crate) async fn is_told(&self, text: &str) {
         let is_told = || self.shared.errors.lock().unwrap().iter().any(|told| told.contains(text));
         wait_until(text, async || is_told()).await;
     }
 
-    /// Lets everybody finish.
+    /// Lets all tasks finish.
     pub(crate) async fn end(self) -> Log {
         self.shared.over.store(true, Ordering::Release);
         let mut calls = Vec::new();
@@ -208,7 +208,7 @@ async fn ask(shared: Arc<Shared>, task: u64, nature: Nature) -> Vec<Call> {
             }
             _ => shared.went_well[nth].fetch_add(1, Ordering::AcqRel),
         };
-        // Nobody asks without any pause, and those who are told at once would leave no time to the others.
+        // No task asks without a pause: those that are answered at once would leave no time to the others.
         sleep(Duration::from_millis(1)).await;
     }
     calls
@@ -286,14 +286,14 @@ impl Log {
         self.calls.iter().filter(|call| call.told == told).count()
     }
 
-    /// Holds that nobody has waited for longer than the deadline, but for the machine.
+    /// Asserts that no call has waited for longer than the deadline, but for the machine.
     #[track_caller]
     pub(crate) fn all_in_time(&self) -> &Self {
         let took = |call: &Call| call.ended - call.begun;
         let longest = self.calls.iter().map(took).max().unwrap();
         // Whoever waited longest may have met two of the longest stalls.
         let most = DEADLINE + NOISE + 2 * self.noise;
-        assert!(longest < most, "somebody waited for {longest:?}, a timer for {:?}", self.noise);
+        assert!(longest < most, "a call waited for {longest:?}, a timer for {:?}", self.noise);
         self
     }
 
@@ -316,7 +316,7 @@ impl Log {
                 }
                 // What was sent may be carried out later.
                 Told::Late | Told::Failed | Told::Gone => *most += 1,
-                Told::Refused => panic!("nobody takes that much: {call:?}"),
+                Told::Refused => panic!("no call takes that much: {call:?}"),
             }
         }
         let held = RateLimiter::new(store.deadline(RECOVERY).connect_lazily().unwrap());

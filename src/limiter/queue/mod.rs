@@ -1,20 +1,33 @@
-//! The wait queue: who waits for which reserved place, and what becomes of places that are given up.
+//! The wait queue: which waiter has which slot, and what happens to slots that are given up.
 //!
 //! # Design
 //!
-//! A reservation is a place: an instant, granted by its bucket or by several, and the units taken for
-//! it. Whoever waits stands in the line of all who wait for the same buckets, within its own future:
-//! there is no task and no thread. The timers of the first two in line are set to the first two
-//! places; whoever goes wakes the next.
+//! A slot is what a reservation was granted: an instant, and the units that were taken for it of one
+//! bucket or of several. All waiters on the same buckets stand in one queue, each within its own future:
+//! there is no task and no thread. The timers of the first two waiters are set to the first two slots;
+//! a waiter that goes wakes the next.
 //!
-//! When somebody gives up, the place is handed down the line, and what is left over in the end is
-//! undone if nothing was taken from its buckets since: that is when each of them, refreshed to now,
-//! holds exactly what the reservation left, refreshed to now. Giving the tokens back without that
-//! condition would break the bound, as those who reserved later have counted on them being spent.
-//! Only the last place can be undone, so they are undone one after another from there.
+//! ```text
+//!             HeldSlot  (reserved, not polled yet: it keeps its instant)
+//!                 | first poll
+//!                 v
+//!   +---------- waiting ----------+   a slot before it is free: it moves up, and its own slot is free
+//!   |             | its instant   |
+//!   | dropped,    v has come      | drained
+//!   |            due -------------|--> let go, if the inner service is not ready or it is not polled
+//!   |             | its work runs |
+//!   v             v               v
+//! slot is free   used            answered with 503
+//! ```
 //!
-//! Whoever has not been polled keeps its instant, as its work may be planned for it. When it gives
-//! up, its place is offered to those who wait.
+//! A free slot goes to the next waiter that it is large enough for, whose own slot is then free in turn.
+//! What is left over in the end is undone if nothing was taken from its buckets since: that is when each
+//! of them, refreshed to now, holds exactly what the reservation left, refreshed to now. To give the
+//! tokens back without that condition would break the bound, as later reservations have counted on them
+//! being spent. Only the last slot can be undone, so slots are undone one after another from there.
+//!
+//! A reservation that was not polled keeps its instant, as its work may be planned for it. When it is
+//! dropped, its slot is offered to the waiters.
 
 mod bucket_set;
 mod drain;

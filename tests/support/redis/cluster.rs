@@ -49,7 +49,7 @@ impl Cluster {
         &self.nodes[nth]
     }
 
-    /// Waits until every node knows all others, and that somebody has each slot.
+    /// Waits until every node knows all others, and that each slot has an owner.
     #[track_caller]
     pub(crate) fn until_complete(&self) {
         let known = format!("cluster_known_nodes:{}\r\n", self.nodes.len());
@@ -117,7 +117,7 @@ impl Cluster {
         keys.list().len()
     }
 
-    /// Tells all nodes who has a slot whose keys were moved.
+    /// Tells all nodes which of them has a slot whose keys were moved.
     #[track_caller]
     pub(crate) fn finish_move(&self, slot: u16, from: usize, to: usize) {
         let others = (0..self.nodes.len()).filter(|&nth| nth != from && nth != to);
@@ -126,7 +126,7 @@ impl Cluster {
             self.set_slot(node, slot, &["NODE", &self.ids[to]]);
         }
         for node in &self.nodes {
-            until("a node knows who has the slot", || self.owner(node, slot) == to);
+            until("a node knows the owner of the slot", || self.owner(node, slot) == to);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::process::quiet;
 
-/// Reads which processes there are, until there is nobody left to say so; then ends those.
+/// Reads which processes there are, until the pipe is closed; then ends those.
 const SCRIPT: &str = r#"
 alive=
 while read -r verb pid; do

@@ -49,7 +49,7 @@ impl Drop for Directory {
 
 /// A port that is free, as is the one for the bus of a cluster, which is 10000 above it.
 ///
-/// Both are below those that systems give to clients: no connection of anybody's takes the port of a
+/// Both are below those that systems give to clients: no connection takes the port of a
 /// server while it restarts.
 pub(super) fn free_port() -> u16 {
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();

@@ -168,7 +168,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
             stream.set_nodelay(true).unwrap();
         }
-        // What is said to nobody is lost, the greeting too.
+        // Without a server, what is said is lost, the greeting too.
         let has_lost = AtomicBool::new(server.is_none());
         let connection = Arc::new(Connection { nth, client, server, has_lost });
         open.push(Arc::clone(&connection));

@@ -66,7 +66,7 @@ impl Server {
                 }
                 Err(said) => log = said,
             }
-            // Somebody else was quicker.
+            // Another process was quicker.
             if !log.contains("Address already in use") {
                 break;
             }
@@ -107,7 +107,7 @@ impl Server {
         self.child.lock().unwrap().try_wait().unwrap().is_none()
     }
 
-    /// Freezes the server: its connections stay, and nobody answers.
+    /// Freezes the server: its connections stay, and it does not answer.
     pub(crate) fn stop(&self) {
         let pid = self.pid();
         assert!(signal(pid, "STOP"), "{pid} is gone");
@@ -194,7 +194,7 @@ fn defaults(directory: &Path) -> Vec<String> {
     args.as_flattened().iter().map(|&arg| arg.to_owned()).collect()
 }
 
-/// The socket by which the server is asked: nobody else's server is taken for it, whatever its port.
+/// The socket by which the server is asked: no other server is taken for it, whatever its port.
 pub(super) fn socket(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
