@@ -21,9 +21,9 @@ use crate::clock::Timestamp;
 pub(crate) struct Grant<L = Arc<Limit>> {
     limit: L,
     key: Key,
-    explicit_cost: bool,
-    /// It does not follow from what is left: a bucket that is named twice waits less for the first.
-    wait: GrantWait,
+    /// The wait does not follow from what is left: a bucket that is named twice waits less for the
+    /// first.
+    terms: GrantTerms,
     shards: [u32; 2],
     /// What each bucket has paid.
     units: [Units; 2],
@@ -49,8 +49,8 @@ impl<L> Grant<L> {
     {
         let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
         let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
-        let (wait, after) = (GrantWait::NONE, [reading.state(), NOTHING]);
-        Self { limit, key, explicit_cost, wait, shards, units, after, at }
+        let (terms, after) = (GrantTerms::at_once(explicit_cost), [reading.state(), NOTHING]);
+        Self { limit, key, terms, shards, units, after, at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in
@@ -59,8 +59,8 @@ impl<L> Grant<L> {
         let Demand { limit, key, explicit_cost, shards, .. } = demand;
         let (mut units, mut after) = ([0; 2], [NOTHING; 2]);
         fill(&mut units, &mut after, readings);
-        let wait = GrantWait::new(readings);
-        Self { limit, key, explicit_cost, wait, shards, units, after, at }
+        let terms = GrantTerms::new(explicit_cost, readings);
+        Self { limit, key, terms, shards, units, after, at }
     }
 
     /// The time of the decision.
@@ -74,7 +74,7 @@ impl<L> Grant<L> {
 
     /// Whether the caller has set its cost.
     pub(crate) const fn has_explicit_cost(&self) -> bool {
-        self.explicit_cost
+        self.terms.has_explicit_cost()
     }
 
     /// Counts what was charged on top of it.
@@ -84,30 +84,38 @@ impl<L> Grant<L> {
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
-        (self.wait, self.at) = (GrantWait::new(readings), at);
+        self.terms = GrantTerms::new(self.has_explicit_cost(), readings);
+        self.at = at;
     }
 }
 
-/// How long until the buckets have what they were granted, in microseconds: up to 2,283 years. With
-/// eight bytes of its own, it would make every permit larger.
+/// How long until the buckets have what they were granted, and whether the caller has set the cost.
+///
+/// One word, written and copied whole: a permit that is put together of smaller pieces stalls the
+/// processor when it is moved. The lowest bit is the flag, the others are microseconds.
 #[derive(Clone, Copy, Debug)]
-struct GrantWait([u8; 7]);
+struct GrantTerms(u64);
 
-impl GrantWait {
-    const NONE: Self = Self([0; 7]);
-    const MAX: u64 = (1 << 56) - 1;
-
-    /// The buckets of one charge answer the same.
-    fn new(readings: &[Reading]) -> Self {
-        let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
-        let micros = u64::try_from(wait.as_micros()).unwrap_or(Self::MAX).min(Self::MAX);
-        let [bytes @ .., _] = micros.to_le_bytes();
-        Self(bytes)
+impl GrantTerms {
+    /// What was there at once.
+    #[inline]
+    fn at_once(explicit_cost: bool) -> Self {
+        Self(u64::from(explicit_cost))
     }
 
-    const fn get(self) -> Duration {
-        let [a, b, c, d, e, f, g] = self.0;
-        Duration::from_micros(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
+    /// The buckets of one charge answer the same.
+    fn new(explicit_cost: bool, readings: &[Reading]) -> Self {
+        let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        Self(micros.min(u64::MAX >> 1) << 1 | u64::from(explicit_cost))
+    }
+
+    const fn has_explicit_cost(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    const fn wait(self) -> Duration {
+        Duration::from_micros(self.0 >> 1)
     }
 }
 
@@ -127,8 +135,8 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same with a limit of its own.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { ref limit, ref key, explicit_cost, wait, shards, units, after, at } = self;
-        Grant { limit: own(limit), key: key.clone(), explicit_cost, wait, shards, units, after, at }
+        let &Self { ref limit, ref key, terms, shards, units, after, at } = self;
+        Grant { limit: own(limit), key: key.clone(), terms, shards, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
@@ -164,7 +172,7 @@ impl<L: Borrow<Limit>> Grant<L> {
         }
         let paid = self.units.iter().fold(0_i64, |all, units| all.saturating_add(*units));
         let cost = limit.bucket().tokens(paid).whole();
-        match self.wait.get() {
+        match self.terms.wait() {
             Duration::ZERO => Level::admitted(state, cost, self.at),
             wait => Level {
                 verdict: Verdict::Reserved,

@@ -55,7 +55,11 @@ fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
         let outcome = Outcome::one(at, reading);
         return ActionStep::Ready(match reading.verdict() {
             Verdict::Admitted => run(plan, std::slice::from_ref(&demand), &outcome),
-            _ => Submission::new(plan).refuse(smallvec![demand], outcome),
+            _ => {
+                let (demands, status) = (smallvec![demand], TOO_MANY);
+                let jitter = plan.limiter.random().up_to(plan.settings.jitter);
+                Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
+            }
         });
     }
     submit(plan, smallvec![demand])
