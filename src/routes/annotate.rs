@@ -8,6 +8,9 @@ use crate::middleware::{RateLimitLayer, Several};
 
 /// Puts limits on routes, where they are declared.
 ///
+/// A limit concerns the routes that are there when it is added, as any layer of axum does: what
+/// `Router::new().layer(limit).route(..)` adds after it is not limited. So add limits last.
+///
 /// See the [module docs](super) for an example.
 pub trait RateLimitExt: Sized {
     /// Holds the requests to these routes to the rules of a layer.
