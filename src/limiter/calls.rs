@@ -301,7 +301,7 @@ pub struct ReserveCall<'l> {
 }
 
 impl ReserveCall<'_> {
-    /// Makes the wait longer at random, be it for the reservation or for coming back: by at most
+    /// Makes the wait longer at random, for the reservation and for coming back: by at most
     /// this much, and never shorter.
     ///
     /// Work that would run at the same instant, such as the start of a window, then runs one after

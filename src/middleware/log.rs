@@ -81,7 +81,7 @@ impl Log {
 
     pub(super) fn would_be_too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "would be refused for ever");
+        tracing::debug!(limit = error.limit().name(), %error, "would be refused whenever it comes");
     }
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
@@ -96,7 +96,7 @@ impl Log {
 
     pub(super) fn too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "refused for ever");
+        tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
     }
 
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {

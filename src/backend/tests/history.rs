@@ -117,6 +117,7 @@ impl History {
     }
 
     /// A history in which every full bucket is like one that was never used.
+    #[cfg(feature = "redis")]
     pub(in crate::backend) fn forgetting(seed: u64) -> Self {
         let mut history = Self::new(seed, false);
         for (_, quota) in &mut history.limits {

@@ -15,7 +15,7 @@
 //! costs nothing.
 //!
 //! Each connection has a number, its `serial`. A loss is told by number to all calls that are under
-//! way on it, because the client itself would let them wait for ever on a silent server. The number
+//! way on it, because the client itself would let them wait without end on a silent server. The number
 //! also makes a late report about an old connection harmless to its successor.
 
 use std::sync::{Arc, Weak};
@@ -137,7 +137,7 @@ impl NodeState {
     ///
     /// One that lived for a while is replaced at once, for the next call. Any other is replaced when
     /// a call needs it, with pauses if it happens again: otherwise a server that accepts connections
-    /// and closes them would be dialled for ever.
+    /// and closes them would be dialled without end.
     pub(super) fn lose(self: &Arc<Self>, serial: u64) {
         let mut again = false;
         self.connectivity.send_if_modified(|state| {

@@ -1,4 +1,4 @@
-//! KeyNames that somebody would like to have who is not entitled to them.
+//! Names that a client forges to get at a bucket that is not its own.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
