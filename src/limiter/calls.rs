@@ -1,5 +1,5 @@
-//! The calls that take tokens. A call is completed by its methods, and then awaited: it is itself the
-//! future.
+//! The calls that take tokens. A call is completed by its methods, and then awaited: it is itself
+//! the future.
 
 use std::fmt;
 use std::pin::Pin;
@@ -29,9 +29,10 @@ impl RateLimiter {
     /// Takes tokens from a limit: one, from the bucket that all callers share, unless
     /// [`key`](LimitCall::key) and [`cost`](LimitCall::cost) say otherwise.
     ///
-    /// The answer is a [`Permit`] to run the work, or a [`RateLimited`] that says when to come back.
-    /// [`and`](LimitCall::and) takes from several limits at once, [`reserve`](LimitCall::reserve)
-    /// waits for what is short, and [`peek`](Self::peek) only looks.
+    /// The answer is a [`Permit`] to run the work, or a [`RateLimited`] that says when to come
+    /// back. [`and`](LimitCall::and) takes from several limits at once,
+    /// [`reserve`](LimitCall::reserve) waits for what is short, and [`peek`](Self::peek) only
+    /// looks.
     ///
     /// # Errors
     ///
@@ -84,9 +85,9 @@ impl RateLimiter {
 
 /// A request for tokens, made by [`RateLimiter::limit`]; await it.
 ///
-/// Its output is `Result<Permit, RateLimited>`. Nothing is asked before the first poll. A method that
-/// is called between two polls makes it a new request, which asks again. Once it has answered, it
-/// asks nothing more, and stays pending if it is polled.
+/// Its output is `Result<Permit, RateLimited>`. Nothing is asked before the first poll. A method
+/// that is called between two polls makes it a new request, which asks again. Once it has answered,
+/// it asks nothing more, and stays pending if it is polled.
 ///
 /// [`key`](Self::key) and [`cost`](Self::cost) concern the limit that was named last, by
 /// [`RateLimiter::limit`] or by [`and`](Self::and).
@@ -168,9 +169,9 @@ impl<'l> LimitCall<'l> {
     /// [`max_reserved`](crate::Quota::max_reserved). What would go deeper is refused.
     ///
     /// Of several limits the work may run when the last one has its tokens. From now until then the
-    /// tokens of the others are held for it, and these limits gain more meanwhile: their bound counts
-    /// the work at the instant when they had its tokens, not when it runs. To hold up all other
-    /// requests until then would be worse.
+    /// tokens of the others are held for it, and these limits gain more meanwhile: their bound
+    /// counts the work at the instant when they had its tokens, not when it runs. To hold up all
+    /// other requests until then would be worse.
     #[doc(alias = "acquire_one")]
     #[doc(alias = "wait")]
     #[inline]
@@ -178,8 +179,8 @@ impl<'l> LimitCall<'l> {
         self.reserve_within(Duration::MAX)
     }
 
-    /// [Reserves](Self::reserve) what is short, if its turn comes within this time. What would have to
-    /// wait for longer is refused at once.
+    /// [Reserves](Self::reserve) what is short, if its turn comes within this time. What would have
+    /// to wait for longer is refused at once.
     #[inline]
     pub fn reserve_within(self, max_wait: Duration) -> ReserveCall<'l> {
         let Self { limiter, demands, jitter, progress } = self;

@@ -148,8 +148,8 @@ impl<L: Borrow<Limit>> Grant<L> {
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
     }
 
-    /// The buckets that paid. Of two shards, one that did not is left out, but for the first if both
-    /// did not.
+    /// The buckets that paid. Of two shards, one that did not is left out, but for the first if
+    /// both did not.
     pub(crate) fn paid(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
         let nothing_paid = self.units == [0; 2];
         self.buckets()

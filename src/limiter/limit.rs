@@ -50,8 +50,8 @@ pub struct Limit {
     bucket: Bucket,
 }
 
-/// In place where it is known at run time only: what has nothing to be dropped can be borrowed from a
-/// constant for ever, as decisions do.
+/// In place where it is known at run time only: what has nothing to be dropped can be borrowed from
+/// a constant for ever, as decisions do.
 #[derive(Clone)]
 enum LimitName {
     Static(&'static str),

@@ -13,9 +13,9 @@
 //!
 //! # A streaming handler
 //!
-//! A handler whose answer is a stream returns before the cost is known. So the body takes the permit
-//! with it, made its own by [`into_owned`](Permit::into_owned), and settles it on drop: when the stream
-//! ends, and also if the client goes away before that.
+//! A handler whose answer is a stream returns before the cost is known. So the body takes the
+//! permit with it, made its own by [`into_owned`](Permit::into_owned), and settles it on drop: when
+//! the stream ends, and also if the client goes away before that.
 //!
 //! ```
 //! use axum::body::{Body, Bytes};
@@ -73,10 +73,10 @@
 //!
 //! # Design
 //!
-//! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store, and
-//! makes an `Outcome` of a complete answer, which is the only source of grants, refusals and levels.
-//! The layer of the middleware goes the same way. One bucket in this process is decided without a
-//! list, by `decide_one`.
+//! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store,
+//! and makes an `Outcome` of a complete answer, which is the only source of grants, refusals and
+//! levels. The layer of the middleware goes the same way. One bucket in this process is decided
+//! without a list, by `decide_one`.
 
 mod calls;
 mod demand;

@@ -18,8 +18,8 @@ impl RateLimiter {
     /// Looks how a limit stands and whether [`cost`](PeekCall::cost) tokens fit, and takes nothing.
     ///
     /// The answer is a [`Snapshot`]: what is left, whether the cost would fit, and the wait if not.
-    /// Of a limit in [shards](crate::Quota::shards) it looks at all of them at one instant; the cost
-    /// fits if the two that hold the most have it.
+    /// Of a limit in [shards](crate::Quota::shards) it looks at all of them at one instant; the
+    /// cost fits if the two that hold the most have it.
     ///
     /// Work must not run on the strength of it: another request may come in between. Only
     /// [`limit`](Self::limit) takes.

@@ -1,4 +1,5 @@
-//! Penalties: tokens that are taken whatever the bucket holds, and buckets that are closed for a time.
+//! Penalties: tokens that are taken whatever the bucket holds, and buckets that are closed for a
+//! time.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,9 +22,9 @@ impl RateLimiter {
     /// done what costs more than a request.
     ///
     /// The debt is worked off as the bucket gains, and until then everything is refused or waits.
-    /// It is not bounded by [`max_reserved`](crate::Quota::max_reserved), but by what can be counted:
-    /// deeper than 2^53 units below the capacity it does not get. A limit in shards pays evenly
-    /// from all of them. Reservations that were made before keep their instants.
+    /// It is not bounded by [`max_reserved`](crate::Quota::max_reserved), but by what can be
+    /// counted: deeper than 2^53 units below the capacity it does not get. A limit in shards pays
+    /// evenly from all of them. Reservations that were made before keep their instants.
     ///
     /// [`reset`](Self::reset) undoes it. Zero tokens take nothing.
     ///
@@ -66,15 +67,15 @@ impl RateLimiter {
     ///
     /// After that a token bucket begins empty. A fixed window gains at its start only, so it stays
     /// closed until the end of the window in which the time is up; the next one is one token short,
-    /// or less if the limit is in shards. `Retry-After` and [`Snapshot::wait`] say how long it really
-    /// takes. [`algebra::block`](crate::algebra::block) is the rule.
+    /// or less if the limit is in shards. `Retry-After` and [`Snapshot::wait`] say how long it
+    /// really takes. [`algebra::block`](crate::algebra::block) is the rule.
     ///
     /// * Of two blocks the one that ends later holds. A [penalty](Self::penalize) that is
     ///   given while a bucket is closed comes on top; debt that was there before is worked off
     ///   meanwhile.
     /// * Reservations that were made before keep their instants, those that are made later come after
-    ///   it. Where one from before is cancelled, its slot goes to the next waiter as ever, also to one
-    ///   that came later: no more work runs during the block than was promised an instant.
+    ///   it. Where one from before is cancelled, its slot goes to the next waiter as ever, also to
+    /// one   that came later: no more work runs during the block than was promised an instant.
     /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a fixed
     ///   window, but not before the window begins in which the time is up.
     /// * It ends in the year 2255 at the latest. The memory store forgets it last, when its bound is

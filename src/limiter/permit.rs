@@ -147,9 +147,9 @@ impl<'l> Permit<'l> {
     /// Says what the work really cost: what is left of its tokens is given back, as far as it fits
     /// in, and what is short is taken, into debt if need be.
     ///
-    /// With several limits, only those with an explicit `cost` are settled; if none has one, all are.
-    /// So a limit on requests keeps its one token, whatever the tokens of a model come to. A limit
-    /// in shards gets its tokens back where they were taken.
+    /// With several limits, only those with an explicit `cost` are settled; if none has one, all
+    /// are. So a limit on requests keeps its one token, whatever the tokens of a model come to. A
+    /// limit in shards gets its tokens back where they were taken.
     ///
     /// # Errors
     ///
@@ -158,8 +158,8 @@ impl<'l> Permit<'l> {
     /// # Cancel safety
     ///
     /// The store is asked before this returns, and completes the settlement if the future is
-    /// dropped. One that answers later needs a tokio runtime for that, the one in which the future is
-    /// dropped.
+    /// dropped. One that answers later needs a tokio runtime for that, the one in which the future
+    /// is dropped.
     #[doc(alias = "adjust")]
     pub fn settle(self, actual: u64) -> Settle {
         self.settle_by(Settlement::Actual(actual))
@@ -204,7 +204,8 @@ impl<'l> Permit<'l> {
         }
     }
 
-    /// Makes all buckets of its limits for its keys as if they had never been used, all shards of them.
+    /// Makes all buckets of its limits for its keys as if they had never been used, all shards of
+    /// them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
         let (limiter, ids): (_, SmallVec<[BucketId<'_>; 4]>) = match &self.0 {
             Holder::One { limiter, grant } => (*limiter, grant.all_shards().collect()),

@@ -27,12 +27,12 @@ use crate::clock::Timestamp;
 ///
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
-/// Dropping it, or the future of [`ready`](Self::ready), cancels it. Its tokens are given back if no
-/// request has come to one of its buckets after it. Otherwise a slot in the future goes to the next
-/// waiter of this process that it is large enough for, whose own slot is then free in turn. A slot
-/// that no waiter can use, or whose instant has come, is spent: later requests were told when to run
-/// or to come back without its tokens. Where these are to come back in any case, [keep](Self::keep)
-/// it and [refund](Permit::refund) the permit.
+/// Dropping it, or the future of [`ready`](Self::ready), cancels it. Its tokens are given back if
+/// no request has come to one of its buckets after it. Otherwise a slot in the future goes to the
+/// next waiter of this process that it is large enough for, whose own slot is then free in turn. A
+/// slot that no waiter can use, or whose instant has come, is spent: later requests were told when
+/// to run or to come back without its tokens. Where these are to come back in any case,
+/// [keep](Self::keep) it and [refund](Permit::refund) the permit.
 ///
 /// # Examples
 ///
@@ -129,15 +129,15 @@ impl Reservation {
     /// Waits until the instant has come: never less, and no longer than the runtime's timer and the
     /// waiters before it take.
     ///
-    /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it moves
-    /// up and may be ready earlier than [`at`](Self::at) has told. Waiters run in the order in
-    /// which they reserved. A waiter that stops being polled delays those behind it by up to 100 ms,
-    /// and several of them may delay the waiters that have moved up behind them.
+    /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it
+    /// moves up and may be ready earlier than [`at`](Self::at) has told. Waiters run in the order
+    /// in which they reserved. A waiter that stops being polled delays those behind it by up to 100
+    /// ms, and several of them may delay the waiters that have moved up behind them.
     ///
     /// # Panics
     ///
-    /// The future, if it has to wait and is polled outside of a tokio runtime or in one whose time is
-    /// not enabled.
+    /// The future, if it has to wait and is polled outside of a tokio runtime or in one whose time
+    /// is not enabled.
     ///
     /// # Cancel safety
     ///
@@ -182,8 +182,8 @@ impl HeldGrants {
     /// Gives everything back if no request has touched one of the buckets since.
     ///
     /// A plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B reserves 5
-    /// for the time when they have come back. If A gave its 5 back, a newcomer could take those that
-    /// have come back, and run together with B: 10 tokens at one instant.
+    /// for the time when they have come back. If A gave its 5 back, a newcomer could take those
+    /// that have come back, and run together with B: 10 tokens at one instant.
     fn undo(&self) {
         let grants = iter::once(&self.first).chain(&self.rest);
         // One list, as a bucket that is named twice is untouched only until the first is undone.

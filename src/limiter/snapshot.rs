@@ -135,8 +135,8 @@ impl Snapshot {
         self.level.cost
     }
 
-    /// Whether the limit by itself has the [`cost`](Self::cost), whatever other limits say that were
-    /// asked with it.
+    /// Whether the limit by itself has the [`cost`](Self::cost), whatever other limits say that
+    /// were asked with it.
     ///
     /// In a permit it does: it is what the limit admitted. In a reservation it does not where the
     /// limit went into debt for it.
@@ -158,8 +158,8 @@ impl Snapshot {
         self.level.at
     }
 
-    /// The time at which the bucket is full, if nothing is taken until then; of a limit in shards, if
-    /// all of them hold the same.
+    /// The time at which the bucket is full, if nothing is taken until then; of a limit in shards,
+    /// if all of them hold the same.
     #[must_use]
     pub fn full_at(&self) -> Timestamp {
         let State { value, ts } = self.level.state;

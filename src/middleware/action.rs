@@ -39,7 +39,8 @@ pub(super) enum Rejection<'p> {
     Refused(Refusal<'p>),
     /// It costs more than a limit can ever grant.
     TooLarge(RateLimited),
-    /// It is answered with this status: its key is missing, the store failed, the limiter is drained.
+    /// It is answered with this status: its key is missing, the store failed, the limiter is
+    /// drained.
     Status(StatusCode),
 }
 

@@ -56,8 +56,8 @@ impl ActualCost {
         Self(Actual::Known(tokens))
     }
 
-    /// What the request cost is known later, as where its response is a stream: put the cost into the
-    /// response, and keep the meter where the stream ends.
+    /// What the request cost is known later, as where its response is a stream: put the cost into
+    /// the response, and keep the meter where the stream ends.
     ///
     /// # Examples
     ///

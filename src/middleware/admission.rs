@@ -8,14 +8,14 @@ use super::ledger::{RequestLedger, Selection};
 use crate::clock::Timestamp;
 use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 
-/// How the limits stood that let a request in, for its handler: in the request's extensions, where a
-/// layer [exposes](crate::RateLimitLayer::expose) it, and an extractor in axum.
+/// How the limits stood that let a request in, for its handler: in the request's extensions, where
+/// a layer [exposes](crate::RateLimitLayer::expose) it, and an extractor in axum.
 ///
-/// Through it a handler takes more tokens, settles what the work has cost, or makes a fresh start. What
-/// it settles is not settled by the layer again, nor by another clone of this.
+/// Through it a handler takes more tokens, settles what the work has cost, or makes a fresh start.
+/// What it settles is not settled by the layer again, nor by another clone of this.
 ///
-/// Where several layers expose what they have decided, it is about all of their limits, those of the
-/// outermost first. [`only`](Self::only) picks one.
+/// Where several layers expose what they have decided, it is about all of their limits, those of
+/// the outermost first. [`only`](Self::only) picks one.
 ///
 /// # Examples
 ///
@@ -46,8 +46,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Puts it into the extensions of a request, beside what outer layers have decided, if the layer
-    /// of this ledger exposes.
+    /// Puts it into the extensions of a request, beside what outer layers have decided, if the
+    /// layer of this ledger exposes.
     pub(super) fn expose<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         if !ledger.is_exposed() {
             return;
@@ -86,8 +86,8 @@ impl Admission {
         self.snapshots().iter().map(Snapshot::remaining).min()
     }
 
-    /// The time at which all limits are full again, if nothing more is taken. `None` if the request is
-    /// held to none.
+    /// The time at which all limits are full again, if nothing more is taken. `None` if the request
+    /// is held to none.
     #[must_use]
     pub fn full_at(&self) -> Option<Timestamp> {
         self.snapshots().iter().map(Snapshot::full_at).max()
@@ -96,8 +96,8 @@ impl Admission {
     /// How each limit stood after it let the request in, or after the last
     /// [`charge`](Self::charge).
     ///
-    /// There is none if the request is exempt from all, or if the store did not answer and the layer
-    /// [admits](super::OnFailure::Admit) requests then.
+    /// There is none if the request is exempt from all, or if the store did not answer and the
+    /// layer [admits](super::OnFailure::Admit) requests then.
     #[must_use]
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.seen(false)
@@ -117,10 +117,11 @@ impl Admission {
 
     /// Takes so many tokens more, from the limits of each layer in one step.
     ///
-    /// With several rules, only those with an explicit `cost` are charged; if none has one, all are, as
-    /// in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum, also the
-    /// layer's. What was settled before is not: what is charged then stays taken in addition, also where
-    /// the response is there and leaves the rest to a [`Meter`](super::Meter). Shadow rules are not charged.
+    /// With several rules, only those with an explicit `cost` are charged; if none has one, all
+    /// are, as in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum,
+    /// also the layer's. What was settled before is not: what is charged then stays taken in
+    /// addition, also where the response is there and leaves the rest to a [`Meter`](super::Meter).
+    /// Shadow rules are not charged.
     ///
     /// # Errors
     ///
@@ -140,8 +141,8 @@ impl Admission {
     /// Says what the work really cost: what is left of its tokens is given back, what is short is
     /// taken, into debt if need be.
     ///
-    /// It concerns the limits that [`charge`](Self::charge) does. What was settled before stays as it
-    /// is.
+    /// It concerns the limits that [`charge`](Self::charge) does. What was settled before stays as
+    /// it is.
     ///
     /// # Errors
     ///
@@ -149,14 +150,15 @@ impl Admission {
     ///
     /// # Cancel safety
     ///
-    /// The store is asked when the future is first polled, and completes the settlement if it is dropped
-    /// after that. One that answers later needs a tokio runtime for that, the one in which the future is
-    /// dropped.
+    /// The store is asked when the future is first polled, and completes the settlement if it is
+    /// dropped after that. One that answers later needs a tokio runtime for that, the one in which
+    /// the future is dropped.
     pub async fn settle(&self, actual: u64) -> Result<(), RateLimited> {
         self.settle_selected(Selection::ByCost(self.name()), actual).await
     }
 
-    /// Gives all tokens back that were not settled yet: the work has not run, or is to cost nothing.
+    /// Gives all tokens back that were not settled yet: the work has not run, or is to cost
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -185,8 +187,8 @@ impl Admission {
         outcome
     }
 
-    /// Makes the buckets as if they had never been used, for all keys by which the request is limited,
-    /// shadows included. Nothing of what it took is given back after that.
+    /// Makes the buckets as if they had never been used, for all keys by which the request is
+    /// limited, shadows included. Nothing of what it took is given back after that.
     ///
     /// # Errors
     ///
@@ -207,8 +209,8 @@ impl Admission {
         outcome
     }
 
-    /// Leave to run, with all that was not settled yet: from now on the holder of the permit settles it.
-    /// `None` if there is nothing of that.
+    /// Leave to run, with all that was not settled yet: from now on the holder of the permit
+    /// settles it. `None` if there is nothing of that.
     ///
     /// Where several layers expose, it is that of the innermost one that has anything left.
     #[must_use]

@@ -1,5 +1,5 @@
-//! The way of a request through a plan: what its rules demand, what the store answers, and the action
-//! that follows.
+//! The way of a request through a plan: what its rules demand, what the store answers, and the
+//! action that follows.
 
 use std::sync::Arc;
 use std::time::Duration;

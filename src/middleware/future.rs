@@ -23,9 +23,9 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the request, or the future of the inner service. A request that waits in the
-    /// [queue](crate::RateLimitLayer::queue) gives up its place, and so does one whose store has
-    /// yet to answer. Other tokens that were taken stay taken.
+    /// Dropping it drops the request, or the future of the inner service. A request that waits in
+    /// the [queue](crate::RateLimitLayer::queue) gives up its place, and so does one whose store
+    /// has yet to answer. Other tokens that were taken stay taken.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,

@@ -62,8 +62,8 @@ pub trait IsOne {}
 impl IsOne for One {}
 
 impl RateLimiter {
-    /// Makes a layer of a rule, or of a bare limit: one token of each request, from the one bucket of
-    /// [`global`](crate::key::global), unless the methods of the rule say otherwise.
+    /// Makes a layer of a rule, or of a bare limit: one token of each request, from the one bucket
+    /// of [`global`](crate::key::global), unless the methods of the rule say otherwise.
     ///
     /// # Examples
     ///
@@ -122,13 +122,13 @@ impl<N> RateLimitLayer<N> {
 
 /// More rules.
 impl<N> RateLimitLayer<N> {
-    /// Holds the requests to one more rule: each takes its tokens from all limits or from none, in one
-    /// step and one round trip to the store.
+    /// Holds the requests to one more rule: each takes its tokens from all limits or from none, in
+    /// one step and one round trip to the store.
     ///
-    /// A request that is exempt from some of the rules is held to the others. One whose key for any of
-    /// them is missing, and may not be, is answered at once and takes from none: where clients can
-    /// leave a key out, [`missing_key`](Rule::missing_key) lets them pay without it. The refusal names
-    /// each limit that refused, and `Retry-After` is the longest of their waits.
+    /// A request that is exempt from some of the rules is held to the others. One whose key for any
+    /// of them is missing, and may not be, is answered at once and takes from none: where clients
+    /// can leave a key out, [`missing_key`](Rule::missing_key) lets them pay without it. The
+    /// refusal names each limit that refused, and `Retry-After` is the longest of their waits.
     ///
     /// # Examples
     ///
@@ -186,8 +186,8 @@ impl<N> RateLimitLayer<N> {
         self.with(|settings| settings.queue = Some(queue))
     }
 
-    /// Makes waits longer at random, by at most this much and never shorter: those in the queue, and
-    /// those that refused clients are told.
+    /// Makes waits longer at random, by at most this much and never shorter: those in the queue,
+    /// and those that refused clients are told.
     ///
     /// See [`ReserveCall::jitter`](crate::limiter::ReserveCall::jitter) for what that changes.
     pub fn jitter(self, spread: Duration) -> Self {
@@ -221,8 +221,8 @@ impl<N> RateLimitLayer<N> {
         self.with(|settings| settings.retry_after = retry_after)
     }
 
-    /// Tells clients of draft 11 which partition of each quota their requests belong to; they are told
-    /// nothing of that otherwise.
+    /// Tells clients of draft 11 which partition of each quota their requests belong to; they are
+    /// told nothing of that otherwise.
     pub fn partition_key(self, partition_key: PartitionKey) -> Self {
         self.with(|settings| settings.partition_key = Some(partition_key))
     }
@@ -242,19 +242,19 @@ impl<N> RateLimitLayer<N> {
 
 /// Settling, and handlers that look.
 impl<N> RateLimitLayer<N> {
-    /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions: what
-    /// is left of the tokens is given back, what is short is taken, into debt if need be. Where a
-    /// response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
+    /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions:
+    /// what is left of the tokens is given back, what is short is taken, into debt if need be.
+    /// Where a response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
     ///
-    /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none has
-    /// one, all are. So set a cost on a limit of tokens, and a limit of requests is left alone.
+    /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none
+    /// has one, all are. So set a cost on a limit of tokens, and a limit of requests is left alone.
     ///
     /// What is given back is there for the next request, which may then come before those that wait
     /// already and were promised their instants. The fields that tell clients about the limit show
     /// how it stood when the request was let in.
     ///
-    /// A response without it leaves the tokens taken, and so does a client that goes away before the
-    /// response is there. From then on the client does not matter: a store that answers later
+    /// A response without it leaves the tokens taken, and so does a client that goes away before
+    /// the response is there. From then on the client does not matter: a store that answers later
     /// completes the settlement.
     pub fn settle(self) -> Self {
         self.with(|settings| settings.settles = true)
@@ -263,8 +263,8 @@ impl<N> RateLimitLayer<N> {
     /// Shows handlers what the layer has decided: puts an [`Admission`](super::Admission) into the
     /// extensions of each request, which is an extractor in axum.
     ///
-    /// Layers that do not expose pay nothing for it, and neither do the routes below them. Of nested
-    /// layers that do, a handler sees all.
+    /// Layers that do not expose pay nothing for it, and neither do the routes below them. Of
+    /// nested layers that do, a handler sees all.
     ///
     /// # Examples
     ///

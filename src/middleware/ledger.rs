@@ -39,8 +39,8 @@ struct ChargeEntry {
     rule: usize,
     /// Whether the rule was a shadow to the request.
     is_shadow: bool,
-    /// Whether it would have refused as a shadow. Its bucket can be reset all the same, and its cost
-    /// says which other shadows are settled.
+    /// Whether it would have refused as a shadow. Its bucket can be reset all the same, and its
+    /// cost says which other shadows are settled.
     is_refused: bool,
     /// Whether it is still to be settled. It is closed first, so that nothing is given back twice.
     is_open: bool,

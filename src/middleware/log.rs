@@ -21,8 +21,8 @@ pub(super) struct Log {
     has_failed: Arc<AtomicBool>,
 }
 
-/// What has been logged about requests without a key. One kind does not use up the line of another: a
-/// client can leave a key out, or send an empty one, at any time.
+/// What has been logged about requests without a key. One kind does not use up the line of another:
+/// a client can leave a key out, or send an empty one, at any time.
 #[derive(Debug, Default)]
 struct Keys {
     misconfigured: AtomicBool,

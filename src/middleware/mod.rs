@@ -1,8 +1,9 @@
 //! The limiter as a tower layer, for servers and clients alike.
 //!
 //! [`RateLimiter::layer`](crate::RateLimiter::layer) makes a [`RateLimitLayer`]; around a service
-//! it becomes a [`RateLimit`]. For each request it takes the key from the head and asks the limiter.
-//! The request runs, waits for its turn, or is answered with status 429 and the time to come back.
+//! it becomes a [`RateLimit`]. For each request it takes the key from the head and asks the
+//! limiter. The request runs, waits for its turn, or is answered with status 429 and the time to
+//! come back.
 //!
 //! # Limit every request
 //!
@@ -34,10 +35,10 @@
 //!
 //! # By key
 //!
-//! With a key, each client, user or tenant has a bucket of its own. [`key`](crate::key) has the usual
-//! extractors; a tuple of them is a key of several parts, and `key_with` takes any function of the
-//! head. The cost may depend on the request as well. A missing key is answered with 500, as it is
-//! usually a mistake of the server; where clients may leave it out, say what happens then:
+//! With a key, each client, user or tenant has a bucket of its own. [`key`](crate::key) has the
+//! usual extractors; a tuple of them is a key of several parts, and `key_with` takes any function
+//! of the head. The cost may depend on the request as well. A missing key is answered with 500, as
+//! it is usually a mistake of the server; where clients may leave it out, say what happens then:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -76,8 +77,8 @@
 //!
 //! # Several limits
 //!
-//! A limit with its key, its cost and its conditions is a [`Rule`]. A layer of several rules takes from
-//! all limits or from none, in one step and one round trip to the store:
+//! A limit with its key, its cost and its conditions is a [`Rule`]. A layer of several rules takes
+//! from all limits or from none, in one step and one round trip to the store:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -108,8 +109,8 @@
 //!
 //! # Queue
 //!
-//! In a layer with a [`Queue`], requests that are short of tokens wait for their turn, in the order in
-//! which they came:
+//! In a layer with a [`Queue`], requests that are short of tokens wait for their turn, in the order
+//! in which they came:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -133,8 +134,8 @@
 //!
 //! # Count by the response
 //!
-//! A rule can give its tokens back if the response says so, and so count failures only. All requests
-//! pay up front, so many at once get no further than one after another:
+//! A rule can give its tokens back if the response says so, and so count failures only. All
+//! requests pay up front, so many at once get no further than one after another:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -171,8 +172,8 @@
 //!
 //! # Shadow and roll-out
 //!
-//! A [shadow](Rule::shadow) rule decides and reports, but refuses nothing: to see what a limit would do.
-//! [`Rule::enforce`] then enforces it on more and more of the keys:
+//! A [shadow](Rule::shadow) rule decides and reports, but refuses nothing: to see what a limit
+//! would do. [`Rule::enforce`] then enforces it on more and more of the keys:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -199,9 +200,9 @@
 //!
 //! # Settle
 //!
-//! Where the cost is known only when the work is done, requests pay an estimate, and the layer settles
-//! it by the [`ActualCost`] of the response. A streamed response tells by a [`Meter`] what it has cost
-//! when it ends:
+//! Where the cost is known only when the work is done, requests pay an estimate, and the layer
+//! settles it by the [`ActualCost`] of the response. A streamed response tells by a [`Meter`] what
+//! it has cost when it ends:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -230,9 +231,9 @@
 //!
 //! # Handlers that look
 //!
-//! A layer that [exposes](RateLimitLayer::expose) what it has decided puts an [`Admission`] into the
-//! request's extensions. By it a handler sees how its limits stand, takes more, or settles by itself. In
-//! axum it is an extractor:
+//! A layer that [exposes](RateLimitLayer::expose) what it has decided puts an [`Admission`] into
+//! the request's extensions. By it a handler sees how its limits stand, takes more, or settles by
+//! itself. In axum it is an extractor:
 //!
 //! ```
 //! use axum::Router;
@@ -262,8 +263,8 @@
 //!
 //! # Answer in other words
 //!
-//! What concerns the layer as a whole is set on the layer: how it [words](OnRefusal) a refusal, which
-//! [header fields](crate::fields::Dialect) it sends, and what it does while the store
+//! What concerns the layer as a whole is set on the layer: how it [words](OnRefusal) a refusal,
+//! which [header fields](crate::fields::Dialect) it sends, and what it does while the store
 //! [fails](OnFailure):
 //!
 //! ```
@@ -300,9 +301,9 @@
 //! be `Clone` for stores that answer later; tower's `Buffer` makes any service so.
 //!
 //! A request that has to wait lets go of the service that was made ready for it, as that may hold
-//! something that other requests need meanwhile, and makes another one ready when its turn has come.
-//! The requests behind it are released once it has called that service, or was told to wait by it: so
-//! the inner service is called in the order of admission.
+//! something that other requests need meanwhile, and makes another one ready when its turn has
+//! come. The requests behind it are released once it has called that service, or was told to wait
+//! by it: so the inner service is called in the order of admission.
 
 mod action;
 mod actual_cost;

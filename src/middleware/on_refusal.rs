@@ -10,12 +10,12 @@ use http::{Response, StatusCode};
 use crate::key::Head;
 use crate::limiter::{RateLimited, Snapshot};
 
-/// How a request is answered that does not run: because it was refused, because the store failed, or
-/// because its key is missing.
+/// How a request is answered that does not run: because it was refused, because the store failed,
+/// or because its key is missing.
 ///
-/// A gRPC request (of content type `application/grpc`) is answered by a status of gRPC whatever this says, as its
-/// client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with `google.rpc.RetryInfo`, and `UNAVAILABLE`
-/// for 503.
+/// A gRPC request (of content type `application/grpc`) is answered by a status of gRPC whatever
+/// this says, as its client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with
+/// `google.rpc.RetryInfo`, and `UNAVAILABLE` for 503.
 ///
 /// # Examples
 ///
@@ -58,8 +58,8 @@ pub(super) enum RefusalWording {
 pub(super) type Handler = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 impl OnRefusal {
-    /// Problem details (RFC 9457), which name the limits that have refused; so it is if nothing else
-    /// is said.
+    /// Problem details (RFC 9457), which name the limits that have refused; so it is if nothing
+    /// else is said.
     #[must_use]
     pub const fn problem_details() -> Self {
         Self(RefusalWording::ProblemDetails)
@@ -73,9 +73,9 @@ impl OnRefusal {
 
     /// What this function makes of the refusal.
     ///
-    /// The layer adds `Retry-After` and the [fields](crate::fields::Dialect) that tell how the limits stand, each
-    /// unless the response has it already. The status is the function's own: [`Refused::status`] is what
-    /// the layer would say.
+    /// The layer adds `Retry-After` and the [fields](crate::fields::Dialect) that tell how the
+    /// limits stand, each unless the response has it already. The status is the function's own:
+    /// [`Refused::status`] is what the layer would say.
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self
     where
@@ -119,8 +119,8 @@ impl Refused<'_> {
         self.head
     }
 
-    /// The status that the layer would answer: 429; 503 where the queue is full, the limiter is drained
-    /// or the store does not answer; or what is set for requests whose key is
+    /// The status that the layer would answer: 429; 503 where the queue is full, the limiter is
+    /// drained or the store does not answer; or what is set for requests whose key is
     /// [missing](super::MissingKey).
     #[must_use]
     pub const fn status(&self) -> StatusCode {
@@ -133,8 +133,8 @@ impl Refused<'_> {
         self.snapshots
     }
 
-    /// When the request may come back, [jitter](crate::RateLimitLayer::jitter) included; `None` if no
-    /// wait is known to help.
+    /// When the request may come back, [jitter](crate::RateLimitLayer::jitter) included; `None` if
+    /// no wait is known to help.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -79,8 +79,8 @@ impl Portion {
         self.part >= self.whole.get()
     }
 
-    /// Whether a key or a request that drew this number belongs to it; all numbers are equally likely.
-    /// What belongs to some percent belongs to more percent.
+    /// Whether a key or a request that drew this number belongs to it; all numbers are equally
+    /// likely. What belongs to some percent belongs to more percent.
     pub(super) fn has(self, drawn: u64) -> bool {
         // The upper half of the product is even over the whole.
         let place = u128::from(drawn).saturating_mul(u128::from(self.whole.get())) >> 64;

@@ -39,9 +39,9 @@ impl<'a> ResponseHead<'a> {
 
     /// Whether the status says that it has worked: 200 to 299, and no `grpc-status` but 0.
     ///
-    /// A gRPC call that fails is 200 for HTTP, and says so in `grpc-status`: in the head if it fails
-    /// before its first message, as `tonic` does where a method returns an error. After that it is
-    /// in the trailers, of which the head knows nothing.
+    /// A gRPC call that fails is 200 for HTTP, and says so in `grpc-status`: in the head if it
+    /// fails before its first message, as `tonic` does where a method returns an error. After that
+    /// it is in the trailers, of which the head knows nothing.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status.is_success() && !has_grpc_failed(self.headers)

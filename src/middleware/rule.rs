@@ -1,5 +1,5 @@
-//! A rule: a limit with its key, its cost, its conditions and its effects. Data: see `plan` for how it
-//! is carried out.
+//! A rule: a limit with its key, its cost, its conditions and its effects. Data: see `plan` for how
+//! it is carried out.
 
 use std::fmt;
 use std::sync::Arc;

@@ -41,9 +41,9 @@ impl Rule {
     /// Takes the key of each request by this function of its head: a key, or an `Option` or a
     /// `Result` of one.
     ///
-    /// The key cannot borrow from the head: make it owned, by `to_owned()` or by `Key::from(..)`, which
-    /// does not allocate for up to 38 bytes. A closure that is stored in a variable first needs the
-    /// type of its parameter, `|head: &Head<'_>|`.
+    /// The key cannot borrow from the head: make it owned, by `to_owned()` or by `Key::from(..)`,
+    /// which does not allocate for up to 38 bytes. A closure that is stored in a variable first
+    /// needs the type of its parameter, `|head: &Head<'_>|`.
     ///
     /// # Examples
     ///
@@ -72,8 +72,8 @@ impl Rule {
     /// Takes as many tokens for a request as this function of its head says.
     ///
     /// More than the limit can ever grant is answered with 429 and without `Retry-After`, as no
-    /// wait would help. A closure that is stored in a variable first needs the type of its parameter,
-    /// `|head: &Head<'_>|`.
+    /// wait would help. A closure that is stored in a variable first needs the type of its
+    /// parameter, `|head: &Head<'_>|`.
     ///
     /// # Examples
     ///
@@ -180,8 +180,8 @@ impl Rule {
 impl Rule {
     /// Applies this limit only to requests with one of these methods; the others pass.
     ///
-    /// Where several conditions are set, a request has to meet all of them. A request that does not meet
-    /// them is not asked for a key, so none can be missing.
+    /// Where several conditions are set, a request has to meet all of them. A request that does not
+    /// meet them is not asked for a key, so none can be missing.
     ///
     /// # Examples
     ///
@@ -237,20 +237,21 @@ impl Rule {
 
 /// Shadow and roll-out.
 impl Rule {
-    /// Decides by this limit and reports, but refuses nothing: to see what a limit would do before it
-    /// does.
+    /// Decides by this limit and reports, but refuses nothing: to see what a limit would do before
+    /// it does.
     ///
     /// What would be refused is in the log, and what was decided is seen by handlers if the layer
-    /// [exposes](crate::RateLimitLayer::expose) it. Clients are not told of the limit. Tokens are taken
-    /// and given back as if it were enforced.
+    /// [exposes](crate::RateLimitLayer::expose) it. Clients are not told of the limit. Tokens are
+    /// taken and given back as if it were enforced.
     ///
     /// Give it a name of its own: limits that share a name share their buckets.
     ///
-    /// A shadow rule is charged by itself, after the rules that are enforced and only if these let the
-    /// request in. These take from all of them or from none as if it were not there, and it takes as if
-    /// it were the only one. In a layer with a [queue](crate::RateLimitLayer::queue) it does not wait. A
-    /// missing key, a cost that is too large and a store that fails are in the log, and the request
-    /// goes on. With a store that answers later it takes one more round trip for each shadow rule.
+    /// A shadow rule is charged by itself, after the rules that are enforced and only if these let
+    /// the request in. These take from all of them or from none as if it were not there, and it
+    /// takes as if it were the only one. In a layer with a [queue](crate::RateLimitLayer::queue) it
+    /// does not wait. A missing key, a cost that is too large and a store that fails are in the
+    /// log, and the request goes on. With a store that answers later it takes one more round trip
+    /// for each shadow rule.
     ///
     /// # Examples
     ///
@@ -271,13 +272,13 @@ impl Rule {
         self.enforce(Portion::NONE)
     }
 
-    /// Enforces this limit on a part of the keys only, and is a [shadow](Self::shadow) to the others:
-    /// to bring a limit in step by step.
+    /// Enforces this limit on a part of the keys only, and is a [shadow](Self::shadow) to the
+    /// others: to bring a limit in step by step.
     ///
-    /// Whether a key is one of them follows from a hash of it ([`BucketId::sample_hash`]), so it is the same on
-    /// every node and at any time, and raising the percentage only adds keys. Requests whose key is
-    /// missing or cannot be used are answered as [`missing_key`](Self::missing_key) says only when
-    /// the limit is enforced on all.
+    /// Whether a key is one of them follows from a hash of it ([`BucketId::sample_hash`]), so it is
+    /// the same on every node and at any time, and raising the percentage only adds keys. Requests
+    /// whose key is missing or cannot be used are answered as [`missing_key`](Self::missing_key)
+    /// says only when the limit is enforced on all.
     ///
     /// [`BucketId::sample_hash`]: crate::backend::BucketId::sample_hash
     ///
@@ -302,20 +303,20 @@ impl Rule {
 
 /// What the response does to the tokens.
 impl Rule {
-    /// Gives the tokens of this limit back if the response says so: for limits on failures only, or on
-    /// what was really done.
+    /// Gives the tokens of this limit back if the response says so: for limits on failures only, or
+    /// on what was really done.
     ///
     /// The tokens are taken up front, so that requests at once get no more than the limit: of 1,000
-    /// wrong passwords at once, 5 reach the check where 5 are allowed. In exchange, requests that run
-    /// at the same time may be refused although their tokens would come back.
-    /// Where a request runs for so long that its bucket fills up again meanwhile, or into the next
-    /// window, what the bucket has gained is not given a second time.
+    /// wrong passwords at once, 5 reach the check where 5 are allowed. In exchange, requests that
+    /// run at the same time may be refused although their tokens would come back. Where a request
+    /// runs for so long that its bucket fills up again meanwhile, or into the next window, what the
+    /// bucket has gained is not given a second time.
     ///
     /// They come back once the inner service has answered, even if the client has gone meanwhile,
-    /// and not if it has gone before that, nor if the service fails or panics: what became of the work
-    /// is not known then. The fields that tell clients about the limit show how it stood when the
-    /// request was let in. It goes before [`settle`](crate::RateLimitLayer::settle), which leaves
-    /// this limit alone then.
+    /// and not if it has gone before that, nor if the service fails or panics: what became of the
+    /// work is not known then. The fields that tell clients about the limit show how it stood when
+    /// the request was let in. It goes before [`settle`](crate::RateLimitLayer::settle), which
+    /// leaves this limit alone then.
     ///
     /// # Examples
     ///

@@ -90,8 +90,8 @@ where
 
 /// The request, which shows its handler what was decided.
 ///
-/// By value and out of the way: a request that the caller changes in place is copied once more, also
-/// where the layer does not expose.
+/// By value and out of the way: a request that the caller changes in place is copied once more,
+/// also where the layer does not expose.
 #[cold]
 #[inline(never)]
 fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {

@@ -1,4 +1,4 @@
-//! Which buckets a line waits for.
+//! Which buckets a queue waits for.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::limiter::Limit;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BucketSet(Box<[QueueBucket]>);
 
-/// One bucket. Numbers are part of it: a place is worth nothing under other ones.
+/// One bucket. Numbers are part of it: a slot is worth nothing under other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueBucket {
     limit: Arc<Limit>,

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 use crate::limiter::engine::RateLimiter;
 
 impl RateLimiter {
-    /// Lets nobody wait in a layer's queue for longer than this from now on, for a shutdown.
+    /// Lets no request wait in a layer's queue for longer than this from now on, for a shutdown.
     ///
     /// Requests whose turn comes within that time are served at their turn. The others are answered
-    /// at once, with 503, and give up their places. Requests that arrive after this may wait for what
-    /// is left of the time, and are answered with 503 if that is not enough.
-    /// Reservations that are not a layer's are the business of those who hold them.
+    /// at once, with 503, and give up their slots. Requests that arrive after this may wait for
+    /// what is left of the time, and are answered with 503 if that is not enough. Reservations that
+    /// handlers hold are left to them.
     ///
     /// It concerns all clones of the limiter. Of several calls, the one that ends first counts.
     ///
@@ -41,7 +41,7 @@ impl RateLimiter {
         }
     }
 
-    /// How long anybody may wait, if not for as long as they like.
+    /// How long a request may wait, if there is a bound.
     pub(crate) fn time_to_drain(&self) -> Option<Duration> {
         let (epoch, end) = (self.queues().epoch(), self.queues().end()?);
         Some(epoch.instant(end).saturating_duration_since(Instant::now()))

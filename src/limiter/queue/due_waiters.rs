@@ -9,8 +9,8 @@ use super::ticket::Ticket;
 use super::time_slot::TimeSlot;
 use super::wakers::{Wakers, remember};
 
-/// How long those behind wait for a waiter whose turn it is and which does not move, as nobody
-/// polls it. A busy runtime comes round much sooner.
+/// How long a due waiter that is not polled delays those behind it. A busy runtime polls its tasks
+/// much sooner.
 const STALL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What a waiter is told that asks for its turn.
@@ -18,7 +18,7 @@ const STALL_TIMEOUT: Duration = Duration::from_millis(100);
 pub(super) enum WaiterAnswer {
     /// It is its turn.
     Go,
-    /// It is not, and will not be before then, unless it is woken or somebody who moved up before
+    /// It is not, and will not be before then, unless it is woken or a waiter that moved up before
     /// it is not polled.
     Wait(LocalInstant),
     /// It is not to wait any longer.
@@ -40,7 +40,7 @@ struct DueWaiter {
     place: TimeSlot,
     waker: Option<Waker>,
     called: LocalInstant,
-    /// Whether it was polled since: somebody cares for it.
+    /// Whether it was polled since, so that it will be again.
     asked: bool,
 }
 
@@ -89,8 +89,8 @@ impl DueWaiters {
         Some(if is_first { WaiterAnswer::Go } else { WaiterAnswer::Wait(late) })
     }
 
-    /// Passes by the first, which has not moved, and those behind it that nobody polls either; the
-    /// others keep their order.
+    /// Passes by the first, which has not moved, and those behind it that are not polled either;
+    /// the others keep their order.
     fn pass_by(&mut self, now: LocalInstant, wakers: &mut Wakers) {
         let mut is_first = true;
         while let Some(first) = self.called.first_entry() {
@@ -113,7 +113,7 @@ impl DueWaiters {
         }
     }
 
-    /// Remembers whom to wake that has let others go, should all waiting come to an end.
+    /// Remembers the waker of a waiter that has let others go, for the end of all waiting.
     pub(super) fn wake_on_drain(&mut self, ticket: Ticket, waker: &Waker, wakers: &mut Wakers) {
         if let Some(turn) = self.let_go.get_mut(&ticket) {
             wakers.dead.extend(remember(&mut turn.waker, waker));
@@ -124,7 +124,7 @@ impl DueWaiters {
         wakers.wake.extend(self.let_go.values_mut().filter_map(|turn| turn.waker.take()));
     }
 
-    /// Lets a waiter out, which is on its way or gives up. Returns its place.
+    /// Lets a waiter out, which is on its way or gives up. Returns its slot.
     pub(super) fn remove(
         &mut self,
         ticket: Ticket,
@@ -143,7 +143,7 @@ impl DueWaiters {
         self.called.remove(&ticket)
     }
 
-    /// Wakes whoever is to go.
+    /// Wakes the waiter that is to go.
     pub(super) fn wake_first(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
         if let Some(mut first) = self.called.first_entry()
             && Some(*first.key()) != except

@@ -1,4 +1,4 @@
-//! Places that nobody in line fits into.
+//! Slots that no waiter fits into.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::local_instant::{LocalInstant, StoreClock};
 use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
-/// How many are kept for those who come later.
+/// How many are kept for later waiters.
 const KEPT: usize = 64;
 
-/// Free places, which are undone one after another from the last one on: only of the last
+/// Free slots, which are undone one after another from the last one on: only of the last
 /// reservation on a bucket can it be true that nothing was taken since.
 ///
-/// Those which cannot be undone are kept. Somebody may come who fits in, and once a later one was
-/// undone, so may be they.
+/// A slot that cannot be undone is kept: a later waiter may fit in, and once a later slot was
+/// undone, this one may be as well.
 #[derive(Debug, Default)]
 pub(super) struct FreeSlots {
     places: BTreeMap<SlotKey, SlotGrant>,
@@ -38,7 +38,7 @@ impl FreeSlots {
         }
     }
 
-    /// The next place to be undone, if it is time for one.
+    /// The next slot to be undone, if it is time for one.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
         if self.undoing || self.stuck {
             return None;
@@ -48,12 +48,12 @@ impl FreeSlots {
         Some(TimeSlot { order, grant })
     }
 
-    /// Hears that the store has undone a place, or that what became of it is not known.
+    /// Hears that the store has undone a slot, or that what became of it is not known.
     pub(super) const fn undone(&mut self) {
         self.undoing = false;
     }
 
-    /// Keeps a place that could not be undone, if its instant is still to come.
+    /// Keeps a slot that could not be undone, if its instant is still to come.
     pub(super) fn keep(&mut self, place: TimeSlot, clock: &StoreClock, now: LocalInstant) {
         let order = place.order;
         if clock.moment(order.at()) > now {
@@ -63,7 +63,7 @@ impl FreeSlots {
         self.stuck = self.places.last_key_value().is_none_or(|(last, _)| *last <= order);
     }
 
-    /// Takes out a place before `own` that is large enough for this.
+    /// Takes out a slot before `own` that is large enough for this.
     pub(super) fn better(
         &mut self,
         own: SlotKey,

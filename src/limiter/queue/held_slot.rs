@@ -9,17 +9,17 @@ use super::unit_vec::{StateVec, UnitVec};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
-/// A place that is held for work which does not stand in line for it.
+/// A slot that is held for work which does not stand in the queue for it.
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
     queue: Arc<SharedQueue>,
     place: TimeSlot,
-    /// Whether the place is still to be given up.
+    /// Whether the slot is still to be given up.
     held: bool,
 }
 
 impl HeldSlot {
-    /// Holds the place that these grants were reserved, whose work may run at `at`.
+    /// Holds the slot that these grants were reserved, whose work may run at `at`.
     pub(crate) fn new<'g>(
         registry: &Arc<QueueRegistry>,
         grants: impl Iterator<Item = &'g Grant>,
@@ -49,14 +49,14 @@ impl HeldSlot {
         self.place.order.at()
     }
 
-    /// Stays away from the place without giving it up: the work will run at its time.
+    /// Stays away from the slot without giving it up: the work will run at its time.
     pub(crate) fn keep(mut self) {
         self.held = false;
         self.queue.with(|line, _| line.outside = line.outside.saturating_sub(1));
         self.queue.undo_free_slots();
     }
 
-    /// Steps out of the way of the place: whoever has the queue now is responsible for it.
+    /// Hands the slot over: the caller is responsible for it from now on.
     pub(super) fn hand_over(mut self) -> (Arc<SharedQueue>, TimeSlot) {
         self.held = false;
         (Arc::clone(&self.queue), self.place.clone())

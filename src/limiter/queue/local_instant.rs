@@ -16,11 +16,11 @@ impl LocalInstant {
     }
 }
 
-/// The clock of a store, as this process hears of it.
+/// The clock of a store, as this process knows it.
 ///
 /// An answer is here some time after the store has read its clock, so what is between the two
 /// clocks is at most the difference that an answer shows: the smallest of late is the nearest. All
-/// instants of a line are told by the same difference, so that they come in their order, however
+/// instants of a queue are told by the same difference, so that they come in their order, however
 /// long each answer took.
 #[derive(Debug, Default)]
 pub(super) struct StoreClock {
@@ -92,7 +92,7 @@ impl Epoch {
     }
 }
 
-/// Some years are as good as for ever.
+/// Some decades are as good as no bound.
 const FOR_EVER: i64 = 30 * 365 * 86_400 * 1_000_000_000;
 
 fn nanos(duration: Duration) -> i64 {

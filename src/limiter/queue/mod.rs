@@ -2,10 +2,10 @@
 //!
 //! # Design
 //!
-//! A slot is what a reservation was granted: an instant, and the units that were taken for it of one
-//! bucket or of several. All waiters on the same buckets stand in one queue, each within its own future:
-//! there is no task and no thread. The timers of the first two waiters are set to the first two slots;
-//! a waiter that goes wakes the next.
+//! A slot is what a reservation was granted: an instant, and the units that were taken for it of
+//! one bucket or of several. All waiters on the same buckets stand in one queue, each within its
+//! own future: there is no task and no thread. The timers of the first two waiters are set to the
+//! first two slots; a waiter that goes wakes the next.
 //!
 //! ```text
 //!             HeldSlot  (reserved, not polled yet: it keeps its instant)
@@ -20,14 +20,15 @@
 //! slot is free   used            answered with 503
 //! ```
 //!
-//! A free slot goes to the next waiter that it is large enough for, whose own slot is then free in turn.
-//! What is left over in the end is undone if nothing was taken from its buckets since: that is when each
-//! of them, refreshed to now, holds exactly what the reservation left, refreshed to now. To give the
-//! tokens back without that condition would break the bound, as later reservations have counted on them
-//! being spent. Only the last slot can be undone, so slots are undone one after another from there.
+//! A free slot goes to the next waiter that it is large enough for, whose own slot is then free in
+//! turn. What is left over in the end is undone if nothing was taken from its buckets since: that
+//! is when each of them, refreshed to now, holds exactly what the reservation left, refreshed to
+//! now. To give the tokens back without that condition would break the bound, as later reservations
+//! have counted on them being spent. Only the last slot can be undone, so slots are undone one
+//! after another from there.
 //!
-//! A reservation that was not polled keeps its instant, as its work may be planned for it. When it is
-//! dropped, its slot is offered to the waiters.
+//! A reservation that was not polled keeps its instant, as its work may be planned for it. When it
+//! is dropped, its slot is offered to the waiters.
 
 mod bucket_set;
 mod drain;

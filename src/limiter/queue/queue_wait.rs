@@ -13,9 +13,9 @@ use super::held_slot::HeldSlot;
 use super::waiter_handle::WaiterHandle;
 
 pin_project! {
-    /// Waits for a turn in line, and then for the jitter.
+    /// Waits for a turn in the queue, and then for the jitter.
     ///
-    /// Dropped before that, the waiter leaves the line.
+    /// Dropped before that, the waiter leaves the queue.
     #[derive(Debug)]
     pub(crate) struct QueueWait {
         stage: WaitStage,
@@ -31,10 +31,11 @@ pin_project! {
 
 #[derive(Debug)]
 enum WaitStage {
-    /// Not polled yet, and so not in line.
+    /// Not polled yet, and so not in the queue.
     Booked(Box<HeldSlot>),
     InLine(WaiterHandle),
-    /// It has its turn, and wastes the time that makes it later at random, for which the timer is set.
+    /// It has its turn, and wastes the time that makes it later at random, for which the timer is
+    /// set.
     Jitter(WaiterHandle),
     Done,
 }
@@ -44,14 +45,14 @@ enum WaitStage {
 pub(crate) struct Drained;
 
 impl QueueWait {
-    /// Waits in line, and for at most `jitter` longer. A `drainable` waiter can be sent away.
+    /// Waits in the queue, and for at most `jitter` longer. A `drainable` waiter can be sent away.
     pub(crate) fn new(booking: HeldSlot, jitter: Duration, drainable: bool) -> Self {
         // Five centuries of jitter are as good as more.
         let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
         Self { stage: WaitStage::Booked(Box::new(booking)), jitter, drainable, sleep: None }
     }
 
-    /// What is done is not asked for again: `Done` is left behind by whoever returns an answer.
+    /// A future that has given its answer is not polled again: it leaves `Done` behind.
     fn ends(stage: &mut WaitStage) -> Poll<Result<WaiterHandle, Drained>> {
         match mem::replace(stage, WaitStage::Done) {
             WaitStage::InLine(spot) | WaitStage::Jitter(spot) => Poll::Ready(Ok(spot)),
@@ -83,7 +84,7 @@ impl Future for QueueWait {
                     WaiterAnswer::Wait(until) => spot.queue().epoch().instant(until),
                     WaiterAnswer::Go if *this.jitter == 0 => return Self::ends(this.stage),
                     WaiterAnswer::Go => {
-                        // The jitter is nobody else's wait.
+                        // The jitter delays no other waiter.
                         spot.pass();
                         let jitter = Duration::from_nanos(*this.jitter);
                         let until = spot.queue().now().plus(jitter);
@@ -104,7 +105,7 @@ impl Future for QueueWait {
                         return Self::ends(this.stage);
                     };
                     let until = sleep.deadline();
-                    // Nor is it for after the end of all waiting, which wakes whoever lingers.
+                    // Nor does the jitter outlast the end of all waiting, which wakes this waiter.
                     if *this.drainable {
                         spot.wake_on_drain(cx);
                     }

@@ -134,7 +134,7 @@ impl QueueRegistry {
 #[derive(Debug)]
 pub(crate) struct SharedQueue {
     backend: Arc<dyn Backend>,
-    /// Weak, as the registry holds the queue: both would live for ever.
+    /// Weak, as the registry holds the queue: neither would be dropped.
     registry: Weak<QueueRegistry>,
     epoch: Epoch,
     whose: BucketSet,
@@ -164,7 +164,7 @@ impl SharedQueue {
         self.epoch.now()
     }
 
-    /// Works on the line, and wakes whoever that concerns when its lock is free again.
+    /// Works on the queue, and wakes the waiters that it concerns when its lock is free again.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let done = work(&mut lock(&self.line), &mut wakers);
@@ -172,10 +172,10 @@ impl SharedQueue {
         done
     }
 
-    /// Undoes the free places that can be: those from which nothing has been taken since. One after
+    /// Undoes the free slots that can be: those from which nothing has been taken since. One after
     /// another, as the one before can be undone only when the one behind it was.
     ///
-    /// Then forgets the line if nobody has to do with it.
+    /// Then forgets the queue if it has no waiter and no reservation.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
         while let Some(place) = self.with(|line, _| line.free.next_to_undo()) {
             let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
@@ -189,7 +189,7 @@ impl SharedQueue {
                 ready @ DetachOnDrop::Ready(_) => {
                     ready.finish_with(|refunded| undo.hear(&refunded))
                 }
-                // Nobody waits for this, so a store that answers later is heard by a task of its own.
+                // No caller waits for this, so a store that answers later completes it in a task of its own.
                 pending @ DetachOnDrop::Pending(_) => {
                     pending.finish_with(|refunded| {
                         let queue = Arc::clone(&undo.queue);
@@ -208,7 +208,7 @@ impl SharedQueue {
     }
 }
 
-/// A place that the store was asked to undo.
+/// A slot that the store was asked to undo.
 struct Undo {
     queue: Arc<SharedQueue>,
     /// None once the answer was heard.

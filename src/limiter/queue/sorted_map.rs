@@ -3,8 +3,8 @@
 //! # Design
 //!
 //! Entries are kept in runs of up to 32, and the runs in a list. What comes last fills the last run
-//! to the brim, where the nodes of a `BTreeMap` would stay half empty; and most of those who wait
-//! come last. A search is one among the runs and one within, and what is moved to make room is a
+//! to the brim, where the nodes of a `BTreeMap` would stay half empty; and most waiters come
+//! last. A search is one among the runs and one within, and what is moved to make room is a
 //! run, or the shorter side of a list which has an entry for each run.
 
 use std::collections::VecDeque;

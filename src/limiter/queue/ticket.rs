@@ -1,19 +1,20 @@
-//! Where a waiter stands in line.
+//! Where a waiter stands in the queue.
 
 /// A waiter stands before all whose tickets are larger.
 ///
-/// Whoever comes last stands last, though places behind it may have been undone, so that its own is
-/// no later than one that was given up before. Only if tokens were given back is a place before
-/// those of others; its waiter stands before them then, by a label between theirs.
+/// The waiter that comes last stands last, though slots behind it may have been undone, so that its
+/// own is no later than one that was given up before. Only if tokens were given back is a slot
+/// before those of others; its waiter stands before them then, by a label between theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket {
     label: i64,
-    /// That of its reservation. Where no label is left between two others, who came first does.
+    /// That of its reservation. Where no label is left between two others, the earlier one is
+    /// first.
     number: u64,
 }
 
 /// How far apart tickets are, so that others fit between them: two dozen times in one place, and
-/// half a million million in a line that never empties.
+/// half a million million in a queue that never empties.
 const GAP: i64 = 1 << 24;
 
 impl Ticket {
@@ -32,7 +33,7 @@ impl Ticket {
         label.saturating_add(GAP)
     }
 
-    /// A label between those of two neighbours; `before` is none if there is nobody before.
+    /// A label between those of two neighbours; `before` is none if there is no waiter before.
     pub(super) fn between(before: Option<Self>, next: Self) -> i64 {
         match before {
             Some(before) => before.label.midpoint(next.label),

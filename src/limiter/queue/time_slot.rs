@@ -1,4 +1,4 @@
-//! A place: an instant at which reserved work may run, and what was taken for it.
+//! A slot: an instant at which reserved work may run, and what was taken for it.
 
 use std::cmp::Reverse;
 
@@ -56,7 +56,7 @@ impl SlotKey {
     }
 }
 
-/// A place, and where it stands among the others.
+/// A slot, and where it stands among the others.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSlot {
     pub(super) order: SlotKey,

@@ -1,10 +1,10 @@
-//! What a place takes of its buckets, and leaves in them.
+//! What a slot takes of its buckets, and leaves in them.
 
 use std::sync::Arc;
 
 use crate::algebra::{State, Units};
 
-/// The units that are taken of each bucket of a line; of one bucket nearly always.
+/// The units that are taken of each bucket of a queue; of one bucket nearly always.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UnitVec {
     One(Units),
@@ -12,7 +12,7 @@ pub(super) enum UnitVec {
     Many(Arc<Vec<Units>>),
 }
 
-/// What each bucket of a line held after a reservation.
+/// What each bucket of a queue held after a reservation.
 #[derive(Clone, Debug)]
 pub(crate) enum StateVec {
     One(State),
@@ -36,7 +36,7 @@ impl UnitVec {
         }
     }
 
-    /// Whether a place that takes `place` is large enough for this. What fits is no larger in the
+    /// Whether a slot that takes `place` is large enough for this. What fits is no larger in the
     /// order of costs, either.
     pub(super) fn fits(&self, place: &Self) -> bool {
         match (self, place) {

@@ -1,18 +1,18 @@
-//! The waiters on one bucket, and the places they wait for.
+//! The waiters on one bucket, and the slots they wait for.
 //!
 //! # Design
 //!
-//! A waiter is not tied to a place. Among waiters of one cost, the first has the first of their
-//! places, the second the second, and so on: when one leaves, all behind it have moved up by
-//! one without being touched, and the last place is free. Handing a place down the line, waiter by
+//! A waiter is not tied to a slot. Among waiters of one cost, the first has the first of their
+//! slots, the second the second, and so on: when one leaves, all behind it have moved up by
+//! one without being touched, and the last slot is free. Handing a slot down the queue, waiter by
 //! waiter, comes to the same.
 //!
-//! With several costs, a place that is free goes to the next waiter that it is large enough for.
-//! It stays among the places of its cost until the next waiter of a smaller cost, which takes the
-//! place before its own, and leaves its own to be handed on. So only changes of cost take a step.
+//! With several costs, a slot that is free goes to the next waiter that it is large enough for.
+//! It stays among the slots of its cost until the next waiter of a smaller cost, which takes the
+//! slot before its own, and leaves its own to be handed on. So only changes of cost take a step.
 //!
-//! There is no clock, no lock and no future here; those who call bring the time, wake whom they
-//! are told to, and try to undo the places that are left over.
+//! There is no clock, no lock and no future here; the callers bring the time, wake the waiters
+//! that they are told to, and try to undo the slots that are left over.
 
 use std::collections::BTreeSet;
 use std::task::Waker;
@@ -27,22 +27,22 @@ use super::unit_vec::UnitVec;
 use super::wakers::{Wakers, remember};
 use crate::clock::Timestamp;
 
-/// Waiters and places.
+/// Waiters and slots.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     /// By their costs, and then in the order in which they stand.
     waiters: SortedMap<(UnitVec, Ticket), Waiter>,
-    /// The places of the waiters: those of each cost are as many as its waiters.
+    /// The slots of the waiters: those of each cost are as many as its waiters.
     pub(super) places: SortedMap<SlotKey, SlotGrant>,
     /// The same by the costs that they are used for.
     pub(super) by_cost: SortedMap<(UnitVec, SlotKey)>,
     pub(super) turns: DueWaiters,
     pub(super) free: FreeSlots,
-    /// By which the instants of all places are told.
+    /// By which the instants of all slots are told.
     pub(super) clock: StoreClock,
-    /// Who is not to wait any longer.
+    /// The waiters that are not to wait any longer.
     drained: BTreeSet<Ticket>,
-    /// The reservations that do not stand in line, or not yet.
+    /// The reservations that do not stand in the queue, or not yet.
     pub(super) outside: usize,
     /// The label of the last ticket.
     last: i64,
@@ -62,7 +62,7 @@ struct Waiter {
 pub(super) struct WaiterId {
     ticket: Ticket,
     cost: UnitVec,
-    /// The place that it has reserved.
+    /// The slot that it has reserved.
     own: SlotKey,
 }
 
@@ -80,7 +80,7 @@ impl WaitQueue {
         !waits && self.outside == 0 && !self.free.is_undoing()
     }
 
-    /// Lets a waiter in, with the place that it has reserved.
+    /// Lets a waiter in, with the slot that it has reserved.
     pub(super) fn enter(&mut self, own: TimeSlot, drainable: bool, now: LocalInstant) -> WaiterId {
         let (order, cost) = (own.order, own.grant.used.clone());
         let alarm = self.due(order);
@@ -96,7 +96,7 @@ impl WaitQueue {
         WaiterId { ticket, cost, own: order }
     }
 
-    /// A ticket that stands where the place does among those of its cost.
+    /// A ticket that stands where the slot does among those of its cost.
     fn ticket(&mut self, own: SlotKey, cost: &UnitVec) -> Ticket {
         let behind = self.by_cost.iter_from(&(cost.clone(), own));
         let behind = behind.take_while(|((of, _), ())| of == cost);
@@ -111,7 +111,7 @@ impl WaitQueue {
                 let mut back = back.map(|(_, ticket)| *ticket);
                 match back.nth(behind.saturating_sub(1)) {
                     Some(next) => Ticket::between(back.next(), next),
-                    // There are as many waiters as places.
+                    // There are as many waiters as slots.
                     None => self.last,
                 }
             }
@@ -119,7 +119,7 @@ impl WaitQueue {
         Ticket::new(label, own.number())
     }
 
-    /// Offers a place to those behind it.
+    /// Offers a slot to those behind it.
     pub(super) fn offer(&mut self, place: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
         self.call_due(now);
         match self.due(place.order) > now {
@@ -133,7 +133,7 @@ impl WaitQueue {
         }
     }
 
-    /// Hears what became of a place that was to be undone.
+    /// Hears what became of a slot that was to be undone.
     pub(super) fn undone(
         &mut self,
         place: TimeSlot,
@@ -145,7 +145,7 @@ impl WaitQueue {
         if given {
             return;
         }
-        // Somebody may have come meanwhile that fits in.
+        // A waiter may have come meanwhile that fits in.
         self.call_due(now);
         let left = match self.due(place.order) > now {
             true => {
@@ -161,7 +161,7 @@ impl WaitQueue {
         self.wake_next(None, wakers);
     }
 
-    /// When the turn comes of whoever has just entered, if nobody leaves.
+    /// When the turn of a waiter comes that has just entered, if no other leaves.
     pub(super) fn turn(&self, who: &WaiterId) -> LocalInstant {
         let last = self.by_cost.last_before(&(who.cost.clone(), SlotKey::LAST));
         let last = last.filter(|((of, _), ())| *of == who.cost).map(|((_, order), ())| *order);
@@ -178,7 +178,7 @@ impl WaitQueue {
     ) -> WaiterAnswer {
         self.call_due(now);
         let told = self.told(who, waker, now, wakers);
-        // It is on its way already, or it has to wait for whoever is first.
+        // It is on its way already, or it has to wait for the first.
         self.wake_next(Some(who.ticket), wakers);
         told
     }
@@ -216,7 +216,7 @@ impl WaitQueue {
         self.wake_next(Some(who.ticket), wakers);
     }
 
-    /// Lets a waiter out that is on its way. Returns the place that it has used.
+    /// Lets a waiter out that is on its way. Returns the slot that it has used.
     pub(super) fn used(
         &mut self,
         who: &WaiterId,
@@ -238,7 +238,7 @@ impl WaitQueue {
         self.call_due(now);
         self.drained.remove(&who.ticket);
         if let Some(place) = self.turns.remove(who.ticket, now, wakers) {
-            // A place whose instant has come is of no use to anybody else: with it, work of that
+            // A slot whose instant has come is of no use to anybody else: with it, work of that
             // instant would run at another.
             self.free.add(place);
         } else if let Some(waiter) = self.waiters.remove(&(who.cost.clone(), who.ticket)) {
@@ -248,8 +248,8 @@ impl WaitQueue {
         self.wake_next(Some(who.ticket), wakers);
     }
 
-    /// Sends those away whose turn would come after `end`, and wakes those who wait though their
-    /// turn has come.
+    /// Sends the waiters away whose turn would come after `end`, and wakes those that wait although
+    /// their turn has come.
     pub(super) fn drain(&mut self, end: LocalInstant, now: LocalInstant, wakers: &mut Wakers) {
         self.call_due(now);
         let is_late = |order: &SlotKey| self.due(*order) > end;
@@ -270,10 +270,10 @@ impl WaitQueue {
         self.wake_next(None, wakers);
     }
 
-    /// Gives up a place of this cost which is no later than this one.
+    /// Gives up a slot of this cost which is no later than this one.
     ///
-    /// That of the waiter is this one or, once it has moved up, one before. Any will do: they are all
-    /// of one cost, and those behind whichever is given up move up.
+    /// That of the waiter is this one or, once it has moved up, one before. Any will do: they are
+    /// all of one cost, and those behind whichever is given up move up.
     fn give_up_of(&mut self, cost: &UnitVec, own: SlotKey) {
         let before = self.by_cost.last_before(&(cost.clone(), own.next()));
         let before = before.filter(|((of, _), ())| of == cost);
@@ -285,14 +285,14 @@ impl WaitQueue {
         }
     }
 
-    /// Hands a place down the line, and keeps what is left over.
+    /// Hands a slot down the queue, and keeps what is left over.
     fn give_up(&mut self, place: SlotKey, cost: UnitVec) {
         if let Some(left) = self.reassign_fully(place, cost) {
             self.free.add(left);
         }
     }
 
-    /// The instant of a place, as this process counts time.
+    /// The instant of a slot, as this process counts time.
     pub(super) fn due(&self, place: SlotKey) -> LocalInstant {
         self.clock.moment(place.at())
     }
@@ -320,7 +320,7 @@ impl WaitQueue {
         equals.nth(nth).map(|(key, _)| key).filter(|(of, _)| of == cost).cloned()
     }
 
-    /// The waiters of the first two places, and when these are due.
+    /// The waiters of the first two slots, and when these are due.
     fn next_two(&self) -> [Option<((UnitVec, Ticket), LocalInstant)>; 2] {
         let mut places = self.places.iter();
         let (first, second) = (places.next(), places.next());
@@ -332,8 +332,8 @@ impl WaitQueue {
         })
     }
 
-    /// Wakes whoever is to go, and whoever waits for one of the first places without knowing it: two
-    /// of them, as there may be one that nobody polls.
+    /// Wakes the waiter that is to go, and those that wait for one of the first slots without
+    /// knowing it: two of them, as there may be one that is not polled.
     fn wake_next(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
         self.turns.wake_first(except, wakers);
         for (key, due) in self.next_two().into_iter().flatten() {

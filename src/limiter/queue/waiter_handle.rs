@@ -1,4 +1,4 @@
-//! Somebody who stands in line, and then has its turn.
+//! A waiter's handle: its stay in the queue, and then its turn.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -13,10 +13,10 @@ use super::wait_queue::WaiterId;
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// A waiter in line, and then its turn.
+/// A waiter in the queue, and then its turn.
 ///
-/// Dropped in line, it leaves; dropped after its turn has come but before it was used, it gives its
-/// place up.
+/// Dropped in the queue, it leaves; dropped after its turn has come but before it was used, it
+/// gives its slot up.
 #[derive(Debug)]
 pub(crate) struct WaiterHandle {
     queue: Arc<SharedQueue>,
@@ -38,15 +38,15 @@ enum WaiterState {
 /// The turn that was used.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// The instant of its place.
+    /// The instant of its slot.
     pub(crate) at: Timestamp,
     /// What its reservation had left in the buckets.
     left: StateVec,
     queue: Arc<SharedQueue>,
 }
 impl Turn {
-    /// The buckets, and how each of them stands at that instant for whoever comes next: those who
-    /// reserved later count on whatever there is.
+    /// The buckets, and how each of them stands at that instant for the next request: later
+    /// reservations count on whatever there is.
     pub(crate) fn stands(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
         let parts = self.queue.whose().parts().iter().zip(self.left.as_slice());
         parts.map(|(part, left)| {
@@ -57,8 +57,8 @@ impl Turn {
 }
 
 impl WaiterHandle {
-    /// Stands in line with what was booked. None if it is `drainable`, and its turn comes after the
-    /// end of all waiting.
+    /// Stands in the queue with what was booked. None if it is `drainable`, and its turn comes
+    /// after the end of all waiting.
     pub(super) fn enter(booking: HeldSlot, drainable: bool) -> Option<Self> {
         let (queue, place) = booking.hand_over();
         let now = queue.now();
@@ -70,7 +70,7 @@ impl WaiterHandle {
         });
         queue.undo_free_slots();
         let spot = Self { queue, who, went: WaiterState::No };
-        // Only now, as whoever enters while the line is being closed may be overlooked there.
+        // Only now, as a waiter that enters while the queue is being drained may be overlooked there.
         let end = spot.end().filter(|_| drainable);
         end.is_none_or(|end| turn <= end).then_some(spot)
     }
@@ -99,7 +99,7 @@ impl WaiterHandle {
         self.queue.with(|line, wakers| line.wake_on_drain(who, cx.waker(), wakers));
     }
 
-    /// After which nobody is to wait.
+    /// After which no request is to wait.
     pub(super) fn end(&self) -> Option<LocalInstant> {
         self.queue.end()
     }

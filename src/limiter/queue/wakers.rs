@@ -1,9 +1,9 @@
-//! Wakers that a line has to do with.
+//! Wakers that a queue has to do with.
 
 use std::task::Waker;
 
-/// Wakers to be woken and wakers to be dropped, both only when the line is not locked any more: they
-/// run other people's code, which may come back here.
+/// Wakers to be woken and wakers to be dropped, both only when the queue is not locked any more:
+/// they run other people's code, which may come back here.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     pub(super) wake: Vec<Waker>,
