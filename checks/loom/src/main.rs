@@ -11,7 +11,7 @@ mod counter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use counter::{Counter, Source};
+use counter::{Counter, CounterSource};
 use loom::thread;
 
 /// The two numbers that belong together add up to this.
@@ -21,7 +21,7 @@ const SUM: u64 = 1_000;
 #[derive(Debug, Default)]
 struct Scripted(AtomicU64);
 
-impl Source for Arc<Scripted> {
+impl CounterSource for Arc<Scripted> {
     fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
