@@ -72,6 +72,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         self.key == other.key
             && self.limit().name() == other.limit().name()
             && self.limit().bucket() == other.limit().bucket()
+            && self.limit().quota().shard_count() == other.limit().quota().shard_count()
     }
 
     #[inline]
