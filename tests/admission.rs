@@ -197,6 +197,21 @@ async fn more_than_the_limit_can_ever_grant_is_an_error() {
 }
 
 #[tokio::test]
+async fn more_than_a_bucket_grants_all_its_rules_together_is_an_error() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&CALLS).and(&CALLS).expose();
+    let app = app(layer, async |admission: Admission| {
+        // Six for each of two rules, of a bucket that holds ten.
+        let error = admission.charge(6).await.unwrap_err();
+        assert!(error.is_too_large() && error.retry_after().is_none(), "{error}");
+        admission.charge(4).await.unwrap();
+        "done".into_response()
+    });
+    assert_eq!(ask(&app).await.body, "done");
+    assert_eq!(left(&limiter, &CALLS), 0);
+}
+
+#[tokio::test]
 async fn the_layer_settles_the_sum_of_what_was_charged() {
     for limit in [&TOKENS, &HOT] {
         let limiter = limiter(&ManualClock::new(START)).seed(5);

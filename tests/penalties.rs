@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use support::{
 use tollgate::algebra::{
     Bucket, State, Terms, Verdict, block, charge, charge_pair, refund, rescale, undo, untouched,
 };
-use tollgate::backend::{Adjustment, Backend, BucketId, Change, Memory};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::quota::Kind;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
@@ -642,4 +644,45 @@ fn a_block_and_a_refund_in_one_list_are_both_carried_out() {
     assert_eq!(refunded.verdict(), Verdict::Admitted);
     assert!(!admitted(&limiter, &CALLS, 1, 0));
     assert_eq!(remaining(&limiter, &CALLS, 2), 10);
+}
+
+/// A store whose answer panics when it is polled, and counts how often it is.
+#[derive(Debug)]
+struct Panicking(Arc<AtomicU32>);
+
+impl Panicking {
+    fn answer<T: Send + 'static>(&self) -> Answer<T> {
+        let polls = Arc::clone(&self.0);
+        Answer::pending(poll_fn(move |_| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            panic!("the store is broken")
+        }))
+    }
+}
+
+impl Backend for Panicking {
+    fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+        self.answer()
+    }
+
+    fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.answer()
+    }
+
+    fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
+        self.answer()
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_panics_is_not_polled_again() {
+    let polls = Arc::<AtomicU32>::default();
+    let limiter = RateLimiter::new(Panicking(Arc::clone(&polls)));
+    let penalized = tokio::spawn(async move { limiter.penalize(&CALLS, 1).await.is_ok() });
+    assert!(penalized.await.unwrap_err().is_panic());
+    // Time for a task that would complete it.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(polls.load(Ordering::Relaxed), 1);
 }

@@ -333,6 +333,21 @@ fn a_bucket_that_is_named_twice_pays_twice() {
 }
 
 #[test]
+fn limits_of_one_name_in_other_shards_are_other_buckets() {
+    // Each shard of the second has the very numbers of the first.
+    let whole = Limit::new("hot", Quota::token_bucket(5, MINUTE));
+    let halves = Limit::new("hot", Quota::token_bucket(10, MINUTE).shards(2));
+    assert_eq!(whole.bucket(), halves.bucket());
+    for [first, second] in [[&whole, &halves], [&halves, &whole]] {
+        let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+        let permit = at_once(limiter.limit(first).and(second)).unwrap();
+        assert!(permit.snapshots().all(|snapshot| snapshot.cost() == 1), "{permit:?}");
+        at_once(permit.refund()).unwrap();
+        assert_eq!(at_once(limiter.peek(&halves)).unwrap().remaining(), 10);
+    }
+}
+
+#[test]
 fn what_one_limit_can_never_grant_takes_nothing_from_the_others() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let call = limiter.limit(&REQUESTS).and(&TENANT).cost(21).and(&TOKENS);

@@ -92,6 +92,9 @@ impl std::ops::Add<Duration> for Timestamp {
 /// A clock should never go backwards. If it does, no time has passed: nothing is gained and
 /// nothing is taken.
 ///
+/// The memory store reads its clock while it holds locks. A clock that calls the limiter of that
+/// store would wait for itself.
+///
 /// # Examples
 ///
 /// A clock that runs at double speed, for a rehearsal:

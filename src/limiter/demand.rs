@@ -72,6 +72,16 @@ impl<L: Borrow<Limit>> Demand<L> {
         self.key == other.key
             && self.limit().name() == other.limit().name()
             && self.limit().bucket() == other.limit().bucket()
+            && self.limit().quota().shard_count() == other.limit().quota().shard_count()
+    }
+
+    /// An error if its buckets could never grant this much.
+    fn could_have(&self, cost: u64, longest: Mode) -> Result<(), RateLimited> {
+        let (limit, terms) = (self.limit(), longest.terms(self.limit()));
+        if limit.is_too_large(cost, terms) {
+            return Err(RateLimited::too_large(limit, cost, terms));
+        }
+        Ok(())
     }
 
     #[inline]
@@ -137,12 +147,25 @@ pub(super) fn draw_all_shards<L: Borrow<Limit>>(
             continue;
         };
         let again = same.fold(demand.cost, |all, same| all.saturating_add(same.cost));
-        let all = again.saturating_add(first.cost);
         demand.shards = first.shards;
-        let terms = longest.terms(demand.limit());
-        if demand.limit().is_too_large(all, terms) {
-            return Err(RateLimited::too_large(demand.limit(), all, terms));
-        }
+        demand.could_have(again.saturating_add(first.cost), longest)?;
+    }
+    Ok(())
+}
+
+/// Checks demands whose shards are drawn.
+///
+/// # Errors
+///
+/// If demands on the same buckets are more together than these could ever grant.
+pub(super) fn check_sums<L: Borrow<Limit>>(
+    demands: &[Demand<L>],
+    longest: Mode,
+) -> Result<(), RateLimited> {
+    for demand in demands {
+        let same = demands.iter().filter(|other| other.is_of_same_buckets(demand));
+        let all = same.fold(0_u64, |all, same| all.saturating_add(same.cost));
+        demand.could_have(all, longest)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use crate::backend::{Answer, BackendError};
 
@@ -55,10 +55,13 @@ impl<T: Send + 'static> Future for DetachOnDrop<T> {
             // A future that has given its answer is not polled again.
             Self::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
             Self::Pending(slot) => {
-                let Some(future) = slot else { return Poll::Pending };
-                let answer = ready!(future.as_mut().poll(cx));
-                *slot = None;
-                Poll::Ready(answer)
+                // Out of its place, so that one which panics is not polled again by a task.
+                let Some(mut future) = slot.take() else { return Poll::Pending };
+                let polled = future.as_mut().poll(cx);
+                if polled.is_pending() {
+                    *slot = Some(future);
+                }
+                polled
             }
         }
     }

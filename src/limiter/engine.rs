@@ -9,7 +9,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::demand::{Demand, Mode, draw_all_shards};
+use super::demand::{Demand, Mode, check_sums, draw_all_shards};
 use super::grant::Grant;
 use super::queue::QueueRegistry;
 use super::random::Random;
@@ -140,7 +140,7 @@ impl RateLimiter {
         } else {
             draw_all_shards(demands, self.random(), longest)?;
         }
-        self.charge(demands, mode, longest)
+        self.apply(demands, mode, longest)
     }
 
     /// As [`submit`](Self::submit), of the shards that the demands name already.
@@ -149,6 +149,16 @@ impl RateLimiter {
     ///
     /// As [`submit`](Self::submit).
     pub(crate) fn charge<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        mode: Mode,
+        longest: Mode,
+    ) -> Result<Answer<Applied>, RateLimited> {
+        check_sums(demands, longest)?;
+        self.apply(demands, mode, longest)
+    }
+
+    fn apply<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
         mode: Mode,

@@ -75,7 +75,7 @@ impl RateLimiter {
     ///   meanwhile.
     /// * Reservations that were made before keep their instants, those that are made later come after
     ///   it. Where one from before is cancelled, its slot goes to the next waiter as ever, also to
-    /// one   that came later: no more work runs during the block than was promised an instant.
+    ///   one that came later: no more work runs during the block than was promised an instant.
     /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a fixed
     ///   window, but not before the window begins in which the time is up.
     /// * It ends in the year 2255 at the latest. The memory store forgets it last, when its bound is
