@@ -222,11 +222,12 @@ impl<'l> LimitCall<'l> {
             answer.and_then(|applied| Outcome::new(demands, applied)).map_err(unavailable)?;
         let decided = match outcome.verdict() {
             Verdict::Admitted => Permit::new(limiter, self.demands.take(), &outcome).map(Ok),
-            // A reservation was not asked for: not now in any case.
-            _ => {
+            Verdict::Refused => {
                 let jitter = limiter.random().up_to(Duration::from_nanos(self.jitter));
                 outcome.refusal(demands, jitter).map(Err)
             }
+            // Not asked for: not now in any case, and no refusal either.
+            Verdict::Reserved => None,
         };
         decided.unwrap_or_else(|| Err(unavailable(BackendError::incomplete())))
     }

@@ -233,14 +233,14 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// If the store has left a bucket out.
+    /// If the store has left a bucket out, or answered for others.
     #[inline]
     pub(crate) fn new<L: Borrow<Limit>>(
         demands: &[Demand<L>],
         applied: Applied,
     ) -> Result<Self, BackendError> {
         let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
-        if applied.readings().len() < buckets.max(1) {
+        if buckets == 0 || applied.readings().len() != buckets {
             return Err(BackendError::incomplete());
         }
         Ok(Self(applied))

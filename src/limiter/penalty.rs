@@ -116,7 +116,8 @@ impl RateLimiter {
 
 /// A penalty, made by [`RateLimiter::penalize`]; await it.
 ///
-/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then.
+/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. A key that is set after
+/// the first poll is penalized in addition: what was asked for is carried out.
 #[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
 pub struct PenalizeCall<'l> {

@@ -171,6 +171,10 @@ fn read<'p>(
     plan.log.store_recovered(first);
     match outcome.verdict() {
         Verdict::Admitted => run(plan, &demands, &outcome),
+        // Not asked for: not now in any case, and no refusal either.
+        Verdict::Reserved if submission.queue.is_none() => {
+            store_failed(plan, first, &BackendError::incomplete())
+        }
         Verdict::Reserved => queue(plan, submission, demands, outcome),
         Verdict::Refused => {
             // What an empty queue would have refused as well is not the fault of other requests.
