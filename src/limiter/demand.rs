@@ -88,6 +88,8 @@ impl<L: Borrow<Limit>> Demand<L> {
     fn units(&self, terms: Terms) -> Result<Units, RateLimited> {
         let limit = self.limit();
         match limit.bucket().units(self.cost) {
+            // What one bucket holds is never too large: nearly every cost is answered by that.
+            Some(units) if units <= limit.bucket().capacity() => Ok(units),
             Some(units) if !limit.is_too_large(self.cost, terms) => Ok(units),
             _ => Err(RateLimited::too_large(limit, self.cost, terms)),
         }
