@@ -115,7 +115,7 @@ const _: () = {
     is_static::<Reservation>();
     is_static::<Snapshot>();
     is_error::<RateLimited>();
-    // A limit in a `const` can be borrowed for ever only while it has nothing to drop.
+    // A limit in a `const` can be borrowed as `'static` only while it has nothing to drop.
     assert!(!needs_drop::<Limit>());
     assert!(size_of::<RateLimited>() == size_of::<usize>());
     assert!(size_of::<Reservation>() == size_of::<usize>());

@@ -160,7 +160,7 @@ fn named_twice_it_pays_twice_from_the_same_two_shards() {
 
 // What is told.
 
-/// What a request is told is unbiased, be it one that takes nothing or one that was admitted.
+/// What a request is told is unbiased, whether it takes nothing or was admitted.
 #[test]
 fn what_decisions_tell_is_right_on_average() {
     let draws = 4_000_u32;

@@ -205,8 +205,8 @@ async fn a_reservation_whose_tokens_are_there_keeps_them_once_it_is_kept_or_read
     assert_eq!(at_once(permit.refund()).unwrap().remaining(), 2);
 }
 
-/// Its tokens were given back as a refund gives them, and those who had reserved after it ran together
-/// with newcomers: ten at one instant, of a limit that holds five.
+/// Its tokens came back as by a refund, and later reservations ran together with newcomers: ten tokens
+/// at one instant, of a limit that holds five.
 #[tokio::test(start_paused = true)]
 async fn a_reservation_whose_tokens_are_there_gives_nothing_back_that_others_count_on() {
     let limiter = limiter();

@@ -8,7 +8,7 @@ pub type Units = i64;
 
 /// All that is stored for a bucket: a value, and the time at which it was true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "two numbers, by design and for ever")]
+#[expect(clippy::exhaustive_structs, reason = "a state is two numbers by design")]
 pub struct State {
     /// The units in the bucket; negative is debt.
     pub value: Units,

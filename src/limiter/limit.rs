@@ -51,7 +51,7 @@ pub struct Limit {
 }
 
 /// In place where it is known at run time only: what has nothing to be dropped can be borrowed from
-/// a constant for ever, as decisions do.
+/// a constant for as long as the program runs, as permits do.
 #[derive(Clone)]
 enum LimitName {
     Static(&'static str),

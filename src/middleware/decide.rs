@@ -171,11 +171,11 @@ fn read<'p>(
     plan.log.store_recovered(first);
     match outcome.verdict() {
         Verdict::Admitted => run(plan, &demands, &outcome),
-        // Not asked for: not now in any case, and no refusal either.
-        Verdict::Reserved if submission.queue.is_none() => {
-            store_failed(plan, first, &BackendError::incomplete())
-        }
-        Verdict::Reserved => queue(plan, submission, demands, outcome),
+        Verdict::Reserved => match submission.queue {
+            Some(queue) => wait_in(&queue, plan, submission, demands, outcome),
+            // Not asked for: not now in any case, and no refusal either.
+            None => store_failed(plan, first, &BackendError::incomplete()),
+        },
         Verdict::Refused => {
             // What an empty queue would have refused as well is not the fault of other requests.
             let longest = submission.longest;
@@ -189,8 +189,9 @@ fn read<'p>(
     }
 }
 
-/// Lets a request wait for the slot that was reserved for it.
-fn queue<'p>(
+/// Lets a request wait in the queue for the slot that was reserved for it.
+fn wait_in<'p>(
+    queue: &Queue,
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
@@ -199,23 +200,16 @@ fn queue<'p>(
     let (at, wait) = (outcome.at(), outcome.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = outcome.grants(owned).collect();
-    let registry = plan.limiter.queues();
-    let booking = HeldSlot::new(registry, grants.iter(), at + wait, at);
+    let booking = HeldSlot::new(plan.limiter.queues(), grants.iter(), at + wait, at);
     // Only now, as a request that need not wait takes no place.
-    let place = submission.queue.as_ref().map(|queue| (plan.waiters.take(queue), queue.on_full));
-    match place {
-        Some((Some(place), _)) => {
-            // Chance never decides whether there is a turn.
-            let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
-            let ledger = RequestLedger::of(plan, &demands, &outcome);
-            Action::Queue(Box::new(QueuedSlot { booking, place, jitter, ledger }))
-        }
-        Some((None, on_full)) => {
-            Submission { status: on_full.status(), ..submission }.refuse(demands, outcome)
-        }
-        // Not asked for: not now in any case.
-        None => submission.refuse(demands, outcome),
-    }
+    let Some(place) = plan.waiters.take(queue) else {
+        return Submission { status: queue.on_full.status(), ..submission }
+            .refuse(demands, outcome);
+    };
+    // Chance never decides whether there is a turn.
+    let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
+    let ledger = RequestLedger::of(plan, &demands, &outcome);
+    Action::Queue(Box::new(QueuedSlot { booking, place, jitter, ledger }))
 }
 
 /// Lets a request run that was admitted.

@@ -216,7 +216,7 @@ mod tests {
     }
 
     /// Multilinear hashes of names that count up are evenly spaced, and fell into a few heaps where
-    /// the space happened to be close to a simple fraction: one store in a hundred was slow for ever.
+    /// the space happened to be close to a simple fraction: one store in a hundred stayed slow.
     #[test]
     fn names_that_count_up_do_not_pile_up() {
         const SLOTS: usize = 1_000;
