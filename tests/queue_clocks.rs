@@ -41,7 +41,7 @@ fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
         let polls = AtomicUsize::new(0);
         let _permit = std::future::poll_fn(|cx| {
             let before = polls.fetch_add(1, Ordering::Relaxed);
-            assert!(before < 50, "it is polled for ever");
+            assert!(before < 50, "the waiter is polled without end");
             waiter.as_mut().poll(cx)
         })
         .await;

@@ -55,7 +55,7 @@ async fn the_last_slot_is_undone_though_one_before_it_could_not_be() {
 }
 
 /// The runtime went while the store was asked to undo a slot. No task heard the answer, and the queue
-/// referred to its limiter for ever.
+/// kept its limiter alive without end.
 #[test]
 fn a_runtime_that_goes_leaves_no_queue_behind() {
     let (store, limiter, _) = Late::new();

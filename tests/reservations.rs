@@ -536,7 +536,7 @@ async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
         advance(60 * SECOND).await;
         serve(&mut waiting, &mut ran, &mut permits);
         rounds += 1;
-        assert!(rounds < 1_000, "somebody waits for ever, seed {seed}");
+        assert!(rounds < 1_000, "a reservation is never ready, seed {seed}");
     }
     Record { ran, given }
 }

@@ -85,7 +85,7 @@ where
     if let Some(panicked) = panicked.into_inner().unwrap() {
         resume_unwind(panicked);
     }
-    assert_eq!(left.into_inner(), 0, "somebody waits for ever");
+    assert_eq!(left.into_inner(), 0, "a thread was never woken");
     rounds
 }
 
