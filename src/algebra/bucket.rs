@@ -159,7 +159,7 @@ impl Bucket {
     /// The highest value to which a refund may lift a bucket that was refreshed to `now`.
     ///
     /// A state in debt at an instant to come is [blocked](super::block): a refund must not open it.
-    pub(super) fn refund_cap(&self, State { value, ts }: State, now: Timestamp) -> Units {
+    pub(crate) fn refund_cap(&self, State { value, ts }: State, now: Timestamp) -> Units {
         if ts > now && value < 0 { self.min_value().max(-1) } else { self.capacity }
     }
 
@@ -308,7 +308,7 @@ impl Bucket {
 
     /// The instant at which a bucket in `state` has gained `units` more.
     #[inline]
-    pub(super) fn gained_at(&self, state: State, units: u64) -> Timestamp {
+    pub(crate) fn gained_at(&self, state: State, units: u64) -> Timestamp {
         state.ts.plus_micros(self.steps_to_gain(units).saturating_mul(self.step.get()))
     }
 

@@ -187,6 +187,16 @@ impl<'a> Adjustment<'a> {
         self.change
     }
 
+    /// The units that it gives back, or takes if they are below zero.
+    pub(super) const fn units(&self) -> Units {
+        match self.change {
+            Change::Refund { units }
+            | Change::RefundSince { units, .. }
+            | Change::Undo { units, .. } => units,
+            Change::Block { .. } => 0,
+        }
+    }
+
     /// Whether the bucket may hold less afterwards. If not, a bucket that is not stored need not be
     /// stored for it: it is full, or was never used.
     #[must_use]

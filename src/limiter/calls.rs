@@ -8,21 +8,24 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
+use super::booking::Booking;
 use super::demand::{Demand, Demands, Mode};
 use super::detached::DetachOnDrop;
 #[cfg(feature = "memory")]
 use super::engine::decide_one;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
+#[cfg(feature = "memory")]
+use super::line::LineSlot;
 use super::permit::Permit;
 use super::progress::Progress;
+use super::queue::HeldSlot;
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, Key};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Reading};
-#[cfg(feature = "memory")]
 use crate::clock::Timestamp;
 
 impl RateLimiter {
@@ -326,13 +329,35 @@ impl Future for ReserveCall<'_> {
         let Self { limiter, demands, max_wait, jitter, answer } = &mut *self;
         let submit = || {
             let mode = Mode::Reserve(*max_wait);
-            let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
-            let owned = demands.as_slice().iter();
-            let owned = owned.map(|one| one.with_limit(Arc::new(one.limit.clone()))).collect();
+            let own = |demands: &[Demand<&Limit>]| {
+                demands.iter().map(|one| one.with_limit(Arc::new(one.limit.clone()))).collect()
+            };
             let (limiter, max_wait) = (RateLimiter::clone(limiter), *max_wait);
+            #[cfg(feature = "memory")]
+            if let Some(memory) = limiter.memory().cloned() {
+                let modes = [mode, mode];
+                let (applied, ticket) =
+                    limiter.reserve(&memory, demands.as_mut_slice(), modes, None)?;
+                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+                let owned = own(demands.as_slice());
+                let book = |_: &_, grants: &[&Grant], now, wait| {
+                    let grants = grants.iter().copied();
+                    Booking::Line(LineSlot::new(&memory, ticket, grants, now, wait))
+                };
+                let reserved =
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
+                return Ok(Answer::Ready(Ok(reserved)));
+            }
+            let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
+            let owned = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
-            let reserve =
-                move |applied| Reservation::from_answer(limiter, owned, applied, max_wait, jitter);
+            let reserve = move |applied| {
+                let book = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
+                    let grants = grants.iter().copied();
+                    Booking::Slot(HeldSlot::new(limiter.queues(), grants, now + wait, now))
+                };
+                Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book)
+            };
             Ok(match submitted.map(reserve) {
                 ready @ Answer::Ready(_) => ready,
                 // Completed even if the call is dropped: what was reserved has to be given up then.

@@ -11,13 +11,15 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::{Demand, Mode, check_sums, draw_all_shards};
 use super::grant::Grant;
+#[cfg(feature = "memory")]
+use super::line::LineTicket;
 use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
 #[cfg(feature = "memory")]
-use crate::backend::Memory;
+use crate::backend::{Memory, Waiter};
 use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Reading};
 use crate::clock::Timestamp;
 
@@ -108,11 +110,19 @@ impl RateLimiter {
     /// The store, if it is the one of this process.
     #[cfg(feature = "memory")]
     #[inline]
-    pub(crate) fn memory(&self) -> Option<&Memory> {
+    pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
         match &self.shared.store {
             Store::Memory(memory) => Some(memory),
             Store::Other(_) => None,
         }
+    }
+
+    /// Whether those who wait stand in lines of the store, and have what comes back.
+    pub(crate) fn has_lines(&self) -> bool {
+        #[cfg(feature = "memory")]
+        return self.memory().is_some();
+        #[cfg(not(feature = "memory"))]
+        false
     }
 
     pub(crate) fn random(&self) -> &Random {
@@ -158,6 +168,30 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
+    /// Takes all demands, into debt if need be, or none of them. Where the answer is a reservation,
+    /// the request stands in line, so that other requests of this process come after it.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit).
+    #[cfg(feature = "memory")]
+    pub(crate) fn reserve<L: Borrow<Limit>>(
+        &self,
+        memory: &Memory,
+        demands: &mut [Demand<L>],
+        [mode, longest]: [Mode; 2],
+        drained_by: Option<&Arc<QueueRegistry>>,
+    ) -> Result<(Applied, LineTicket), RateLimited> {
+        draw_all_shards(demands, self.random(), longest)?;
+        let mut charges = SmallVec::<[Charge<'_>; 2]>::new();
+        for demand in demands.iter() {
+            charges.push(demand.charge(mode, longest)?);
+        }
+        let waiter = Waiter::new(drained_by.map(QueueRegistry::id));
+        let (applied, places) = memory.reserve(&charges, &waiter);
+        Ok((applied, LineTicket { waiter, places }))
+    }
+
     fn apply<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
@@ -198,6 +232,10 @@ impl Store {
         #[cfg(feature = "memory")]
         {
             let any: Arc<dyn Any + Send + Sync> = backend.clone();
+            // Limiters that share a store share its lines.
+            if let Some(shared) = any.downcast_ref::<Arc<Memory>>() {
+                return Self::Memory(Arc::clone(shared));
+            }
             if let Ok(memory) = any.downcast() {
                 return Self::Memory(memory);
             }

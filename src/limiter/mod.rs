@@ -78,12 +78,17 @@
 //! levels. The layer of the middleware goes the same way. One bucket in this process is decided
 //! without a list, by `decide_one`.
 
+mod booking;
 mod calls;
 mod demand;
 mod detached;
 mod engine;
 mod grant;
 mod limit;
+#[cfg(feature = "memory")]
+mod line;
+#[cfg(not(feature = "memory"))]
+mod no_line;
 mod peek;
 mod penalty;
 mod permit;
@@ -96,6 +101,7 @@ mod settle;
 mod snapshot;
 mod too_large;
 
+pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn, Wait};
 pub use self::calls::{LimitCall, ReserveCall};
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
@@ -105,10 +111,12 @@ pub use self::engine::RateLimiter;
 pub(crate) use self::engine::decide_one;
 pub(crate) use self::grant::Grant;
 pub use self::limit::{Limit, LimitError};
+#[cfg(feature = "memory")]
+pub(crate) use self::line::LineSlot;
 pub use self::peek::{PeekCall, ResetCall};
 pub use self::penalty::{BlockCall, PenalizeCall};
 pub use self::permit::Permit;
-pub(crate) use self::queue::{HeldSlot, QueueWait, Turn, WaiterHandle};
+pub(crate) use self::queue::HeldSlot;
 pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};

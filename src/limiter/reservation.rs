@@ -10,12 +10,12 @@ use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
+use super::booking::{Booking, Wait};
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
 use super::permit::Permit;
-use super::queue::{HeldSlot, QueueWait};
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use crate::algebra::Verdict;
@@ -60,8 +60,8 @@ pub struct Reservation(Box<Reserved>);
 #[derive(Debug)]
 struct Reserved {
     grants: HeldGrants,
-    /// The slot in the queue; none if the tokens were there at once.
-    booking: Option<HeldSlot>,
+    /// None if the tokens were there at once.
+    booking: Option<Booking>,
     made: Timestamp,
     jitter: Duration,
 }
@@ -78,6 +78,7 @@ impl Reservation {
         applied: Applied,
         max_wait: Duration,
         jitter: Duration,
+        book: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Booking,
     ) -> Result<Result<Self, RateLimited>, BackendError> {
         let outcome = Outcome::new(&demands, applied)?;
         let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
@@ -90,8 +91,8 @@ impl Reservation {
         let rest: Vec<_> = grants.collect();
         let (booking, jitter) = match verdict {
             Verdict::Reserved => {
-                let all = iter::once(&first).chain(&rest);
-                let booking = HeldSlot::new(limiter.queues(), all, made + wait, made);
+                let all: SmallVec<[&Grant; 4]> = iter::once(&first).chain(&rest).collect();
+                let booking = book(&limiter, &all, made, wait);
                 // Chance never decides whether there is a reservation.
                 (Some(booking), jitter.min(max_wait.saturating_sub(wait)))
             }
@@ -106,7 +107,7 @@ impl Reservation {
     /// The instant at which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.booking.as_ref().map_or(self.0.made, HeldSlot::at) + self.0.jitter
+        self.0.booking.as_ref().map_or(self.0.made, Booking::at) + self.0.jitter
     }
 
     /// How long that was from when the reservation was made; zero if the tokens were there.
@@ -179,19 +180,25 @@ impl HeldGrants {
         Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
     }
 
-    /// Gives everything back if no request has touched one of the buckets since.
+    /// Gives everything back: in memory to those who wait, or else to the bucket. In a store that
+    /// other processes take from as well, only if no request has touched one of the buckets since.
     ///
-    /// A plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B reserves 5
-    /// for the time when they have come back. If A gave its 5 back, a newcomer could take those
-    /// that have come back, and run together with B: 10 tokens at one instant.
+    /// There a plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B
+    /// reserves 5 for the time when they have come back. If A gave its 5 back, a newcomer could take
+    /// those that have come back, and run together with B: 10 tokens at one instant.
     fn undo(&self) {
         let grants = iter::once(&self.first).chain(&self.rest);
+        let has_lines = self.limiter.has_lines();
         // One list, as a bucket that is named twice is untouched only until the first is undone.
         let undo: SmallVec<[Adjustment<'_>; 2]> = grants
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
                     let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
-                    Adjustment::undo(id, grant.limit().bucket(), paid.units, paid.after)
+                    let bucket = grant.limit().bucket();
+                    match has_lines {
+                        true => Adjustment::refund(id, bucket, paid.units),
+                        false => Adjustment::undo(id, bucket, paid.units, paid.after),
+                    }
                 })
             })
             .collect();
@@ -219,9 +226,9 @@ pin_project! {
     pub struct Ready {
         grants: Option<HeldGrants>,
         at: Timestamp,
-        booking: Option<(HeldSlot, Duration)>,
+        booking: Option<(Booking, Duration)>,
         #[pin]
-        waiting: Option<QueueWait>,
+        waiting: Option<Wait>,
     }
 }
 
@@ -231,16 +238,14 @@ impl Future for Ready {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         let mut this = self.project();
         if let Some((booking, jitter)) = this.booking.take() {
-            this.waiting.set(Some(QueueWait::new(booking, jitter, false)));
+            this.waiting.set(Some(booking.wait(jitter, None)));
         }
         if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
             let turn = ready!(waiting.poll(cx));
             this.waiting.set(None);
             // Only a waiter that can be sent away is.
-            let Ok(spot) = turn else { return Poll::Pending };
-            let promised = spot.at();
-            // Each turn has a slot: the promised one, or one before it.
-            *this.at = spot.used().map_or(promised, |used| used.at);
+            let Ok(turn) = turn else { return Poll::Pending };
+            *this.at = turn.use_up().at();
         }
         // A future that has given its answer is not polled again.
         let Some(grants) = this.grants.take() else { return Poll::Pending };

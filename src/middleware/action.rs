@@ -11,7 +11,7 @@ use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
 use super::planned_rule::Choice;
 use super::queue::WaiterPlace;
-use crate::limiter::{Demand, HeldSlot, Outcome, RateLimited};
+use crate::limiter::{Booking, Demand, Outcome, RateLimited};
 
 /// What is demanded for a request by the rules; mostly by one.
 pub(super) type RuleDemands<'p> = SmallVec<[Demand<Choice<'p>>; 1]>;
@@ -54,7 +54,7 @@ pub(super) struct Refusal<'p> {
 
 /// A slot that was reserved for a request.
 pub(super) struct QueuedSlot {
-    pub(super) booking: HeldSlot,
+    pub(super) booking: Booking,
     pub(super) place: WaiterPlace,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,

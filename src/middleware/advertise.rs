@@ -5,7 +5,7 @@ use http::HeaderValue;
 use super::plan::Plan;
 use super::planned_rule::Choice;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
-use crate::limiter::{Demand, Level, Outcome, Turn};
+use crate::limiter::{Demand, Level, Outcome, UsedTurn};
 
 /// The fields of a response to a request that these limits have decided about.
 #[inline]
@@ -43,13 +43,13 @@ pub(super) fn member(
 }
 
 /// The fields of a response to a request that has waited, in the order of the rules.
-pub(super) fn fields_after_turn(plan: &Plan, turn: &Turn) -> FieldSet {
+pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
     let mut levels = Vec::new();
     for (part, state) in turn.stands() {
         // Of two shards of a limit, one will do.
         if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
             // Nothing remains that has not been promised, whatever a request costs.
-            levels.push((part, Level::admitted(state, 1, turn.at)));
+            levels.push((part, Level::admitted(state, 1, turn.at())));
         }
     }
     levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));

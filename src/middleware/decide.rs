@@ -18,10 +18,11 @@ use super::queue::Queue;
 use super::shadow;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
+use crate::clock::Timestamp;
 use crate::key::Head;
+use crate::limiter::{Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome};
 #[cfg(feature = "memory")]
-use crate::limiter::decide_one;
-use crate::limiter::{Demand, DetachOnDrop, HeldSlot, Limit, Mode, Outcome};
+use crate::limiter::{LineSlot, decide_one};
 
 /// Decides what is done with a request.
 #[inline]
@@ -92,12 +93,33 @@ fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
 /// Asks the store, and reads its answer when it is there.
 fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'p> {
     let submission = Submission::new(plan);
+    #[cfg(feature = "memory")]
+    if let (Some(memory), Mode::Reserve(_)) = (plan.limiter.memory(), submission.mode) {
+        let (modes, queues) = ([submission.mode, submission.longest], plan.limiter.queues());
+        return ActionStep::Ready(
+            match plan.limiter.reserve(memory, &mut demands, modes, Some(queues)) {
+                Ok((applied, ticket)) => {
+                    let book = |grants: &[Grant], now, wait| {
+                        Booking::Line(LineSlot::new(memory, ticket, grants.iter(), now, wait))
+                    };
+                    read(plan, submission, demands, Ok(applied), book)
+                }
+                Err(error) => Action::Reject(Rejection::TooLarge(error)),
+            },
+        );
+    }
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
-        Ok(Answer::Ready(answer)) => ActionStep::Ready(read(plan, submission, demands, answer)),
+        Ok(Answer::Ready(answer)) => {
+            let book = book_slot(plan);
+            ActionStep::Ready(read(plan, submission, demands, answer, book))
+        }
         Ok(Answer::Pending(answer)) => {
             let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reserves = matches!(submission.mode, Mode::Reserve(_));
-            let reading = async move { read(&plan, submission, demands, answer.await) };
+            let reading = async move {
+                let answer = answer.await;
+                read(&plan, submission, demands, answer, book_slot(&plan))
+            };
             match reserves {
                 false => ActionStep::Pending(Box::pin(reading)),
                 // Completed even if the client goes meanwhile: what was reserved has to be given up then.
@@ -162,6 +184,7 @@ fn read<'p>(
     submission: Submission,
     demands: RuleDemands<'p>,
     answer: Result<Applied, BackendError>,
+    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Booking,
 ) -> Action<'p> {
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
     let outcome = match answer.and_then(|applied| Outcome::new(&demands, applied)) {
@@ -172,7 +195,7 @@ fn read<'p>(
     match outcome.verdict() {
         Verdict::Admitted => run(plan, &demands, &outcome),
         Verdict::Reserved => match submission.queue {
-            Some(queue) => wait_in(&queue, plan, submission, demands, outcome),
+            Some(queue) => wait_in(&queue, plan, submission, demands, outcome, book),
             // Not asked for: not now in any case, and no refusal either.
             None => store_failed(plan, first, &BackendError::incomplete()),
         },
@@ -189,6 +212,13 @@ fn read<'p>(
     }
 }
 
+/// Holds the slot of a request in a store that other processes take from as well.
+fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Booking {
+    |grants, now, wait| {
+        Booking::Slot(HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now))
+    }
+}
+
 /// Lets a request wait in the queue for the slot that was reserved for it.
 fn wait_in<'p>(
     queue: &Queue,
@@ -196,11 +226,12 @@ fn wait_in<'p>(
     submission: Submission,
     demands: RuleDemands<'p>,
     outcome: Outcome,
+    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Booking,
 ) -> Action<'p> {
     let (at, wait) = (outcome.at(), outcome.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = outcome.grants(owned).collect();
-    let booking = HeldSlot::new(plan.limiter.queues(), grants.iter(), at + wait, at);
+    let booking = book(&grants, at, wait);
     // Only now, as a request that need not wait takes no place.
     let Some(place) = plan.waiters.take(queue) else {
         return Submission { status: queue.on_full.status(), ..submission }

@@ -20,7 +20,7 @@ use super::queue::WaiterPlace;
 use super::reject::render_drained;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{QueueWait, WaiterHandle};
+use crate::limiter::{PendingTurn, Wait};
 
 pin_project! {
     // The wait is kept in the room of the response's future, where the inner service's future will be.
@@ -35,9 +35,9 @@ pin_project! {
 pin_project! {
     #[project = QueuedStageProjection]
     enum QueuedStage {
-        QueueWait { #[pin] waiting: QueueWait },
+        Waiting { #[pin] wait: Wait },
         // From its turn until the inner service is called.
-        Turn { spot: Option<WaiterHandle> },
+        Turn { turn: Option<PendingTurn> },
     }
 }
 
@@ -61,9 +61,9 @@ impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
     pub(super) fn new(service: S, request: Request<B>, plan: Arc<Plan>, slot: QueuedSlot) -> Self {
         let QueuedSlot { booking, place, jitter, ledger } = slot;
-        let waiting = QueueWait::new(booking, jitter, true);
+        let wait = booking.wait(jitter, Some(plan.limiter.queues()));
         let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
-        Self { stage: QueuedStage::QueueWait { waiting }, held: Some(Box::new(held)) }
+        Self { stage: QueuedStage::Waiting { wait }, held: Some(Box::new(held)) }
     }
 }
 
@@ -78,9 +78,9 @@ where
         let mut this = self.project();
         loop {
             let turn = match this.stage.as_mut().project() {
-                QueuedStageProjection::QueueWait { waiting } => match ready!(waiting.poll(cx)) {
-                    Ok(spot) => {
-                        this.stage.set(QueuedStage::Turn { spot: Some(spot) });
+                QueuedStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
+                    Ok(turn) => {
+                        this.stage.set(QueuedStage::Turn { turn: Some(turn) });
                         continue;
                     }
                     Err(_drained) => {
@@ -89,9 +89,9 @@ where
                         return Poll::Ready(Ok(Ended::Rejected(response)));
                     }
                 },
-                QueuedStageProjection::Turn { spot } => spot,
+                QueuedStageProjection::Turn { turn } => turn,
             };
-            let (Some(held), Some(spot)) = (this.held.as_mut(), turn.as_mut()) else {
+            let (Some(held), Some(pending)) = (this.held.as_mut(), turn.as_mut()) else {
                 return Poll::Pending;
             };
             match held.service.poll_ready(cx) {
@@ -103,11 +103,11 @@ where
                 }
                 Poll::Pending => {
                     // Those behind ask the inner service after this one has.
-                    spot.pass();
+                    pending.pass();
                     return Poll::Pending;
                 }
             }
-            let (Some(held), Some(spot)) = (this.held.take(), turn.take()) else {
+            let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
             let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
@@ -117,11 +117,10 @@ where
             let waited = since.elapsed();
             let future = service.call(request);
             // Only now, so that those behind come after it.
-            let used = spot.used();
+            let used = pending.use_up();
             drop(place);
             let timing = fields::server_timing(plan.limit(), waited);
-            let fields = used.filter(|_| plan.sends_fields());
-            let fields = fields.map(|turn| fields_after_turn(&plan, &turn));
+            let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
             return Poll::Ready(Ok(Ended::Called(future, OnResponse::new(fields, timing, ledger))));
         }
     }

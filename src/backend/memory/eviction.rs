@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::lines::Lines;
 use super::quota_table::QuotaTable;
 use super::table::{Slot, Table};
 use crate::algebra::State;
@@ -13,8 +14,8 @@ use crate::clock::Timestamp;
 ///
 /// Invariant: every bucket that is full before `horizon` is in the heap, ranked by the instant at
 /// which it was to be full when it was last seen. A charge only makes that instant later, which is
-/// noticed when the bucket is popped. A bucket that was refunded, unblocked or given other
-/// numbers may keep its rank until the next scan.
+/// noticed when the bucket is popped. Whatever may make it earlier (tokens that come back, other
+/// numbers, the end of a line) puts the bucket into the heap once more.
 #[derive(Debug, Default)]
 pub(super) struct EvictionQueue {
     nearest: BinaryHeap<Reverse<Candidate>>,
@@ -45,20 +46,22 @@ impl EvictionQueue {
         &mut self,
         table: &Table,
         quotas: &QuotaTable,
+        lines: Option<&Lines>,
         now: Timestamp,
     ) -> Option<usize> {
-        self.pop(table, quotas, now).or_else(|| {
-            self.scan(table, quotas, now);
-            self.pop(table, quotas, now)
+        self.pop(table, quotas, lines, now).or_else(|| {
+            self.scan(table, quotas, lines, now);
+            self.pop(table, quotas, lines, now)
         })
     }
 
-    /// Takes note of a bucket that was just added.
-    pub(super) fn added(
+    /// Takes note of a bucket that was just added, or that may be full earlier than before.
+    pub(super) fn noted(
         &mut self,
         slot: &Slot,
         table: &Table,
         quotas: &QuotaTable,
+        lines: Option<&Lines>,
         now: Timestamp,
     ) {
         let Some(horizon) = self.horizon else { return };
@@ -67,17 +70,24 @@ impl EvictionQueue {
             *self = Self::default();
             return;
         }
-        if let Some(candidate) = candidate(slot, quotas, now)
+        if let Some(candidate) = candidate(slot, quotas, lines, now)
             && candidate.rank < horizon
         {
             self.nearest.push(Reverse(candidate));
         }
     }
 
-    fn pop(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) -> Option<usize> {
+    fn pop(
+        &mut self,
+        table: &Table,
+        quotas: &QuotaTable,
+        lines: Option<&Lines>,
+        now: Timestamp,
+    ) -> Option<usize> {
         while let Some(Reverse(noted)) = self.nearest.pop() {
             let Some(index) = table.find(noted.tag) else { continue };
-            let Some(current) = table.get(index).and_then(|slot| candidate(slot, quotas, now))
+            let Some(current) =
+                table.get(index).and_then(|slot| candidate(slot, quotas, lines, now))
             else {
                 continue;
             };
@@ -93,10 +103,17 @@ impl EvictionQueue {
     }
 
     /// Scans the whole shard, and keeps the nearest to full in a bounded heap.
-    fn scan(&mut self, table: &Table, quotas: &QuotaTable, now: Timestamp) {
+    fn scan(
+        &mut self,
+        table: &Table,
+        quotas: &QuotaTable,
+        lines: Option<&Lines>,
+        now: Timestamp,
+    ) {
         let kept = table.len().div_ceil(SCAN_SHARE);
         let mut nearest = BinaryHeap::with_capacity(kept);
-        for candidate in table.iter().filter_map(|slot| candidate(slot, quotas, now)) {
+        let candidates = table.iter().filter_map(|slot| candidate(slot, quotas, lines, now));
+        for candidate in candidates {
             if nearest.len() < kept {
                 nearest.push(candidate);
             } else if let Some(mut last) = nearest.peek_mut()
@@ -111,7 +128,16 @@ impl EvictionQueue {
     }
 }
 
-fn candidate(slot: &Slot, quotas: &QuotaTable, now: Timestamp) -> Option<Candidate> {
+/// `None` for a bucket that requests wait for: it is not evicted.
+fn candidate(
+    slot: &Slot,
+    quotas: &QuotaTable,
+    lines: Option<&Lines>,
+    now: Timestamp,
+) -> Option<Candidate> {
+    if lines.is_some_and(|lines| lines.has(slot.tag())) {
+        return None;
+    }
     let (bucket, state) = (quotas.get(slot.quota()?)?, slot.state());
     let State { value, ts } = state;
     let rank = Rank { is_closed: value < 0 && ts > now, full_at: bucket.full_at(state) };

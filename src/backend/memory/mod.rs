@@ -14,21 +14,34 @@
 //!
 //! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full again.
 //! If the shard is at its capacity nevertheless, it evicts the bucket that is nearest to full: the
-//! client of that bucket gains least by it.
+//! client of that bucket gains least by it. A bucket that requests wait for is not evicted.
+//!
+//! Requests that wait stand in the [line](line) of their bucket, beside the table: a bucket without
+//! a line pays nothing for it.
 
 mod eviction;
 mod fingerprint;
+mod line;
+mod lines;
 mod lock_set;
 mod quota_table;
 mod shard;
+mod shard_lines;
 mod shards;
 mod table;
+mod waiter;
+mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
 
-use self::fingerprint::Hasher;
+use parking_lot::MutexGuard;
+
+use self::fingerprint::{Fingerprint, Hasher};
+pub(crate) use self::line::LineLevel;
+use self::shard::Shard;
 use self::shards::Shards;
+pub(crate) use self::waiter::{LinePlace, LineTimer, Waiter, WaiterStatus};
 use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied, Reading};
@@ -123,7 +136,12 @@ impl Memory {
     pub fn purge(&self) {
         let now = self.now();
         for shard in self.shards.iter() {
-            shard.lock().purge(now);
+            let wakeups = {
+                let mut shard = shard.lock();
+                shard.purge(now);
+                shard.take_wakeups()
+            };
+            wakeups.unwrap_or_default().run();
         }
     }
 
@@ -135,8 +153,25 @@ impl Memory {
         let mut shard = self.shards.of(print).lock();
         // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
         let now = self.now();
-        let charged = shard.charge(print, charge, now);
+        let Some(charged) = shard.charge_known(print, charge, now) else {
+            return Self::charge_other(shard, print, charge, now);
+        };
         drop(shard);
+        (now, Reading::from_charged(charge, &charged))
+    }
+
+    /// As [`charge`](Self::charge), for a bucket that is new or has got other numbers.
+    #[cold]
+    fn charge_other(
+        mut shard: MutexGuard<'_, Shard>,
+        print: Fingerprint,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> (Timestamp, Reading) {
+        let charged = shard.charge_other(print, charge, now);
+        let wakeups = shard.take_wakeups();
+        drop(shard);
+        wakeups.unwrap_or_default().run();
         (now, Reading::from_charged(charge, &charged))
     }
 
@@ -193,7 +228,7 @@ impl Backend for Memory {
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
-        lock_set::forget_all(&self.shards, &self.hasher, ids);
+        lock_set::forget_all(&self.shards, &self.hasher, ids, || self.now());
         Answer::Ready(Ok(()))
     }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use super::eviction::EvictionQueue;
 use super::fingerprint::Fingerprint;
+use super::lines::Lines;
 use super::quota_table::QuotaTable;
 use super::table::{Slot, Table};
 use crate::algebra::{Bucket, Charged, State, rescale};
@@ -17,12 +18,14 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard {
-    table: Table,
-    quotas: QuotaTable,
-    evictions: EvictionQueue,
+    pub(super) table: Table,
+    pub(super) quotas: QuotaTable,
+    pub(super) evictions: EvictionQueue,
     capacity: usize,
     /// The slot where the next sweep for full buckets begins.
     sweep_cursor: usize,
+    /// Who waits for which bucket; none if no request does.
+    pub(super) lines: Option<Box<Lines>>,
     /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
@@ -45,6 +48,7 @@ impl Shard {
             evictions,
             capacity,
             sweep_cursor: 0,
+            lines: None,
             #[cfg(test)]
             keep_full: false,
         }
@@ -54,25 +58,29 @@ impl Shard {
         self.table.len()
     }
 
-    /// Decides one charge and stores what is left.
+    /// Decides one charge and stores what is left, if the bucket is known by the numbers of the
+    /// charge.
     #[inline]
-    pub(super) fn charge(
+    pub(super) fn charge_known(
+        &mut self,
+        print: Fingerprint,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Option<Charged> {
+        let slot = self.table.find_mut(print.tag())?;
+        if slot.quota().and_then(|index| self.quotas.get(index)) != Some(charge.bucket()) {
+            return None;
+        }
+        Some(apply_one(&mut KnownSlot(slot), (), charge, now))
+    }
+
+    /// As [`charge_known`](Self::charge_known), for a bucket that is new or has got other numbers.
+    pub(super) fn charge_other(
         &mut self,
         print: Fingerprint,
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Charged {
-        if let Some(slot) = self.table.find_mut(print.tag())
-            && slot.quota().and_then(|index| self.quotas.get(index)) == Some(charge.bucket())
-        {
-            return apply_one(&mut KnownSlot(slot), (), charge, now);
-        }
-        self.charge_other(print, charge, now)
-    }
-
-    /// As [`charge`](Self::charge), for a bucket that is new or has got other numbers.
-    #[cold]
-    fn charge_other(&mut self, print: Fingerprint, charge: &Charge<'_>, now: Timestamp) -> Charged {
         let found = self.table.find(print.tag());
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
     }
@@ -103,9 +111,27 @@ impl Shard {
         self.store(self.table.find(print.tag()), print, bucket, state, now);
     }
 
-    pub(super) fn forget(&mut self, print: Fingerprint) {
-        if let Some(index) = self.table.find(print.tag()) {
-            self.remove(index);
+    /// Makes a bucket as new. Those who wait for it go on from there.
+    pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
+        let tag = print.tag();
+        self.grant(tag, now);
+        let Some(index) = self.table.find(tag) else { return };
+        let Some((stored, lines)) = self.stored(tag).filter(|(_, lines)| lines.has(tag)) else {
+            return self.remove(index, now);
+        };
+        let (fresh, waiting) = (absent(id, stored.bucket, now), lines.units(tag));
+        // The head may have more saved up for it already.
+        let held = stored.bucket.refresh(stored.state, now).value;
+        let value = fresh.value.saturating_sub(waiting).max(held);
+        self.keep_state(tag, State { value, ts: fresh.ts }, now);
+        self.grant(tag, now);
+        if !self.lines.as_deref().is_some_and(|lines| lines.has(tag))
+            && let Some(index) = self.table.find(tag)
+        {
+            let is_fresh = self.table.get(index).is_some_and(|slot| slot.state() == fresh);
+            if is_fresh {
+                self.remove(index, now);
+            }
         }
     }
 
@@ -115,7 +141,7 @@ impl Shard {
         while index < self.table.slots() {
             // A removal moves the next bucket up into the same slot.
             if self.is_idle(index, now) {
-                self.remove(index);
+                self.remove(index, now);
             } else {
                 index = index.saturating_add(1);
             }
@@ -150,34 +176,55 @@ impl Shard {
         now: Timestamp,
     ) {
         match found {
-            Some(index) => self.update(index, bucket, state),
+            Some(index) => self.update(index, print, bucket, state, now),
             None => self.add(print, bucket, state, now),
         }
     }
 
-    fn update(&mut self, index: usize, bucket: &Bucket, state: State) {
+    fn update(
+        &mut self,
+        index: usize,
+        print: Fingerprint,
+        bucket: &Bucket,
+        state: State,
+        now: Timestamp,
+    ) {
         let taken = self.table.len();
         let Some(slot) = self.table.get_mut(index) else { return };
         let Some(quota) = slot.quota() else { return };
         if self.quotas.get(quota) == Some(bucket) {
             slot.update(quota, state);
-        } else if let Some(new) = self.quotas.enter(bucket, taken) {
-            slot.update(new, state);
+            return;
+        }
+        // Other numbers take over: those who wait keep what they were told under the old ones.
+        let tag = print.tag();
+        self.grant(tag, now);
+        if let Some((stored, lines)) = self.stored(tag) {
+            lines.keep_promises(stored, now);
+            lines.rescale(tag, stored.bucket, bucket);
+        }
+        if let Some(new) = self.quotas.enter(bucket, taken) {
+            if let Some(slot) = self.table.get_mut(index) {
+                slot.update(new, state);
+            }
             self.quotas.leave(quota);
         }
+        self.note(tag, now);
+        self.grant(tag, now);
     }
 
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         self.sweep(now);
         if self.table.len() >= self.capacity
-            && let Some(index) = self.evictions.victim(&self.table, &self.quotas, now)
+            && let Some(index) =
+                self.evictions.victim(&self.table, &self.quotas, self.lines.as_deref(), now)
         {
-            self.remove(index);
+            self.remove(index, now);
         }
         if let Some(quota) = self.quotas.enter(bucket, self.table.len()) {
             let slot = Slot::new(print, quota, state);
             self.table.insert(slot);
-            self.evictions.added(&slot, &self.table, &self.quotas, now);
+            self.evictions.noted(&slot, &self.table, &self.quotas, self.lines.as_deref(), now);
         }
     }
 
@@ -188,7 +235,7 @@ impl Shard {
         }
         for _ in 0..SWEEP_SLOTS {
             if self.is_idle(self.sweep_cursor, now) {
-                self.remove(self.sweep_cursor);
+                self.remove(self.sweep_cursor, now);
             } else {
                 self.sweep_cursor = self.table.after(self.sweep_cursor);
             }
@@ -205,7 +252,11 @@ impl Shard {
         self.table.get(index).and_then(idle).unwrap_or(false)
     }
 
-    fn remove(&mut self, index: usize) {
+    fn remove(&mut self, index: usize, now: Timestamp) {
+        // One that is full again has granted all who waited.
+        if let Some(slot) = self.table.get(index).filter(|_| self.lines.is_some()) {
+            self.grant(slot.tag(), now);
+        }
         let removed: Option<NonZeroU32> = self.table.remove(index).and_then(|slot| slot.quota());
         if let Some(quota) = removed {
             self.quotas.leave(quota);

@@ -28,7 +28,7 @@ impl Hash for QueueBucket {
 }
 
 impl QueueBucket {
-    pub(super) const fn new(limit: Arc<Limit>, key: Key, shard: u32) -> Self {
+    pub(crate) const fn new(limit: Arc<Limit>, key: Key, shard: u32) -> Self {
         Self { limit, key, shard }
     }
     pub(crate) fn limit(&self) -> &Limit {
@@ -38,7 +38,7 @@ impl QueueBucket {
         &self.key
     }
 
-    pub(super) fn id(&self) -> BucketId<'_> {
+    pub(crate) fn id(&self) -> BucketId<'_> {
         BucketId::new(self.limit.name(), &self.key).shard(self.shard)
     }
 

@@ -35,6 +35,10 @@ impl RateLimiter {
         let queues = self.queues();
         let now = queues.epoch().now();
         let (end, waiting) = queues.drain(now.plus(within));
+        #[cfg(feature = "memory")]
+        if let Some(memory) = self.memory() {
+            memory.drain(queues.id(), self.time_to_drain().unwrap_or(within));
+        }
         for queue in waiting {
             queue.with(|line, wakers| line.drain(end, now, wakers));
             queue.undo_free_slots();

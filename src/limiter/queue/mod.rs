@@ -47,7 +47,8 @@ mod wait_queue;
 mod waiter_handle;
 mod wakers;
 
+pub(crate) use self::bucket_set::QueueBucket;
 pub(crate) use self::held_slot::HeldSlot;
-pub(crate) use self::queue_wait::QueueWait;
+pub(crate) use self::queue_wait::{Drained, QueueWait};
 pub(crate) use self::registry::QueueRegistry;
 pub(crate) use self::waiter_handle::{Turn, WaiterHandle};

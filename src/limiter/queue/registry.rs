@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 use smallvec::SmallVec;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::bucket_set::BucketSet;
 use super::local_instant::{Epoch, LocalInstant};
@@ -26,6 +28,7 @@ pub(crate) struct QueueRegistry {
     queues: Mutex<HashSet<RegistryEntry>>,
     /// After which no request is to wait.
     end: Mutex<Option<LocalInstant>>,
+    drained: Notify,
     epoch: Epoch,
     numbers: AtomicU64,
 }
@@ -59,8 +62,8 @@ const ROOM: usize = 1_024;
 
 impl QueueRegistry {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
-        let (queues, end, numbers) = Default::default();
-        Self { backend, queues, end, epoch: Epoch::new(), numbers }
+        let (queues, end, drained, numbers) = Default::default();
+        Self { backend, queues, end, drained, epoch: Epoch::new(), numbers }
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
@@ -117,6 +120,21 @@ impl QueueRegistry {
         *lock(&self.end)
     }
 
+    /// The same, as the runtime counts time.
+    pub(crate) fn end_instant(&self) -> Option<Instant> {
+        self.end().map(|end| self.epoch.instant(end))
+    }
+
+    /// Completes when such an instant is set.
+    pub(crate) async fn drained(&self) {
+        self.drained.notified().await;
+    }
+
+    /// Tells this limiter from others that share its store.
+    pub(crate) fn id(self: &Arc<Self>) -> u64 {
+        u64::try_from(Arc::as_ptr(self).addr()).unwrap_or(0)
+    }
+
     /// Lets no request wait for longer than until `end`. Returns the queues that may have waiters.
     pub(super) fn drain(&self, end: LocalInstant) -> (LocalInstant, Vec<Arc<SharedQueue>>) {
         // A waiter that enters after this sees the end; one that entered before is in a queue.
@@ -126,6 +144,7 @@ impl QueueRegistry {
             *known = Some(end);
             end
         };
+        self.drained.notify_waiters();
         (end, lock(&self.queues).iter().map(|RegistryEntry(queue)| Arc::clone(queue)).collect())
     }
 }

@@ -1,0 +1,312 @@
+//! The requests that wait for one bucket: first in, first out.
+//!
+//! # Design
+//!
+//! The value of a bucket counts the waiters' costs as taken. So requests that do not wait are
+//! decided by the same formula whether there is a line or not, and without a look at it. What the
+//! bucket holds without the waiters is
+//!
+//! ```text
+//! free = value + the costs of all waiters
+//! ```
+//!
+//! The head is granted once `free` covers its cost. Its cost leaves both sides of the equation
+//! then, so a grant changes no value: it is enough to grant what is due before anything else
+//! happens to the bucket, however late that is, and each grant still has its exact instant.
+//!
+//! Take a bucket of 5 tokens that gains one a second. A takes 5, B reserves 3, and C reserves 2: the
+//! value is -5, `free` is 0, and B is told 3 s, C is told 5 s. If A gives 4 back, the value is -1 and
+//! `free` is 4: B is granted, `free` is 1, and C is due in 1 s.
+//!
+//! A waiter keeps the instant that it was told, as the latest one. Nothing that is taken later can
+//! delay it, except for what changes the bucket itself: a block, and other numbers. Before
+//! these, all who wait are [told](Line::keep_promises) the instants that are due then.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::waiter::{LineTimer, Waiter, Wakeups};
+use crate::algebra::{Bucket, State, Units};
+use crate::clock::Timestamp;
+
+/// Above this, room for entries is given back when most of it is not used.
+const ROOM: usize = 64;
+
+/// The line of one bucket.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// In the order of their tickets. Those that have left stay until they are at an end, or are
+    /// more than half.
+    entries: VecDeque<Entry>,
+    last_ticket: u64,
+    /// What all who wait cost together.
+    units: Units,
+    waiting: usize,
+    left: u64,
+    timer: Option<Arc<dyn LineTimer>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    ticket: u64,
+    units: Units,
+    /// The latest instant at which it is granted.
+    told: Timestamp,
+    kind: EntryKind,
+}
+
+#[derive(Debug)]
+enum EntryKind {
+    Request(Arc<Waiter>),
+    /// Tokens that no request waits for: of a penalty, of a settlement above what was paid, of a
+    /// reservation that is kept.
+    Unattended,
+    Left,
+}
+
+/// How a line stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LineLevel {
+    pub(crate) waiting: usize,
+    /// The instant at which the last one is due.
+    pub(crate) last_due: Option<Timestamp>,
+    pub(crate) left: u64,
+}
+
+impl Line {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Puts a request at the end, whose cost the `state` counts as taken. Returns its ticket.
+    pub(super) fn enter(
+        &mut self,
+        units: Units,
+        waiter: Option<&Arc<Waiter>>,
+        bucket: &Bucket,
+        state: State,
+    ) -> u64 {
+        let told = bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
+        let kind = match waiter {
+            Some(waiter) => {
+                waiter.enter();
+                EntryKind::Request(Arc::clone(waiter))
+            }
+            None => EntryKind::Unattended,
+        };
+        // Hundreds of years at a billion a second.
+        self.last_ticket = self.last_ticket.saturating_add(1);
+        let ticket = self.last_ticket;
+        self.entries.push_back(Entry { ticket, units, told, kind });
+        self.units = self.units.saturating_add(units);
+        self.waiting = self.waiting.saturating_add(1);
+        ticket
+    }
+
+    /// Grants what is due at `until`, and all up to a ticket whose own timer says so.
+    pub(super) fn grant(
+        &mut self,
+        bucket: &Bucket,
+        state: State,
+        through: Option<u64>,
+        [now, until]: [Timestamp; 2],
+        wakeups: &mut Wakeups,
+    ) {
+        while let Some((units, told)) = self.head() {
+            let at = self.due(units, bucket, state, now).min(told);
+            let is_promised = through.is_some_and(|ticket| self.first_ticket() <= Some(ticket));
+            if at > until && !is_promised {
+                break;
+            }
+            let Some(entry) = self.pop() else { break };
+            self.units = self.units.saturating_sub(units);
+            self.waiting = self.waiting.saturating_sub(1);
+            if let EntryKind::Request(waiter) = entry.kind {
+                wakeups.wake(waiter.grant(at));
+            }
+        }
+    }
+
+    /// Arms the timer if the head is due before the instant that it was told.
+    pub(super) fn arm(
+        &mut self,
+        bucket: &Bucket,
+        state: State,
+        now: Timestamp,
+        wakeups: &mut Wakeups,
+    ) {
+        if let Some((units, told)) = self.head()
+            && let Some(timer) = &self.timer
+        {
+            let due = self.due(units, bucket, state, now);
+            if due < told {
+                wakeups.arm(timer, due, now);
+            }
+        }
+    }
+
+    /// Takes a request out that has not been granted. Returns what the bucket holds then, which is
+    /// refreshed to `now`, and after which what is due is to be granted; `None` if it was granted.
+    pub(super) fn leave(
+        &mut self,
+        ticket: u64,
+        bucket: &Bucket,
+        State { value, ts }: State,
+        now: Timestamp,
+    ) -> Option<State> {
+        let is_head = self.first_ticket() == Some(ticket);
+        let index = self.index(ticket)?;
+        let entry = self.entries.get_mut(index)?;
+        let free = value.saturating_add(self.units);
+        self.units = self.units.saturating_sub(entry.units);
+        entry.kind = EntryKind::Left;
+        self.waiting = self.waiting.saturating_sub(1);
+        self.left = self.left.saturating_add(1);
+        self.drop_left();
+        // What was saved up for the head is no more than its own bound for those behind it.
+        let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
+        let cap = bucket.refund_cap(State { value, ts }, now);
+        Some(State { value: free.saturating_sub(self.units).min(cap), ts })
+    }
+
+    /// Leaves a place in line although no request waits for it any more.
+    pub(super) fn keep(&mut self, ticket: u64) {
+        if let Some(entry) = self.index(ticket).and_then(|index| self.entries.get_mut(index)) {
+            entry.kind = EntryKind::Unattended;
+        }
+    }
+
+    /// What the bucket may hold of this, as no more is of use to the head than its cost. Only where
+    /// the head has to wait for an instant, as in a bucket that is blocked, does it hold more.
+    pub(super) fn capped(&self, bucket: &Bucket, State { value, ts }: State) -> State {
+        let most = self.free_cap(bucket).saturating_sub(self.units);
+        State { value: value.min(most), ts }
+    }
+
+    /// What was told before the numbers change or the bucket is blocked stays told, as the instants
+    /// that are due now.
+    pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
+        let mut ahead: Units = 0;
+        let all = self.units;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.has_left()) {
+            ahead = ahead.saturating_add(entry.units);
+            let short = ahead.saturating_sub(all).saturating_sub(state.value);
+            entry.told = entry.told.min(due(short, bucket, state, now));
+        }
+    }
+
+    /// Counts the costs in the numbers that take over.
+    pub(super) fn rescale(&mut self, old: &Bucket, new: &Bucket) {
+        self.units = 0;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.has_left()) {
+            // Whole tokens nearly always, which are converted exactly.
+            let units = i128::from(entry.units).saturating_mul(i128::from(new.token()));
+            let units = units.checked_div(i128::from(old.token())).unwrap_or(0);
+            entry.units = Units::try_from(units).unwrap_or(Units::MAX);
+            self.units = self.units.saturating_add(entry.units);
+        }
+    }
+
+    /// What all who wait cost together.
+    pub(super) const fn units(&self) -> Units {
+        self.units
+    }
+
+    pub(super) const fn has_timer(&self) -> bool {
+        self.timer.is_some()
+    }
+
+    /// Sets what grants those that moved forward, or takes it away where its runtime has gone.
+    pub(super) fn set_timer(&mut self, timer: Option<Arc<dyn LineTimer>>) {
+        self.timer = timer;
+    }
+
+    /// The requests that wait, the first one first, with the instants at which they are due.
+    pub(super) fn requests(
+        &self,
+        bucket: &Bucket,
+        state: State,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&Arc<Waiter>, Timestamp)> {
+        let (mut ahead, all): (Units, _) = (0, self.units);
+        self.entries.iter().filter_map(move |entry| {
+            if entry.has_left() {
+                return None;
+            }
+            ahead = ahead.saturating_add(entry.units);
+            let short = ahead.saturating_sub(all).saturating_sub(state.value);
+            let at = due(short, bucket, state, now).min(entry.told);
+            match &entry.kind {
+                EntryKind::Request(waiter) => Some((waiter, at)),
+                EntryKind::Unattended | EntryKind::Left => None,
+            }
+        })
+    }
+
+    pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
+        let (mut waiting, mut last_due) = (0_usize, None);
+        for (_, due) in self.requests(bucket, state, now) {
+            waiting = waiting.saturating_add(1);
+            last_due = Some(due);
+        }
+        LineLevel { waiting, last_due, left: self.left }
+    }
+
+    /// The cost of the head, and the instant that it was told.
+    fn head(&self) -> Option<(Units, Timestamp)> {
+        self.entries.front().map(|entry| (entry.units, entry.told))
+    }
+
+    /// When `free` covers the cost of the head.
+    fn due(&self, units: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
+        due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
+    }
+
+    fn first_ticket(&self) -> Option<u64> {
+        self.entries.front().map(|entry| entry.ticket)
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.drop_left();
+        Some(entry)
+    }
+
+    /// So that the head is one that waits, and at least half of the entries are.
+    fn drop_left(&mut self) {
+        while self.entries.front().is_some_and(Entry::has_left) {
+            self.entries.pop_front();
+        }
+        while self.entries.back().is_some_and(Entry::has_left) {
+            self.entries.pop_back();
+        }
+        if self.entries.len() > self.waiting.saturating_mul(2) {
+            self.entries.retain(|entry| !entry.has_left());
+        }
+        if self.entries.capacity() > ROOM && self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(self.entries.len().saturating_mul(2));
+        }
+    }
+
+    fn index(&self, ticket: u64) -> Option<usize> {
+        let index = self.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
+        self.entries.get(index).filter(|entry| !entry.has_left()).map(|_| index)
+    }
+
+    fn free_cap(&self, bucket: &Bucket) -> Units {
+        self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
+    }
+}
+
+impl Entry {
+    const fn has_left(&self) -> bool {
+        matches!(self.kind, EntryKind::Left)
+    }
+}
+
+/// When a bucket has gained `short` units more.
+fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
+    // A state of an instant to come grants nothing before it: the last tick of a block.
+    let least = i64::from(state.ts > now);
+    bucket.gained_at(state, short.max(least).unsigned_abs())
+}

@@ -1,0 +1,161 @@
+//! The lines of a shard: which of its buckets have requests that wait.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use super::line::{Line, LineLevel};
+use super::waiter::{LineTimer, Waiter, Wakeups};
+use crate::algebra::{Bucket, State, Units};
+use crate::clock::Timestamp;
+
+pub(super) type Tag = (u64, u32);
+
+/// The lines of a shard, and what is to be done once it is unlocked. Most shards have none.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    by_tag: HashMap<Tag, Line>,
+    wakeups: Wakeups,
+}
+
+/// A bucket as it is stored, which has a line or gets one.
+#[derive(Clone, Copy)]
+pub(super) struct Stored<'b> {
+    pub(super) tag: Tag,
+    pub(super) bucket: &'b Bucket,
+    pub(super) state: State,
+}
+
+impl Lines {
+    pub(super) fn has(&self, tag: Tag) -> bool {
+        self.by_tag.contains_key(&tag)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.by_tag.is_empty() && self.wakeups.is_empty()
+    }
+
+    pub(super) fn take_wakeups(&mut self) -> Wakeups {
+        mem::take(&mut self.wakeups)
+    }
+
+    /// Grants what is due. Returns whether the line has ended with it.
+    pub(super) fn grant(
+        &mut self,
+        stored: Stored<'_>,
+        through: Option<u64>,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> bool {
+        let Stored { tag, bucket, state } = stored;
+        let Some(line) = self.by_tag.get_mut(&tag) else { return false };
+        line.grant(bucket, state, through, [now, until], &mut self.wakeups);
+        if line.is_empty() {
+            self.by_tag.remove(&tag);
+            return true;
+        }
+        line.arm(bucket, state, now, &mut self.wakeups);
+        false
+    }
+
+    /// Puts a request at the end of the line, whose cost the state counts as taken.
+    pub(super) fn enter(&mut self, stored: Stored<'_>, units: Units, waiter: &Arc<Waiter>) -> u64 {
+        let Stored { tag, bucket, state } = stored;
+        self.by_tag.entry(tag).or_default().enter(units, Some(waiter), bucket, state)
+    }
+
+    /// Puts tokens at the end of the line that were taken without a request which waits.
+    pub(super) fn enter_unattended(&mut self, stored: Stored<'_>, units: Units) {
+        let Stored { tag, bucket, state } = stored;
+        if let Some(line) = self.by_tag.get_mut(&tag) {
+            line.enter(units, None, bucket, state);
+        }
+    }
+
+    /// Takes a request out. Returns what the bucket holds then; `None` if it does not wait.
+    pub(super) fn leave(
+        &mut self,
+        stored: Stored<'_>,
+        ticket: u64,
+        now: Timestamp,
+    ) -> Option<State> {
+        let Stored { tag, bucket, state } = stored;
+        self.by_tag.get_mut(&tag)?.leave(ticket, bucket, bucket.refresh(state, now), now)
+    }
+
+    pub(super) fn keep(&mut self, tag: Tag, ticket: u64) {
+        if let Some(line) = self.by_tag.get_mut(&tag) {
+            line.keep(ticket);
+        }
+    }
+
+    /// What the bucket may hold of this beside its line.
+    pub(super) fn capped(&self, stored: Stored<'_>) -> State {
+        let Stored { tag, bucket, state } = stored;
+        self.by_tag.get(&tag).map_or(state, |line| line.capped(bucket, state))
+    }
+
+    /// What was told stays told, whatever is done to the bucket.
+    pub(super) fn keep_promises(&mut self, stored: Stored<'_>, now: Timestamp) {
+        let Stored { tag, bucket, state } = stored;
+        if let Some(line) = self.by_tag.get_mut(&tag) {
+            line.keep_promises(bucket, state, now);
+        }
+    }
+
+    /// Counts the costs of those who wait in the numbers that take over.
+    pub(super) fn rescale(&mut self, tag: Tag, old: &Bucket, new: &Bucket) {
+        if let Some(line) = self.by_tag.get_mut(&tag) {
+            line.rescale(old, new);
+        }
+    }
+
+    /// What all who wait cost together.
+    pub(super) fn units(&self, tag: Tag) -> Units {
+        self.by_tag.get(&tag).map_or(0, Line::units)
+    }
+
+    /// Gives the line its timer, unless it has one.
+    pub(super) fn attach(
+        &mut self,
+        stored: Stored<'_>,
+        timer: impl FnOnce() -> Option<Arc<dyn LineTimer>>,
+        now: Timestamp,
+    ) {
+        let Stored { tag, bucket, state } = stored;
+        if let Some(line) = self.by_tag.get_mut(&tag).filter(|line| !line.has_timer()) {
+            line.set_timer(timer());
+            line.arm(bucket, state, now, &mut self.wakeups);
+        }
+    }
+
+    /// Takes the timer of a line away, and wakes those who wait, as one of them has another.
+    pub(super) fn detach(&mut self, stored: Stored<'_>, now: Timestamp) {
+        let Stored { tag, bucket, state } = stored;
+        let Some(line) = self.by_tag.get_mut(&tag) else { return };
+        line.set_timer(None);
+        for (waiter, _) in line.requests(bucket, state, now) {
+            self.wakeups.wake(waiter.take_waker());
+        }
+    }
+
+    /// Sends those away that this limiter may, and that are due after `end`.
+    pub(super) fn drain(&mut self, stored: Stored<'_>, by: u64, end: Timestamp, now: Timestamp) {
+        let Stored { tag, bucket, state } = stored;
+        let Some(line) = self.by_tag.get(&tag) else { return };
+        for (waiter, due) in line.requests(bucket, state, now) {
+            if due > end && waiter.is_drained_by(by) {
+                self.wakeups.wake(waiter.drain());
+            }
+        }
+    }
+
+    pub(super) fn level(&self, stored: Stored<'_>, now: Timestamp) -> LineLevel {
+        let Stored { tag, bucket, state } = stored;
+        self.by_tag.get(&tag).map(|line| line.level(bucket, state, now)).unwrap_or_default()
+    }
+
+    pub(super) fn tags(&self) -> Vec<Tag> {
+        self.by_tag.keys().copied().collect()
+    }
+}

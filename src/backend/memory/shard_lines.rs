@@ -1,0 +1,154 @@
+//! The lines of a shard, under its lock.
+
+use std::sync::Arc;
+
+use super::line::LineLevel;
+use super::lines::{Lines, Stored, Tag};
+use super::shard::Shard;
+use super::waiter::{LineTimer, Waiter, Wakeups};
+use crate::algebra::{State, Units};
+use crate::clock::Timestamp;
+
+impl Shard {
+    pub(super) const fn has_lines(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// What is to be done once the shard is unlocked.
+    pub(super) fn take_wakeups(&mut self) -> Option<Wakeups> {
+        let lines = self.lines.as_deref_mut()?;
+        let wakeups = lines.take_wakeups();
+        if lines.is_idle() {
+            self.lines = None;
+        }
+        Some(wakeups)
+    }
+
+    /// Puts a request at the end of the line of a bucket that has counted its cost as taken.
+    pub(super) fn enter(&mut self, tag: Tag, units: Units, waiter: &Arc<Waiter>) -> Option<u64> {
+        self.lines.get_or_insert_default();
+        let (stored, lines) = self.stored(tag)?;
+        Some(lines.enter(stored, units, waiter))
+    }
+
+    /// Puts tokens at the end of a line that were taken without a request which waits.
+    pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units) {
+        if let Some((stored, lines)) = self.stored(tag) {
+            lines.enter_unattended(stored, units);
+        }
+    }
+
+    /// Takes a request out of the line of a bucket. Returns whether it was still there.
+    pub(super) fn leave(&mut self, tag: Tag, ticket: u64, now: Timestamp) -> bool {
+        self.grant(tag, now);
+        let left = self.stored(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
+        let Some(state) = left else { return false };
+        self.keep_state(tag, state, now);
+        self.grant(tag, now);
+        true
+    }
+
+    /// Grants what is due now.
+    pub(super) fn grant(&mut self, tag: Tag, now: Timestamp) {
+        self.grant_through(tag, None, now, now);
+    }
+
+    /// Grants what is due at `until`, and all up to a ticket.
+    pub(super) fn grant_through(
+        &mut self,
+        tag: Tag,
+        ticket: Option<u64>,
+        now: Timestamp,
+        until: Timestamp,
+    ) {
+        if let Some((stored, lines)) = self.stored(tag)
+            && lines.grant(stored, ticket, now, until)
+        {
+            // Without a line it can be evicted.
+            self.note(tag, now);
+        }
+    }
+
+    /// Before the bucket is changed by anything but a charge: what is due is granted, and if the
+    /// change delays those who wait, they keep what they were told.
+    pub(super) fn before_change(&mut self, tag: Tag, delays: bool, now: Timestamp) {
+        self.grant(tag, now);
+        if let Some((stored, lines)) = self.stored(tag)
+            && delays
+        {
+            lines.keep_promises(stored, now);
+        }
+    }
+
+    /// After it: what has come back is granted to those who wait.
+    pub(super) fn after_change(&mut self, tag: Tag, now: Timestamp) {
+        self.note(tag, now);
+        self.grant(tag, now);
+        let capped = self.stored(tag).map(|(stored, lines)| lines.capped(stored));
+        if let Some(state) = capped {
+            self.keep_state(tag, state, now);
+        }
+    }
+
+    pub(super) fn keep(&mut self, tag: Tag, ticket: u64) {
+        if let Some(lines) = &mut self.lines {
+            lines.keep(tag, ticket);
+        }
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        tag: Tag,
+        timer: impl FnOnce() -> Option<Arc<dyn LineTimer>>,
+        now: Timestamp,
+    ) {
+        if let Some((stored, lines)) = self.stored(tag) {
+            lines.attach(stored, timer, now);
+        }
+    }
+
+    pub(super) fn detach(&mut self, tag: Tag, now: Timestamp) {
+        if let Some((stored, lines)) = self.stored(tag) {
+            lines.detach(stored, now);
+        }
+    }
+
+    /// Sends those away that this limiter may, and that are due after `end`.
+    pub(super) fn drain(&mut self, by: u64, end: Timestamp, now: Timestamp) {
+        let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
+        for tag in tags {
+            self.grant(tag, now);
+            if let Some((stored, lines)) = self.stored(tag) {
+                lines.drain(stored, by, end, now);
+            }
+        }
+    }
+
+    pub(super) fn line_level(&mut self, tag: Tag, now: Timestamp) -> LineLevel {
+        self.grant(tag, now);
+        self.stored(tag).map(|(stored, lines)| lines.level(stored, now)).unwrap_or_default()
+    }
+
+    /// A bucket that is stored, and the lines.
+    pub(super) fn stored(&mut self, tag: Tag) -> Option<(Stored<'_>, &mut Lines)> {
+        let lines = self.lines.as_deref_mut()?;
+        let slot = self.table.get(self.table.find(tag)?)?;
+        let bucket = self.quotas.get(slot.quota()?)?;
+        Some((Stored { tag, bucket, state: slot.state() }, lines))
+    }
+
+    pub(super) fn keep_state(&mut self, tag: Tag, state: State, now: Timestamp) {
+        if let Some(slot) = self.table.find_mut(tag) {
+            slot.keep(state);
+        }
+        self.note(tag, now);
+    }
+
+    /// The bucket may be full earlier than before.
+    pub(super) fn note(&mut self, tag: Tag, now: Timestamp) {
+        if let Some(slot) = self.table.find(tag).and_then(|index| self.table.get(index)) {
+            let lines = self.lines.as_deref();
+            self.evictions.noted(slot, &self.table, &self.quotas, lines, now);
+        }
+    }
+}

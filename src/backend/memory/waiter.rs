@@ -1,0 +1,151 @@
+//! A request that stands in line.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::fingerprint::Fingerprint;
+use crate::clock::Timestamp;
+
+/// A request that stands in the lines of one or several buckets.
+///
+/// Its work may run when all of them have granted. It is granted and woken, not asked: a request
+/// that is never polled again holds up no other.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// Tells whose requests a [drain](super::Memory::drain) is about; `None` if it cannot be sent
+    /// away.
+    drained_by: Option<u64>,
+    state: Mutex<WaiterState>,
+}
+
+#[derive(Debug)]
+struct WaiterState {
+    /// The buckets that have not granted yet.
+    pending: usize,
+    /// The latest instant at which one has.
+    granted_at: Timestamp,
+    waker: Option<Waker>,
+    is_drained: bool,
+}
+
+/// What a waiter is told that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaiterStatus {
+    Waiting,
+    /// Its work may run, from this instant on.
+    Granted(Timestamp),
+    /// The limiter is closing, and its turn would come too late.
+    Drained,
+}
+
+impl Waiter {
+    /// A waiter that stands in no line yet. A limiter that [drains](super::Memory::drain) by this
+    /// number sends it away; none does without a number.
+    pub(crate) fn new(drained_by: Option<u64>) -> Arc<Self> {
+        let granted_at = Timestamp::from_micros(i64::MIN);
+        let state = WaiterState { pending: 0, granted_at, waker: None, is_drained: false };
+        Arc::new(Self { drained_by, state: Mutex::new(state) })
+    }
+
+    pub(super) fn enter(&self) {
+        let mut state = self.state.lock();
+        state.pending = state.pending.saturating_add(1);
+    }
+
+    /// One of its buckets grants. Returns what to wake once no lock is held.
+    pub(super) fn grant(&self, at: Timestamp) -> Option<Waker> {
+        let mut state = self.state.lock();
+        state.pending = state.pending.saturating_sub(1);
+        state.granted_at = state.granted_at.max(at);
+        if state.pending == 0 { state.waker.take() } else { None }
+    }
+
+    pub(super) fn is_drained_by(&self, limiter: u64) -> bool {
+        self.drained_by == Some(limiter)
+    }
+
+    /// Sends it away. Returns what to wake once no lock is held.
+    pub(super) fn drain(&self) -> Option<Waker> {
+        let mut state = self.state.lock();
+        state.is_drained = true;
+        state.waker.take()
+    }
+
+    /// What to wake, so that it looks where it stands.
+    pub(super) fn take_waker(&self) -> Option<Waker> {
+        self.state.lock().waker.take()
+    }
+
+    /// Where it stands; it remembers whom to wake if it still waits.
+    pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
+        let mut state = self.state.lock();
+        if state.pending == 0 {
+            return WaiterStatus::Granted(state.granted_at);
+        }
+        if state.is_drained {
+            return WaiterStatus::Drained;
+        }
+        let replaced = match &mut state.waker {
+            Some(known) if known.will_wake(waker) => None,
+            slot => slot.replace(waker.clone()),
+        };
+        // A waker is foreign code: it is dropped when nothing is locked.
+        drop(state);
+        drop(replaced);
+        WaiterStatus::Waiting
+    }
+}
+
+/// A place in the line of one bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinePlace {
+    pub(super) print: Fingerprint,
+    pub(super) ticket: u64,
+}
+
+/// Grants what is due in a line when nothing else comes to its bucket.
+///
+/// Each waiter has a timer of its own, at the instant that it was told. The timer of the line is
+/// for those that moved forward since.
+pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
+    /// The head of the line is due at `due`. The clock of the store shows `now`.
+    fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp);
+}
+
+/// What is done when no lock is held any more, as it is foreign code, which may come back here.
+#[derive(Debug, Default)]
+pub(super) struct Wakeups {
+    wakers: SmallVec<[Waker; 2]>,
+    timers: SmallVec<[(Arc<dyn LineTimer>, Timestamp, Timestamp); 1]>,
+}
+
+impl Wakeups {
+    pub(super) fn wake(&mut self, waker: Option<Waker>) {
+        self.wakers.extend(waker);
+    }
+
+    pub(super) fn arm(&mut self, timer: &Arc<dyn LineTimer>, due: Timestamp, now: Timestamp) {
+        self.timers.push((Arc::clone(timer), due, now));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wakers.is_empty() && self.timers.is_empty()
+    }
+
+    pub(super) fn append(&mut self, mut others: Self) {
+        self.wakers.append(&mut others.wakers);
+        self.timers.append(&mut others.timers);
+    }
+
+    /// Wakes the waiters, in the order in which they were granted.
+    pub(super) fn run(self) {
+        self.wakers.into_iter().for_each(Waker::wake);
+        for (timer, due, now) in self.timers {
+            timer.arm(due, now);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The timer of a line whose waiters have moved forward.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::backend::{LinePlace, LineTimer, Memory};
+use crate::clock::Timestamp;
+
+/// Grants the head of a line when it is due, in a task of its own that ends when there is nothing
+/// to wait for.
+///
+/// It is a task and not the future of a waiter, as a waiter may stop being polled.
+#[derive(Debug)]
+pub(super) struct LineDriver {
+    /// Weak, as the store holds the driver.
+    memory: Weak<Memory>,
+    /// Any place in the line.
+    place: LinePlace,
+    runtime: Handle,
+    state: Mutex<DriverState>,
+    is_sooner: Notify,
+}
+
+#[derive(Debug, Default)]
+struct DriverState {
+    is_running: bool,
+    due: Option<Timestamp>,
+    /// An instant of the store's clock, and when this process was told of it. Of all that were told,
+    /// the pair that was on its way for the shortest time.
+    heard: Option<(Timestamp, Instant)>,
+}
+
+impl LineDriver {
+    /// A driver in the runtime of the caller, if it is in one.
+    pub(super) fn new(memory: &Arc<Memory>, place: LinePlace) -> Option<Arc<dyn LineTimer>> {
+        let runtime = Handle::try_current().ok()?;
+        let (state, is_sooner) = Default::default();
+        let memory = Arc::downgrade(memory);
+        Some(Arc::new(Self { memory, place, runtime, state, is_sooner }))
+    }
+}
+
+impl LineTimer for LineDriver {
+    fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp) {
+        let mut state = self.state.lock();
+        state.hear(now);
+        let is_sooner = state.due.is_none_or(|armed| due < armed);
+        state.due = Some(due);
+        if !state.is_running {
+            state.is_running = true;
+            drop(state);
+            self.runtime.spawn(drive(Running(Arc::clone(&self))));
+        } else if is_sooner {
+            drop(state);
+            self.is_sooner.notify_one();
+        }
+    }
+}
+
+impl DriverState {
+    fn hear(&mut self, shown: Timestamp) {
+        let now = Instant::now();
+        let known = self.heard.and_then(|heard| instant_of(heard, shown));
+        if known.is_none_or(|known| now < known) {
+            self.heard = Some((shown, now));
+        }
+    }
+
+    /// What is due next, and when; `None` if there is nothing to wait for.
+    fn next(&mut self) -> Option<(Timestamp, Instant)> {
+        let next = self.due.and_then(|due| Some((due, instant_of(self.heard?, due)?)));
+        self.is_running = next.is_some();
+        next
+    }
+
+    /// Takes what was due, unless something else is by now.
+    fn take(&mut self, due: Timestamp) -> bool {
+        self.due.take_if(|armed| *armed == due).is_some()
+    }
+}
+
+/// When the store's clock shows `at`, given an instant that it has shown.
+fn instant_of((shown, heard): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
+    if at >= shown { heard.checked_add(at.since(shown)) } else { heard.checked_sub(shown.since(at)) }
+}
+
+async fn drive(running: Running) {
+    let driver = &running.0;
+    loop {
+        let Some((due, until)) = driver.state.lock().next() else { return };
+        let is_due = timeout_at(until, driver.is_sooner.notified()).await.is_err();
+        if is_due
+            && driver.state.lock().take(due)
+            && let Some(memory) = driver.memory.upgrade()
+        {
+            // The store arms the driver again if there is a head to wait for.
+            memory.grant_until(&driver.place, due);
+        }
+    }
+}
+
+/// The task; dropped while it runs, its runtime has gone.
+struct Running(Arc<LineDriver>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let driver = &self.0;
+        if driver.state.lock().is_running
+            && let Some(memory) = driver.memory.upgrade()
+        {
+            // One of those who wait brings another runtime.
+            memory.detach(&driver.place);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A reservation in the memory store: a place in line.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::LineDriver;
+use crate::algebra::{State, Units};
+use crate::backend::{Adjustment, LinePlace, Memory, Waiter, WaiterStatus};
+use crate::clock::Timestamp;
+use crate::limiter::grant::Grant;
+use crate::limiter::queue::QueueBucket;
+
+/// What the store has answered to a reservation that has to wait: who waits, and where.
+#[derive(Debug)]
+pub(crate) struct LineTicket {
+    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) places: SmallVec<[LinePlace; 1]>,
+}
+
+/// A place in the line of each bucket that has granted nothing yet.
+///
+/// Dropped before its work runs, it leaves: those behind it move forward, and what was granted
+/// already goes back.
+#[derive(Debug)]
+pub(crate) struct LineSlot {
+    memory: Arc<Memory>,
+    ticket: LineTicket,
+    parts: Box<[LinePart]>,
+    told: Timestamp,
+    /// The same, as this process counts time.
+    deadline: Instant,
+    /// Whether it is still to leave.
+    is_held: bool,
+}
+
+/// What was taken of one bucket.
+#[derive(Debug)]
+struct LinePart {
+    bucket: QueueBucket,
+    units: Units,
+    left: State,
+}
+
+impl LineSlot {
+    /// The place of these grants, whose work may run after `wait` from `now` on.
+    pub(crate) fn new<'g>(
+        memory: &Arc<Memory>,
+        ticket: LineTicket,
+        grants: impl Iterator<Item = &'g Grant>,
+        now: Timestamp,
+        wait: Duration,
+    ) -> Self {
+        let parts = grants.flat_map(|grant| {
+            grant.paid().map(|paid| {
+                let limit = Arc::clone(grant.shared_limit());
+                let bucket = QueueBucket::new(limit, grant.key().clone(), paid.shard);
+                LinePart { bucket, units: paid.units, left: paid.after }
+            })
+        });
+        let start = Instant::now();
+        // Some decades are as good as for ever.
+        let deadline = start.checked_add(wait.min(FOR_EVER)).unwrap_or(start);
+        let (memory, parts, told) = (Arc::clone(memory), parts.collect(), now + wait);
+        Self { memory, ticket, parts, told, deadline, is_held: true }
+    }
+
+    /// The instant that it was told.
+    pub(crate) const fn told(&self) -> Timestamp {
+        self.told
+    }
+
+    pub(crate) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Keeps the place without waiting in it: the work will run at the instant that was told.
+    pub(crate) fn keep(mut self) {
+        self.is_held = false;
+        for place in &self.ticket.places {
+            self.memory.keep(place);
+        }
+    }
+
+    /// Where it stands. If it waits, the waker is woken when that changes.
+    pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
+        let status = self.ticket.waiter.poll(waker);
+        if status == WaiterStatus::Waiting {
+            for place in &self.ticket.places {
+                self.memory.attach(place, || LineDriver::new(&self.memory, *place));
+            }
+        }
+        status
+    }
+
+    /// The instant that it was told has come.
+    pub(crate) fn grant(&self) {
+        for place in &self.ticket.places {
+            self.memory.grant_through(place, self.told);
+        }
+    }
+
+    /// The work runs now: nothing is given back when this is dropped.
+    pub(crate) fn use_up(&mut self) {
+        self.is_held = false;
+    }
+
+    /// The buckets, and what each held after this was reserved.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
+        self.parts.iter().map(|part| (&part.bucket, part.left))
+    }
+}
+
+impl Drop for LineSlot {
+    fn drop(&mut self) {
+        if self.is_held {
+            let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
+            for LinePart { bucket, units, .. } in &self.parts {
+                refunds.push(Adjustment::refund(bucket.id(), bucket.bucket(), *units));
+            }
+            self.memory.leave(&self.ticket.places, &refunds);
+        }
+    }
+}
+
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
