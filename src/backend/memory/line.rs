@@ -38,11 +38,14 @@ pub(super) struct Line {
     /// In the order of their tickets. Those that have left stay until they are at an end, or are
     /// more than half.
     entries: VecDeque<Entry>,
-    last_ticket: u64,
     /// What all who wait cost together.
     units: Units,
     waiting: usize,
     left: u64,
+    /// When tokens last came back. What they have paid for is granted then.
+    changed_at: Option<Timestamp>,
+    /// Whether a waiter may be granted before the instant at which its own timer wakes it.
+    needs_timer: bool,
     timer: Option<Arc<dyn LineTimer>>,
 }
 
@@ -78,14 +81,16 @@ impl Line {
         self.waiting == 0
     }
 
-    /// Puts a request at the end, whose cost the `state` counts as taken. Returns its ticket.
+    /// Puts a request at the end, whose cost the `state` counts as taken. Its ticket is larger than
+    /// all before.
     pub(super) fn enter(
         &mut self,
+        ticket: u64,
         units: Units,
         waiter: Option<&Arc<Waiter>>,
         bucket: &Bucket,
         state: State,
-    ) -> u64 {
+    ) {
         let told = bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
         let kind = match waiter {
             Some(waiter) => {
@@ -94,13 +99,9 @@ impl Line {
             }
             None => EntryKind::Unattended,
         };
-        // Hundreds of years at a billion a second.
-        self.last_ticket = self.last_ticket.saturating_add(1);
-        let ticket = self.last_ticket;
         self.entries.push_back(Entry { ticket, units, told, kind });
         self.units = self.units.saturating_add(units);
         self.waiting = self.waiting.saturating_add(1);
-        ticket
     }
 
     /// Grants what is due at `until`, and all up to a ticket whose own timer says so.
@@ -114,6 +115,7 @@ impl Line {
     ) {
         while let Some((units, told)) = self.head() {
             let at = self.due(units, bucket, state, now).min(told);
+            let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
             let is_promised = through.is_some_and(|ticket| self.first_ticket() <= Some(ticket));
             if at > until && !is_promised {
                 break;
@@ -127,7 +129,7 @@ impl Line {
         }
     }
 
-    /// Arms the timer if the head is due before the instant that it was told.
+    /// Arms the timer for the head, if the timers that the waiters have are not enough.
     pub(super) fn arm(
         &mut self,
         bucket: &Bucket,
@@ -136,12 +138,10 @@ impl Line {
         wakeups: &mut Wakeups,
     ) {
         if let Some((units, told)) = self.head()
+            && self.needs_timer
             && let Some(timer) = &self.timer
         {
-            let due = self.due(units, bucket, state, now);
-            if due < told {
-                wakeups.arm(timer, due, now);
-            }
+            wakeups.arm(timer, self.due(units, bucket, state, now).min(told), now);
         }
     }
 
@@ -162,11 +162,23 @@ impl Line {
         entry.kind = EntryKind::Left;
         self.waiting = self.waiting.saturating_sub(1);
         self.left = self.left.saturating_add(1);
+        self.change(now);
         self.drop_left();
         // What was saved up for the head is no more than its own bound for those behind it.
         let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
         let cap = bucket.refund_cap(State { value, ts }, now);
         Some(State { value: free.saturating_sub(self.units).min(cap), ts })
+    }
+
+    /// The bucket is changed now, by which those who wait may move forward.
+    pub(super) const fn change(&mut self, now: Timestamp) {
+        self.changed_at = Some(now);
+        self.needs_timer = true;
+    }
+
+    /// A waiter has its own timer at the instant of another bucket, which may move forward.
+    pub(super) const fn need_timer(&mut self) {
+        self.needs_timer = true;
     }
 
     /// Leaves a place in line although no request waits for it any more.

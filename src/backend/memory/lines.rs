@@ -59,16 +59,29 @@ impl Lines {
     }
 
     /// Puts a request at the end of the line, whose cost the state counts as taken.
-    pub(super) fn enter(&mut self, stored: Stored<'_>, units: Units, waiter: &Arc<Waiter>) -> u64 {
+    pub(super) fn enter(
+        &mut self,
+        stored: Stored<'_>,
+        ticket: u64,
+        units: Units,
+        waiter: &Arc<Waiter>,
+    ) {
         let Stored { tag, bucket, state } = stored;
-        self.by_tag.entry(tag).or_default().enter(units, Some(waiter), bucket, state)
+        self.by_tag.entry(tag).or_default().enter(ticket, units, Some(waiter), bucket, state);
     }
 
     /// Puts tokens at the end of the line that were taken without a request which waits.
-    pub(super) fn enter_unattended(&mut self, stored: Stored<'_>, units: Units) {
+    pub(super) fn enter_unattended(&mut self, stored: Stored<'_>, ticket: u64, units: Units) {
         let Stored { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
-            line.enter(units, None, bucket, state);
+            line.enter(ticket, units, None, bucket, state);
+        }
+    }
+
+    /// The line needs a timer beside those of its waiters.
+    pub(super) fn need_timer(&mut self, tag: Tag) {
+        if let Some(line) = self.by_tag.get_mut(&tag) {
+            line.need_timer();
         }
     }
 
@@ -95,11 +108,15 @@ impl Lines {
         self.by_tag.get(&tag).map_or(state, |line| line.capped(bucket, state))
     }
 
-    /// What was told stays told, whatever is done to the bucket.
-    pub(super) fn keep_promises(&mut self, stored: Stored<'_>, now: Timestamp) {
+    /// The bucket is going to be changed. If that `delays` those who wait, they keep what they were
+    /// told.
+    pub(super) fn change(&mut self, stored: Stored<'_>, delays: bool, now: Timestamp) {
         let Stored { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
-            line.keep_promises(bucket, state, now);
+            line.change(now);
+            if delays {
+                line.keep_promises(bucket, state, now);
+            }
         }
     }
 
@@ -123,10 +140,11 @@ impl Lines {
         now: Timestamp,
     ) {
         let Stored { tag, bucket, state } = stored;
-        if let Some(line) = self.by_tag.get_mut(&tag).filter(|line| !line.has_timer()) {
+        let Some(line) = self.by_tag.get_mut(&tag) else { return };
+        if !line.has_timer() {
             line.set_timer(timer());
-            line.arm(bucket, state, now, &mut self.wakeups);
         }
+        line.arm(bucket, state, now, &mut self.wakeups);
     }
 
     /// Takes the timer of a line away, and wakes those who wait, as one of them has another.

@@ -55,12 +55,19 @@ pub(super) fn reserve_all(
         }
     }
     let applied = apply_list(&mut locks, &named, now);
-    let mut places = SmallVec::new();
+    let mut places = SmallVec::<[LinePlace; 1]>::new();
     if applied.verdict() == Verdict::Reserved {
         for (print, units) in waited_for(&named, applied.readings()) {
             let entered =
                 locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter));
             places.extend(entered.map(|ticket| LinePlace { print, ticket }));
+        }
+    }
+    if places.len() > 1 {
+        for &LinePlace { print, .. } in &places {
+            if let Some(shard) = locks.shard(print) {
+                shard.need_timer(print.tag());
+            }
         }
     }
     locks.unlock().run();

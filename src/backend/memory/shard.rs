@@ -26,6 +26,7 @@ pub(super) struct Shard {
     sweep_cursor: usize,
     /// Who waits for which bucket; none if no request does.
     pub(super) lines: Option<Box<Lines>>,
+    pub(super) last_ticket: u64,
     /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
@@ -49,6 +50,7 @@ impl Shard {
             capacity,
             sweep_cursor: 0,
             lines: None,
+            last_ticket: 0,
             #[cfg(test)]
             keep_full: false,
         }
@@ -114,7 +116,7 @@ impl Shard {
     /// Makes a bucket as new. Those who wait for it go on from there.
     pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
         let tag = print.tag();
-        self.grant(tag, now);
+        self.before_change(tag, false, now);
         let Some(index) = self.table.find(tag) else { return };
         let Some((stored, lines)) = self.stored(tag).filter(|(_, lines)| lines.has(tag)) else {
             return self.remove(index, now);
@@ -198,9 +200,8 @@ impl Shard {
         }
         // Other numbers take over: those who wait keep what they were told under the old ones.
         let tag = print.tag();
-        self.grant(tag, now);
+        self.before_change(tag, true, now);
         if let Some((stored, lines)) = self.stored(tag) {
-            lines.keep_promises(stored, now);
             lines.rescale(tag, stored.bucket, bucket);
         }
         if let Some(new) = self.quotas.enter(bucket, taken) {

@@ -27,14 +27,17 @@ impl Shard {
     /// Puts a request at the end of the line of a bucket that has counted its cost as taken.
     pub(super) fn enter(&mut self, tag: Tag, units: Units, waiter: &Arc<Waiter>) -> Option<u64> {
         self.lines.get_or_insert_default();
+        let ticket = self.next_ticket();
         let (stored, lines) = self.stored(tag)?;
-        Some(lines.enter(stored, units, waiter))
+        lines.enter(stored, ticket, units, waiter);
+        Some(ticket)
     }
 
     /// Puts tokens at the end of a line that were taken without a request which waits.
     pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units) {
+        let ticket = self.next_ticket();
         if let Some((stored, lines)) = self.stored(tag) {
-            lines.enter_unattended(stored, units);
+            lines.enter_unattended(stored, ticket, units);
         }
     }
 
@@ -73,10 +76,8 @@ impl Shard {
     /// change delays those who wait, they keep what they were told.
     pub(super) fn before_change(&mut self, tag: Tag, delays: bool, now: Timestamp) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.stored(tag)
-            && delays
-        {
-            lines.keep_promises(stored, now);
+        if let Some((stored, lines)) = self.stored(tag) {
+            lines.change(stored, delays, now);
         }
     }
 
@@ -87,6 +88,12 @@ impl Shard {
         let capped = self.stored(tag).map(|(stored, lines)| lines.capped(stored));
         if let Some(state) = capped {
             self.keep_state(tag, state, now);
+        }
+    }
+
+    pub(super) fn need_timer(&mut self, tag: Tag) {
+        if let Some(lines) = &mut self.lines {
+            lines.need_timer(tag);
         }
     }
 
@@ -127,6 +134,13 @@ impl Shard {
     pub(super) fn line_level(&mut self, tag: Tag, now: Timestamp) -> LineLevel {
         self.grant(tag, now);
         self.stored(tag).map(|(stored, lines)| lines.level(stored, now)).unwrap_or_default()
+    }
+
+    /// A number that no place in these lines has had, as a line may end while its places are known.
+    const fn next_ticket(&mut self) -> u64 {
+        // Hundreds of years at a billion a second.
+        self.last_ticket = self.last_ticket.saturating_add(1);
+        self.last_ticket
     }
 
     /// A bucket that is stored, and the lines.
