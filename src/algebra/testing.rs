@@ -42,12 +42,44 @@ pub fn check_history(
     quota: &Quota,
     runs: &[(Timestamp, u64)],
 ) -> Result<Option<Violation>, QuotaError> {
+    check_history_with_returns(quota, runs, &[])
+}
+
+/// As [`check_history`], for a record in which tokens came back: work cost less than it had paid, or
+/// a request left that had its tokens already.
+///
+/// The bound is larger by the tokens that came back within the window. `returns` holds the instant
+/// and the tokens of each, in any order.
+///
+/// # Errors
+///
+/// If the quota contradicts itself or does not fit.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::check_history_with_returns;
+/// use tollgate::{Quota, SECOND, Timestamp};
+///
+/// let quota = Quota::token_bucket(1, SECOND).capacity(5);
+/// let start = Timestamp::UNIX_EPOCH;
+/// let runs = [(start, 5), (start + SECOND, 4)];
+/// assert_eq!(check_history_with_returns(&quota, &runs, &[(start, 3)])?, None);
+/// assert!(check_history_with_returns(&quota, &runs, &[])?.is_some());
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+pub fn check_history_with_returns(
+    quota: &Quota,
+    runs: &[(Timestamp, u64)],
+    returns: &[(Timestamp, u64)],
+) -> Result<Option<Violation>, QuotaError> {
     let bucket = Bucket::new(quota)?;
-    let mut runs = runs.to_vec();
+    let (mut runs, mut returns) = (runs.to_vec(), returns.to_vec());
     runs.sort_unstable();
+    returns.sort_unstable();
     let mut starts = runs.as_slice();
     while let [(from, _), rest @ ..] = starts {
-        if let Some(violation) = first_violation(&bucket, *from, starts) {
+        if let Some(violation) = first_violation(&bucket, *from, starts, &returns) {
             return Ok(Some(violation));
         }
         starts = rest;
@@ -60,9 +92,11 @@ fn first_violation(
     bucket: &Bucket,
     from: Timestamp,
     runs: &[(Timestamp, u64)],
+    returns: &[(Timestamp, u64)],
 ) -> Option<Violation> {
-    let (mut used, mut largest) = (0_u128, 0_u128);
+    let (mut used, mut largest, mut returned) = (0_u128, 0_u128, 0_u128);
     let token = u128::from(bucket.token());
+    let mut returns = returns.iter().skip_while(|(at, _)| *at < from).peekable();
     let capacity = u128::from(bucket.capacity().unsigned_abs());
     for &(to, cost) in runs {
         let units = u128::from(cost).saturating_mul(token);
@@ -70,7 +104,10 @@ fn first_violation(
         largest = largest.max(units);
         let steps = u128::from(to.micros_since(from)).checked_div(u128::from(bucket.step()))?;
         let gain = steps.saturating_add(1).saturating_mul(u128::from(bucket.gain()));
-        let bound = capacity.max(largest).saturating_add(gain);
+        while let Some((_, tokens)) = returns.next_if(|(at, _)| *at <= to) {
+            returned = returned.saturating_add(u128::from(*tokens).saturating_mul(token));
+        }
+        let bound = capacity.max(largest).saturating_add(gain).saturating_add(returned);
         if used > bound {
             let tokens = |units| bucket.tokens(i64::try_from(units).unwrap_or(i64::MAX));
             return Some(Violation { from, to, ran: tokens(used), bound: tokens(bound) });

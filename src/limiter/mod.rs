@@ -8,7 +8,8 @@
 //! 3. [`LimitCall::reserve`] takes what will be there later: its answer is a [`Reservation`], to be
 //!    awaited. [`RateLimiter::drain`] ends all waiting when the server shuts down.
 //! 4. [`RateLimiter::peek`] looks and takes nothing: its answer is a [`Snapshot`].
-//! 5. [`RateLimiter::reset`], [`penalize`](RateLimiter::penalize) and
+//! 5. [`RateLimiter::waiting`] tells how many requests wait, and for how long.
+//! 6. [`RateLimiter::reset`], [`penalize`](RateLimiter::penalize) and
 //!    [`block`](RateLimiter::block) administer a bucket.
 //!
 //! # A streaming handler
@@ -100,6 +101,7 @@ mod reservation;
 mod settle;
 mod snapshot;
 mod too_large;
+mod waiting;
 
 pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn, Wait};
 pub use self::calls::{LimitCall, ReserveCall};
@@ -124,3 +126,4 @@ pub use self::settle::Settle;
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::Level;
 pub use self::snapshot::Snapshot;
+pub use self::waiting::Waiting;

@@ -24,6 +24,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::waiter::{LineTimer, Waiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
@@ -44,7 +45,8 @@ pub(super) struct Line {
     left: u64,
     /// When tokens last came back. What they have paid for is granted then.
     changed_at: Option<Timestamp>,
-    /// Whether a waiter may be granted before the instant at which its own timer wakes it.
+    /// Whether the timers that waiters have are not enough: several wait, or they have moved
+    /// forward, or wait for other buckets as well.
     needs_timer: bool,
     timer: Option<Arc<dyn LineTimer>>,
 }
@@ -71,8 +73,8 @@ enum EntryKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineLevel {
     pub(crate) waiting: usize,
-    /// The instant at which the last one is due.
-    pub(crate) last_due: Option<Timestamp>,
+    /// Until the last one is due.
+    pub(crate) longest: Duration,
     pub(crate) left: u64,
 }
 
@@ -92,6 +94,8 @@ impl Line {
         state: State,
     ) {
         let told = bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
+        // One that stands alone wakes in time by itself.
+        self.needs_timer |= !self.is_empty();
         let kind = match waiter {
             Some(waiter) => {
                 waiter.enter();
@@ -129,7 +133,7 @@ impl Line {
         }
     }
 
-    /// Arms the timer for the head, if the timers that the waiters have are not enough.
+    /// Arms the timer for the head, if the timers that waiters have are not enough.
     pub(super) fn arm(
         &mut self,
         bucket: &Bucket,
@@ -176,9 +180,14 @@ impl Line {
         self.needs_timer = true;
     }
 
-    /// A waiter has its own timer at the instant of another bucket, which may move forward.
+    /// A waiter stands in other lines as well, which may grant sooner or later than this one.
     pub(super) const fn need_timer(&mut self) {
         self.needs_timer = true;
+    }
+
+    /// Whether no other waits.
+    pub(super) const fn is_alone(&self) -> bool {
+        self.waiting == 1 && !self.needs_timer
     }
 
     /// Leaves a place in line although no request waits for it any more.
@@ -256,12 +265,12 @@ impl Line {
     }
 
     pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
-        let (mut waiting, mut last_due) = (0_usize, None);
+        let (mut waiting, mut longest) = (0_usize, Duration::ZERO);
         for (_, due) in self.requests(bucket, state, now) {
             waiting = waiting.saturating_add(1);
-            last_due = Some(due);
+            longest = due.since(now);
         }
-        LineLevel { waiting, last_due, left: self.left }
+        LineLevel { waiting, longest, left: self.left }
     }
 
     /// The cost of the head, and the instant that it was told.

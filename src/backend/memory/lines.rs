@@ -58,16 +58,19 @@ impl Lines {
         false
     }
 
-    /// Puts a request at the end of the line, whose cost the state counts as taken.
+    /// Puts a request at the end of the line, whose cost the state counts as taken. Returns whether
+    /// no other waits.
     pub(super) fn enter(
         &mut self,
         stored: Stored<'_>,
         ticket: u64,
         units: Units,
         waiter: &Arc<Waiter>,
-    ) {
+    ) -> bool {
         let Stored { tag, bucket, state } = stored;
-        self.by_tag.entry(tag).or_default().enter(ticket, units, Some(waiter), bucket, state);
+        let line = self.by_tag.entry(tag).or_default();
+        line.enter(ticket, units, Some(waiter), bucket, state);
+        line.is_alone()
     }
 
     /// Puts tokens at the end of the line that were taken without a request which waits.

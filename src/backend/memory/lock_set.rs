@@ -60,11 +60,13 @@ pub(super) fn reserve_all(
         for (print, units) in waited_for(&named, applied.readings()) {
             let entered =
                 locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter));
-            places.extend(entered.map(|ticket| LinePlace { print, ticket }));
+            places.extend(entered.map(|(ticket, is_alone)| LinePlace { print, ticket, is_alone }));
         }
     }
     if places.len() > 1 {
-        for &LinePlace { print, .. } in &places {
+        for LinePlace { print, is_alone, .. } in &mut places {
+            let print = *print;
+            *is_alone = false;
             if let Some(shard) = locks.shard(print) {
                 shard.need_timer(print.tag());
             }
@@ -200,7 +202,7 @@ pub(super) fn leave_all(
     let mut named: SmallVec<[_; 4]> = named.collect();
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
-    for &LinePlace { print, ticket } in places {
+    for &LinePlace { print, ticket, .. } in places {
         if locks.shard(print).is_some_and(|shard| shard.leave(print.tag(), ticket, now)) {
             // A bucket that was named twice has one place.
             named.retain(|&mut (named, _)| named != print);

@@ -25,12 +25,18 @@ impl Shard {
     }
 
     /// Puts a request at the end of the line of a bucket that has counted its cost as taken.
-    pub(super) fn enter(&mut self, tag: Tag, units: Units, waiter: &Arc<Waiter>) -> Option<u64> {
+    /// Returns its ticket, and whether no other waits.
+    pub(super) fn enter(
+        &mut self,
+        tag: Tag,
+        units: Units,
+        waiter: &Arc<Waiter>,
+    ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
         let ticket = self.next_ticket();
         let (stored, lines) = self.stored(tag)?;
-        lines.enter(stored, ticket, units, waiter);
-        Some(ticket)
+        let is_alone = lines.enter(stored, ticket, units, waiter);
+        Some((ticket, is_alone))
     }
 
     /// Puts tokens at the end of a line that were taken without a request which waits.

@@ -105,12 +105,22 @@ impl Waiter {
 pub(crate) struct LinePlace {
     pub(super) print: Fingerprint,
     pub(super) ticket: u64,
+    /// Whether no other waited there.
+    pub(super) is_alone: bool,
+}
+
+impl LinePlace {
+    /// Whether no other waited there when the request came, so that its turn is at the instant that
+    /// it was told.
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.is_alone
+    }
 }
 
 /// Grants what is due in a line when nothing else comes to its bucket.
 ///
-/// Each waiter has a timer of its own, at the instant that it was told. The timer of the line is
-/// for those that moved forward since.
+/// A waiter that stands alone has a timer of its own. With others, one timer grants all of them, in
+/// their order.
 pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
     /// The head of the line is due at `due`. The clock of the store shows `now`.
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp);

@@ -76,11 +76,11 @@ impl Memory {
         }
     }
 
-    /// How the line of a bucket stands, and at what time.
-    pub(crate) fn line_level(&self, id: BucketId<'_>) -> (Timestamp, LineLevel) {
+    /// How the line of a bucket stands.
+    pub(crate) fn line_level(&self, id: BucketId<'_>) -> LineLevel {
         let print = self.hasher.fingerprint(id);
-        let place = LinePlace { print, ticket: 0 };
-        self.with_line(&place, |shard, now| (now, shard.line_level(print.tag(), now)))
+        let place = LinePlace { print, ticket: 0, is_alone: false };
+        self.with_line(&place, |shard, now| shard.line_level(print.tag(), now))
     }
 
     fn with_line<T>(

@@ -1,4 +1,4 @@
-//! The timer of a line whose waiters have moved forward.
+//! The timer of a line in which several wait.
 
 use std::sync::{Arc, Weak};
 
@@ -77,9 +77,12 @@ impl DriverState {
         next
     }
 
-    /// Takes what was due, unless something else is by now.
-    fn take(&mut self, due: Timestamp) -> bool {
-        self.due.take_if(|armed| *armed == due).is_some()
+    /// Takes what was due, unless something else is by now. Returns what the store's clock shows at
+    /// least: all that is due by then is granted at once.
+    fn take(&mut self, due: Timestamp) -> Option<Timestamp> {
+        self.due.take_if(|armed| *armed == due)?;
+        let (shown, heard) = self.heard?;
+        Some(due.max(shown + Instant::now().saturating_duration_since(heard)))
     }
 }
 
@@ -92,13 +95,13 @@ async fn drive(running: Running) {
     let driver = &running.0;
     loop {
         let Some((due, until)) = driver.state.lock().next() else { return };
-        let is_due = timeout_at(until, driver.is_sooner.notified()).await.is_err();
-        if is_due
-            && driver.state.lock().take(due)
-            && let Some(memory) = driver.memory.upgrade()
-        {
+        if timeout_at(until, driver.is_sooner.notified()).await.is_ok() {
+            continue;
+        }
+        let until = driver.state.lock().take(due);
+        if let (Some(until), Some(memory)) = (until, driver.memory.upgrade()) {
             // The store arms the driver again if there is a head to wait for.
-            memory.grant_until(&driver.place, due);
+            memory.grant_until(&driver.place, until);
         }
     }
 }

@@ -3,11 +3,12 @@
 //! # Design
 //!
 //! The store keeps the lines, and grants what is due whenever a bucket is touched. What is here are
-//! the two timers that touch it when nothing else does:
+//! the timers that touch it when nothing else does:
 //!
-//! * Each waiter has a timer at the instant that it was told. While no tokens come back, that is its
-//!   turn.
-//! * Each line in which waiters have moved forward has one for its head: the [driver](LineDriver).
+//! * A line in which several wait has one for its head, the [driver](LineDriver). It wakes those
+//!   whose turn has come in their order.
+//! * A waiter that stands alone has one of its own, at the instant that it was told. The others have
+//!   one a little later, so that none depends on a driver whose runtime is blocked.
 
 mod driver;
 mod slot;

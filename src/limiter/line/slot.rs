@@ -31,7 +31,7 @@ pub(crate) struct LineSlot {
     ticket: LineTicket,
     parts: Box<[LinePart]>,
     told: Timestamp,
-    /// The same, as this process counts time.
+    /// When it looks by itself, as the runtime counts time.
     deadline: Instant,
     /// Whether it is still to leave.
     is_held: bool,
@@ -62,8 +62,11 @@ impl LineSlot {
             })
         });
         let start = Instant::now();
+        let is_alone = ticket.places.iter().all(LinePlace::is_alone);
+        let patience = if is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
         // Some decades are as good as for ever.
-        let deadline = start.checked_add(wait.min(FOR_EVER)).unwrap_or(start);
+        let deadline = wait.min(FOR_EVER).saturating_add(patience);
+        let deadline = start.checked_add(deadline).unwrap_or(start);
         let (memory, parts, told) = (Arc::clone(memory), parts.collect(), now + wait);
         Self { memory, ticket, parts, told, deadline, is_held: true }
     }
@@ -125,5 +128,9 @@ impl Drop for LineSlot {
         }
     }
 }
+
+/// How late the driver of a line may be, as when its runtime is blocked, before a waiter looks by
+/// itself. Were it zero, waiters of one millisecond would run in the order of their timers.
+const DRIVER_TIMEOUT: Duration = Duration::from_millis(10);
 
 const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);

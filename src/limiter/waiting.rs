@@ -1,0 +1,90 @@
+//! How many requests wait for a limit.
+
+use std::time::Duration;
+
+use super::Limit;
+use super::engine::RateLimiter;
+use crate::backend::Key;
+#[cfg(feature = "memory")]
+use crate::backend::LineLevel;
+
+impl RateLimiter {
+    /// Tells how many requests of this process wait for a limit: in the bucket that all callers
+    /// share, unless [`key`](Waiting::key) names another.
+    ///
+    /// It asks no store that others take from as well. There it tells of the requests that wait in
+    /// this process, and of those that this limiter or a clone of it has let in.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
+    ///
+    /// const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let _first = limiter.limit(&SPACED).key("alice").reserve().await?;
+    /// let second = limiter.limit(&SPACED).key("alice").reserve().await?;
+    ///
+    /// let waiting = limiter.waiting(&SPACED).key("alice");
+    /// assert_eq!(waiting.count(), 2);
+    /// assert!(waiting.longest() > SECOND);
+    /// drop(second);
+    /// assert_eq!((waiting.count(), waiting.left()), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn waiting<'l>(&'l self, limit: &'l Limit) -> Waiting<'l> {
+        Waiting { limiter: self, limit, key: Key::GLOBAL }
+    }
+}
+
+/// How many requests wait for a limit, for how long, and how many have left; made by
+/// [`RateLimiter::waiting`].
+///
+/// Each method looks anew. A request that was reserved waits until it is granted, whether it is
+/// awaited or not; one that is [kept](super::Reservation::keep) does not. Of a limit in shards, a
+/// request that waits for two shards counts twice.
+#[derive(Clone, Debug)]
+#[must_use = "it tells nothing until it is asked"]
+pub struct Waiting<'l> {
+    limiter: &'l RateLimiter,
+    limit: &'l Limit,
+    key: Key,
+}
+
+impl Waiting<'_> {
+    /// The key whose bucket is meant; the bucket that all callers share if not set.
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// How many requests wait.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.levels().map(|level| level.waiting).fold(0, usize::saturating_add)
+    }
+
+    /// How long the last of them has to wait if no other leaves; zero if none waits.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.levels().map(|level| level.longest).max().unwrap_or(Duration::ZERO)
+    }
+
+    /// How many have left before their turn since a request last began to wait where none did.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.levels().map(|level| level.left).fold(0, u64::saturating_add)
+    }
+
+    #[cfg(feature = "memory")]
+    fn levels(&self) -> impl Iterator<Item = LineLevel> {
+        let memory = self.limiter.memory();
+        let ids = self.limit.shards(&self.key);
+        ids.filter_map(move |id| memory.map(|memory| memory.line_level(id)))
+    }
+}
