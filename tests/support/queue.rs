@@ -36,9 +36,14 @@ pub(crate) fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
     at_once(limiter.peek(limit)).unwrap().tokens().to_f64()
 }
 
-/// How many queues the limiter keeps.
+/// How many queues the limiter and its store keep.
 pub(crate) fn lines(limiter: &RateLimiter) -> usize {
-    format!("{limiter:?}").matches("SharedQueue {").count()
+    let shown = format!("{limiter:?}");
+    let in_memory = shown.split("lines: ").nth(1).map_or(0, |rest| {
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        number.parse().unwrap()
+    });
+    shown.matches("SharedQueue {").count() + in_memory
 }
 
 #[track_caller]

@@ -31,6 +31,10 @@ impl Lines {
         self.by_tag.contains_key(&tag)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_tag.len()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.by_tag.is_empty() && self.wakeups.is_empty()
     }

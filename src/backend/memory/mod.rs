@@ -208,6 +208,7 @@ impl fmt::Debug for Memory {
             .field("max_keys", &self.max_keys)
             .field("shards", &self.shards.count())
             .field("clock", &self.clock)
+            .field("lines", &self.line_count())
             .finish_non_exhaustive()
     }
 }

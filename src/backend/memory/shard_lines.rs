@@ -115,6 +115,7 @@ impl Shard {
         timer: impl FnOnce() -> Option<Arc<dyn LineTimer>>,
         now: Timestamp,
     ) {
+        self.grant(tag, now);
         if let Some((stored, lines)) = self.stored(tag) {
             lines.attach(stored, timer, now);
         }
@@ -135,6 +136,10 @@ impl Shard {
                 lines.drain(stored, by, end, now);
             }
         }
+    }
+
+    pub(super) fn line_count(&self) -> usize {
+        self.lines.as_deref().map_or(0, Lines::len)
     }
 
     pub(super) fn line_level(&mut self, tag: Tag, now: Timestamp) -> LineLevel {

@@ -76,6 +76,11 @@ impl Memory {
         }
     }
 
+    /// The buckets that requests wait for.
+    pub(super) fn line_count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().line_count()).sum()
+    }
+
     /// How the line of a bucket stands.
     pub(crate) fn line_level(&self, id: BucketId<'_>) -> LineLevel {
         let print = self.hasher.fingerprint(id);

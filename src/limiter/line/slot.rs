@@ -91,12 +91,14 @@ impl LineSlot {
     /// Where it stands. If it waits, the waker is woken when that changes.
     pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
         let status = self.ticket.waiter.poll(waker);
-        if status == WaiterStatus::Waiting {
-            for place in &self.ticket.places {
-                self.memory.attach(place, || LineDriver::new(&self.memory, *place));
-            }
+        if status != WaiterStatus::Waiting {
+            return status;
         }
-        status
+        // That grants what is due, and so it may be its turn.
+        for place in &self.ticket.places {
+            self.memory.attach(place, || LineDriver::new(&self.memory, *place));
+        }
+        self.ticket.waiter.poll(waker)
     }
 
     /// The instant that it was told has come.
