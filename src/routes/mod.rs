@@ -46,6 +46,7 @@
 mod admission;
 mod annotate;
 mod extract;
+mod misuse;
 mod response;
 
 pub use self::admission::MissingAdmission;
