@@ -51,6 +51,10 @@ impl ActualCost {
     /// What the request cost is known later, as where its response is a stream: put the cost into
     /// the response, and keep the meter where the stream ends.
     ///
+    /// This meter is not that of the request: it goes before it, and if it is dropped without a
+    /// word, the tokens stay taken. A [`Meter`] that the handler takes from the request needs no
+    /// cost in the response.
+    ///
     /// # Examples
     ///
     /// ```
@@ -77,6 +81,11 @@ impl ActualCost {
     pub fn metered() -> (Self, Meter) {
         let cost = LateCost::default();
         (Self(Actual::Metered(cost.clone())), Meter::new(cost))
+    }
+
+    /// What is counted by the meter of the request.
+    pub(super) const fn counted(cost: LateCost) -> Self {
+        Self(Actual::Metered(cost))
     }
 
     /// Settles what was taken, now or once the meter is read.
