@@ -602,6 +602,23 @@ async fn a_store_that_answers_later_hears_of_a_request_that_was_dropped() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_before_the_store_has_answered_is_refunded() {
+    for (is_refunding, wanted) in [(false, 900.0), (true, 1_000.0)] {
+        let (late, limiter, past) = Late::new();
+        let layer = limiter.layer(&TOKENS).cost(100).settle();
+        let layer = if is_refunding { layer.refund_dropped() } else { layer };
+        let held = late.close();
+        let mut call = Box::pin(layer.layer(service_fn(counts_30)).oneshot(Request::new(())));
+        ask(&mut call);
+        drop(call);
+        held.let_go();
+        late.open();
+        settled().await;
+        assert_eq!(tokens(&past, &TOKENS), wanted);
+    }
+}
+
 /// There is nothing that could wait for the store.
 #[test]
 fn dropped_outside_of_a_runtime_a_request_keeps_its_estimate_in_a_store_that_answers_later() {

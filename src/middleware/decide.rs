@@ -95,12 +95,14 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => ActionStep::Ready(read(plan, submission, demands, answer)),
         Ok(Answer::Pending(answer)) => {
-            let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reserves = matches!(submission.mode, Mode::Reserve(_));
+            let gives_back = reserves || plan.settings.refunds_dropped;
+            let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reading = async move { read(&plan, submission, demands, answer.await) };
-            match reserves {
+            match gives_back {
                 false => ActionStep::Pending(Box::pin(reading)),
-                // Completed even if the client goes meanwhile: what was reserved has to be given up then.
+                // Completed even if the client goes meanwhile: what was taken for it has to be given
+                // back then, as the action does that is dropped.
                 true => {
                     let reading = Answer::pending(async move { Ok(reading.await) });
                     let detached = DetachOnDrop::new(reading);
