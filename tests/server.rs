@@ -9,13 +9,22 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use axum::routing::{any, get, post};
+use bytes::Bytes;
+use futures_util::stream;
 use http::{Method, StatusCode};
 use support::web::{self, Reply, send, serve};
 use support::{START, at_once, limiter};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
+use tollgate::middleware::Meter;
 use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 
@@ -350,4 +359,113 @@ fn fields_are_structured_fields() {
             );
         }
     });
+}
+
+// Clients that disconnect.
+
+static LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(1_000, MINUTE));
+
+/// Tells when it is dropped.
+struct Gone(mpsc::UnboundedSender<&'static str>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let _ = self.0.send("gone");
+    }
+}
+
+/// A connection on which a request was sent.
+async fn connect(to: SocketAddr) -> TcpStream {
+    let mut connection = TcpStream::connect(to).await.unwrap();
+    connection.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    connection
+}
+
+/// Reads until this has come.
+async fn read_to(connection: &mut TcpStream, text: &str) {
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        assert!(connection.read_buf(&mut read).await.unwrap() > 0, "{text} does not come");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_disconnects_in_the_middle_of_a_handler_pays_what_was_counted() {
+    for (is_refunding, wanted) in [(false, 958), (true, 1_000)] {
+        let limiter = limiter(&ManualClock::new(START));
+        let layer = limiter.layer(&LLM).cost(100).settle();
+        let layer = if is_refunding { layer.refund_dropped() } else { layer };
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let works = tell.clone();
+        let handler = async move |meter: Meter| {
+            meter.add(42);
+            works.send("works").unwrap();
+            std::future::pending::<()>().await;
+        };
+        // Around the layer, so that the request is settled when it tells.
+        let watch = from_fn(move |request: Request, next: Next| {
+            let gone = Gone(tell.clone());
+            async move {
+                let _gone = gone;
+                next.run(request).await
+            }
+        });
+        let app = Router::new().route("/", get(handler)).layer(layer).layer(watch);
+        let connection = connect(serve(app).await).await;
+        assert_eq!(told.recv().await, Some("works"));
+        assert_eq!(at_once(limiter.peek(&LLM)).unwrap().remaining(), 900);
+        drop(connection);
+        assert_eq!(told.recv().await, Some("gone"));
+        assert_eq!(at_once(limiter.peek(&LLM)).unwrap().remaining(), wanted);
+    }
+}
+
+/// A route whose response is streamed: what the test says, at ten tokens a piece.
+async fn streaming_server(
+    limiter: &RateLimiter,
+) -> (SocketAddr, mpsc::UnboundedSender<&'static str>, mpsc::UnboundedReceiver<&'static str>) {
+    let (say, said) = mpsc::unbounded_channel::<&'static str>();
+    let (tell, told) = mpsc::unbounded_channel();
+    let said = std::sync::Arc::new(std::sync::Mutex::new(Some(said)));
+    let handler = async move |meter: Meter| {
+        let said = said.lock().unwrap().take().unwrap();
+        // Dropped in this order.
+        let parts = (said, meter, Gone(tell));
+        Body::from_stream(stream::unfold(parts, async |mut parts| {
+            let piece = parts.0.recv().await?;
+            parts.1.add(10);
+            Some((Ok::<_, Infallible>(Bytes::from_static(piece.as_bytes())), parts))
+        }))
+    };
+    // A disconnect in the stream is none before the response.
+    let layer = limiter.layer(&LLM).cost(100).settle().refund_dropped();
+    (serve(Router::new().route("/", get(handler)).layer(layer)).await, say, told)
+}
+
+#[tokio::test]
+async fn a_client_that_disconnects_in_the_middle_of_a_stream_pays_what_was_counted() {
+    let limiter = limiter(&ManualClock::new(START));
+    let (server, say, mut told) = streaming_server(&limiter).await;
+    let mut connection = connect(server).await;
+    for piece in ["forty", "-"] {
+        say.send(piece).unwrap();
+        read_to(&mut connection, piece).await;
+    }
+    assert_eq!(at_once(limiter.peek(&LLM)).unwrap().remaining(), 900, "it is still sent");
+    drop(connection);
+    assert_eq!(told.recv().await, Some("gone"));
+    assert_eq!(at_once(limiter.peek(&LLM)).unwrap().remaining(), 980);
+}
+
+#[tokio::test]
+async fn a_stream_that_has_ended_costs_what_was_counted() {
+    let limiter = limiter(&ManualClock::new(START));
+    let (server, say, mut told) = streaming_server(&limiter).await;
+    for piece in ["forty", "-", "two"] {
+        say.send(piece).unwrap();
+    }
+    drop(say);
+    assert_eq!(web::get(server, "/").await.body, "forty-two");
+    assert_eq!(told.recv().await, Some("gone"));
+    assert_eq!(at_once(limiter.peek(&LLM)).unwrap().remaining(), 970);
 }

@@ -1,7 +1,6 @@
 //! What a request really cost, told by its handler.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
+use super::meter::{LateCost, Meter};
 use crate::limiter::{Permit, Settlement};
 
 /// What a request really cost: put it into the extensions of the response, under a layer that
@@ -39,14 +38,7 @@ pub struct ActualCost(Actual);
 #[derive(Clone, Debug)]
 enum Actual {
     Known(u64),
-    Metered(Arc<Mutex<Metered>>),
-}
-
-/// Whichever comes first waits here for the other: the tokens, or the permits of all layers.
-#[derive(Debug, Default)]
-struct Metered {
-    permits: Vec<Permit<'static>>,
-    tokens: Option<u64>,
+    Metered(LateCost),
 }
 
 impl ActualCost {
@@ -58,6 +50,10 @@ impl ActualCost {
 
     /// What the request cost is known later, as where its response is a stream: put the cost into
     /// the response, and keep the meter where the stream ends.
+    ///
+    /// This meter is not that of the request: it goes before it, and if it is dropped without a
+    /// word, the tokens stay taken. A [`Meter`] that the handler takes from the request needs no
+    /// cost in the response.
     ///
     /// # Examples
     ///
@@ -83,8 +79,13 @@ impl ActualCost {
     /// response.extensions_mut().insert(cost);
     /// ```
     pub fn metered() -> (Self, Meter) {
-        let metered = Arc::default();
-        (Self(Actual::Metered(Arc::clone(&metered))), Meter(metered))
+        let cost = LateCost::default();
+        (Self(Actual::Metered(cost.clone())), Meter::new(cost))
+    }
+
+    /// What is counted by the meter of the request.
+    pub(super) const fn counted(cost: LateCost) -> Self {
+        Self(Actual::Metered(cost))
     }
 
     /// Settles what was taken, now or once the meter is read.
@@ -92,38 +93,7 @@ impl ActualCost {
         match &self.0 {
             // The store completes it by itself.
             Actual::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
-            Actual::Metered(metered) => complete(metered, |metered| metered.permits.push(permit)),
+            Actual::Metered(cost) => cost.settle(permit),
         }
-    }
-}
-
-/// Tells what a request really cost, after its response; made by [`ActualCost::metered`].
-///
-/// Dropping it leaves the tokens taken.
-#[derive(Debug)]
-#[must_use = "nothing is settled if it is dropped"]
-pub struct Meter(Arc<Mutex<Metered>>);
-
-impl Meter {
-    /// The request cost this many tokens: what is left of those that it took is given back, what is
-    /// short is taken, into debt if need be.
-    ///
-    /// It does not wait: a store that answers later completes it in a task of its own, on the tokio
-    /// runtime in which this is called.
-    pub fn settle(self, actual: u64) {
-        complete(&self.0, |metered| metered.tokens = Some(actual));
-    }
-}
-
-/// Settles what there is once the tokens are known.
-fn complete(metered: &Mutex<Metered>, add: impl FnOnce(&mut Metered)) {
-    let (permits, tokens) = {
-        let mut metered = metered.lock().unwrap_or_else(PoisonError::into_inner);
-        add(&mut metered);
-        let Some(tokens) = metered.tokens else { return };
-        (std::mem::take(&mut metered.permits), tokens)
-    };
-    for permit in permits {
-        drop(permit.settle_by(Settlement::All(tokens)));
     }
 }

@@ -114,15 +114,17 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
             ActionStep::Ready(read(plan, submission, demands, answer, book))
         }
         Ok(Answer::Pending(answer)) => {
-            let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reserves = matches!(submission.mode, Mode::Reserve(_));
+            let gives_back = reserves || plan.settings.refunds_dropped;
+            let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reading = async move {
                 let answer = answer.await;
                 read(&plan, submission, demands, answer, book_slot(&plan))
             };
-            match reserves {
+            match gives_back {
                 false => ActionStep::Pending(Box::pin(reading)),
-                // Completed even if the client goes meanwhile: what was reserved has to be given up then.
+                // Completed even if the client goes meanwhile: what was taken for it has to be given
+                // back then, as the action does that is dropped.
                 true => {
                     let reading = Answer::pending(async move { Ok(reading.await) });
                     let detached = DetachOnDrop::new(reading);

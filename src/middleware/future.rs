@@ -1,6 +1,7 @@
 //! The future of a response: asking, queued, running, or answered already.
 
 use std::fmt;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -25,7 +26,9 @@ pin_project! {
     ///
     /// Dropping it drops the request, or the future of the inner service. A request that waits in
     /// the [queue](crate::RateLimitLayer::queue) gives up its place, and so does one whose store
-    /// has yet to answer. Other tokens that were taken stay taken.
+    /// has yet to answer. A request that runs is settled at what was counted by its
+    /// [`Meter`](super::Meter), if that was taken, or costs nothing if the layer
+    /// [says so](crate::RateLimitLayer::refund_dropped). Other tokens that were taken stay taken.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -133,13 +136,33 @@ where
                     }
                 },
                 ResponseStateProjection::Running { future, on_response } => {
-                    let mut response = ready!(future.poll(cx))?;
-                    std::mem::take(on_response).finish(&mut response);
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    let panics = FailOnPanic(&mut *on_response);
+                    let polled = future.poll(cx);
+                    mem::forget(panics);
+                    return Poll::Ready(match ready!(polled) {
+                        Ok(mut response) => {
+                            mem::take(on_response).finish(&mut response);
+                            Ok(response.map(ResponseBody::inner))
+                        }
+                        Err(error) => {
+                            mem::take(on_response).fail();
+                            Err(error)
+                        }
+                    });
                 }
             };
             state.set(next);
         }
+    }
+}
+
+/// Takes a panic of the service for a failure, also where a layer catches it and drops the future
+/// later, as a client does that goes away.
+struct FailOnPanic<'r>(&'r mut OnResponse);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        mem::take(self.0).fail();
     }
 }
 

@@ -240,11 +240,11 @@ impl<N> RateLimitLayer<N> {
     }
 }
 
-/// Settling, and handlers that look.
+/// Settling, requests whose clients go away, and handlers that look.
 impl<N> RateLimitLayer<N> {
-    /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions:
-    /// what is left of the tokens is given back, what is short is taken, into debt if need be.
-    /// Where a response is a stream, a [`Meter`](super::Meter) tells what it cost when it ends.
+    /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions,
+    /// or by what its handler has counted with the [`Meter`](super::Meter) of the request: what is
+    /// left of the tokens is given back, what is short is taken, into debt if need be.
     ///
     /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none
     /// has one, all are. So set a cost on a limit of tokens, and a limit of requests is left alone.
@@ -253,11 +253,55 @@ impl<N> RateLimitLayer<N> {
     /// already and were promised their instants. The fields that tell clients about the limit show
     /// how it stood when the request was let in.
     ///
-    /// A response without it leaves the tokens taken, and so does a client that goes away before
-    /// the response is there. From then on the client does not matter: a store that answers later
-    /// completes the settlement.
+    /// If the client goes away before the response is there, or the service fails or panics, the
+    /// request is settled at what its handler has counted so far. A handler that has not taken the
+    /// meter leaves the tokens taken, and so does its response without a cost. Once there is a
+    /// response, the client does not matter: a store that answers later completes the settlement.
+    ///
+    /// Each request gets a meter, taken or not, which costs a few small allocations.
     pub fn settle(self) -> Self {
         self.with(|settings| settings.settles = true)
+    }
+
+    /// Gives all tokens of a request back whose future is dropped before there is a response: its
+    /// client has gone away, or a timeout outside of this layer has passed.
+    ///
+    /// Such a request costs nothing, in all rules and whatever its [`Meter`](super::Meter) has
+    /// counted. Its tokens stay taken otherwise, or are [settled](Self::settle) at what was counted.
+    /// What the bucket has gained meanwhile is not given a second time, as in
+    /// [`Rule::refund_if`]. A request whose service fails or panics was not dropped, and neither was
+    /// one whose client leaves in the middle of the response.
+    ///
+    /// **A client can have work done for nothing**: it disconnects shortly before the response, as
+    /// often as it likes, and the limit then only bounds how much runs at the same time. Use it
+    /// where work that is dropped costs next to nothing, or where clients are trusted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::future::pending;
+    ///
+    /// use http::{Request, Response};
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    /// use tower::{Layer, Service, service_fn};
+    ///
+    /// const CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let slow = service_fn(|_: Request<()>| pending::<Result<Response<()>, Infallible>>());
+    /// let mut service = limiter.layer(&CALLS).refund_dropped().layer(slow);
+    /// let response = service.call(Request::new(()));
+    /// assert_eq!(limiter.peek(&CALLS).await?.remaining(), 9);
+    /// drop(response);
+    /// assert_eq!(limiter.peek(&CALLS).await?.remaining(), 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refund_dropped(self) -> Self {
+        self.with(|settings| settings.refunds_dropped = true)
     }
 
     /// Shows handlers what the layer has decided: puts an [`Admission`](super::Admission) into the

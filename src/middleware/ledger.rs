@@ -4,10 +4,11 @@ use std::fmt;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::Response;
+use http::{Extensions, Response};
 use smallvec::SmallVec;
 
 use super::actual_cost::ActualCost;
+use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::Choice;
 use super::response_head::ResponseHead;
@@ -29,6 +30,8 @@ struct Entries {
     charges: Charges,
     /// How the limits stood that would have refused as shadows, and by which rule.
     refused: Vec<(usize, Snapshot)>,
+    /// What the request is metered by; none once it is over.
+    meter: Option<Meter>,
 }
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
@@ -95,10 +98,21 @@ impl RequestLedger {
         self.plan.settings.exposes
     }
 
+    /// Gives the request with these extensions a meter, where the layer settles.
+    pub(super) fn open_meter(&self, extensions: &mut Extensions) {
+        if self.plan.settings.settles {
+            let meter = Meter::for_request(extensions);
+            self.entries().meter = Some(meter);
+        }
+    }
+
     /// Does what the rules say about such a response.
     pub(super) fn finish<R>(&self, response: &Response<R>) {
         let settles = self.plan.settings.settles;
-        let actual = response.extensions().get::<ActualCost>().filter(|_| settles);
+        // Dropped at the end, so that it settles by what was handed to it here.
+        let meter = self.entries().meter.take();
+        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::counted);
+        let actual = response.extensions().get().or(metered.as_ref()).filter(|_| settles);
         // The rules ask the user's code, which must not find the ledger locked.
         let rules: SmallVec<[(usize, bool); 4]> = {
             let Entries { charges, .. } = &*self.entries();
@@ -132,6 +146,28 @@ impl RequestLedger {
         if let (Some(actual), Some(permit)) = (actual, self.permit_of(settled)) {
             actual.settle(permit);
         }
+    }
+
+    /// Settles a request without a response by its meter, if that was taken. What became of other
+    /// requests is not known, and their tokens stay taken.
+    pub(super) fn fail(&self) {
+        let meter = self.entries().meter.take();
+        if let Some(cost) = meter.as_ref().and_then(Meter::cost)
+            && let Some(permit) = self.close(Selection::ByCost(None))
+        {
+            cost.settle(permit);
+        }
+    }
+
+    /// The same of a request that was dropped, or gives all of it back where the layer does that.
+    pub(super) fn abandon(&self) {
+        // What is closed here is not open to the meter.
+        if self.plan.settings.refunds_dropped
+            && let Some(permit) = self.close(Selection::All(None))
+        {
+            drop(permit.settle_by(Settlement::LateRefund));
+        }
+        self.fail();
     }
 
     fn effect(&self, rule: usize, response: &ResponseHead<'_>) -> ResponseEffect {

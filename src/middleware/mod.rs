@@ -201,8 +201,7 @@
 //! # Settle
 //!
 //! Where the cost is known only when the work is done, requests pay an estimate, and the layer
-//! settles it by the [`ActualCost`] of the response. A streamed response tells by a [`Meter`] what
-//! it has cost when it ends:
+//! settles it by the [`ActualCost`] of the response:
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -228,6 +227,42 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A handler that takes the [`Meter`] of its request counts as it goes, and so does the stream of
+//! its response that keeps it. If the client goes away in the middle of either, what was counted so
+//! far is paid, and the rest is given back:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::future::pending;
+//!
+//! use http::{Request, Response};
+//! use tollgate::middleware::Meter;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), tollgate::RateLimited> {
+//! let model = service_fn(async |request: Request<()>| {
+//!     if let Some(meter) = Meter::from_extensions(request.extensions()) {
+//!         meter.add(300);
+//!     }
+//!     pending::<()>().await; // the client goes away
+//!     Ok::<_, Infallible>(Response::new("forty-two"))
+//! });
+//! let limiter = RateLimiter::in_memory();
+//! let service = limiter.layer(&LLM).cost(1_000).settle().layer(model);
+//! let response = service.oneshot(Request::new(()));
+//! let timeout = tokio::time::timeout(MINUTE, response).await;
+//! assert!(timeout.is_err());
+//! assert_eq!(limiter.peek(&LLM).await?.remaining(), 39_700);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`RateLimitLayer::refund_dropped`] gives everything back instead.
 //!
 //! # Handlers that look
 //!
@@ -316,6 +351,7 @@ mod future;
 mod layer;
 mod ledger;
 mod log;
+mod meter;
 mod missing_key;
 mod on_failure;
 mod on_refusal;
@@ -335,12 +371,13 @@ mod service;
 mod setup_check;
 mod shadow;
 
-pub use self::actual_cost::{ActualCost, Meter};
+pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
 pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
+pub use self::meter::Meter;
 pub use self::missing_key::MissingKey;
 pub use self::on_failure::OnFailure;
 pub use self::on_refusal::{OnRefusal, Refused};

@@ -49,7 +49,7 @@ impl Plan {
             way: if is_single { Way::Single } else { Way::General },
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
-            tracks_charges: settings.settles || settings.exposes || depends,
+            tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
             is_silent: false,
             template: None,
             advertised_count: 0,

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::action::QueuedSlot;
-use super::admission::Admission;
 use super::advertise::fields_after_turn;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
@@ -112,7 +111,7 @@ where
             };
             let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
             if let Some(ledger) = &ledger {
-                Admission::expose(ledger, &mut request);
+                OnResponse::show(ledger, &mut request);
             }
             let waited = since.elapsed();
             let future = service.call(request);

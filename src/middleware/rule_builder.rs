@@ -313,10 +313,11 @@ impl Rule {
     /// bucket has gained is not given a second time.
     ///
     /// They come back once the inner service has answered, even if the client has gone meanwhile,
-    /// and not if it has gone before that, nor if the service fails or panics: what became of the
-    /// work is not known then. The fields that tell clients about the limit show how it stood when
-    /// the request was let in. It goes before [`settle`](crate::RateLimitLayer::settle), which
-    /// leaves this limit alone then.
+    /// and not if it has gone before that
+    /// ([`refund_dropped`](crate::RateLimitLayer::refund_dropped) is for those), nor if the
+    /// service fails or panics: what became of the work is not known then. The fields that tell
+    /// clients about the limit show how it stood when the request was let in. It goes before
+    /// [`settle`](crate::RateLimitLayer::settle), which leaves this limit alone then.
     ///
     /// # Examples
     ///

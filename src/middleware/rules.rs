@@ -26,8 +26,17 @@ pub(super) struct LayerSettings {
     pub(super) queue: Option<Queue>,
     pub(super) jitter: Duration,
     pub(super) settles: bool,
+    /// Whether a request that is dropped before its response costs nothing.
+    pub(super) refunds_dropped: bool,
     /// Whether handlers see what was decided.
     pub(super) exposes: bool,
+}
+
+impl LayerSettings {
+    /// Whether anything is put into the extensions of requests.
+    pub(super) const fn extends_requests(&self) -> bool {
+        self.settles || self.exposes
+    }
 }
 
 impl Rules {

@@ -62,7 +62,7 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
         match decide(plan, &Head::new(&request)) {
-            ActionStep::Ready(Action::Run(on_response)) if !plan.settings.exposes => {
+            ActionStep::Ready(Action::Run(on_response)) if !plan.settings.extends_requests() => {
                 ResponseFuture::running(inner.call(request), on_response)
             }
             ActionStep::Ready(Action::Run(on_response)) => {
@@ -88,10 +88,10 @@ where
     }
 }
 
-/// The request, which shows its handler what was decided.
+/// The request, which shows its handler what was decided and what to count by.
 ///
 /// By value and out of the way: a request that the caller changes in place is copied once more,
-/// also where the layer does not expose.
+/// also where the layer shows nothing.
 #[cold]
 #[inline(never)]
 fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {

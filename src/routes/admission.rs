@@ -3,16 +3,12 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
-#[cfg(feature = "tracing")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::request::Parts;
 
-use crate::fields::{self, RetryAfter, Wording};
+use super::misuse::Misuse;
 use crate::middleware::Admission;
 
 /// Takes what the layers around a route have [exposed](crate::RateLimitLayer::expose).
@@ -68,16 +64,8 @@ impl Error for MissingAdmission {}
 
 impl IntoResponse for MissingAdmission {
     fn into_response(self) -> Response {
-        #[cfg(feature = "tracing")]
-        match IS_TOLD.swap(true, Ordering::Relaxed) {
-            false => tracing::error!("{self} (logged once)"),
-            true => tracing::debug!("{self}"),
-        }
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+        MISUSE.response(&self)
     }
 }
 
-/// Every request for such a route meets it, which must not fill the log.
-#[cfg(feature = "tracing")]
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
+static MISUSE: Misuse = Misuse::new();

@@ -1,5 +1,5 @@
 //! For axum: limits on routes, keys from extractors, refusals as responses, and
-//! [`Admission`](crate::middleware::Admission) in handlers.
+//! [`Admission`](crate::middleware::Admission) and [`Meter`](crate::middleware::Meter) in handlers.
 //!
 //! ```
 //! use axum::Router;
@@ -46,8 +46,11 @@
 mod admission;
 mod annotate;
 mod extract;
+mod meter;
+mod misuse;
 mod response;
 
 pub use self::admission::MissingAdmission;
 pub use self::annotate::RateLimitExt;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, extract};
+pub use self::meter::MissingMeter;

@@ -10,7 +10,7 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 3] = [
+const EXCEPTIONS: [Exception; 4] = [
     Exception {
         name: "RateLimiter",
         folder: "middleware",
@@ -18,6 +18,7 @@ const EXCEPTIONS: [Exception; 3] = [
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
     Exception { name: "Admission", folder: "routes", reason: AXUM },
+    Exception { name: "Meter", folder: "routes", reason: AXUM },
 ];
 
 /// The trait is axum's, so that only our crate can implement it, and only `routes` knows axum.
