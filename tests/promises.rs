@@ -399,7 +399,9 @@ proptest! {
         let buckets: Vec<_> = quotas.iter().map(|quota| Bucket::new(quota).unwrap()).collect();
         let mut bucket = buckets[0];
         let value = value * (bucket.capacity() / 1_000);
-        let value = value.clamp(-bucket.capacity(), bucket.capacity());
+        // No deeper than can be counted.
+        let least = (-bucket.capacity()).max(bucket.capacity() - (1 << 53));
+        let value = value.clamp(least, bucket.capacity());
         let (mut state, mut now) = (State { value, ts: START }, START);
         for (which, micros) in changes {
             now = now + Duration::from_micros(u64::from(micros));
