@@ -44,7 +44,8 @@ pub(crate) struct Stored {
     /// Units that a token is worth.
     pub(crate) token: f64,
     pub(crate) capacity: f64,
-    /// In microseconds: 1 for a token bucket, the period for a fixed window.
+    /// In microseconds: 1 for a token bucket, the period for a fixed window. It is stored below zero
+    /// if the limit begins below its capacity.
     pub(crate) step: f64,
 }
 
@@ -53,7 +54,7 @@ impl Stored {
         let (numbers, []) = raw.as_chunks::<8>() else { return None };
         let numbers: Vec<_> = numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
         let [value, ts, gain, token, capacity, step] = *numbers else { return None };
-        Some(Self { name: name.to_owned(), value, ts, gain, token, capacity, step })
+        Some(Self { name: name.to_owned(), value, ts, gain, token, capacity, step: step.abs() })
     }
 
     /// What it says at `now`, in microseconds since the Unix epoch.

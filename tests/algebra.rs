@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::{START, at_once, is_admitted, limiter};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, calculate, charge, rescale};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
-use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND, Timestamp};
+use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, SECOND, Timestamp};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 
@@ -57,6 +57,42 @@ fn windows_begin_where_the_new_numbers_say() {
     assert_eq!(ts(&window(99, 60, 0), 45), START, "another rate: the same window");
     let bucket = Bucket::new(&Quota::token_bucket(10, HOUR)).unwrap();
     assert_eq!(ts(&bucket, 45), START + MINUTE * 45, "no windows any more");
+}
+
+#[test]
+fn what_is_full_is_absent_under_other_numbers() {
+    let bucket = |quota| Bucket::new(&quota).unwrap();
+    let old = bucket(Quota::token_bucket(10, HOUR));
+    let full = State { value: old.capacity(), ts: START };
+    // It was filled long ago.
+    let empty = State { value: 0, ts: Timestamp::from_micros(0) };
+    for new in [
+        bucket(Quota::token_bucket(100, MINUTE)),
+        bucket(Quota::token_bucket(100, MINUTE).initial(7)),
+        bucket(Quota::token_bucket(10, HOUR).initial(0)),
+        bucket(Quota::token_bucket(10, HOUR).capacity(0)),
+        bucket(Quota::fixed_window(10, HOUR).initial(3)),
+    ] {
+        for state in [full, empty] {
+            assert_eq!(rescale(&old, &new, state, START, START), new.absent(START, START));
+        }
+        let nearly = State { value: old.capacity() - 1, ..full };
+        let changed = rescale(&old, &new, nearly, START, START);
+        assert_eq!(changed.value, new.capacity() - 1, "a unit of either is used");
+    }
+}
+
+#[test]
+fn used_beyond_what_can_be_counted_is_cut() {
+    let few = Bucket::new(&Quota::fixed_window(10, DAY).start(START)).unwrap();
+    let many = Bucket::new(&Quota::token_bucket(10, DAY)).unwrap();
+    let deepest = |bucket: &Bucket| bucket.capacity() - (1 << 53);
+    let state = State { value: deepest(&few), ts: START };
+    let changed = rescale(&few, &many, state, START, START);
+    assert_eq!(changed, State { value: deepest(&many), ts: START });
+    // A state that no function returns is no deeper.
+    let state = State { value: i64::MIN, ts: START };
+    assert_eq!(rescale(&few, &many, state, START, START), changed);
 }
 
 #[test]

@@ -25,25 +25,105 @@ fn limits_with_other_names_have_other_buckets() {
     assert_eq!(at_once(limiter.peek(&OTHER).key("x")).unwrap().remaining(), 10);
 }
 
+fn plan(quota: &str) -> Limit {
+    Limit::try_new("plan", quota.parse().unwrap()).unwrap()
+}
+
+/// What was left stayed, and not what was used: a client that had used 3 of 3 and then paid for 100
+/// was refused.
+#[test]
+fn a_larger_plan_is_worth_something_at_once() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let (free, pro) = (plan("3 per minute"), plan("100 per minute"));
+    assert!(admitted(&limiter, &free, 1, 3));
+    assert!(!admitted(&limiter, &free, 1, 1));
+    assert_eq!(remaining(&limiter, &pro, 1), 97);
+    assert!(admitted(&limiter, &pro, 1, 1));
+    assert_eq!(remaining(&limiter, &pro, 1), 96);
+    // Back again, what was used beyond the smaller plan is owed.
+    assert_eq!(at_once(limiter.peek(&free).key(1_u64)).unwrap().tokens().to_string(), "-1");
+}
+
+/// A client that had used up its day got nothing out of a larger plan before the next day.
+#[test]
+fn a_larger_window_is_worth_something_at_once() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let (small, large) = (plan("fixed window: 100 per day"), plan("fixed window: 1000 per day"));
+    assert!(admitted(&limiter, &small, 1, 100));
+    assert_eq!(remaining(&limiter, &large, 1), 900);
+    assert!(admitted(&limiter, &large, 1, 900));
+    assert!(!admitted(&limiter, &large, 1, 1));
+}
+
+/// An idle client of the smaller plan got 3 or 100 of the larger one, by whether the store had
+/// dropped its full bucket.
+#[test]
+fn an_idle_client_has_all_of_its_new_plan_whether_it_was_forgotten_or_not() {
+    for (forgets, new, left) in [
+        (false, "100 per minute", 100),
+        (true, "100 per minute", 100),
+        (false, "fixed window: 1000 per day", 1_000),
+        (true, "fixed window: 1000 per day", 1_000),
+        (false, "100 per minute, initial 5", 5),
+        (true, "100 per minute, initial 5", 5),
+        // Not even if nothing else changes.
+        (false, "3 per minute, initial 1", 1),
+        (true, "3 per minute, initial 1", 1),
+    ] {
+        let clock = ManualClock::new(START);
+        let (memory, limiter) = store(Memory::new(), &clock);
+        let free = plan("3 per minute");
+        assert!(admitted(&limiter, &free, 1, 3));
+        clock.advance(HOUR);
+        if forgets {
+            memory.purge();
+        }
+        assert_eq!(memory.is_empty(), forgets);
+        let new = plan(new);
+        assert_eq!(remaining(&limiter, &new, 1), left, "{forgets}");
+        // The first use begins to fill it, also if that is refused.
+        assert!(at_once(limiter.limit(&new).key(1_u64).cost(left + 1)).is_err());
+        clock.advance(MINUTE / 3);
+        let gained = if left == 1 { 1 } else { 33 };
+        let most = new.quota().tokens_at_most();
+        assert_eq!(remaining(&limiter, &new, 1), most.min(left + gained), "{forgets}");
+    }
+}
+
 #[test]
 fn new_numbers_keep_what_was_used() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
-    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
-    let (small, large) = (limit("10 per hour"), limit("1000 per minute"));
+    let (small, large) = (plan("10 per hour"), plan("1000 per minute"));
     assert!(admitted(&limiter, &small, 1, 7));
-    // 3 are left, whatever they are counted in, and no more than the new capacity.
-    assert_eq!(remaining(&limiter, &large, 1), 3);
-    assert!(admitted(&limiter, &large, 1, 3));
+    assert_eq!(remaining(&limiter, &large, 1), 993);
+    assert!(admitted(&limiter, &large, 1, 993));
     assert!(!admitted(&limiter, &small, 1, 1));
     // It has filled at the rate it was last used at, and full is full under any numbers.
     clock.advance(MINUTE);
     assert!(admitted(&limiter, &small, 1, 10));
-    let window = limit("fixed window: 5 per day");
-    assert_eq!(remaining(&limiter, &window, 1), 0);
-    let refused = at_once(limiter.limit(&window).key(1_u64)).unwrap_err();
-    clock.advance(refused.retry_after().expect("there is nothing left"));
-    assert_eq!(remaining(&limiter, &window, 1), 5);
+    let window = plan("fixed window: 8 per day");
+    let tokens = || at_once(limiter.peek(&window).key(1_u64)).unwrap().tokens().to_string();
+    assert_eq!(tokens(), "-2");
+    assert!(!admitted(&limiter, &window, 1, 1));
+    clock.advance(HOUR / 2);
+    assert_eq!(tokens(), "3");
+    assert!(admitted(&limiter, &window, 1, 1));
+    let refused = at_once(limiter.limit(&window).key(1_u64).cost(8)).unwrap_err();
+    clock.advance(refused.retry_after().expect("only 2 are left"));
+    assert_eq!(tokens(), "8");
+}
+
+#[test]
+fn debt_counts_as_used_under_new_numbers() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (small, large) = (plan("10 per minute"), plan("100 per hour"));
+    let _ = at_once(limiter.penalize(&small, 25).key(1_u64)).unwrap();
+    let tokens = |plan| at_once(limiter.peek(plan).key(1_u64)).unwrap().tokens().to_string();
+    assert_eq!((tokens(&small), tokens(&large)), ("-15".to_owned(), "75".to_owned()));
+    let _ = at_once(limiter.penalize(&large, 100).key(1_u64)).unwrap();
+    assert_eq!((tokens(&small), tokens(&large)), ("-115".to_owned(), "-25".to_owned()));
 }
 
 /// A bucket that was full under small numbers was taken for a full one under large ones: a client
@@ -72,19 +152,20 @@ fn switching_between_numbers_grants_nothing() {
 fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
-    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
-    let (many, one) = (limit("fixed window: 10_000_000_000 per day"), limit("1 per day"));
+    let (many, two) = (plan("fixed window: 10_000_000_000 per day"), plan("2 per day"));
     assert!(admitted(&limiter, &many, 1, 1));
-    assert!(admitted(&limiter, &one, 1, 1));
+    assert!(admitted(&limiter, &two, 1, 1));
+    assert!(!admitted(&limiter, &two, 1, 1));
 
-    let (deep, shallow) = (limit("1 per second"), limit("1 per second, max_reserved 5"));
+    let (deep, shallow) = (plan("1 per second"), plan("1 per second, max_reserved 5"));
     let key = Key::from(2_u64);
     let bucket = deep.bucket();
     let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
     let charge = charge.terms(Terms::reserving(bucket.floor()));
     assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
-    let seen = at_once(limiter.peek(&shallow).key(key)).unwrap();
-    assert_eq!(seen.tokens().to_string(), "-100");
+    let tokens = |plan| at_once(limiter.peek(plan).key(&key)).unwrap().tokens().to_string();
+    assert_eq!(tokens(&shallow), "-100");
+    assert_eq!(tokens(&plan("1 per second, capacity 101")), "0");
 }
 
 /// The distance between a start in the far past and now overflowed, so that windows began again with
@@ -179,13 +260,11 @@ fn a_call_asks_when_it_is_polled_and_not_before() {
 #[test]
 fn numbers_that_take_the_place_of_others_are_not_misread() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
     for quota in ["10 per hour", "20 per minute", "30 per second", "40 per day"] {
-        let limit = limit(quota);
-        assert!(is_admitted(limiter.limit(&limit).key("alice")));
+        assert!(is_admitted(limiter.limit(&plan(quota)).key("alice")));
     }
-    let last = limit("40 per day");
-    assert_eq!(at_once(limiter.peek(&last).key("alice")).unwrap().remaining(), 6);
+    let last = plan("40 per day");
+    assert_eq!(at_once(limiter.peek(&last).key("alice")).unwrap().remaining(), 36);
 }
 
 #[test]
@@ -222,8 +301,7 @@ fn a_refused_transaction_is_a_first_use_as_well() {
 #[test]
 fn a_bucket_named_twice_under_two_numbers_is_not_misread() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
-    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
-    let (hour, second) = (limit("10 per hour"), limit("10 per second"));
+    let (hour, second) = (plan("10 per hour"), plan("20 per second"));
     let key = Key::GLOBAL;
     let take = |limit: &Limit, tokens| limit.bucket().units(tokens).unwrap();
     let id = BucketId::new("plan", &key);
@@ -236,8 +314,8 @@ fn a_bucket_named_twice_under_two_numbers_is_not_misread() {
     let tokens = |limit: &Limit, nth: usize| {
         limit.bucket().tokens(applied.readings()[nth].state().value).whole()
     };
-    assert_eq!((tokens(&hour, 0), tokens(&second, 1)), (1, 1));
-    assert_eq!(at_once(limiter.peek(&second)).unwrap().remaining(), 1);
+    assert_eq!((tokens(&hour, 0), tokens(&second, 1)), (1, 11));
+    assert_eq!(at_once(limiter.peek(&second)).unwrap().remaining(), 11);
     let charges = [
         Charge::take(id, second.bucket(), take(&second, 1)),
         Charge::take(id, hour.bucket(), take(&hour, 1)),

@@ -231,10 +231,50 @@ proptest! {
         let at = after(START, u64::try_from(u128::from(time) * u128::from(then) / 100).unwrap());
         let moved = rescale(&old, &new, closed, at, START);
         let closed_until = if old.kind() == Kind::TokenBucket { end } else { closed.ts };
-        if closed_until > at {
+        // In the last tick, nothing tells it from a bucket that is merely in debt.
+        if closed.ts > at {
             let (verdict, wait) = ask(&new, moved, 0, at);
             prop_assert_eq!(verdict, Verdict::Refused);
             prop_assert!(at + wait >= closed_until, "{:?}", moved);
+            // Nor does what is given back open it.
+            let given = refund(&new, moved, i64::MAX, at);
+            let (verdict, wait) = ask(&new, given, 0, at);
+            prop_assert_eq!(verdict, Verdict::Refused);
+            prop_assert!(at + wait >= closed_until, "{:?}", given);
+        }
+    }
+
+    /// However often the numbers change before the end, also in windows that begin elsewhere each
+    /// time: the state is that of a block, and no block that ended earlier.
+    #[test]
+    fn no_change_of_numbers_opens_a_closed_bucket(
+        quotas in prop::collection::vec(quotas(), 2..5),
+        used in 0_u64..1_000,
+        time in prop_oneof![2_u64..=10, 2_u64..=10_000_000_000_000],
+        changes in prop::collection::vec((0_usize..5, 0_u64..100), 1..12),
+    ) {
+        let buckets: Vec<_> = quotas.iter().map(|quota| Bucket::new(quota).unwrap()).collect();
+        let mut bucket = buckets[0];
+        let state = State { value: bucket.capacity() - i64::try_from(used).unwrap(), ts: START };
+        let mut state = block(&bucket, state, after(START, time), START);
+        let mut at = START;
+        for (which, then) in changes {
+            let rest = u128::from(time) * u128::from(then) / 400;
+            at = at.max(after(START, u64::try_from(rest).unwrap()));
+            if state.ts <= at {
+                break;
+            }
+            let new = buckets[which % buckets.len()];
+            let moved = rescale(&bucket, &new, state, at, START);
+            prop_assert!(moved.ts >= state.ts && moved.value <= -1, "{:?} to {:?}", state, moved);
+            let last = after(state.ts, new.step());
+            prop_assert!(moved.ts < last, "{:?} to {:?}", state, moved);
+            // All that the larger of the two saves is used, and what was used before.
+            prop_assert!(missing(&new, moved) > u128::from(new.capacity().unsigned_abs()));
+            let old_used = missing(&bucket, state) * u128::from(new.token());
+            let as_much = missing(&new, moved) * u128::from(bucket.token()) >= old_used;
+            prop_assert!(as_much || missing(&new, moved) == 1 << 53, "{:?} to {:?}", state, moved);
+            (bucket, state) = (new, moved);
         }
     }
 
@@ -470,8 +510,35 @@ fn other_plans_leave_a_key_blocked() {
         let wait = at_once(limiter.limit(plan)).unwrap_err().retry_after().unwrap();
         assert!(wait >= DAY && wait <= DAY + HOUR * 2, "{wait:?}");
     }
-    clock.advance(DAY - Duration::from_micros(1));
+    // In the last tick, nothing tells it from a bucket that is merely in debt.
+    clock.advance(DAY - Duration::from_micros(2));
     assert!(!is_admitted(limiter.limit(&pro)));
+    assert_eq!(at_once(limiter.peek(&pro)).unwrap().remaining(), 0);
+    clock.advance(Duration::from_micros(2));
+    // Then it is empty, which is 1 of 1 used: as with any upgrade.
+    assert_eq!(at_once(limiter.peek(&pro)).unwrap().remaining(), 999);
+}
+
+/// A block on a token bucket was an ordinary debt once it had been counted in windows, of which one
+/// had begun, and was over when it was counted in the first numbers again.
+#[test]
+fn a_block_outlasts_plans_in_windows() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    let (bucket, window) = (limit("1000 per second"), limit("fixed window: 1000 per day"));
+    let end = START + MINUTE;
+    at_once(limiter.block(&bucket, MINUTE)).unwrap();
+    for plan in [&window, &bucket, &window, &bucket] {
+        // A penalty is stored in the numbers of its plan.
+        let _ = at_once(limiter.penalize(plan, 1)).unwrap();
+        let wait = at_once(limiter.limit(plan).cost(0)).unwrap_err().retry_after().unwrap();
+        assert!(START + wait >= end && START + wait <= end + DAY * 2, "{wait:?}");
+    }
+}
+
+fn missing(bucket: &Bucket, state: State) -> u128 {
+    u128::from(bucket.capacity().abs_diff(state.value))
 }
 
 #[test]

@@ -213,11 +213,35 @@ fn new_numbers_are_not_misread_in_either_candidate() {
     let (old, new) = (shard(20), shard(40));
     let take = |bucket, tokens| Charge::take(id, bucket, Bucket::units(bucket, tokens).unwrap());
     assert_eq!(apply(&memory, &[take(&old, 13).second_shard(1)]).verdict(), Verdict::Admitted);
-    // Of 20, 7 are left, 3 in one and 4 in the other: no more than that in the new numbers.
-    assert_eq!(apply(&memory, &[take(&new, 8).second_shard(1)]).verdict(), Verdict::Refused);
-    let both = [take(&new, 6).second_shard(1), take(&old, 1).second_shard(1)];
-    assert_eq!(apply(&memory, &both).verdict(), Verdict::Admitted);
-    assert_eq!(apply(&memory, &[take(&old, 1).second_shard(1)]).verdict(), Verdict::Refused);
+    // Of 20, 13 are used, 7 in one and 6 in the other: of 40, that leaves 13 and 14.
+    assert_eq!(apply(&memory, &[take(&new, 28).second_shard(1)]).verdict(), Verdict::Refused);
+    let both = |tokens| [take(&new, tokens).second_shard(1), take(&old, 1).second_shard(1)];
+    assert_eq!(apply(&memory, &both(21)).verdict(), Verdict::Refused);
+    assert_eq!(apply(&memory, &both(6)).verdict(), Verdict::Admitted);
+    // 20 are used, 8 in one and 12 in the other.
+    assert_eq!(apply(&memory, &[take(&old, 3).second_shard(1)]).verdict(), Verdict::Refused);
+    assert_eq!(apply(&memory, &[take(&new, 21).second_shard(1)]).verdict(), Verdict::Refused);
+    assert_eq!(apply(&memory, &[take(&new, 20).second_shard(1)]).verdict(), Verdict::Admitted);
+}
+
+#[test]
+fn each_shard_keeps_what_was_used_of_it() {
+    let (memory, _) = store();
+    let key = Key::GLOBAL;
+    let of = |shards| Bucket::of_shard(&Quota::token_bucket(120, HOUR).shards(shards)).unwrap();
+    let (one, four) = (of(1), of(4));
+    let id = |shard| BucketId::new("plan", &key).shard(shard);
+    let units = |bucket: &Bucket, tokens| bucket.units(tokens).unwrap();
+    let tokens =
+        |shard, bucket: &Bucket| bucket.tokens(held(&memory, id(shard), bucket).value).to_string();
+    let taken = apply(&memory, &[Charge::take(id(0), &one, units(&one, 50))]);
+    assert_eq!(taken.verdict(), Verdict::Admitted);
+    // Together as much as before: 120 - 50.
+    assert_eq!([0, 1, 2, 3].map(|shard| tokens(shard, &four)), ["-20", "30", "30", "30"]);
+    let taken = apply(&memory, &[Charge::take(id(3), &four, units(&four, 10))]);
+    assert_eq!(taken.verdict(), Verdict::Admitted);
+    // The fourth shard is not asked any more.
+    assert_eq!(tokens(0, &one), "70");
 }
 
 /// One charge of a transaction: limit, shard, the other if any, cost, and whether to reserve and

@@ -83,20 +83,22 @@ impl Bucket {
 
     /// The numbers that a state was stored with; `None` if no quota has such numbers.
     ///
-    /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it.
+    /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it. A bucket
+    /// that begins below its capacity has a negative `step`; how far below is not stored.
     pub(crate) fn from_stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
-        let step = positive(step)?;
+        let initial = if step < 0 { capacity.checked_sub(1)? } else { capacity };
+        let step = NonZeroU64::new(step.unsigned_abs())?;
         let kind = if step == NonZeroU64::MIN { Kind::TokenBucket } else { Kind::FixedWindow };
         let (gain, token) = (positive(gain)?, positive(token)?);
-        (capacity >= 0).then_some(Self {
+        (initial >= 0).then_some(Self {
             kind,
             step,
             gain,
             token,
             capacity,
             floor: 0,
-            initial: capacity,
+            initial,
             start: None,
         })
     }

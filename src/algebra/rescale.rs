@@ -3,12 +3,28 @@
 use super::bucket::Bucket;
 use super::state::State;
 use crate::clock::Timestamp;
+use crate::quota::MAX_UNITS;
 
 /// Returns what a bucket of `old` numbers holds when `new` ones take over at `now`.
 ///
-/// The tokens that are left stay: the units are scaled by the ratio of the two tokens, rounded down,
-/// and clamped to the new capacity. The change itself never refills, and debt stays debt. `phase`
-/// is an instant at which a window starts, as for [`Bucket::absent`].
+/// What was used stays used: `used = old capacity - value` in tokens, and the new value is
+/// `new capacity - used`, below zero if need be. `phase` is an instant at which a window starts, as
+/// for [`Bucket::absent`].
+///
+/// * Debt is used as well: what lies below zero adds to the capacity.
+/// * `used` is rounded up to a whole unit of the new numbers, so less than a unit is lost. Whole
+///   tokens are whole units under any numbers, so they are exact, and however often the numbers
+///   change at one instant, `used` never falls and never passes the next whole token. (More than the
+///   2^53 units that can be counted is cut to that.)
+/// * A bucket from which nothing is used becomes an [absent](Bucket::absent) one of the new numbers:
+///   full, or at their `initial`. Whether it was stored or had been dropped makes no difference.
+/// * Where `old` begins below its capacity (`initial`), what it has not gained yet counts as used.
+/// * A [blocked](super::block) state, which has a value below zero and a time yet to come, stays
+///   blocked: its value stays below zero, and its time does not get earlier. Where the new windows
+///   start at other times, it is blocked until the end of the first window that starts after that.
+///
+/// Each shard is converted by itself, and so counts what was used of it, whatever the number of
+/// shards: with more of them, the new ones are absent, and with fewer, some are not asked any more.
 ///
 /// # Examples
 ///
@@ -16,13 +32,17 @@ use crate::clock::Timestamp;
 /// use tollgate::algebra::{Bucket, State, rescale};
 /// use tollgate::{HOUR, MINUTE, Quota, Timestamp};
 ///
-/// let (free, pro) = (Quota::token_bucket(10, HOUR), Quota::token_bucket(100, MINUTE));
+/// let (free, pro) = (Quota::token_bucket(3, HOUR), Quota::token_bucket(100, MINUTE));
 /// let (free, pro) = (Bucket::new(&free)?, Bucket::new(&pro)?);
 /// let now = Timestamp::UNIX_EPOCH;
 ///
-/// let three = State { value: 3 * 360_000_000, ts: now };
-/// let upgraded = rescale(&free, &pro, three, now, now);
-/// assert_eq!(pro.tokens(upgraded.value).to_string(), "3");
+/// let empty = State { value: 0, ts: now };
+/// let upgraded = rescale(&free, &pro, empty, now, now);
+/// assert_eq!(pro.tokens(upgraded.value).to_string(), "97");
+/// assert_eq!(rescale(&pro, &free, upgraded, now, now), empty);
+///
+/// let downgraded = rescale(&pro, &free, empty, now, now);
+/// assert_eq!(free.tokens(downgraded.value).to_string(), "-97");
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 #[must_use]
@@ -34,12 +54,28 @@ pub fn rescale(
     phase: Timestamp,
 ) -> State {
     let State { value, ts } = old.refresh(state, now);
-    let scaled = i128::from(value).saturating_mul(i128::from(new.token()));
-    let scaled = scaled.checked_div_euclid(i128::from(old.token())).unwrap_or(0);
-    // Debt beyond what can be counted is cut to the deepest that can, whatever `max_reserved` says.
-    let clamped = scaled.clamp(i128::from(new.min_value()), i128::from(new.capacity()));
-    let value = i64::try_from(clamped).unwrap_or(0);
-    // New windows start where the new numbers say. What the old ones gained is in the value already.
-    let ts = new.absent(now.max(ts), phase).ts;
-    State { value, ts }
+    let absent = new.absent(now.max(ts), phase);
+    let used = old.missing(value).min(MAX_UNITS);
+    if used == 0 {
+        return absent;
+    }
+    let used = scale_up(used, new.token(), old.token()).min(MAX_UNITS);
+    let left = new.capacity().saturating_sub_unsigned(used);
+    if value >= 0 || ts <= now {
+        return State { value: left, ts: absent.ts };
+    }
+    // Blocked. A window that starts before `ts` would gain, or count as one without a block, too soon.
+    let next = absent.ts.plus_micros(new.step());
+    let counts = next.as_micros() < MAX_UNITS.cast_signed();
+    let ts = if absent.ts < ts && counts { next } else { absent.ts };
+    State { value: left.min(-1).max(new.min_value()), ts }
+}
+
+/// `units * to / from`, rounded up.
+fn scale_up(units: u64, to: u64, from: u64) -> u64 {
+    let product = u128::from(units).saturating_mul(u128::from(to));
+    // A token is worth a unit at least, so nothing is divided by zero.
+    let whole = product.checked_div(u128::from(from)).unwrap_or(0);
+    let has_rest = product.checked_rem(u128::from(from)).is_some_and(|rest| rest > 0);
+    u64::try_from(whole).unwrap_or(u64::MAX).saturating_add(u64::from(has_rest))
 }

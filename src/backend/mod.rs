@@ -60,14 +60,14 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 /// * Each call reads the clock once, and no other call is seen half done.
 /// * A bucket that is [full](crate::algebra::Bucket::full_at) and
 ///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well. No
-///   answer depends on whether it was, as long as its numbers stay the same and no call is decided by
+///   answer depends on whether it was, whatever its numbers become, as long as no call is decided by
 ///   a time before it was full. A store that alone reads its clock, like a Redis server, may drop it
 ///   at that very instant. A store whose clock may go back keeps it for as much longer; [`Memory`]
 ///   keeps it for a second.
 /// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
 ///   clock has gone back. No time has passed for it then, and it is kept until it is full.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
-///   read, never misread.
+///   read, never misread. If it is full by those numbers, it counts as absent in all respects.
 /// * A bucket that is named twice is charged twice, in the order of the charges; each reading of it
 ///   shows what it holds in the end.
 /// * The shards of a limit are buckets like any others, and may be stored apart; those that one

@@ -33,14 +33,13 @@ use crate::quota::MAX_UNITS;
 pub struct BucketRecord {
     bucket: Bucket,
     state: State,
-    is_droppable: bool,
 }
 
 impl BucketRecord {
     /// The record of a bucket in this state.
     #[must_use]
     pub const fn new(bucket: &Bucket, state: State) -> Self {
-        Self { bucket: *bucket, state, is_droppable: bucket.is_droppable_when_full() }
+        Self { bucket: *bucket, state }
     }
 
     /// The state, counted in the numbers of this record.
@@ -58,20 +57,21 @@ impl BucketRecord {
     /// The instant from which the bucket may be dropped, as an absent one is then like it. A store
     /// whose clock may go back keeps it for as much longer.
     ///
-    /// `None` if it has to be kept, as its quota begins below the capacity; also for a record that
-    /// was made [from numbers](Self::from_numbers), which do not tell.
+    /// `None` if it has to be kept, as its quota begins below the capacity.
     #[must_use]
     pub fn droppable_at(&self) -> Option<Timestamp> {
-        self.is_droppable.then(|| self.full_at())
+        self.bucket.is_droppable_when_full().then(|| self.full_at())
     }
 
     /// What to serialise: the value, its time in microseconds, and the gain, token, capacity and
-    /// step of the bucket. All but the time are within 2^53.
+    /// step of the bucket. The step is negative if the quota begins below the capacity. All but the
+    /// time are within 2^53.
     #[must_use]
     pub fn to_numbers(&self) -> [i64; 6] {
         let (State { value, ts }, bucket) = (self.state, &self.bucket);
         let [gain, token, step] = [bucket.gain(), bucket.token(), bucket.step()]
             .map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        let step = if bucket.is_droppable_when_full() { step } else { step.saturating_neg() };
         [value, ts.as_micros(), gain, token, bucket.capacity(), step]
     }
 
@@ -84,17 +84,17 @@ impl BucketRecord {
         }
         let bucket = Bucket::from_stored(gain, token, capacity, step)?;
         let state = State { value, ts: Timestamp::from_micros(ts) };
-        Some(Self { bucket, state, is_droppable: false })
+        Some(Self { bucket, state })
     }
 
-    /// The state, counted in the numbers of `bucket`.
-    pub(super) fn state_in(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
-        let phase = || id.phase(bucket);
-        // Windows that begin elsewhere are other numbers as well, although none of the six says so.
-        if has_same_numbers(&self.bucket, bucket) && bucket.has_window_at(self.state.ts, phase) {
-            return self.state;
-        }
-        rescale(&self.bucket, bucket, self.state, now, phase())
+    /// The state, counted in the numbers of `bucket`; `None` if it counts as absent there.
+    pub(super) fn state_in(
+        &self,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> Option<State> {
+        stored_state(&self.bucket, bucket, self.state, id, now)
     }
 }
 
@@ -110,6 +110,47 @@ impl Hash for BucketRecord {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.to_numbers().hash(hasher);
     }
+}
+
+/// A stored state that is counted in the numbers of `old`, in those of `new`.
+///
+/// `None` if nothing is used of it and the numbers differ. It counts as absent then, in all
+/// respects: another store may have dropped it.
+pub(super) fn stored_state(
+    old: &Bucket,
+    new: &Bucket,
+    state: State,
+    id: BucketId<'_>,
+    now: Timestamp,
+) -> Option<State> {
+    if is_counted_in(old, new, state, id) {
+        return Some(state);
+    }
+    let is_used = old.refresh(state, now).value < old.capacity();
+    is_used.then(|| rescale(old, new, state, now, id.phase(new)))
+}
+
+/// A state that is counted in the numbers of `old`, in those of `new`.
+pub(super) fn convert(
+    old: &Bucket,
+    new: &Bucket,
+    state: State,
+    id: BucketId<'_>,
+    now: Timestamp,
+) -> State {
+    if is_counted_in(old, new, state, id) {
+        return state;
+    }
+    rescale(old, new, state, now, id.phase(new))
+}
+
+/// Whether a state that is counted in the numbers of `old` needs no conversion to those of `new`.
+fn is_counted_in(old: &Bucket, new: &Bucket, state: State, id: BucketId<'_>) -> bool {
+    has_same_numbers(old, new)
+        // A full bucket may have been dropped by now, unless it began below its capacity.
+        && old.is_droppable_when_full() == new.is_droppable_when_full()
+        // Windows that begin elsewhere are other numbers as well, although none of the six says so.
+        && new.has_window_at(state.ts, || id.phase(new))
 }
 
 /// Whether units that are counted by one are those of the other.

@@ -12,6 +12,10 @@ use crate::quota::{Quota, QuotaError};
 /// The name is part of every bucket's own, so limits of one name share their buckets. It is told to
 /// clients in header fields, so it is 1 to 64 printable ASCII characters.
 ///
+/// Limits of one name may have different quotas, like the plans of a service, and a quota may change
+/// while a service runs: what was used of a bucket stays used, as
+/// [`rescale`](crate::algebra::rescale) says.
+///
 /// # Examples
 ///
 /// ```
@@ -24,6 +28,24 @@ use crate::quota::{Quota, QuotaError};
 /// let quota: Quota = "5 per hour".parse()?;
 /// assert_eq!(Limit::try_new("login", quota)?, LOGIN);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// After 3 of 3 tokens, a plan of 100 leaves 97:
+///
+/// ```
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// static FREE: Limit = Limit::new("per-user", Quota::token_bucket(3, MINUTE));
+/// static PRO: Limit = Limit::new("per-user", Quota::token_bucket(100, MINUTE));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::RateLimited> {
+/// let limiter = RateLimiter::in_memory();
+/// limiter.limit(&FREE).key("alice").cost(3).await?;
+/// assert!(limiter.limit(&FREE).key("alice").await.is_err());
+/// assert_eq!(limiter.peek(&PRO).key("alice").await?.remaining(), 97);
+/// # Ok(())
+/// # }
 /// ```
 ///
 /// These do not compile, for a rate of zero, a capacity beyond what can be counted, and a name that

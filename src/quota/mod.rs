@@ -205,6 +205,7 @@ impl Quota {
     ///
     /// Where it is lower than the capacity, a full bucket is not like none: the memory store
     /// keeps such buckets until its bound needs the room, and then they start here again.
+    /// A bucket that was full under other numbers of its limit starts here, too.
     #[must_use]
     pub const fn initial(mut self, tokens: u64) -> Self {
         self.initial = Some(tokens);

@@ -46,7 +46,7 @@ fn adjust_one<C: CellStore>(
     now: Timestamp,
 ) -> State {
     // An absent bucket has room for nothing, and to store it would change no answer.
-    if !one.takes() && !cells.is_stored(cell) {
+    if !one.takes() && !cells.is_stored(cell, one.id(), one.bucket(), now) {
         return state;
     }
     let after = one.apply_to(state, now);

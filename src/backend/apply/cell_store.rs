@@ -14,7 +14,7 @@ pub(in crate::backend) trait CellStore {
     type Cell: Copy + Ord;
 
     /// The state of a bucket, counted in the numbers of `bucket`: what is stored, rescaled if its
-    /// numbers have changed, or the state of an absent one.
+    /// numbers have changed, or the state of an absent one if it is not [stored](Self::is_stored).
     fn read(
         &mut self,
         cell: Self::Cell,
@@ -23,8 +23,15 @@ pub(in crate::backend) trait CellStore {
         now: Timestamp,
     ) -> State;
 
-    /// Whether anything is stored for a bucket.
-    fn is_stored(&mut self, cell: Self::Cell) -> bool;
+    /// Whether anything is stored for a bucket. One that is full by other numbers than those of
+    /// `bucket` does not count, as it may as well have been dropped.
+    fn is_stored(
+        &mut self,
+        cell: Self::Cell,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool;
 
     /// Stores the state of a bucket.
     fn write(&mut self, cell: Self::Cell, bucket: &Bucket, state: State, now: Timestamp);
@@ -36,11 +43,12 @@ pub(in crate::backend) trait CellStore {
 pub(super) fn write_first_use<C: CellStore>(
     cells: &mut C,
     cell: C::Cell,
+    id: BucketId<'_>,
     bucket: &Bucket,
     state: State,
     now: Timestamp,
 ) {
-    if !bucket.is_droppable_when_full() && !cells.is_stored(cell) {
+    if !bucket.is_droppable_when_full() && !cells.is_stored(cell, id, bucket, now) {
         cells.write(cell, bucket, state, now);
     }
 }

@@ -10,9 +10,10 @@ use smallvec::SmallVec;
 
 use super::cell_store::{CellStore, write_first_use};
 use super::lone::is_stored_for;
-use crate::algebra::{State, Units, Verdict, charge, charge_pair, rescale};
+use crate::algebra::{State, Units, Verdict, charge, charge_pair};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::record::convert;
 use crate::clock::Timestamp;
 
 /// Takes all charges, or none of them.
@@ -41,13 +42,13 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
 
     let refused = entries.iter().any(|entry| entry.verdict == Verdict::Refused);
     for entry in entries.iter().filter(|entry| is_stored_for(entry.charge)) {
-        let (cell, bucket) = (entry.balance.cell, entry.charge.bucket());
+        let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
         if refused {
-            write_first_use(cells, cell, bucket, entry.balance.stored, now);
+            write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
         } else if entry.has_paid() {
             cells.write(cell, bucket, entry.left, now);
         } else {
-            write_first_use(cells, cell, bucket, entry.left, now);
+            write_first_use(cells, cell, id, bucket, entry.left, now);
         }
     }
     let reading = |entry: &Entry<'_, C::Cell>| {
@@ -153,8 +154,7 @@ impl<Cell> Entry<'_, Cell> {
         if self.charge.bucket() == other.bucket() {
             return self.left;
         }
-        let phase = other.id().phase(other.bucket());
-        rescale(self.charge.bucket(), other.bucket(), self.left, now, phase)
+        convert(self.charge.bucket(), other.bucket(), self.left, other.id(), now)
     }
 
     /// Whether its state has to be stored: of a two-choices charge, a shard may pay nothing.

@@ -22,7 +22,7 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
             cells.write(cell, bucket, charged.after(), now);
         }
         Verdict::Refused if is_stored_for(asked) => {
-            write_first_use(cells, cell, bucket, charged.before(), now);
+            write_first_use(cells, cell, asked.id(), bucket, charged.before(), now);
         }
         Verdict::Admitted | Verdict::Reserved | Verdict::Refused => {}
     }
@@ -48,7 +48,7 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
             if paid > 0 {
                 cells.write(cell, bucket, state, now);
             } else {
-                write_first_use(cells, cell, bucket, state, now);
+                write_first_use(cells, cell, id, bucket, state, now);
             }
         }
     }

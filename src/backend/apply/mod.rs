@@ -174,14 +174,18 @@ impl<'a, S: BucketStore + ?Sized> CellStore for NamedCells<'_, 'a, S> {
         bucket: &Bucket,
         now: Timestamp,
     ) -> State {
-        match self.0.read(cell) {
-            Some(record) => record.state_in(id, bucket, now),
-            None => absent(id, bucket, now),
-        }
+        let stored = self.0.read(cell).and_then(|record| record.state_in(id, bucket, now));
+        stored.unwrap_or_else(|| absent(id, bucket, now))
     }
 
-    fn is_stored(&mut self, cell: BucketId<'a>) -> bool {
-        self.0.read(cell).is_some()
+    fn is_stored(
+        &mut self,
+        cell: BucketId<'a>,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.0.read(cell).is_some_and(|record| record.state_in(id, bucket, now).is_some())
     }
 
     fn write(&mut self, cell: BucketId<'a>, bucket: &Bucket, state: State, _now: Timestamp) {

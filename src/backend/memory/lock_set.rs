@@ -302,8 +302,14 @@ impl CellStore for LockSet<'_> {
         }
     }
 
-    fn is_stored(&mut self, print: Fingerprint) -> bool {
-        self.shard(print).is_some_and(|shard| shard.holds(print))
+    fn is_stored(
+        &mut self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.shard(print).is_some_and(|shard| shard.holds(print, id, bucket, now))
     }
 
     fn write(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
@@ -364,8 +370,14 @@ impl CellStore for LockPair<'_> {
         self.shard(print).read(print, id, bucket, now)
     }
 
-    fn is_stored(&mut self, print: Fingerprint) -> bool {
-        self.shard(print).holds(print)
+    fn is_stored(
+        &mut self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.shard(print).holds(print, id, bucket, now)
     }
 
     fn write(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {

@@ -7,9 +7,10 @@ use super::fingerprint::Fingerprint;
 use super::lines::Lines;
 use super::quota_table::QuotaTable;
 use super::table::{Slot, Table};
-use crate::algebra::{Bucket, Charged, State, rescale};
+use crate::algebra::{Bucket, Charged, State};
 use crate::backend::apply::{CellStore, absent, apply_one};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::record::stored_state;
 use crate::clock::Timestamp;
 
 /// Buckets, at most `capacity` of them.
@@ -98,8 +99,15 @@ impl Shard {
         self.state(self.table.find(print.tag()), id, bucket, now)
     }
 
-    pub(super) fn holds(&self, print: Fingerprint) -> bool {
-        self.table.find(print.tag()).is_some()
+    /// As [`CellStore::is_stored`].
+    pub(super) fn holds(
+        &self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.stored(self.table.find(print.tag()), id, bucket, now).is_some()
     }
 
     /// Stores the state of a bucket, which may have moved since it was read.
@@ -160,13 +168,23 @@ impl Shard {
         bucket: &Bucket,
         now: Timestamp,
     ) -> State {
-        let stored = found.and_then(|index| self.table.get(index));
-        match stored.and_then(|slot| Some((self.quotas.get(slot.quota()?)?, slot.state()))) {
-            Some((numbers, state)) if numbers == bucket => state,
-            // The limit has other numbers now.
-            Some((numbers, state)) => rescale(numbers, bucket, state, now, id.phase(bucket)),
-            None => absent(id, bucket, now),
+        self.stored(found, id, bucket, now).unwrap_or_else(|| absent(id, bucket, now))
+    }
+
+    fn stored(
+        &self,
+        found: Option<usize>,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> Option<State> {
+        let slot = self.table.get(found?)?;
+        let (numbers, state) = (self.quotas.get(slot.quota()?)?, slot.state());
+        if numbers == bucket {
+            return Some(state);
         }
+        // The limit has other numbers now.
+        stored_state(numbers, bucket, state, id, now)
     }
 
     fn store(
@@ -277,7 +295,7 @@ impl CellStore for KnownSlot<'_> {
     }
 
     #[inline]
-    fn is_stored(&mut self, (): ()) -> bool {
+    fn is_stored(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> bool {
         true
     }
 
@@ -301,8 +319,8 @@ impl CellStore for FoundSlot<'_> {
         self.shard.state(self.found, id, bucket, now)
     }
 
-    fn is_stored(&mut self, (): ()) -> bool {
-        self.found.is_some()
+    fn is_stored(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
+        self.shard.stored(self.found, id, bucket, now).is_some()
     }
 
     fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::quotas::{another, changing, is_of_our_days, quota};
+use super::quotas::{another, quota};
 use super::{Dice, START};
 use crate::algebra::{Bucket, State, Terms};
 use crate::backend::{Adjustment, Answer, Backend, BackendError, BucketId, Change, Charge, Key};
@@ -94,37 +94,54 @@ pub(in crate::backend) struct History {
     pub(in crate::backend) limits: Vec<(&'static str, Quota)>,
     /// States that were seen lately: what adjustments name.
     pub(in crate::backend) seen: Vec<State>,
-    /// Whether the numbers of limits change.
-    restless: bool,
-    /// Whether they change from one charge to the next.
-    mixed: bool,
+    changes: Changes,
     /// Whether nearly all is of the commonest kind.
     plain: bool,
 }
 
-impl History {
-    pub(in crate::backend) fn new(seed: u64, restless: bool) -> Self {
-        let mut dice = Dice(seed);
-        let any = if restless { changing } else { quota };
-        let limits = ["a", "b", "c"].map(|name| (name, any(&mut dice))).to_vec();
-        let plain = seed.is_multiple_of(4);
-        Self { dice, limits, seen: Vec::new(), restless, mixed: false, plain }
-    }
-
-    /// One in which the numbers change from one charge of a list to the next.
-    pub(in crate::backend) fn mixed(seed: u64) -> Self {
-        Self { mixed: true, ..Self::new(seed, true) }
-    }
-
-    /// A history in which every full bucket is like one that was never used.
+/// How often the numbers of limits change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Changes {
     #[cfg(feature = "redis")]
-    pub(in crate::backend) fn forgetting(seed: u64) -> Self {
-        let mut history = Self::new(seed, false);
+    Never,
+    Rarely,
+    Often,
+    /// From one charge of a list to the next as well.
+    Always,
+}
+
+impl History {
+    /// One in which the numbers of limits change, in some more often than in others.
+    pub(in crate::backend) fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let limits = ["a", "b", "c"].map(|name| (name, quota(&mut dice))).to_vec();
+        let changes = match seed % 5 {
+            1 => Changes::Always,
+            2 | 4 => Changes::Often,
+            _ => Changes::Rarely,
+        };
+        Self { dice, limits, seen: Vec::new(), changes, plain: seed.is_multiple_of(4) }
+    }
+
+    /// One in which the numbers stay, and every full bucket is like one that was never used.
+    #[cfg(feature = "redis")]
+    pub(in crate::backend) fn steady(seed: u64) -> Self {
+        let mut history = Self { changes: Changes::Never, ..Self::new(seed) };
         for (_, quota) in &mut history.limits {
             *quota = quota.initial(quota.tokens_at_most());
             assert!(Bucket::of_shard(quota).unwrap().is_droppable_when_full());
         }
         history
+    }
+
+    /// Whether the numbers change now: once in so many times in a history of many changes.
+    fn changes_now(&mut self, one_in: u64) -> bool {
+        match self.changes {
+            #[cfg(feature = "redis")]
+            Changes::Never => false,
+            Changes::Rarely => self.dice.one_in(one_in.saturating_mul(5)),
+            Changes::Often | Changes::Always => self.dice.one_in(one_in),
+        }
     }
 
     fn who(&mut self, limit: &'static str, quota: &Quota) -> Who {
@@ -148,7 +165,7 @@ impl History {
     /// One of the limits; where numbers change, not everybody has heard of it.
     fn limit(&mut self) -> (&'static str, Quota) {
         let (name, quota) = self.dice.of(&self.limits);
-        let is_late = self.restless && self.dice.one_in(10);
+        let is_late = self.changes_now(10);
         (name, if is_late { another(&mut self.dice, &quota) } else { quota })
     }
 
@@ -157,17 +174,19 @@ impl History {
         let place = usize::try_from(self.dice.below(3)).unwrap();
         let before = self.limits[place].1;
         let start = Timestamp::from_micros(i64::try_from(self.dice.some(1 << 62)).unwrap());
-        let other = match self.dice.below(4) {
+        let other = match self.dice.below(8) {
             0 => before.max_reserved(self.dice.some(64)),
             1 if before.kind() == Kind::FixedWindow => before.start(start),
             2 => before.capacity(self.dice.below(40)),
-            _ => changing(&mut self.dice),
+            3 => before.initial(self.dice.below(before.tokens_at_most().saturating_add(1))),
+            4 | 5 => another(&mut self.dice, &before),
+            _ => quota(&mut self.dice),
         };
-        self.limits[place].1 = other.validated().ok().filter(is_of_our_days).unwrap_or(before);
+        self.limits[place].1 = other.validated().unwrap_or(before);
     }
 
     pub(in crate::backend) fn take(&mut self) -> Take {
-        if self.mixed && self.dice.one_in(3) {
+        if self.changes == Changes::Always && self.dice.one_in(3) {
             self.change();
         }
         let (limit, quota) = self.limit();
@@ -218,12 +237,8 @@ impl History {
     }
 
     pub(in crate::backend) fn step(&mut self) -> Step {
-        if self.restless && self.dice.one_in(12) {
-            let place = usize::try_from(self.dice.below(3)).unwrap();
-            let before = self.limits[place].1;
-            let akin = self.dice.one_in(2);
-            let dice = &mut self.dice;
-            self.limits[place].1 = if akin { another(dice, &before) } else { changing(dice) };
+        if self.changes_now(12) {
+            self.change();
         }
         if self.plain && !self.dice.one_in(24) {
             let (other, terms) = (None, Terms::AT_ONCE);

@@ -55,6 +55,8 @@ pub(super) fn another(dice: &mut Dice, before: &Quota) -> Quota {
         let (mut rate, mut period) = (before.rate(), before.period());
         let (mut capacity, mut shards) = (before.tokens_at_most(), before.shard_count());
         let mut start = before.starts_at();
+        let first = before.tokens_at_first();
+        let initial = (first < capacity).then_some(first);
         match dice.below(6) {
             0 => rate = 1 + dice.below(6),
             1 => period *= 1 + u32::try_from(dice.below(4)).unwrap(),
@@ -74,24 +76,10 @@ pub(super) fn another(dice: &mut Dice, before: &Quota) -> Quota {
         if let Some(most) = before.debt_at_most() {
             quota = quota.max_reserved(most);
         }
-        let quota = quota.capacity(capacity).shards(shards).validated();
-        if let Some(quota) = quota.ok().filter(is_of_our_days) {
-            return quota;
+        if let Some(initial) = initial {
+            quota = quota.initial(initial.min(capacity));
         }
-    }
-}
-
-/// Whether all windows of a history have begun in days to come: a bucket that was full before today is dropped by the
-/// server, and that can be seen when its limit gets other numbers.
-pub(super) fn is_of_our_days(quota: &Quota) -> bool {
-    quota.kind() == Kind::TokenBucket || quota.period() <= Duration::from_micros(1 << 50)
-}
-
-/// The same for who changes them.
-pub(super) fn changing(dice: &mut Dice) -> Quota {
-    loop {
-        let quota = quota(dice);
-        if is_of_our_days(&quota) {
+        if let Ok(quota) = quota.capacity(capacity).shards(shards).validated() {
             return quota;
         }
     }

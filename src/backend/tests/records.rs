@@ -88,13 +88,10 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
     let mut played = 0;
     for seed in 0..600 {
         clock.set(START);
-        // A full bucket may be dropped, which shows once its limit gets other numbers.
+        // The clock goes back to before buckets were full: what was dropped then could be seen.
         let memory = Memory::new().clock(clock.clone()).keep_full();
         let store = Store::new(&clock);
-        let mut history = match seed % 5 {
-            1 => History::mixed(seed),
-            _ => History::new(seed, seed.is_multiple_of(3)),
-        };
+        let mut history = History::new(seed);
         for nth in 0..180 {
             history.pass(&clock);
             let step = history.step();
@@ -114,6 +111,56 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
         assert_eq!(records, memory.len(), "seed {seed}: the same buckets are stored");
     }
     assert!(played >= 100_000, "{played}");
+}
+
+/// Nobody can tell whether full buckets are forgotten, although the numbers of limits change in
+/// every history: by sweeps and purges in memory, and at the first instant at which a map of records
+/// may drop them.
+#[test]
+fn forgetting_changes_no_answer_whatever_the_numbers_become() {
+    let clock = ManualClock::new(START);
+    let (mut played, mut forgotten, mut swept) = (0, 0, 0);
+    for seed in 0..600 {
+        clock.set(START);
+        let kept = Memory::new().clock(clock.clone()).keep_full();
+        let sweeping = Memory::new().clock(clock.clone());
+        let store = Store::new(&clock);
+        let mut history = History::new(seed);
+        for nth in 0..120 {
+            let before = clock.now();
+            history.pass(&clock);
+            // A clock that went back could show a bucket that was not full yet.
+            clock.set(clock.now().max(before));
+            if history.dice.one_in(4) {
+                swept += usize::from(sweeping.len() < kept.len());
+                sweeping.purge();
+            }
+            forgotten += store.with(|map| {
+                let all = map.records.len();
+                let (now, chance) = (clock.now(), history.dice.one_in(2));
+                map.records.retain(|_, numbers| {
+                    let record = BucketRecord::from_numbers(*numbers).unwrap();
+                    !chance || record.droppable_at().is_none_or(|at| at > now)
+                });
+                all - map.records.len()
+            });
+            let step = history.step();
+            let [told, by_sweeping, by_map] = [&kept as &dyn Backend, &sweeping, &store]
+                .map(|store| at_once(ask(store, &step)).unwrap());
+            let place = format!("seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
+            assert_eq!(told, by_sweeping, "{place}");
+            assert_eq!(told, by_map, "{place}");
+            let look = history.take();
+            let applied = at_once(kept.apply(&[look.charge()])).unwrap();
+            assert_eq!(at_once(sweeping.apply(&[look.charge()])).unwrap(), applied, "{place}");
+            assert_eq!(at_once(store.apply(&[look.charge()])).unwrap(), applied, "{place}");
+            history.seen.extend(applied.readings().iter().map(Reading::state));
+            let old = history.seen.len().saturating_sub(6);
+            history.seen.drain(..old);
+            played += 1;
+        }
+    }
+    assert!(played >= 70_000 && forgotten >= 3_000 && swept >= 3_000, "{forgotten} {swept}");
 }
 
 fn bucket(quota: Quota) -> Bucket {
@@ -186,9 +233,13 @@ fn a_record_tells_when_it_may_be_dropped() {
     assert_eq!((ten.full_at(), ten.droppable_at()), (START + HOUR, Some(START + HOUR)));
     let slow = BucketRecord::new(&bucket(Quota::token_bucket(10, HOUR).initial(3)), empty);
     assert_eq!((slow.full_at(), slow.droppable_at()), (START + HOUR, None));
-    // The numbers do not tell how the bucket begins, so it has to be kept.
-    let read = BucketRecord::from_numbers(ten.to_numbers()).unwrap();
-    assert_eq!((read, read.full_at(), read.droppable_at()), (ten, START + HOUR, None));
+    // The numbers tell whether the bucket begins below full.
+    for record in [ten, slow] {
+        let read = BucketRecord::from_numbers(record.to_numbers()).unwrap();
+        assert_eq!((read, read.full_at()), (record, START + HOUR));
+        assert_eq!(read.droppable_at(), record.droppable_at());
+    }
+    assert_eq!(slow.to_numbers()[5], -ten.to_numbers()[5]);
 }
 
 #[test]
@@ -201,6 +252,9 @@ fn numbers_that_no_quota_has_are_no_record() {
         BucketRecord::from_numbers(numbers)
     };
     assert!(with(0, 0).is_some() && with(0, -MOST).is_some() && with(1, i64::MIN).is_some());
+    assert!(with(5, -1).is_some(), "begins below full");
+    // No bucket begins below a capacity of nothing.
+    assert_eq!(BucketRecord::from_numbers([-1, 0, 1, 1, 0, -1]), None);
     for (place, number) in [
         (0, 3_600_000_001),
         (0, -MOST - 1),
@@ -213,6 +267,7 @@ fn numbers_that_no_quota_has_are_no_record() {
         (4, MOST + 1),
         (5, 0),
         (5, i64::MAX),
+        (5, i64::MIN),
     ] {
         assert_eq!(with(place, number), None, "{number} in place {place}");
     }

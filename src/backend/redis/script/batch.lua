@@ -6,7 +6,7 @@
 --           each; how many operations; the operations, each its code and the numbers that `operations.lua` lists.
 -- Returns   now, and the value that each key had. The client computes the verdicts from them by the same formula.
 
--- A bucket is stored as value, ts, gain, token, capacity, step.
+-- A bucket is stored as value, ts, gain, token, capacity, step; the step is negative if it began below its capacity.
 local NUMBERS = '<dddddd'
 -- So many values are passed at once: Lua has room for 8,000.
 local CHUNK = 1000
@@ -48,6 +48,7 @@ local function store(k, value, ts, gain, token, capacity, step, initial)
   end
   if initial ~= capacity then
     expires_at = math.max(expires_at, ceil(now / 1000)) + 2592000000
+    step = -step
   end
   if expires_at > 2 ^ 53 then
     expires_at = 2 ^ 53

@@ -8,8 +8,8 @@ for s = 1, args[2] do
   gain[s], token[s], capacity[s], step[s], initial[s] = unpack(args, s * 5 - 2, s * 5 + 2)
 end
 
-local function absent(s, phase)
-  return initial[s], window_at(step[s], phase, now)
+local function absent(s, phase, at)
+  return initial[s], window_at(step[s], phase, at)
 end
 
 -- The highest value to which a refund may lift a bucket: it must not open one that is blocked.
@@ -124,11 +124,20 @@ end
 -- Converts what a bucket holds from the old numbers to those of its limit.
 local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, old_step)
   value, ts = refresh(old_gain, old_capacity, old_step, value, ts, now)
-  if value < 0 then
-    local part, rest = scale(-value, token[s], old_token)
-    value = -part - (rest > 0 and 1 or 0)
-  else
-    value = scale(value, token[s], old_token)
+  local held, held_ts = absent(s, phase, max(now, ts))
+  local used = min(MAX_UNITS, old_capacity - value)
+  if used == 0 then
+    return held, held_ts
   end
-  return max(capacity[s] - MAX_UNITS, min(capacity[s], value)), window_at(step[s], phase, max(now, ts))
+  local part, rest = scale(used, token[s], old_token)
+  local left = capacity[s] - min(MAX_UNITS, part + (rest > 0 and 1 or 0))
+  if value >= 0 or ts <= now then
+    return left, held_ts
+  end
+  -- Blocked. A window that starts before `ts` would gain, or count as one without a block, too soon.
+  local following = held_ts + step[s]
+  if held_ts < ts and following < MAX_UNITS then
+    held_ts = following
+  end
+  return max(capacity[s] - MAX_UNITS, min(-1, left)), held_ts
 end

@@ -6,7 +6,7 @@ for _ = 1, args[at - 1] do
 end
 
 for k, s in pairs(changed) do
-  local value, ts, gain, token, capacity, step = unpack(cells[k])
-  store(k, value, ts, gain, token, capacity, step, initial[s])
+  local value, ts = unpack(cells[k])
+  store(k, value, ts, gain[s], token[s], capacity[s], step[s], initial[s])
 end
 return { now, raw }

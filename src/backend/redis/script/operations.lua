@@ -40,12 +40,29 @@ local function first(s, phase)
     value, ts = refresh(gain[s], capacity[s], step[s], 0, ts, now)
     return min(initial[s], value), ts
   end
-  return absent(s, phase)
+  return absent(s, phase, now)
 end
 
 -- Whether a double is a whole number that it holds exactly.
 local function is_whole(number)
   return number >= -MAX_UNITS and number <= MAX_UNITS and number % 1 == 0
+end
+
+-- The step of a limit as it is stored: negative if its buckets begin below the capacity.
+local function stored_step(s)
+  return initial[s] == capacity[s] and step[s] or -step[s]
+end
+
+-- Whether a bucket that is counted in the old numbers needs no conversion to those of a limit.
+local function is_counted_in(s, phase, ts, old_gain, old_token, old_capacity, old_stored_step)
+  return old_gain == gain[s] and old_token == token[s] and old_capacity == capacity[s]
+    and old_stored_step == stored_step(s) and (ts - phase) % step[s] == 0
+end
+
+-- Whether a bucket is full in the numbers that it was stored with. One that counts in others may have been forgotten, so
+-- it is like one that is absent, in all respects.
+local function is_full(found)
+  return refresh(found[3], found[5], math.abs(found[6]), found[1], found[2], now) == found[5]
 end
 
 -- What a bucket holds in the numbers of a limit; nil if the key holds something else.
@@ -60,29 +77,39 @@ local function read(k, s, phase)
   if not (is_whole(value) and is_whole(ts) and value <= found[5]) then
     return nil
   end
-  if
-    found[3] == gain[s] and found[4] == token[s] and found[5] == capacity[s] and found[6] == step[s]
-    and (ts - phase) % step[s] == 0
-  then
+  if is_counted_in(s, phase, ts, found[3], found[4], found[5], found[6]) then
     return value, ts
   end
   for i = 3, 6 do
-    if not is_whole(found[i]) or found[i] < (i == 5 and 0 or 1) then
+    local number = i == 6 and math.abs(found[i]) or found[i]
+    if not is_whole(number) or number < (i == 5 and 0 or 1) then
       return nil
     end
   end
-  return rescale(s, phase, unpack(found))
+  if found[6] < 0 and found[5] == 0 then
+    return nil
+  end
+  if is_full(found) then
+    return first(s, phase)
+  end
+  return rescale(s, phase, value, ts, found[3], found[4], found[5], math.abs(found[6]))
 end
 
 local function write(k, s, value, ts)
-  cells[k] = { value, ts, gain[s], token[s], capacity[s], step[s] }
+  cells[k] = { value, ts, gain[s], token[s], capacity[s], stored_step(s) }
   changed[k] = s
+end
+
+-- Whether a bucket that was read is stored, and does not count as absent.
+local function is_stored(k, s, phase)
+  local found = cells[k]
+  return found and (is_counted_in(s, phase, unpack(found, 2)) or not is_full(found))
 end
 
 -- Stores a bucket from which nothing was taken, if this is its first use and a full one does not equal an absent one:
 -- it begins to fill now.
-local function use(k, s, value, ts)
-  if cells[k] == false and initial[s] ~= capacity[s] then
+local function use(k, s, phase, value, ts)
+  if initial[s] ~= capacity[s] and not is_stored(k, s, phase) then
     write(k, s, value, ts)
   end
 end
@@ -97,7 +124,7 @@ operations[1] = function(at)
   if value then
     value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
     if value < units then
-      use(k, s, value, ts)
+      use(k, s, phase, value, ts)
     elseif units > 0 or initial[s] ~= capacity[s] then
       write(k, s, value - units, ts)
     end
@@ -110,8 +137,8 @@ end
 operations[2] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 8
-  -- What the charges so far leave in a bucket, by which limit and phase; and what to store in the end.
-  local left, left_ts, left_s, left_phase = {}, {}, {}, {}
+  -- What the charges so far leave in a bucket, and by which limit; and what to store in the end.
+  local left, left_ts, left_s = {}, {}, {}
   local writes = {}
   local refused = false
 
@@ -125,16 +152,16 @@ operations[2] = function(at)
     local value, ts, before = left[k], left_ts[k], left_s[k]
     if not value then
       value, ts = held, held_ts
-    elseif before ~= s or left_phase[k] ~= phase then
+    elseif not is_counted_in(s, phase, ts, gain[before], token[before], capacity[before], stored_step(before)) then
       value, ts = rescale(s, phase, value, ts, gain[before], token[before], capacity[before], step[before])
     end
     return value, ts, held, held_ts
   end
 
   local function leave(k, s, phase, value, ts, changes, pays, held, held_ts)
-    left[k], left_ts[k], left_s[k], left_phase[k] = value, ts, s, phase
+    left[k], left_ts[k], left_s[k] = value, ts, s
     if changes then
-      writes[#writes + 1] = { k, s, value, ts, pays, held, held_ts }
+      writes[#writes + 1] = { k, s, phase, value, ts, pays, held, held_ts }
     end
   end
 
@@ -169,13 +196,13 @@ operations[2] = function(at)
   end
 
   for _, it in ipairs(writes) do
-    local k, s, value, ts, pays, held, held_ts = unpack(it)
+    local k, s, phase, value, ts, pays, held, held_ts = unpack(it)
     if refused then
-      use(k, s, held, held_ts)
+      use(k, s, phase, held, held_ts)
     elseif pays then
       write(k, s, value, ts)
     else
-      use(k, s, value, ts)
+      use(k, s, phase, value, ts)
     end
   end
   return behind
@@ -198,7 +225,7 @@ operations[3] = function(at)
     local k, s, phase, blocks, units, conditional, _, _, gains_count, since, since_ts =
       unpack(args, at + 2 + i * 11, at + 12 + i * 11)
     local takes = blocks == 1 and units > 0 or blocks == 0 and units < 0
-    if takes or cells[k] then
+    if takes or is_stored(k, s, phase) then
       local value, ts = read(k, s, phase)
       if blocks == 1 then
         value, ts = block(s, value, ts, units)

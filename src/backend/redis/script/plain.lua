@@ -23,7 +23,8 @@ if args[1] == 2 then
       elseif #stored == 48 then
         local old_gain, old_token, old_capacity, old_step
         value, ts, old_gain, old_token, old_capacity, old_step = decode(NUMBERS, stored)
-        plain = old_gain == gain and old_token == args[limit + 2] and old_capacity == capacity and old_step == step
+        plain = old_gain == gain and old_token == args[limit + 2] and old_capacity == capacity
+          and old_step == (args[limit + 5] == capacity and step or -step)
           and value <= capacity and value >= -MAX_UNITS and value % 1 == 0
           and ts <= MAX_UNITS and ts >= -MAX_UNITS and (ts - phase) % step == 0
       else

@@ -124,6 +124,20 @@ impl ScriptReply {
         adjust_list(self, &named, now)
     }
 
+    fn stored(
+        &self,
+        place: usize,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> Option<State> {
+        match self.cells.get(place) {
+            Some(StoredValue::Stored(record)) => record.state_in(id, bucket, now),
+            // `replay` has rejected operations on foreign keys.
+            Some(StoredValue::Absent | StoredValue::Foreign) | None => None,
+        }
+    }
+
     fn absent(&self, id: BucketId<'_>, bucket: &Bucket) -> State {
         let phase = id.phase(bucket);
         match self.initialized_at {
@@ -147,15 +161,17 @@ impl CellStore for ScriptReply {
     type Cell = usize;
 
     fn read(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
-        match self.cells.get(place) {
-            Some(StoredValue::Stored(record)) => record.state_in(id, bucket, now),
-            // `replay` has rejected operations on foreign keys.
-            Some(StoredValue::Absent | StoredValue::Foreign) | None => self.absent(id, bucket),
-        }
+        self.stored(place, id, bucket, now).unwrap_or_else(|| self.absent(id, bucket))
     }
 
-    fn is_stored(&mut self, place: usize) -> bool {
-        matches!(self.cells.get(place), Some(StoredValue::Stored(_)))
+    fn is_stored(
+        &mut self,
+        place: usize,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.stored(place, id, bucket, now).is_some()
     }
 
     fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {

@@ -60,7 +60,9 @@ fn numbers(raw: &[u8]) -> [i64; 6] {
 fn is_in(raw: &[u8], bucket: &Bucket) -> bool {
     let [_, _, gain, token, capacity, step] = numbers(raw);
     let own = [bucket.gain(), bucket.token(), bucket.step()];
-    own == [gain, token, step].map(i64::unsigned_abs) && capacity == bucket.capacity()
+    own == [gain, token, step].map(i64::unsigned_abs)
+        && capacity == bucket.capacity()
+        && (step > 0) == bucket.is_droppable_when_full()
 }
 
 fn state(raw: &[u8]) -> State {
@@ -93,7 +95,7 @@ async fn a_key_expires_in_the_millisecond_in_which_its_bucket_is_full() {
         clock.set(START);
         let prefix = format!("e{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
-        let mut history = History::new(seed, seed.is_multiple_of(3));
+        let mut history = History::new(seed);
         for _ in 0..60 {
             history.pass(&clock);
             let step = history.step();
@@ -136,7 +138,7 @@ async fn forgetting_what_has_expired_changes_no_answer() {
         let prefix = format!("f{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
         let memory = Memory::new().clock(clock.clone()).keep_full();
-        let mut history = History::forgetting(seed);
+        let mut history = History::new(seed);
         let mut known = BTreeSet::<Vec<u8>>::new();
         for _ in 0..80 {
             let before = clock.now();
@@ -145,8 +147,11 @@ async fn forgetting_what_has_expired_changes_no_answer() {
             // At the first microsecond at which a server may do so by itself.
             if history.dice.one_in(2) {
                 for name in &known {
-                    let expired = stored(&mut client, name)
-                        .is_some_and(|(_, at)| at.saturating_mul(1_000) <= clock.now().as_micros());
+                    let expired = stored(&mut client, name).is_some_and(|(raw, at)| {
+                        let [.., step] = numbers(&raw);
+                        // What begins below full and has not been used for 30 days begins again.
+                        step > 0 && at.saturating_mul(1_000) <= clock.now().as_micros()
+                    });
                     if expired {
                         forgotten += client.call(&[b"DEL", name.as_slice()]).unwrap().int();
                     }
@@ -192,7 +197,7 @@ async fn refusals_and_looks_write_nothing() {
         clock.set(START);
         let prefix = format!("n{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
-        let mut history = History::forgetting(seed);
+        let mut history = History::steady(seed);
         for _ in 0..60 {
             history.pass(&clock);
             let step = history.step();

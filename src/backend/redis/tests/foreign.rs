@@ -169,3 +169,21 @@ async fn other_types_are_not_overwritten() {
         one.redis.reset(&[one.id(), bob]).wait().await.unwrap();
     }
 }
+
+/// The script counts in doubles: what it stores has to be what it says.
+#[tokio::test]
+async fn debt_that_is_too_deep_to_be_counted_is_cut_in_the_same_way() {
+    let server = Server::start();
+    let clock = ManualClock::new(START);
+    let mut client = server.client();
+    for (capacity, token) in [(3.0, 2.0), (9_007_199_254_740_991.0, 360_000_001.0), (5.0, 1e15)] {
+        let one = One::of(on(&server, &clock), &QUOTA).await;
+        let raw = bucket([-9_007_199_254_740_992.0, 4.1e15, 1.0, token, capacity, 1.0]);
+        client.call(&[b"SET", One::NAME, &raw]).unwrap();
+        let give = Adjustment::refund(one.id(), &one.bucket, 1);
+        let given = one.redis.adjust(&[give]).wait().await.unwrap();
+        let look = Charge::look(one.id(), &one.bucket, 0);
+        let stored = one.redis.apply(&[look]).wait().await.unwrap();
+        assert_eq!(given.readings()[0].state(), stored.readings()[0].state(), "{capacity} {token}");
+    }
+}

@@ -71,7 +71,7 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
         let prefix = format!("b{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).cold_start(ColdStart::Empty);
         let redis = redis.connect().await.unwrap();
-        let mut history = History::forgetting(seed);
+        let mut history = History::steady(seed);
         let mut emptied = Emptied::new(&clock, &history);
         for nth in 0..80 {
             history.pass(&clock);
