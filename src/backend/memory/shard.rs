@@ -126,7 +126,7 @@ impl Shard {
         let tag = print.tag();
         self.before_change(tag, false, now);
         let Some(index) = self.table.find(tag) else { return };
-        let Some((stored, lines)) = self.stored(tag).filter(|(_, lines)| lines.has(tag)) else {
+        let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
             return self.remove(index, now);
         };
         let (fresh, waiting) = (absent(id, stored.bucket, now), lines.units(tag));
@@ -219,7 +219,7 @@ impl Shard {
         // Other numbers take over: those who wait keep what they were told under the old ones.
         let tag = print.tag();
         self.before_change(tag, true, now);
-        if let Some((stored, lines)) = self.stored(tag) {
+        if let Some((stored, lines)) = self.lined(tag) {
             lines.rescale(tag, stored.bucket, bucket);
         }
         if let Some(new) = self.quotas.enter(bucket, taken) {

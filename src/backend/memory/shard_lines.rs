@@ -34,7 +34,7 @@ impl Shard {
     ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
         let ticket = self.next_ticket();
-        let (stored, lines) = self.stored(tag)?;
+        let (stored, lines) = self.lined(tag)?;
         let is_alone = lines.enter(stored, ticket, units, waiter);
         Some((ticket, is_alone))
     }
@@ -42,7 +42,7 @@ impl Shard {
     /// Puts tokens at the end of a line that were taken without a request which waits.
     pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units) {
         let ticket = self.next_ticket();
-        if let Some((stored, lines)) = self.stored(tag) {
+        if let Some((stored, lines)) = self.lined(tag) {
             lines.enter_unattended(stored, ticket, units);
         }
     }
@@ -50,7 +50,7 @@ impl Shard {
     /// Takes a request out of the line of a bucket. Returns whether it was still there.
     pub(super) fn leave(&mut self, tag: Tag, ticket: u64, now: Timestamp) -> bool {
         self.grant(tag, now);
-        let left = self.stored(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
+        let left = self.lined(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
         let Some(state) = left else { return false };
         self.keep_state(tag, state, now);
         self.grant(tag, now);
@@ -70,7 +70,7 @@ impl Shard {
         now: Timestamp,
         until: Timestamp,
     ) {
-        if let Some((stored, lines)) = self.stored(tag)
+        if let Some((stored, lines)) = self.lined(tag)
             && lines.grant(stored, ticket, now, until)
         {
             // Without a line it can be evicted.
@@ -82,7 +82,7 @@ impl Shard {
     /// change delays those who wait, they keep what they were told.
     pub(super) fn before_change(&mut self, tag: Tag, delays: bool, now: Timestamp) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.stored(tag) {
+        if let Some((stored, lines)) = self.lined(tag) {
             lines.change(stored, delays, now);
         }
     }
@@ -91,7 +91,7 @@ impl Shard {
     pub(super) fn after_change(&mut self, tag: Tag, now: Timestamp) {
         self.note(tag, now);
         self.grant(tag, now);
-        let capped = self.stored(tag).map(|(stored, lines)| lines.capped(stored));
+        let capped = self.lined(tag).map(|(stored, lines)| lines.capped(stored));
         if let Some(state) = capped {
             self.keep_state(tag, state, now);
         }
@@ -116,13 +116,13 @@ impl Shard {
         now: Timestamp,
     ) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.stored(tag) {
+        if let Some((stored, lines)) = self.lined(tag) {
             lines.attach(stored, timer, now);
         }
     }
 
     pub(super) fn detach(&mut self, tag: Tag, now: Timestamp) {
-        if let Some((stored, lines)) = self.stored(tag) {
+        if let Some((stored, lines)) = self.lined(tag) {
             lines.detach(stored, now);
         }
     }
@@ -132,7 +132,7 @@ impl Shard {
         let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
         for tag in tags {
             self.grant(tag, now);
-            if let Some((stored, lines)) = self.stored(tag) {
+            if let Some((stored, lines)) = self.lined(tag) {
                 lines.drain(stored, by, end, now);
             }
         }
@@ -144,7 +144,7 @@ impl Shard {
 
     pub(super) fn line_level(&mut self, tag: Tag, now: Timestamp) -> LineLevel {
         self.grant(tag, now);
-        self.stored(tag).map(|(stored, lines)| lines.level(stored, now)).unwrap_or_default()
+        self.lined(tag).map(|(stored, lines)| lines.level(stored, now)).unwrap_or_default()
     }
 
     /// A number that no place in these lines has had, as a line may end while its places are known.
@@ -155,7 +155,7 @@ impl Shard {
     }
 
     /// A bucket that is stored, and the lines.
-    pub(super) fn stored(&mut self, tag: Tag) -> Option<(Stored<'_>, &mut Lines)> {
+    pub(super) fn lined(&mut self, tag: Tag) -> Option<(Stored<'_>, &mut Lines)> {
         let lines = self.lines.as_deref_mut()?;
         let slot = self.table.get(self.table.find(tag)?)?;
         let bucket = self.quotas.get(slot.quota()?)?;
