@@ -141,7 +141,8 @@ fn storm(is_lazy: bool) {
             on_threads(&runtime, clients, |_| ());
             let ran = record.ran.lock().unwrap();
             // In a store that answers late nothing comes back that was granted.
-            let returned = if is_lazy { Vec::new() } else { record.returned.lock().unwrap().clone() };
+            let returned =
+                if is_lazy { Vec::new() } else { record.returned.lock().unwrap().clone() };
             let violation = check_history_with_returns(&quota, &ran, &returned).unwrap();
             assert_eq!(violation, None, "seed {seed}, {quota}: {ran:?}");
             runtime.block_on(async { sleep(ms(100)).await });

@@ -72,12 +72,8 @@ impl Future for Wait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
-            WaitProjection::Line { wait } => {
-                wait.poll(cx).map(|turn| turn.map(PendingTurn::Line))
-            }
-            WaitProjection::Slot { wait } => {
-                wait.poll(cx).map(|turn| turn.map(PendingTurn::Slot))
-            }
+            WaitProjection::Line { wait } => wait.poll(cx).map(|turn| turn.map(PendingTurn::Line)),
+            WaitProjection::Slot { wait } => wait.poll(cx).map(|turn| turn.map(PendingTurn::Slot)),
         }
     }
 }

@@ -18,9 +18,9 @@ use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Reading};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Waiter};
-use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Reading};
 use crate::clock::Timestamp;
 
 /// Decides, for each request, whether its work may run now.

@@ -5,6 +5,7 @@
 //! the end. Time is that of a paused runtime, whose timers are the only ones.
 
 mod model;
+mod rules;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -102,7 +103,9 @@ impl History {
         let now = self.micros();
         for (number, bucket) in self.buckets.iter_mut().enumerate() {
             for (who, at) in bucket.pass_until(now) {
-                let Some(request) = who.and_then(|who| self.requests.get_mut(who)) else { continue };
+                let Some(request) = who.and_then(|who| self.requests.get_mut(who)) else {
+                    continue;
+                };
                 request.granted.push(number);
                 request.granted_at = request.granted_at.max(at);
             }
@@ -135,7 +138,8 @@ impl History {
     fn work(&mut self, who: usize, permit: Permit<'static>) {
         if self.dice.below(10) < 6 {
             let most = self.requests[who].costs.values().max().copied().unwrap_or(0);
-            let (delay, actual) = ([0, 1, 7, 30][self.dice.nth(&[0; 4])], self.dice.below(most + 2));
+            let (delay, actual) =
+                ([0, 1, 7, 30][self.dice.nth(&[0; 4])], self.dice.below(most + 2));
             self.open.push((self.now + delay, who, actual, permit));
         }
     }
@@ -278,9 +282,8 @@ impl History {
             let bucket = &self.buckets[number];
             bucket.value() >= cost as i64 * bucket.token
         });
-        let largest = |(&number, &cost): (&usize, &u64)| {
-            self.limits[number].quota().tokens_at_most() >= cost
-        };
+        let largest =
+            |(&number, &cost): (&usize, &u64)| self.limits[number].quota().tokens_at_most() >= cost;
         if !costs.iter().all(largest) {
             return;
         }
@@ -325,7 +328,11 @@ impl History {
         }
         self.pass(20_000, &mut counts).await;
         for (number, bucket) in self.buckets.iter().enumerate() {
-            assert_eq!(bucket.excess(), 0, "bucket {number}: more was granted than its bound: {bucket:?}");
+            assert_eq!(
+                bucket.excess(),
+                0,
+                "bucket {number}: more was granted than its bound: {bucket:?}"
+            );
             assert!(bucket.is_idle(), "bucket {number}: somebody waits for ever");
             let held = at_once(self.limiter.peek(&self.limits[number]).cost(0)).unwrap();
             assert_eq!(held.state().value, bucket.value(), "bucket {number}");

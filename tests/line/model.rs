@@ -35,7 +35,19 @@ impl ModelBucket {
             [bucket.step(), bucket.gain(), bucket.token()].map(|number| number as i64);
         let (capacity, free) = (bucket.capacity(), bucket.capacity());
         let (line, grants, backs) = Default::default();
-        Self { step, gain, capacity, token, free, start, ts: start, now: start, line, grants, backs }
+        Self {
+            step,
+            gain,
+            capacity,
+            token,
+            free,
+            start,
+            ts: start,
+            now: start,
+            line,
+            grants,
+            backs,
+        }
     }
 
     /// What a request finds: the bucket less the costs of all who wait.

@@ -103,13 +103,7 @@ impl EvictionQueue {
     }
 
     /// Scans the whole shard, and keeps the nearest to full in a bounded heap.
-    fn scan(
-        &mut self,
-        table: &Table,
-        quotas: &QuotaTable,
-        lines: Option<&Lines>,
-        now: Timestamp,
-    ) {
+    fn scan(&mut self, table: &Table, quotas: &QuotaTable, lines: Option<&Lines>, now: Timestamp) {
         let kept = table.len().div_ceil(SCAN_SHARE);
         let mut nearest = BinaryHeap::with_capacity(kept);
         let candidates = table.iter().filter_map(|slot| candidate(slot, quotas, lines, now));

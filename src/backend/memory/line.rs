@@ -170,8 +170,8 @@ impl Line {
         self.drop_left();
         // What was saved up for the head is no more than its own bound for those behind it.
         let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
-        let cap = bucket.refund_cap(State { value, ts }, now);
-        Some(State { value: free.saturating_sub(self.units).min(cap), ts })
+        let left = State { value: free.saturating_sub(self.units), ts };
+        Some(self.capped(bucket, left, value, now))
     }
 
     /// The bucket is changed now, by which those who wait may move forward.
@@ -197,11 +197,26 @@ impl Line {
         }
     }
 
-    /// What the bucket may hold of this, as no more is of use to the head than its cost. Only where
-    /// the head has to wait for an instant, as in a bucket that is blocked, does it hold more.
-    pub(super) fn capped(&self, bucket: &Bucket, State { value, ts }: State) -> State {
-        let most = self.free_cap(bucket).saturating_sub(self.units);
-        State { value: value.min(most), ts }
+    /// What the bucket may hold of this, once tokens came back to the value that it had `before`.
+    ///
+    /// What is due is granted, so that `free` is less than the cost of the head. But a bucket that
+    /// is blocked grants nothing, and is empty at the end of the block for all who were not told an
+    /// instant within it: more is lost.
+    pub(super) fn capped(
+        &self,
+        bucket: &Bucket,
+        State { value, ts }: State,
+        before: Units,
+        now: Timestamp,
+    ) -> State {
+        let cap = if ts > now && before < 0 {
+            let later = self.entries.iter().filter(|entry| !entry.has_left() && entry.told > ts);
+            let later = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
+            0_i64.saturating_sub(later).saturating_sub(1)
+        } else {
+            self.free_cap(bucket).saturating_sub(self.units)
+        };
+        State { value: value.min(cap.max(before)), ts }
     }
 
     /// What was told before the numbers change or the bucket is blocked stays told, as the instants

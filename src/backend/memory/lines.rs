@@ -109,10 +109,10 @@ impl Lines {
         }
     }
 
-    /// What the bucket may hold of this beside its line.
-    pub(super) fn capped(&self, stored: Stored<'_>) -> State {
+    /// What the bucket may hold beside its line, given what it held `before` tokens came back.
+    pub(super) fn capped(&self, stored: Stored<'_>, before: Units, now: Timestamp) -> State {
         let Stored { tag, bucket, state } = stored;
-        self.by_tag.get(&tag).map_or(state, |line| line.capped(bucket, state))
+        self.by_tag.get(&tag).map_or(state, |line| line.capped(bucket, state, before, now))
     }
 
     /// The bucket is going to be changed. If that `delays` those who wait, they keep what they were

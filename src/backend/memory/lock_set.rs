@@ -184,7 +184,7 @@ fn adjust(
         if taken > 0 && applied.verdict() == Verdict::Admitted {
             shard.enter_unattended(print.tag(), taken.min(gone));
         }
-        shard.after_change(print.tag(), now);
+        shard.after_change(print.tag(), before, now);
     }
     applied
 }

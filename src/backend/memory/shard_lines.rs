@@ -87,11 +87,11 @@ impl Shard {
         }
     }
 
-    /// After it: what has come back is granted to those who wait.
-    pub(super) fn after_change(&mut self, tag: Tag, now: Timestamp) {
+    /// After it: what has come back is granted to those who wait. It held `before` of it then.
+    pub(super) fn after_change(&mut self, tag: Tag, before: Units, now: Timestamp) {
         self.note(tag, now);
         self.grant(tag, now);
-        let capped = self.lined(tag).map(|(stored, lines)| lines.capped(stored));
+        let capped = self.lined(tag).map(|(stored, lines)| lines.capped(stored, before, now));
         if let Some(state) = capped {
             self.keep_state(tag, state, now);
         }

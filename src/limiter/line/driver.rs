@@ -88,7 +88,11 @@ impl DriverState {
 
 /// When the store's clock shows `at`, given an instant that it has shown.
 fn instant_of((shown, heard): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
-    if at >= shown { heard.checked_add(at.since(shown)) } else { heard.checked_sub(shown.since(at)) }
+    if at >= shown {
+        heard.checked_add(at.since(shown))
+    } else {
+        heard.checked_sub(shown.since(at))
+    }
 }
 
 async fn drive(running: Running) {

@@ -80,8 +80,7 @@ impl Future for LineWait {
                     }
                     WaiterStatus::Granted(at) => {
                         let jitter = Jitter::new(*this.jitter, registry);
-                        *this.stage =
-                            WaitStage::Jitter(LineTurn { slot, at }, Box::new(jitter));
+                        *this.stage = WaitStage::Jitter(LineTurn { slot, at }, Box::new(jitter));
                         continue;
                     }
                     WaiterStatus::Waiting => {
