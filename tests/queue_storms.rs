@@ -127,7 +127,7 @@ fn storm(is_lazy: bool) {
             on_threads(&runtime, clients, |_| ());
             let ran = ran.lock().unwrap();
             assert_eq!(check_history(&quota, &ran).unwrap(), None, "seed {seed}, {quota}: {ran:?}");
-            runtime.block_on(async { sleep(ms(100)).await });
+            runtime.block_on(async { sleep(SECOND).await });
             assert_eq!(lines(&limiter), 0, "seed {seed}, {quota}");
         }
     }

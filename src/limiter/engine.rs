@@ -18,7 +18,7 @@ use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
 #[cfg(feature = "memory")]
 use crate::backend::Memory;
-use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Reading};
+use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
 use crate::clock::Timestamp;
 
 /// Decides, for each request, whether its work may run now.
@@ -156,6 +156,16 @@ impl RateLimiter {
     ) -> Result<Answer<Applied>, RateLimited> {
         check_sums(demands, longest)?;
         self.apply(demands, mode, longest)
+    }
+
+    /// Gives units back: in a store that other processes take from too, to the waiters of this one
+    /// first.
+    pub(crate) fn give_back(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
+        match &self.shared.store {
+            #[cfg(feature = "memory")]
+            Store::Memory(memory) => memory.adjust(adjustments),
+            Store::Other(_) => self.queues().give_back(adjustments),
+        }
     }
 
     fn apply<L: Borrow<Limit>>(

@@ -15,7 +15,7 @@ use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
 use super::permit::Permit;
-use super::queue::{HeldSlot, QueueWait};
+use super::queue::{HeldSlot, QueueWait, StoreEvent};
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use crate::algebra::Verdict;
@@ -98,7 +98,7 @@ impl Reservation {
             _ => (None, Duration::ZERO),
         };
         // A slot is given up by the booking; what was there at once is undone.
-        let undo_on_drop = booking.is_none();
+        let undo_on_drop = booking.is_none().then(|| limiter.queues().event(made));
         let grants = HeldGrants { limiter, first, rest, undo_on_drop };
         Ok(Ok(Self(Box::new(Reserved { grants, booking, made, jitter }))))
     }
@@ -169,41 +169,47 @@ struct HeldGrants {
     limiter: RateLimiter,
     first: Grant,
     rest: Vec<Grant>,
-    undo_on_drop: bool,
+    /// When it was made, if it is to be undone.
+    undo_on_drop: Option<StoreEvent>,
 }
 
 impl HeldGrants {
     fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
-        self.undo_on_drop = false;
+        self.undo_on_drop = None;
         let rest = mem::take(&mut self.rest);
         Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
     }
 
-    /// Gives everything back if no request has touched one of the buckets since.
+    /// Gives everything back if no request has charged one of the buckets since.
     ///
     /// A plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B reserves 5
     /// for the time when they have come back. If A gave its 5 back, a newcomer could take those
     /// that have come back, and run together with B: 10 tokens at one instant.
-    fn undo(&self) {
+    fn undo(&self, made: &StoreEvent) {
         let grants = iter::once(&self.first).chain(&self.rest);
         // One list, as a bucket that is named twice is untouched only until the first is undone.
-        let undo: SmallVec<[Adjustment<'_>; 2]> = grants
+        let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = grants
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
                     let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
-                    Adjustment::undo(id, grant.limit().bucket(), paid.units, paid.after)
+                    let returned = self.limiter.queues().returned_since(id, made)?;
+                    let bucket = grant.limit().bucket();
+                    let left = bucket.with_returned(paid.after, returned);
+                    Some(Adjustment::undo(id, bucket, paid.units, left))
                 })
             })
             .collect();
-        // The store completes it by itself.
-        drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
+        if let Some(undo) = undo {
+            // The store completes it by itself.
+            drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
+        }
     }
 }
 
 impl Drop for HeldGrants {
     fn drop(&mut self) {
-        if self.undo_on_drop {
-            self.undo();
+        if let Some(made) = &self.undo_on_drop {
+            self.undo(made);
         }
     }
 }

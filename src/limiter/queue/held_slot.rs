@@ -38,10 +38,11 @@ impl HeldSlot {
         });
         let (whose, took) = BucketSet::sorted(took.collect());
         let left = took.iter().map(|took| (took.part.bucket(), took.left));
-        let order = SlotKey::new(left, at, registry.number());
+        let made = registry.event(now);
+        let order = SlotKey::new(left, at, made.number);
         let taken = UnitVec::of(took.iter().map(|took| took.units));
         let left = StateVec::of(took.iter().map(|took| took.left));
-        let place = TimeSlot { order, grant: SlotGrant { used: taken.clone(), taken, left } };
+        let place = TimeSlot { order, grant: SlotGrant { taken, left, made } };
         Self { queue: registry.reserve(whose, now), place, held: true }
     }
 
