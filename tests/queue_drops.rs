@@ -319,12 +319,12 @@ async fn a_slot_fits_any_waiter_that_needs_no_more() {
     assert_eq!(tokens(&limiter, &SLOW), -8.0);
     answers.remove(0).abort();
     settled().await;
-    // The first slot is too small for 3, but not for 1; that one's is too small for 2.
-    assert_eq!(tokens(&limiter, &SLOW), -8.0);
+    // The first slot is too small for 3, and the last one needs as much; its own is undone.
+    assert_eq!(tokens(&limiter, &SLOW), -6.0);
     for answer in answers {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
-    assert_eq!(inner.ran(), [(3, SECOND * 2), (2, SECOND * 5), (4, SECOND * 8)]);
+    assert_eq!(inner.ran(), [(4, SECOND * 2), (2, SECOND * 5), (3, SECOND * 6)]);
 }
 
 /// An inner service that is ready when it is told so, for the callers in their order.

@@ -166,28 +166,6 @@ async fn behind_one_that_does_not_move_tasks_keep_their_order() {
     drop(idle);
 }
 
-/// When the first was passed by, all that had been called could go, and whichever was polled first
-/// did.
-#[tokio::test(start_paused = true)]
-async fn behind_one_that_does_not_move_the_last_does_not_go_first() {
-    let limiter = paused();
-    let idle = waiter(&limiter, &FAST, 1);
-    let mut line: Vec<_> = (0..5).map(|_| waiter(&limiter, &FAST, 1)).collect();
-    advance(ms(50)).await;
-    for one in &mut line {
-        assert!(poll(one).is_none(), "behind the idle one");
-    }
-    advance(ms(150)).await;
-    // All of them are woken by one alarm, and may be polled in any order.
-    for last in (1..line.len()).rev() {
-        assert!(poll(&mut line[last]).is_none(), "{last} goes before those before it");
-    }
-    for (nth, one) in line.iter_mut().enumerate() {
-        assert!(poll(one).is_some(), "{nth}");
-    }
-    drop(idle);
-}
-
 /// A slot that a smaller waiter had used was offered as if it were only as large as that one.
 #[tokio::test(start_paused = true)]
 async fn a_slot_is_offered_at_its_full_size() {

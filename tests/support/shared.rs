@@ -6,17 +6,22 @@ use std::time::Duration;
 
 use tollgate::algebra::{Bucket, check_history};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
-use tollgate::clock::TokioClock;
+use tollgate::clock::{Clock, TokioClock};
 use tollgate::{Quota, RateLimiter, Timestamp};
 
 /// A memory store that the limiter does not know as one. It answers at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Memory>);
+pub(crate) struct Shared(Arc<Memory>, TokioClock);
 
 impl Shared {
     /// On the clock of the runtime.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Memory::new().clock(TokioClock::new())))
+        let clock = TokioClock::new();
+        Self(Arc::new(Memory::new().clock(clock)), clock)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.1.now()
     }
 
     /// A limiter like that of another process.
@@ -50,13 +55,15 @@ pub(crate) struct History {
 }
 
 /// Which returns the bound of a window counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
     /// Those within the window: the bound that every limit promises.
     Within,
-    /// Those since the first request of the window came for which others waited already: what a
-    /// shared store promises.
+    /// Those since requests have waited up to the window without a break as well: what a store
+    /// promises that other processes only charge.
     WhileWaiting,
+    /// All before its end: what it promises beside the settlements of other processes.
+    Before,
 }
 
 impl History {
@@ -73,14 +80,17 @@ impl History {
             for &(reserved, to, cost) in &ran[nth..] {
                 used += cost * bucket.token();
                 largest = largest.max(cost * bucket.token());
-                if matches!(counts, Counts::WhileWaiting) {
-                    first = first.min(self.waiting_since(reserved));
+                match counts {
+                    Counts::Within => {}
+                    Counts::WhileWaiting => first = first.min(self.waiting_since(reserved)),
+                    Counts::Before => first = Timestamp::UNIX_EPOCH,
                 }
                 let steps = u64::try_from(to.since(from).as_micros()).unwrap() / bucket.step() + 1;
                 let since = Timestamp::from_micros(
                     first.as_micros() - i64::try_from(leeway.as_micros()).unwrap(),
                 );
-                let returned = self.returned.iter().filter(|&&(at, _)| since <= at && at <= to + leeway);
+                let returned =
+                    self.returned.iter().filter(|&&(at, _)| since <= at && at <= to + leeway);
                 let returned = returned.map(|&(_, tokens)| tokens * bucket.token()).sum::<u64>();
                 let capacity = bucket.capacity().unsigned_abs();
                 let bound = capacity.max(largest) + steps * bucket.gain() + returned;

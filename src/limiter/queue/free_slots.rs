@@ -68,9 +68,14 @@ impl FreeSlots {
         all
     }
 
-    /// Tries once more what could not be undone. Returns whether there is anything.
-    pub(super) fn retry(&mut self) -> bool {
-        self.refused.take().is_some()
+    /// Tries once more what could not be undone.
+    pub(super) const fn retry(&mut self) {
+        self.refused = None;
+    }
+
+    /// Whether there is a slot that could not be undone.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused.is_some() && !self.slots.is_empty()
     }
 
     /// Takes out the first slot before `own` that is large enough for this and still to come.
@@ -87,7 +92,7 @@ impl FreeSlots {
         let on_offer = self.slots.iter().filter(|(_, slot)| {
             slot.order < own && clock.moment(slot.order.at()) > now && cost.fits(&slot.grant.taken)
         });
-        let key = *on_offer.min_by_key(|(_, slot)| slot.order)?.0;
+        let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.order))?.0;
         self.slots.remove(&key)
     }
 }

@@ -17,7 +17,10 @@ use crate::limiter::detached::DetachOnDrop;
 impl QueueRegistry {
     /// Makes these adjustments. The first waiter on the buckets runs at once if what they return
     /// covers its cost, then the next one; the rest goes to the store, which answers.
-    pub(crate) fn give_back(self: &Arc<Self>, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
+    pub(crate) fn give_back(
+        self: &Arc<Self>,
+        adjustments: &mut [Adjustment<'_>],
+    ) -> Answer<Applied> {
         self.grant_waiters(adjustments);
         let mut returning = Returning { registry: Arc::downgrade(self), returns: SmallVec::new() };
         for adjustment in adjustments.iter() {
@@ -25,10 +28,8 @@ impl QueueRegistry {
             if units > 0 {
                 let ledger = self.ledgers.get(adjustment.id());
                 ledger.ask(units);
-                let queues = self.ledgers.queues(adjustment.id());
-                let queues = queues.iter().map(Arc::downgrade).collect();
                 let (bucket, change) = (*adjustment.bucket(), adjustment.change());
-                returning.returns.push(Return { ledger, queues, bucket, change, units });
+                returning.returns.push(Return { ledger, bucket, change, units });
             }
         }
         match self.backend.adjust(adjustments) {
@@ -48,7 +49,7 @@ impl QueueRegistry {
     fn grant_waiters(&self, adjustments: &mut [Adjustment<'_>]) {
         let mut queues = Vec::<Arc<SharedQueue>>::new();
         for adjustment in adjustments.iter().filter(|one| one.change().returns_at_most() > 0) {
-            for queue in self.ledgers.queues(adjustment.id()) {
+            for queue in self.ledgers.get(adjustment.id()).queues() {
                 if !queues.iter().any(|known| Arc::ptr_eq(known, &queue)) {
                     queues.push(queue);
                 }
@@ -119,8 +120,7 @@ struct Returning {
 }
 
 struct Return {
-    ledger: Arc<Ledger>,
-    queues: SmallVec<[Weak<SharedQueue>; 1]>,
+    ledger: Arc<Ledger<SharedQueue>>,
     bucket: Bucket,
     change: Change,
     /// What the ledger was told.
@@ -142,9 +142,8 @@ impl Returning {
             ledger.hear(*units, returned, number);
         }
         // An undo that the store carried out before this was refused for it.
-        for queue in returns.iter().flat_map(|one| &one.queues).filter_map(Weak::upgrade) {
-            queue.retry_undo();
-        }
+        let queues = returns.iter().flat_map(|one| one.ledger.queues());
+        queues.for_each(|queue| queue.retry_undo());
     }
 }
 

@@ -24,7 +24,8 @@ impl WaitQueue {
     pub(super) fn give_up(&mut self, mut slot: TimeSlot, undo_first: bool) {
         while let Some(cost) = self.receiver(&slot) {
             let last = self.classes.get(&cost).and_then(|class| class.slots.last_key_value());
-            let is_newer = last.is_some_and(|(order, last)| (last.made.at, *order) < slot.made_order());
+            let is_newer =
+                last.is_some_and(|(order, last)| (last.made.at, *order) < slot.made_order());
             if undo_first && is_newer && self.free.undoes_next(&slot) {
                 break;
             }
@@ -57,7 +58,8 @@ impl WaitQueue {
             if cost.is_nothing() {
                 break;
             }
-            if cost.fits(taken) && class.slots.last_key_value().is_some_and(|(last, _)| gains(last)) {
+            if cost.fits(taken) && class.slots.last_key_value().is_some_and(|(last, _)| gains(last))
+            {
                 return Some(cost.clone());
             }
             match behind.next() {

@@ -21,9 +21,12 @@ use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
 
-/// The returns to one bucket.
-#[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<Returns>);
+/// The returns to one bucket, and the queues `Q` that wait for it.
+#[derive(Debug)]
+pub(super) struct Ledger<Q> {
+    returns: Mutex<Returns>,
+    queues: Mutex<Vec<Weak<Q>>>,
+}
 
 #[derive(Debug, Default)]
 struct Returns {
@@ -42,22 +45,22 @@ const KEPT: usize = 1_024;
 /// How long a store may take to carry out what it did not answer.
 const UNKNOWN: Duration = Duration::from_secs(60);
 
-impl Ledger {
+impl<Q> Ledger<Q> {
     /// Hears that a reservation was made then.
     pub(super) fn reserved(&self, at: Timestamp) {
-        let mut returns = lock(&self.0);
+        let mut returns = lock(&self.returns);
         returns.latest = returns.latest.max(Some(at));
     }
 
     /// The store is asked to return this.
     pub(super) fn ask(&self, units: Units) {
-        let mut returns = lock(&self.0);
+        let mut returns = lock(&self.returns);
         returns.asked = returns.asked.saturating_add(units);
     }
 
     /// Hears what became of the units `asked`; nothing if the answer stayed away.
     pub(super) fn hear(&self, asked: Units, returned: Option<(StoreEvent, Units)>, number: u64) {
-        let mut returns = lock(&self.0);
+        let mut returns = lock(&self.returns);
         returns.asked = returns.asked.saturating_sub(asked);
         let (event, units) = returned.unwrap_or_else(|| {
             let end = Timestamp::from_micros(i64::MAX);
@@ -77,7 +80,7 @@ impl Ledger {
 
     /// What was returned since a reservation, at most; none if that is not known any more.
     pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
-        let returns = lock(&self.0);
+        let returns = lock(&self.returns);
         if returns.forgotten.is_some_and(|forgotten| made.at <= forgotten) {
             return None;
         }
@@ -85,14 +88,31 @@ impl Ledger {
         Some(since.fold(returns.asked, |all, (_, units)| all.saturating_add(*units)))
     }
 
+    /// Whether the store was asked to return something and has not answered.
+    pub(super) fn is_asking(&self) -> bool {
+        lock(&self.returns).asked > 0
+    }
+
+    /// Adds a queue that waits for the bucket.
+    pub(super) fn join(&self, queue: &Arc<Q>) {
+        let mut queues = lock(&self.queues);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// The queues that wait for the bucket.
+    pub(super) fn queues(&self) -> Vec<Arc<Q>> {
+        lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
+    }
+
     fn last(&self) -> Option<Timestamp> {
-        let returns = lock(&self.0);
+        let returns = lock(&self.returns);
         let heard = returns.heard.iter().map(|(event, _)| event.at).max();
         heard.max(returns.forgotten)
     }
 }
 
-/// The ledgers of all buckets that something was returned to of late, or that have a queue `Q`.
+/// The ledgers of all buckets that something was returned to of late, or that have a queue.
 #[derive(Debug)]
 pub(super) struct Ledgers<Q> {
     /// By a hash of the bucket's name. Two that share a ledger by chance only spend slots.
@@ -102,16 +122,10 @@ pub(super) struct Ledgers<Q> {
 
 #[derive(Debug)]
 struct LedgerMap<Q> {
-    ledgers: HashMap<u64, LedgerEntry<Q>>,
+    ledgers: HashMap<u64, Arc<Ledger<Q>>>,
     forgotten: Option<Timestamp>,
     /// With how many to look for those that are not used any more.
     sweep: usize,
-}
-
-#[derive(Debug)]
-struct LedgerEntry<Q> {
-    ledger: Arc<Ledger>,
-    queues: Vec<Weak<Q>>,
 }
 
 /// How many ledgers are kept at least before those are dropped that are not used.
@@ -126,37 +140,20 @@ impl<Q> Default for Ledgers<Q> {
 
 impl<Q> Ledgers<Q> {
     /// The ledger of a bucket, which is kept while it is held.
-    pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Ledger> {
+    pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Ledger<Q>> {
         let key = self.hasher.hash_one(id);
         let mut map = lock(&self.map);
         if let Some(known) = map.ledgers.get(&key) {
-            return Arc::clone(&known.ledger);
+            return Arc::clone(known);
         }
         if map.ledgers.len() >= map.sweep {
             map.sweep();
         }
         let returns = Returns { forgotten: map.forgotten, ..Returns::default() };
-        let ledger = Arc::new(Ledger(Mutex::new(returns)));
-        let entry = LedgerEntry { ledger: Arc::clone(&ledger), queues: Vec::new() };
-        map.ledgers.insert(key, entry);
+        let ledger = Ledger { returns: Mutex::new(returns), queues: Mutex::default() };
+        let ledger = Arc::new(ledger);
+        map.ledgers.insert(key, Arc::clone(&ledger));
         ledger
-    }
-
-    /// Adds a queue to those that wait for a bucket.
-    pub(super) fn join(&self, id: BucketId<'_>, queue: &Arc<Q>) {
-        let mut map = lock(&self.map);
-        if let Some(entry) = map.ledgers.get_mut(&self.hasher.hash_one(id)) {
-            entry.queues.retain(|queue| queue.strong_count() > 0);
-            entry.queues.push(Arc::downgrade(queue));
-        }
-    }
-
-    /// The queues that wait for a bucket.
-    pub(super) fn queues(&self, id: BucketId<'_>) -> Vec<Arc<Q>> {
-        let map = lock(&self.map);
-        let entry = map.ledgers.get(&self.hasher.hash_one(id));
-        let queues = entry.into_iter().flat_map(|entry| &entry.queues);
-        queues.filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -164,10 +161,10 @@ impl<Q> LedgerMap<Q> {
     /// Drops what is neither waited for nor asked for.
     fn sweep(&mut self) {
         let forgotten = &mut self.forgotten;
-        self.ledgers.retain(|_, entry| {
-            let is_used = Arc::strong_count(&entry.ledger) > 1;
+        self.ledgers.retain(|_, ledger| {
+            let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
-                *forgotten = (*forgotten).max(entry.ledger.last());
+                *forgotten = (*forgotten).max(ledger.last());
             }
             is_used
         });

@@ -117,9 +117,7 @@ impl QueueRegistry {
             Some(RegistryEntry(queue)) => Arc::clone(queue),
             None => {
                 let queue = Arc::new(SharedQueue::new(self, whose));
-                for part in queue.whose().parts() {
-                    self.ledgers.join(part.id(), &queue);
-                }
+                queue.ledgers.iter().for_each(|ledger| ledger.join(&queue));
                 queues.insert(RegistryEntry(Arc::clone(&queue)));
                 queue
             }
@@ -182,7 +180,7 @@ pub(crate) struct SharedQueue {
     epoch: Epoch,
     whose: BucketSet,
     /// Of its buckets, in their order.
-    pub(super) ledgers: Vec<Arc<Ledger>>,
+    pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
     line: Mutex<WaitQueue>,
 }
 

@@ -53,8 +53,7 @@ impl StoreEvent {
     /// within a thread is that of the calls; all else that has the same time may have come after.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         let called_before = self.thread.is_some() && self.thread == other.thread;
-        self.at < other.at
-            || (self.at == other.at && called_before && self.number < other.number)
+        self.at < other.at || (self.at == other.at && called_before && self.number < other.number)
     }
 }
 

@@ -43,7 +43,9 @@ impl SharedQueue {
                 }
             }
         }
-        if self.with(|line, _| line.is_empty())
+        // What is on its way back may be the reason why a slot could not be undone.
+        let may_retry = self.ledgers.iter().any(|ledger| ledger.is_asking());
+        if self.with(|line, _| line.is_empty() && !(may_retry && line.free.has_refused()))
             && let Some(registry) = self.registry.upgrade()
         {
             registry.forget(self);
@@ -52,9 +54,8 @@ impl SharedQueue {
 
     /// Asks once more about slots that could not be undone: something has changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        if self.with(|line, _| line.free.retry()) {
-            self.undo_free_slots();
-        }
+        self.with(|line, _| line.free.retry());
+        self.undo_free_slots();
     }
 
     /// What the buckets hold if none was charged since: what the reservation left, and what this
@@ -79,8 +80,7 @@ struct Undo {
 impl Undo {
     fn hear(mut self, answer: &Result<Applied, BackendError>) {
         let Some(slot) = self.slot.take() else { return };
-        let is_refused =
-            answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
+        let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
             let now = self.queue.now();
             self.queue.with(|line, wakers| line.refused(slot, now, wakers));
@@ -88,15 +88,10 @@ impl Undo {
         }
         // What became of it in a store that gives no answer is unknown: it is spent then.
         self.queue.with(|line, _| line.free.undone());
-        if answer.is_ok()
-            && let Some(registry) = self.queue.registry.upgrade()
-        {
-            // What others wait for may be untouched again.
-            let parts = self.queue.whose().parts().iter();
-            let others = parts.flat_map(|part| registry.ledgers.queues(part.id()));
-            let others = others.filter(|other| !Arc::ptr_eq(other, &self.queue));
-            others.for_each(|other| other.retry_undo());
-        }
+        // What other queues have reserved may be untouched again.
+        let others = self.queue.ledgers.iter().flat_map(|ledger| ledger.queues());
+        let others = others.filter(|other| !Arc::ptr_eq(other, &self.queue));
+        others.for_each(|other| other.retry_undo());
     }
 }
 

@@ -121,7 +121,8 @@ impl WaitQueue {
                 self.waiting.insert(number, (cost.clone(), label));
             }
             Labels::All(labels) => {
-                let entries = labels.into_iter().map(|(number, label)| (number, (cost.clone(), label)));
+                let entries =
+                    labels.into_iter().map(|(number, label)| (number, (cost.clone(), label)));
                 self.waiting.extend(entries);
             }
         }
