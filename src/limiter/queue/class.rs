@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
+use smallvec::SmallVec;
+
 use super::local_instant::LocalInstant;
 use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
 
@@ -38,22 +40,23 @@ impl Class {
         self.waiters.is_empty() && self.slots.is_empty()
     }
 
-    /// Lets a waiter in with its slot. Returns its label, or those of all waiters by their numbers
-    /// if they have changed.
+    /// Lets a waiter in with its slot. Returns the numbers of the waiters whose labels are new: its
+    /// own, or those of all.
     pub(super) fn enter(&mut self, slot: TimeSlot, waiter: Waiter) -> Labels {
+        let number = waiter.number;
         let behind = self.slots.range(slot.order..).count();
         self.slots.insert(slot.order, slot.grant);
         let mut back = self.waiters.keys().rev().copied();
         let Some(next) = behind.checked_sub(1).and_then(|nth| back.nth(nth)) else {
             self.last = self.last.saturating_add(GAP);
             self.waiters.insert(self.last, waiter);
-            return Labels::One(self.last);
+            return Labels::from([(number, self.last)]);
         };
         let before = back.next().unwrap_or_else(|| next.saturating_sub(GAP.saturating_mul(2)));
         let label = before.midpoint(next);
         if label > before && label < next {
             self.waiters.insert(label, waiter);
-            return Labels::One(label);
+            return Labels::from([(number, label)]);
         }
         // There is no label left between the two.
         let place = self.waiters.len().saturating_sub(behind);
@@ -64,7 +67,7 @@ impl Class {
             self.last = self.last.saturating_add(GAP);
             self.waiters.insert(self.last, waiter);
         }
-        Labels::All(self.waiters.iter().map(|(label, waiter)| (waiter.number, *label)).collect())
+        self.waiters.iter().map(|(label, waiter)| (waiter.number, *label)).collect()
     }
 
     /// Gives the waiters a slot, and takes the last of theirs in place of it.
@@ -111,9 +114,5 @@ impl Class {
     }
 }
 
-/// The labels of waiters that have changed.
-#[derive(Debug)]
-pub(super) enum Labels {
-    One(i64),
-    All(Vec<(u64, i64)>),
-}
+/// Waiters by their numbers, and their labels.
+type Labels = SmallVec<[(u64, i64); 1]>;

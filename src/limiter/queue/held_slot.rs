@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::bucket_set::{BucketSet, QueueBucket, TakenUnits};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
-use super::unit_vec::{StateVec, UnitVec};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
@@ -40,8 +39,8 @@ impl HeldSlot {
         let left = took.iter().map(|took| (took.part.bucket(), took.left));
         let made = registry.event(now);
         let order = SlotKey::new(left, at, made.number);
-        let taken = UnitVec::of(took.iter().map(|took| took.units));
-        let left = StateVec::of(took.iter().map(|took| took.left));
+        let taken = took.iter().map(|took| took.units).collect();
+        let left = took.iter().map(|took| took.left).collect();
         let place = TimeSlot { order, grant: SlotGrant { taken, left, made } };
         Self { queue: registry.reserve(whose, now), place, held: true }
     }

@@ -42,6 +42,7 @@ mod class;
 mod drain;
 mod free_slots;
 mod give_back;
+mod granting;
 mod hand_on;
 mod held_slot;
 mod ledger;

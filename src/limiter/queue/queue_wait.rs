@@ -8,8 +8,8 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep_until};
 
+use super::granting::WaiterAnswer;
 use super::held_slot::HeldSlot;
-use super::wait_queue::WaiterAnswer;
 use super::waiter_handle::WaiterHandle;
 
 pin_project! {

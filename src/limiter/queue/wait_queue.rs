@@ -10,15 +10,15 @@
 //! There is no clock, no lock and no future here; the callers bring the time, wake the waiters
 //! that they are told to, and try to undo the slots that are left over.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
-use super::class::{Class, Labels, Waiter};
+use super::class::{Class, Waiter};
 use super::free_slots::FreeSlots;
 use super::local_instant::{LocalInstant, StoreClock};
 use super::time_slot::{SlotKey, TimeSlot};
 use super::unit_vec::{StateVec, UnitVec};
-use super::wakers::{Wakers, remember};
+use super::wakers::Wakers;
 use crate::clock::Timestamp;
 
 /// Waiters and slots.
@@ -28,14 +28,12 @@ pub(super) struct WaitQueue {
     /// The slots of all waiters, with the cost of the class that each is in.
     pub(super) slots: BTreeMap<SlotKey, UnitVec>,
     /// The waiters by their numbers, with cost and label.
-    waiting: HashMap<u64, (UnitVec, i64)>,
+    pub(super) waiting: HashMap<u64, (UnitVec, i64)>,
     /// The waiters whose instant has come and whose work does not run yet.
-    granted: BTreeMap<u64, Granted>,
+    pub(super) granted: BTreeMap<u64, Granted>,
     pub(super) free: FreeSlots,
     /// By which the instants of all slots are told.
     pub(super) clock: StoreClock,
-    /// The waiters that are not to wait any longer.
-    drained: BTreeSet<u64>,
     /// The reservations that do not stand in the queue, or not yet.
     pub(super) outside: usize,
     /// How many have left since no waiter was here.
@@ -50,7 +48,7 @@ pub(super) struct Granted {
     /// What the reservation of its slot left in the buckets.
     pub(super) left: StateVec,
     pub(super) source: GrantSource,
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
 }
 
 /// What it runs with.
@@ -61,21 +59,10 @@ pub(super) enum GrantSource {
     Returned(UnitVec),
 }
 
-/// What a waiter is told that asks for its turn.
-#[derive(Debug)]
-pub(super) enum WaiterAnswer {
-    /// Its instant has come.
-    Go,
-    /// It will not before then, unless it is woken.
-    Wait(LocalInstant),
-    /// It is not to wait any longer.
-    Drained,
-}
-
 /// What a waiter knows of itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaiterId {
-    number: u64,
+    pub(super) number: u64,
     /// The instant that it was told, as the store counts time.
     pub(super) told: Timestamp,
 }
@@ -116,16 +103,8 @@ impl WaitQueue {
         let (own, cost, number) = (slot.order, slot.grant.taken.clone(), slot.grant.made.number);
         let waiter = Waiter { number, waker: None, alarm: self.due(own), drainable };
         self.slots.insert(own, cost.clone());
-        match self.classes.entry(cost.clone()).or_default().enter(slot, waiter) {
-            Labels::One(label) => {
-                self.waiting.insert(number, (cost.clone(), label));
-            }
-            Labels::All(labels) => {
-                let entries =
-                    labels.into_iter().map(|(number, label)| (number, (cost.clone(), label)));
-                self.waiting.extend(entries);
-            }
-        }
+        let labels = self.classes.entry(cost.clone()).or_default().enter(slot, waiter);
+        self.waiting.extend(labels.into_iter().map(|(who, label)| (who, (cost.clone(), label))));
         if let Some(free) = self.free.take_before(own, &cost, &self.clock, now)
             && let Some(rest) = self.exchange(free, &cost)
         {
@@ -134,48 +113,6 @@ impl WaitQueue {
         let class = self.classes.get(&cost).zip(self.waiting.get(&number));
         let turn = class.and_then(|(class, (_, label))| class.slot_of(*label)).unwrap_or(own);
         (WaiterId { number, told: own.at() }, self.due(turn))
-    }
-
-    /// Says what a waiter has to do.
-    pub(super) fn poll(
-        &mut self,
-        who: WaiterId,
-        waker: &Waker,
-        now: LocalInstant,
-        wakers: &mut Wakers,
-    ) -> WaiterAnswer {
-        self.grant_due(now, Some(who.number), wakers);
-        let answer = self.answer(who, waker, wakers);
-        self.wake_next(wakers);
-        answer
-    }
-
-    fn answer(&mut self, who: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterAnswer {
-        if let Some(granted) = self.granted.get_mut(&who.number) {
-            // It is woken when all waiting comes to an end.
-            wakers.dead.extend(remember(&mut granted.waker, waker));
-            return WaiterAnswer::Go;
-        }
-        let mut next = self.next_two().into_iter().flatten();
-        let moved = next.find_map(|(number, .., due)| (number == who.number).then_some(due));
-        let told = self.clock.moment(who.told);
-        let until = moved.map_or(told, |due| due.min(told));
-        let entry = self.waiting.get(&who.number);
-        let waiter = entry.and_then(|(cost, label)| self.classes.get_mut(cost)?.get_mut(*label));
-        let Some(waiter) = waiter else {
-            self.drained.remove(&who.number);
-            return WaiterAnswer::Drained;
-        };
-        waiter.alarm = until;
-        wakers.dead.extend(remember(&mut waiter.waker, waker));
-        WaiterAnswer::Wait(until)
-    }
-
-    /// Lets a waiter out whose work runs.
-    pub(super) fn used(&mut self, who: WaiterId, wakers: &mut Wakers) -> Option<Granted> {
-        let mut granted = self.granted.remove(&who.number)?;
-        wakers.dead.extend(granted.waker.take());
-        Some(granted)
     }
 
     /// Lets a waiter out that gives up. Returns the units that it was granted of those that were
@@ -187,7 +124,6 @@ impl WaitQueue {
         wakers: &mut Wakers,
     ) -> Option<UnitVec> {
         self.grant_due(now, Some(who.number), wakers);
-        self.drained.remove(&who.number);
         self.left = self.left.saturating_add(1);
         if let Some(granted) = self.used(who, wakers) {
             match granted.source {
@@ -229,27 +165,6 @@ impl WaitQueue {
         self.wake_next(wakers);
     }
 
-    /// Grants the first waiter the units that come back to its buckets, if they cover its cost.
-    /// Returns that cost.
-    pub(super) fn grant_returned(
-        &mut self,
-        covers: impl FnOnce(&UnitVec) -> bool,
-        now: LocalInstant,
-        wakers: &mut Wakers,
-    ) -> Option<UnitVec> {
-        self.grant_due(now, None, wakers);
-        let (_, cost) = self.slots.first_key_value().filter(|(_, cost)| covers(cost))?;
-        let cost = cost.clone();
-        let at = self.clock.shows(now);
-        let (waiter, slot) = self.take_first(&cost)?;
-        let at = at.max(slot.grant.made.at).min(slot.order.at());
-        let source = GrantSource::Returned(cost.clone());
-        self.grant(waiter, at, &slot.grant.left.clone(), source, None, wakers);
-        self.give_up(slot, true);
-        self.wake_next(wakers);
-        Some(cost)
-    }
-
     /// Sends the waiters away whose turn would come after `end`, and wakes those that wait although
     /// their turn has come.
     pub(super) fn drain(&mut self, end: LocalInstant, now: LocalInstant, wakers: &mut Wakers) {
@@ -265,7 +180,6 @@ impl WaitQueue {
             let Some((cost, label)) = self.waiting.remove(&number) else { continue };
             let gone = self.classes.get_mut(&cost).and_then(|class| class.remove(label));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
-            self.drained.insert(number);
             self.left = self.left.saturating_add(1);
             self.give_up_last(&cost);
         }
@@ -276,72 +190,5 @@ impl WaitQueue {
     /// The instant of a slot, as this process counts time.
     pub(super) fn due(&self, slot: SlotKey) -> LocalInstant {
         self.clock.moment(slot.at())
-    }
-
-    /// Grants every waiter its slot whose instant has come, and wakes it: one that is not polled
-    /// holds up no other.
-    fn grant_due(&mut self, now: LocalInstant, except: Option<u64>, wakers: &mut Wakers) {
-        while let Some((order, cost)) = self.slots.first_key_value()
-            && self.due(*order) <= now
-        {
-            let (at, cost) = (order.at(), cost.clone());
-            let Some((waiter, slot)) = self.take_first(&cost) else { return };
-            let left = slot.grant.left.clone();
-            self.grant(waiter, at, &left, GrantSource::Slot(slot), except, wakers);
-        }
-    }
-
-    fn grant(
-        &mut self,
-        mut waiter: Waiter,
-        at: Timestamp,
-        left: &StateVec,
-        source: GrantSource,
-        except: Option<u64>,
-        wakers: &mut Wakers,
-    ) {
-        match Some(waiter.number) == except {
-            true => wakers.dead.extend(waiter.waker.take()),
-            false => wakers.wake.extend(waiter.waker.take()),
-        }
-        let granted = Granted { at, left: left.clone(), source, waker: None };
-        self.granted.insert(waiter.number, granted);
-    }
-
-    /// Takes the first waiter of a cost out, with its slot.
-    fn take_first(&mut self, cost: &UnitVec) -> Option<(Waiter, TimeSlot)> {
-        let (waiter, slot) = self.classes.get_mut(cost)?.first()?;
-        self.slots.remove(&slot.order);
-        self.waiting.remove(&waiter.number);
-        self.drop_empty(cost);
-        Some((waiter, slot))
-    }
-
-    /// Wakes the waiters of the first two slots whose timers would wake them later: two of them, as
-    /// there may be one that is not polled.
-    fn wake_next(&mut self, wakers: &mut Wakers) {
-        for (_, cost, nth, due) in self.next_two().into_iter().flatten() {
-            let waiter = self.classes.get_mut(&cost).and_then(|class| class.nth_mut(nth));
-            if let Some(waiter) = waiter
-                && waiter.alarm > due
-            {
-                waiter.alarm = due;
-                wakers.wake.extend(waiter.waker.take());
-            }
-        }
-    }
-
-    /// The waiters of the first two slots, as numbers and as places in their classes, and when
-    /// these are due.
-    fn next_two(&mut self) -> [Option<(u64, UnitVec, usize, LocalInstant)>; 2] {
-        let mut slots = self.slots.iter().map(|(order, cost)| (*order, cost.clone()));
-        let (first, second) = (slots.next(), slots.next());
-        let are_equal = matches!((&first, &second), (Some((_, one)), Some((_, two))) if one == two);
-        [(first, 0), (second, usize::from(are_equal))].map(|(slot, nth)| {
-            let (order, cost) = slot?;
-            let number = self.classes.get_mut(&cost)?.nth_mut(nth)?.number;
-            let due = self.due(order);
-            Some((number, cost, nth, due))
-        })
     }
 }

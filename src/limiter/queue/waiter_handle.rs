@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::bucket_set::QueueBucket;
+use super::granting::WaiterAnswer;
 use super::held_slot::HeldSlot;
 use super::local_instant::LocalInstant;
 use super::registry::SharedQueue;
 use super::unit_vec::StateVec;
-use super::wait_queue::{WaiterAnswer, WaiterId};
+use super::wait_queue::WaiterId;
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
