@@ -28,10 +28,10 @@ use crate::clock::Timestamp;
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
 /// Dropping it, or the future of [`ready`](Self::ready), cancels it. Its tokens are given back if
-/// no request has come to one of its buckets after it. Otherwise a slot in the future goes to the
-/// next waiter of this process that it is large enough for, whose own slot is then free in turn. A
-/// slot that no waiter can use, or whose instant has come, is spent: later requests were told when
-/// to run or to come back without its tokens. Where these are to come back in any case,
+/// no request has charged one of its buckets after it. Otherwise a slot in the future goes to the
+/// waiter behind it, in this process, with the largest cost that fits, whose own slot is then free
+/// in turn. A slot that no waiter can use, or whose instant has come, is spent: later requests were
+/// told when to run or to come back without its tokens. Where these are to come back in any case,
 /// [keep](Self::keep) it and [refund](Permit::refund) the permit.
 ///
 /// # Examples
@@ -130,9 +130,8 @@ impl Reservation {
     /// waiters before it take.
     ///
     /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it
-    /// moves up and may be ready earlier than [`at`](Self::at) has told. Waiters run in the order
-    /// in which they reserved. A waiter that stops being polled delays those behind it by up to 100
-    /// ms, and several of them may delay the waiters that have moved up behind them.
+    /// moves forward and may be ready earlier than [`at`](Self::at) has told. A waiter that stops
+    /// being polled delays no other.
     ///
     /// # Panics
     ///

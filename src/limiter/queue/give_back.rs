@@ -1,6 +1,7 @@
 //! What requests return: to the waiters of this process first, and the rest to the store.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -106,11 +107,13 @@ fn place_of(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Option<usize>
     })
 }
 
-/// How much an adjustment returns, even if the store's clock is a second ahead of what is known.
+/// How much an adjustment returns, even if the store's clock is that much ahead of what is known.
 fn returned_surely(adjustment: &Adjustment<'_>, at: Timestamp) -> Units {
-    let later = at + crate::SECOND;
-    adjustment.change().returns(adjustment.bucket(), later)
+    adjustment.change().returns(adjustment.bucket(), at + LEEWAY)
 }
+
+/// More than an answer takes that is not lost.
+const LEEWAY: Duration = Duration::from_secs(1);
 
 /// Returns that the store was asked for.
 struct Returning {
