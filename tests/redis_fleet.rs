@@ -359,8 +359,8 @@ fn reservations(_: &Runtime) {
 /// Waiters of several processes beside settlements. A settled token may let a waiter run at once, so
 /// the bound counts what came back before the end of a window.
 fn settlements(runtime: &Runtime) {
-    for fleet in 12..14 {
-        let (server, limit) = (Server::start(), &FLEETS[fleet].limits[0]);
+    for (fleet, limit) in [(12, &SETTLED_BUCKET[0]), (13, &SETTLED_WINDOW[0])] {
+        let server = Server::start();
         let (ran, returned) = recorded(&server, fleet, |_| "fleet".to_owned());
         let history = History {
             ran: ran.iter().map(|&(_, at, cost)| (at, at, cost)).collect(),

@@ -107,12 +107,15 @@ fn place_of(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Option<usize>
     })
 }
 
-/// How much an adjustment returns, even if the store's clock is that much ahead of what is known.
+/// How much an adjustment returns, if that does not depend on the store's time. (A late refund is
+/// less the more the bucket has gained; what is left of one could be too much otherwise.)
 fn returned_surely(adjustment: &Adjustment<'_>, at: Timestamp) -> Units {
-    adjustment.change().returns(adjustment.bucket(), at + LEEWAY)
+    let (change, bucket) = (adjustment.change(), adjustment.bucket());
+    let most = change.returns_at_most();
+    if change.returns(bucket, at + LEEWAY) < most { 0 } else { most }
 }
 
-/// More than an answer takes that is not lost.
+/// By how much the store's clock may be ahead of what is known.
 const LEEWAY: Duration = Duration::from_secs(1);
 
 /// Returns that the store was asked for.

@@ -49,6 +49,9 @@ mod ledger;
 mod local_instant;
 mod queue_wait;
 mod registry;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
 mod time_slot;
 mod undo;
 mod unit_vec;

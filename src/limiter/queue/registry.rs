@@ -86,7 +86,10 @@ impl QueueRegistry {
     }
 
     /// How many wait in this process for what a limit has for a key.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for a call that tells it"))]
+    #[cfg_attr(
+        not(all(test, feature = "memory")),
+        expect(dead_code, reason = "for a call that tells it")
+    )]
     pub(crate) fn status(&self, limit: &str, key: &Key) -> WaitStatus<Instant> {
         let queues = self.all();
         let concerned = queues.iter().filter(|queue| {
