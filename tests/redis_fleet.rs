@@ -110,10 +110,11 @@ static FLEETS: [Fleet; 14] = [
 
 type Test = fn(&Runtime);
 
-static TESTS: [(&str, Test); 8] = [
+static TESTS: [(&str, Test); 9] = [
     ("what_a_fleet_is_admitted_is_within_the_bound", within_the_bound),
     ("what_waits_and_what_goes_away_is_within_the_bound", reservations),
     ("what_is_settled_beside_waiters_is_within_the_bound_and_nothing_is_owed", settlements),
+    ("two_processes_that_settle_and_leave_owe_nothing", nothing_is_owed),
     ("the_shards_of_a_limit_are_within_the_bound_of_the_whole", shards),
     ("a_fleet_is_admitted_exactly_the_capacity", exactly_the_capacity),
     ("two_limits_are_taken_from_together_or_not_at_all", all_or_nothing),
@@ -386,6 +387,48 @@ fn settlements(runtime: &Runtime) {
             ran.len(),
         );
     }
+}
+
+/// One process leaves what the other has not charged since, whatever it has settled meanwhile.
+fn nothing_is_owed(runtime: &Runtime) {
+    static TEN: Limit = Limit::new("ten", Quota::token_bucket(1, HOUR).capacity(10));
+    let server = Server::start();
+    runtime.block_on(async {
+        let connect = async || {
+            let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
+            RateLimiter::new(redis.unwrap())
+        };
+        let (one, other) = (connect().await, connect().await);
+        let left = async || one.peek(&TEN).await.unwrap().tokens().to_f64().round();
+        let until = async |tokens| {
+            for _ in 0..1_000 {
+                if left().await == tokens {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            panic!("{} tokens, not {tokens}", left().await);
+        };
+        let reserve = async |limiter: &RateLimiter, cost| {
+            limiter.limit(&TEN).cost(cost).reserve().await.unwrap()
+        };
+        let first = one.limit(&TEN).cost(5).await.unwrap();
+        let second = one.limit(&TEN).cost(5).await.unwrap();
+        let gone = [reserve(&one, 4).await, reserve(&one, 6).await];
+        first.settle(2).await.unwrap();
+        assert_eq!(left().await, -7.0);
+        drop(gone);
+        until(3.0).await;
+
+        // The other process has charged it in between: that is spent.
+        let gone = reserve(&one, 4).await;
+        drop(second.settle(3).await.unwrap());
+        let others = reserve(&other, 3).await;
+        assert_eq!(left().await, -2.0);
+        drop(gone);
+        drop(others);
+        until(1.0).await;
+    });
 }
 
 fn shards(_: &Runtime) {
