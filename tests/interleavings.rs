@@ -141,7 +141,7 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
 /// step with the look whether anything was taken or given since, or not at all.
 #[test]
 fn a_settle_and_a_drop_on_one_bucket_add_up() {
-    static LLM: Limit = Limit::new("llm", Quota::token_bucket(10_000, HOUR).max_reserved(100_000));
+    static LLM: Limit = Limit::new("llm", Quota::token_bucket(10_000, HOUR).max_reserved(150_000));
     let (mut undone, mut spent) = (0, 0);
     for seed in 0..SEEDS {
         let store = Arc::new(Undoing {

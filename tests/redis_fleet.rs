@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use support::dice::Dice;
 use support::redis::Server;
+use support::shared::{Counts, History};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tollgate::algebra::check_history;
 use tollgate::backend::Redis;
-use tollgate::limiter::Reservation;
+use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
 const PROCESSES: u64 = 4;
@@ -36,6 +37,8 @@ struct Fleet {
     most: u64,
     /// Whether tasks wait for what is short, or go away while they do.
     reserves: bool,
+    /// Whether work that has run gives some of its tokens back.
+    settles: bool,
 }
 
 static BUCKET: [Limit; 1] = [Limit::new("bucket", Quota::token_bucket(800, SECOND).capacity(40))];
@@ -48,6 +51,12 @@ static PATIENT_BUCKET: [Limit; 1] =
     [Limit::new("patient-bucket", Quota::token_bucket(2_000, SECOND).capacity(9).max_reserved(40))];
 static PATIENT_WINDOW: [Limit; 1] =
     [Limit::new("patient-window", Quota::fixed_window(20, MS_10).max_reserved(40))];
+static SETTLED_BUCKET: [Limit; 1] =
+    [Limit::new("settled-bucket", Quota::token_bucket(500, SECOND).capacity(9).max_reserved(60))];
+static SETTLED_WINDOW: [Limit; 1] = [Limit::new(
+    "settled-window",
+    Quota::fixed_window(10, MS_20).start(Timestamp::UNIX_EPOCH).max_reserved(60),
+)];
 static SHARDS: [Limit; 1] =
     [Limit::new("shards", Quota::token_bucket(800, SECOND).capacity(80).shards(4))];
 static WINDOW_SHARDS: [Limit; 1] =
@@ -60,6 +69,7 @@ static TWO: [Limit; 2] = [
 ];
 static SLOW: [Limit; 1] = [Limit::new("slow", Quota::token_bucket(1, HOUR).capacity(100))];
 
+const MS_20: Duration = Duration::from_millis(20);
 const MS_10: Duration = Duration::from_millis(10);
 const MS_100: Duration = Duration::from_millis(100);
 const MONTH: Duration = DAY.saturating_mul(30);
@@ -67,26 +77,44 @@ const MONTH: Duration = DAY.saturating_mul(30);
 const ERAS: Quota = Quota::fixed_window(1, DAY.saturating_mul(90_000)).start(Timestamp::UNIX_EPOCH);
 
 /// A process is told which of these it belongs to.
-static FLEETS: [Fleet; 12] = [
-    Fleet { limits: &BUCKET, keys: 1, calls: 60, most: 1, reserves: false },
-    Fleet { limits: &WINDOW, keys: 1, calls: 60, most: 5, reserves: false },
-    Fleet { limits: &SMALL_BUCKET, keys: 1_000, calls: 250, most: 3, reserves: false },
-    Fleet { limits: &SMALL_WINDOW, keys: 1_000, calls: 250, most: 1, reserves: false },
-    Fleet { limits: &PATIENT_BUCKET, keys: 1, calls: 40, most: 4, reserves: true },
-    Fleet { limits: &PATIENT_WINDOW, keys: 1, calls: 40, most: 1, reserves: true },
-    Fleet { limits: &SHARDS, keys: 1, calls: 60, most: 1, reserves: false },
-    Fleet { limits: &WINDOW_SHARDS, keys: 1, calls: 60, most: 6, reserves: false },
-    Fleet { limits: &HOARD, keys: 1, calls: 40, most: 1, reserves: false },
-    Fleet { limits: &ERA, keys: 1, calls: 40, most: 1, reserves: false },
-    Fleet { limits: &TWO, keys: 1, calls: 30, most: 1, reserves: false },
-    Fleet { limits: &SLOW, keys: 1, calls: 20, most: 1, reserves: false },
+static FLEETS: [Fleet; 14] = [
+    Fleet { limits: &BUCKET, keys: 1, calls: 60, most: 1, reserves: false, settles: false },
+    Fleet { limits: &WINDOW, keys: 1, calls: 60, most: 5, reserves: false, settles: false },
+    Fleet {
+        limits: &SMALL_BUCKET,
+        keys: 1_000,
+        calls: 250,
+        most: 3,
+        reserves: false,
+        settles: false,
+    },
+    Fleet {
+        limits: &SMALL_WINDOW,
+        keys: 1_000,
+        calls: 250,
+        most: 1,
+        reserves: false,
+        settles: false,
+    },
+    Fleet { limits: &PATIENT_BUCKET, keys: 1, calls: 40, most: 4, reserves: true, settles: false },
+    Fleet { limits: &PATIENT_WINDOW, keys: 1, calls: 40, most: 1, reserves: true, settles: false },
+    Fleet { limits: &SHARDS, keys: 1, calls: 60, most: 1, reserves: false, settles: false },
+    Fleet { limits: &WINDOW_SHARDS, keys: 1, calls: 60, most: 6, reserves: false, settles: false },
+    Fleet { limits: &HOARD, keys: 1, calls: 40, most: 1, reserves: false, settles: false },
+    Fleet { limits: &ERA, keys: 1, calls: 40, most: 1, reserves: false, settles: false },
+    Fleet { limits: &TWO, keys: 1, calls: 30, most: 1, reserves: false, settles: false },
+    Fleet { limits: &SLOW, keys: 1, calls: 20, most: 1, reserves: false, settles: false },
+    Fleet { limits: &SETTLED_BUCKET, keys: 1, calls: 40, most: 4, reserves: true, settles: true },
+    Fleet { limits: &SETTLED_WINDOW, keys: 1, calls: 40, most: 4, reserves: true, settles: true },
 ];
 
 type Test = fn(&Runtime);
 
-static TESTS: [(&str, Test); 7] = [
+static TESTS: [(&str, Test); 9] = [
     ("what_a_fleet_is_admitted_is_within_the_bound", within_the_bound),
     ("what_waits_and_what_goes_away_is_within_the_bound", reservations),
+    ("what_is_settled_beside_waiters_is_within_the_bound_and_nothing_is_owed", settlements),
+    ("two_processes_that_settle_and_leave_owe_nothing", nothing_is_owed),
     ("the_shards_of_a_limit_are_within_the_bound_of_the_whole", shards),
     ("a_fleet_is_admitted_exactly_the_capacity", exactly_the_capacity),
     ("two_limits_are_taken_from_together_or_not_at_all", all_or_nothing),
@@ -117,6 +145,9 @@ fn main() {
 /// Work that ran: its key, its instant, its cost.
 type Run = (u64, Timestamp, u64);
 
+/// What came back: to which key, when, how many tokens.
+type Return = Run;
+
 /// One of the processes: asks as fast as it can, and says at the end what was admitted.
 async fn process_of(fleet: &'static Fleet, url: &str, prefix: &str, process: u64) {
     let redis = Redis::at(url).prefix(prefix).deadline(DEADLINE).connect().await.unwrap();
@@ -132,8 +163,11 @@ async fn process_of(fleet: &'static Fleet, url: &str, prefix: &str, process: u64
     });
     let mut said = String::new();
     for task in tasks.collect::<Vec<_>>() {
-        for (key, at, cost) in task.await.unwrap() {
-            said.push_str(&format!("{key} {} {cost}\n", at.as_micros()));
+        let (ran, returned) = task.await.unwrap();
+        for (what, events) in [("ran", ran), ("returned", returned)] {
+            for (key, at, tokens) in events {
+                said.push_str(&format!("{what} {key} {} {tokens}\n", at.as_micros()));
+            }
         }
     }
     said.push_str("done\n");
@@ -147,9 +181,9 @@ struct Task {
 }
 
 impl Task {
-    async fn run(self) -> Vec<Run> {
+    async fn run(self) -> (Vec<Run>, Vec<Return>) {
         let Self { fleet, limiter, nth } = self;
-        let (mut dice, mut ran) = (Dice(nth), Vec::new());
+        let (mut dice, mut ran, mut returned) = (Dice(nth), Vec::new(), Vec::new());
         for call in 0..fleet.calls {
             // Each part of the keys is gone through by as many tasks, those of each process in their own order.
             let part = fleet.keys.min(fleet.calls);
@@ -161,34 +195,47 @@ impl Task {
             for limit in rest {
                 call = call.and(limit).key(key).cost(cost);
             }
-            let ran_at = match fleet.reserves {
+            let permit = match fleet.reserves {
                 true => match call.reserve().await {
                     Ok(reservation) => Ok(run_or_leave(reservation, &mut dice).await),
                     Err(refused) => Err(refused),
                 },
-                false => call.await.map(|permit| Some(permit.at())),
+                false => call.await.map(|permit| Some((permit.into_owned(), false))),
             };
-            match ran_at {
-                Ok(at) => ran.extend(at.map(|at| (key, at, cost))),
-                Err(error) => assert!(error.is_refused(), "{error:?}"),
+            let permit = match permit {
+                Ok(permit) => permit,
+                Err(error) => {
+                    assert!(error.is_refused(), "{error:?}");
+                    None
+                }
+            };
+            let Some((permit, planned)) = permit else { continue };
+            ran.push((key, permit.at(), cost));
+            // What is only planned has not run yet.
+            if fleet.settles && !planned {
+                let actual = dice.below(cost + 1);
+                let snapshot = permit.settle(actual).await.unwrap();
+                returned.push((key, snapshot.at(), cost - actual));
             }
         }
-        ran
+        (ran, returned)
     }
 }
 
-/// When the work of a reservation ran, if it did.
-async fn run_or_leave(reservation: Reservation, dice: &mut Dice) -> Option<Timestamp> {
-    let permit = match dice.below(4) {
-        0 => return None,
-        1 => reservation.keep(),
-        2 => reservation.ready().await,
+/// The permit of a reservation, if its work runs, and whether that is only planned.
+async fn run_or_leave(
+    reservation: Reservation,
+    dice: &mut Dice,
+) -> Option<(Permit<'static>, bool)> {
+    match dice.below(4) {
+        0 => None,
+        1 => Some((reservation.keep(), true)),
+        2 => Some((reservation.ready().await, false)),
         _ => {
             let patience = dice.time(Duration::from_millis(20));
-            timeout(patience, reservation.ready()).await.ok()?
+            timeout(patience, reservation.ready()).await.ok().map(|permit| (permit, false))
         }
-    };
-    Some(permit.at())
+    }
 }
 
 /// A process that is killed when it is dropped.
@@ -220,19 +267,20 @@ impl Process {
         self.hears.write_all(b"go\n").unwrap();
     }
 
-    /// All that has run.
-    fn runs(&mut self) -> Vec<Run> {
+    /// All that has run, and all that came back.
+    fn record(&mut self) -> (Vec<Run>, Vec<Return>) {
         let mut said = String::new();
         self.says.read_to_string(&mut said).unwrap();
         assert!(self.child.wait().unwrap().success());
         let said = said.strip_suffix("done\n").unwrap();
-        let run = |line: &str| {
+        let event = |line: &str| {
             let mut numbers = line.split(' ').map(|number| number.parse::<i64>().unwrap());
             let mut next = || numbers.next().unwrap();
             let (key, at, cost) = (next(), Timestamp::from_micros(next()), next());
             (u64::try_from(key).unwrap(), at, u64::try_from(cost).unwrap())
         };
-        said.lines().map(run).collect()
+        let events = |what| said.lines().filter_map(move |line| line.strip_prefix(what)).map(event);
+        (events("ran ").collect(), events("returned ").collect())
     }
 }
 
@@ -246,11 +294,25 @@ impl Drop for Process {
 
 /// Lets the processes of a fleet loose at the same time, each with the prefix that it is given, and gathers what ran.
 fn let_loose(server: &Server, fleet: usize, prefix: impl Fn(u64) -> String) -> Vec<Run> {
+    recorded(server, fleet, prefix).0
+}
+
+/// The same with what came back.
+fn recorded(
+    server: &Server,
+    fleet: usize,
+    prefix: impl Fn(u64) -> String,
+) -> (Vec<Run>, Vec<Return>) {
     let process = |nth| Process::start(server, &prefix(nth), fleet, nth);
     let mut processes: Vec<_> = (0..PROCESSES).map(process).collect();
     processes.iter_mut().for_each(Process::until_ready);
     processes.iter_mut().for_each(Process::go);
-    processes.iter_mut().flat_map(Process::runs).collect()
+    let (mut ran, mut returned) = (Vec::new(), Vec::new());
+    for (one_ran, one_returned) in processes.iter_mut().map(Process::record) {
+        ran.extend(one_ran);
+        returned.extend(one_returned);
+    }
+    (ran, returned)
 }
 
 /// The same for processes that share the buckets.
@@ -293,6 +355,80 @@ fn within_the_bound(_: &Runtime) {
 
 fn reservations(_: &Runtime) {
     (4..6).for_each(holds);
+}
+
+/// Waiters of several processes beside settlements. A settled token may let a waiter run at once, so
+/// the bound counts what came back before the end of a window.
+fn settlements(runtime: &Runtime) {
+    for (fleet, limit) in [(12, &SETTLED_BUCKET[0]), (13, &SETTLED_WINDOW[0])] {
+        let server = Server::start();
+        let (ran, returned) = recorded(&server, fleet, |_| "fleet".to_owned());
+        let history = History {
+            ran: ran.iter().map(|&(_, at, cost)| (at, at, cost)).collect(),
+            left: Vec::new(),
+            returned: returned.iter().map(|&(_, at, tokens)| (at, tokens)).collect(),
+        };
+        let leeway = Duration::from_millis(20);
+        let [within, before] = [Counts::Within, Counts::Before]
+            .map(|counts| history.excess(limit.quota(), counts, leeway));
+        assert_eq!(before, 0, "{}", limit.name());
+        // One refill of the deepest debt.
+        std::thread::sleep(Duration::from_millis(200));
+        let owed = runtime.block_on(async {
+            let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
+            let limiter = RateLimiter::new(redis.unwrap());
+            limiter.peek(limit).key(0_u64).await.unwrap().tokens().to_f64()
+        });
+        assert!(owed >= 0.0, "{} owes {owed}", limit.name());
+        let returned = tokens(&returned.iter().map(|&(_, at, n)| (at, n)).collect::<Vec<_>>());
+        println!(
+            "{}: {} requests ran, {returned} tokens came back, {within} above the bound of a window",
+            limit.name(),
+            ran.len(),
+        );
+    }
+}
+
+/// One process leaves what the other has not charged since, whatever it has settled meanwhile.
+fn nothing_is_owed(runtime: &Runtime) {
+    static TEN: Limit = Limit::new("ten", Quota::token_bucket(1, HOUR).capacity(10));
+    let server = Server::start();
+    runtime.block_on(async {
+        let connect = async || {
+            let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
+            RateLimiter::new(redis.unwrap())
+        };
+        let (one, other) = (connect().await, connect().await);
+        let left = async || one.peek(&TEN).await.unwrap().tokens().to_f64().round();
+        let until = async |tokens| {
+            for _ in 0..1_000 {
+                if left().await == tokens {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            panic!("{} tokens, not {tokens}", left().await);
+        };
+        let reserve = async |limiter: &RateLimiter, cost| {
+            limiter.limit(&TEN).cost(cost).reserve().await.unwrap()
+        };
+        let first = one.limit(&TEN).cost(5).await.unwrap();
+        let second = one.limit(&TEN).cost(5).await.unwrap();
+        let gone = [reserve(&one, 4).await, reserve(&one, 6).await];
+        first.settle(2).await.unwrap();
+        assert_eq!(left().await, -7.0);
+        drop(gone);
+        until(3.0).await;
+
+        // The other process has charged it in between: that is spent.
+        let gone = reserve(&one, 4).await;
+        drop(second.settle(3).await.unwrap());
+        let others = reserve(&other, 3).await;
+        assert_eq!(left().await, -2.0);
+        drop(gone);
+        drop(others);
+        until(1.0).await;
+    });
 }
 
 fn shards(_: &Runtime) {

@@ -289,6 +289,12 @@ impl Bucket {
         State { value, ts: ts.plus_micros(steps.saturating_mul(self.step.get())) }
     }
 
+    /// What a bucket holds that is left in `state`, once so many units have come back to it.
+    pub(crate) fn with_returned(&self, state: State, units: Units) -> State {
+        let value = state.value.saturating_add(units).min(self.capacity).max(state.value);
+        State { value, ts: state.ts }
+    }
+
     /// What a bucket would hold at `now` if its capacity did not cap what it gains.
     pub(crate) fn uncapped(&self, state: State, now: Timestamp) -> Units {
         let steps = self.steps(now.micros_since(state.ts));

@@ -72,6 +72,40 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// How many units this gives back at `now`, if they fit into the bucket. An undone charge was
+    /// never made, and gives nothing back.
+    pub(crate) fn returns(&self, bucket: &Bucket, now: Timestamp) -> Units {
+        match *self {
+            Self::Refund { units } => units,
+            Self::RefundSince { units, since } => {
+                let held = bucket.refresh(since, now).value;
+                units.min(bucket.capacity().saturating_sub(held).max(0))
+            }
+            Self::Undo { .. } | Self::Block { .. } => 0,
+        }
+    }
+
+    /// The same, whenever it is.
+    pub(crate) const fn returns_at_most(&self) -> Units {
+        match *self {
+            Self::Refund { units } | Self::RefundSince { units, .. } => units,
+            Self::Undo { .. } | Self::Block { .. } => 0,
+        }
+    }
+
+    /// The same change with so many units less to give back.
+    pub(crate) const fn returning_less(self, less: Units) -> Self {
+        match self {
+            Self::Refund { units } => Self::Refund { units: units.saturating_sub(less) },
+            Self::RefundSince { units, since } => {
+                Self::RefundSince { units: units.saturating_sub(less), since }
+            }
+            Self::Undo { .. } | Self::Block { .. } => self,
+        }
+    }
+}
+
 impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
@@ -230,11 +264,8 @@ impl<'a> Adjustment<'a> {
     pub fn apply_to(&self, state: State, now: Timestamp) -> State {
         let bucket = self.bucket;
         match self.change {
-            Change::Refund { units } => refund(bucket, state, units, now),
-            Change::RefundSince { units, since } => {
-                let held = bucket.refresh(since, now).value;
-                let missing = bucket.capacity().saturating_sub(held).max(0);
-                refund(bucket, state, units.min(missing), now)
+            Change::Refund { .. } | Change::RefundSince { .. } => {
+                refund(bucket, state, self.change.returns(bucket, now), now)
             }
             Change::Undo { units, .. } => undo(bucket, state, units, now),
             Change::Block { time } => block(bucket, state, now.plus_micros(micros(time)), now),

@@ -18,7 +18,7 @@ use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Reading};
+use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Waiter};
 use crate::clock::Timestamp;
@@ -190,6 +190,16 @@ impl RateLimiter {
         let waiter = Waiter::new(drained_by.map(QueueRegistry::id));
         let (applied, places) = memory.reserve(&charges, &waiter);
         Ok((applied, LineTicket { waiter, places }))
+    }
+
+    /// Gives units back: in a store that other processes take from too, to the waiters of this one
+    /// first.
+    pub(crate) fn give_back(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
+        match &self.shared.store {
+            #[cfg(feature = "memory")]
+            Store::Memory(memory) => memory.adjust(adjustments),
+            Store::Other(_) => self.queues().give_back(adjustments),
+        }
     }
 
     fn apply<L: Borrow<Limit>>(

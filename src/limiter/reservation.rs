@@ -16,6 +16,7 @@ use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
 use super::permit::Permit;
+use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use crate::algebra::Verdict;
@@ -28,10 +29,10 @@ use crate::clock::Timestamp;
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
 /// Dropping it, or the future of [`ready`](Self::ready), cancels it. Its tokens are given back if
-/// no request has come to one of its buckets after it. Otherwise a slot in the future goes to the
-/// next waiter of this process that it is large enough for, whose own slot is then free in turn. A
-/// slot that no waiter can use, or whose instant has come, is spent: later requests were told when
-/// to run or to come back without its tokens. Where these are to come back in any case,
+/// no request has charged one of its buckets after it. Otherwise a slot in the future goes to the
+/// waiter behind it, in this process, with the largest cost that fits, whose own slot is then free
+/// in turn. A slot that no waiter can use, or whose instant has come, is spent: later requests were
+/// told when to run or to come back without its tokens. Where these are to come back in any case,
 /// [keep](Self::keep) it and [refund](Permit::refund) the permit.
 ///
 /// # Examples
@@ -99,7 +100,7 @@ impl Reservation {
             _ => (None, Duration::ZERO),
         };
         // A slot is given up by the booking; what was there at once is undone.
-        let undo_on_drop = booking.is_none();
+        let undo_on_drop = booking.is_none().then(|| limiter.queues().event(made));
         let grants = HeldGrants { limiter, first, rest, undo_on_drop };
         Ok(Ok(Self(Box::new(Reserved { grants, booking, made, jitter }))))
     }
@@ -131,9 +132,8 @@ impl Reservation {
     /// waiters before it take.
     ///
     /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it
-    /// moves up and may be ready earlier than [`at`](Self::at) has told. Waiters run in the order
-    /// in which they reserved. A waiter that stops being polled delays those behind it by up to 100
-    /// ms, and several of them may delay the waiters that have moved up behind them.
+    /// moves forward and may be ready earlier than [`at`](Self::at) has told. A waiter that stops
+    /// being polled delays no other.
     ///
     /// # Panics
     ///
@@ -170,47 +170,52 @@ struct HeldGrants {
     limiter: RateLimiter,
     first: Grant,
     rest: Vec<Grant>,
-    undo_on_drop: bool,
+    /// When it was made, if it is to be undone.
+    undo_on_drop: Option<StoreEvent>,
 }
 
 impl HeldGrants {
     fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
-        self.undo_on_drop = false;
+        self.undo_on_drop = None;
         let rest = mem::take(&mut self.rest);
         Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
     }
 
     /// Gives everything back: in memory to those who wait, or else to the bucket. In a store that
-    /// other processes take from as well, only if no request has touched one of the buckets since.
+    /// other processes take from as well, only if no request has charged one of the buckets since.
     ///
     /// There a plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B
     /// reserves 5 for the time when they have come back. If A gave its 5 back, a newcomer could take
     /// those that have come back, and run together with B: 10 tokens at one instant.
-    fn undo(&self) {
+    fn undo(&self, made: &StoreEvent) {
         let grants = iter::once(&self.first).chain(&self.rest);
         let has_lines = self.limiter.has_lines();
         // One list, as a bucket that is named twice is untouched only until the first is undone.
-        let undo: SmallVec<[Adjustment<'_>; 2]> = grants
+        let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = grants
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
                     let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
                     let bucket = grant.limit().bucket();
-                    match has_lines {
-                        true => Adjustment::refund(id, bucket, paid.units),
-                        false => Adjustment::undo(id, bucket, paid.units, paid.after),
+                    if has_lines {
+                        return Some(Adjustment::refund(id, bucket, paid.units));
                     }
+                    let returned = self.limiter.queues().returned_since(id, made)?;
+                    let left = bucket.with_returned(paid.after, returned);
+                    Some(Adjustment::undo(id, bucket, paid.units, left))
                 })
             })
             .collect();
-        // The store completes it by itself.
-        drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
+        if let Some(undo) = undo {
+            // The store completes it by itself.
+            drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
+        }
     }
 }
 
 impl Drop for HeldGrants {
     fn drop(&mut self) {
-        if self.undo_on_drop {
-            self.undo();
+        if let Some(made) = &self.undo_on_drop {
+            self.undo(made);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Settle {
                 }
             }
         }
-        let answer = DetachOnDrop::new(limiter.backend().adjust(&refunds));
+        let answer = DetachOnDrop::new(limiter.give_back(&mut refunds));
         Self { answer, limit: concerned.unwrap_or(first.limit()).clone(), actual, kept }
     }
 }

@@ -5,8 +5,6 @@ use std::time::Duration;
 use super::Limit;
 use super::engine::RateLimiter;
 use crate::backend::Key;
-#[cfg(feature = "memory")]
-use crate::backend::LineLevel;
 
 impl RateLimiter {
     /// Tells how many requests of this process wait for a limit: in the bucket that all callers
@@ -45,9 +43,10 @@ impl RateLimiter {
 /// How many requests wait for a limit, for how long, and how many have left; made by
 /// [`RateLimiter::waiting`].
 ///
-/// Each method looks anew. A request that was reserved waits until it is granted, whether it is
-/// awaited or not; one that is [kept](super::Reservation::keep) does not. Of a limit in shards, a
-/// request that waits for two shards counts twice.
+/// Each method looks anew. In memory a request waits from when it was reserved until it is granted,
+/// whether it is awaited or not; in other stores it waits once it is awaited. A reservation that is
+/// [kept](super::Reservation::keep) does not wait. Of a limit in shards, a request that waits for
+/// two shards counts twice.
 #[derive(Clone, Debug)]
 #[must_use = "it tells nothing until it is asked"]
 pub struct Waiting<'l> {
@@ -66,25 +65,31 @@ impl Waiting<'_> {
     /// How many requests wait.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.levels().map(|level| level.waiting).fold(0, usize::saturating_add)
+        self.status().0
     }
 
     /// How long the last of them has to wait if no other leaves; zero if none waits.
     #[must_use]
     pub fn longest(&self) -> Duration {
-        self.levels().map(|level| level.longest).max().unwrap_or(Duration::ZERO)
+        self.status().1
     }
 
     /// How many have left before their turn since a request last began to wait where none did.
     #[must_use]
     pub fn left(&self) -> u64 {
-        self.levels().map(|level| level.left).fold(0, u64::saturating_add)
+        self.status().2
     }
 
-    #[cfg(feature = "memory")]
-    fn levels(&self) -> impl Iterator<Item = LineLevel> {
-        let memory = self.limiter.memory();
-        let ids = self.limit.shards(&self.key);
-        ids.filter_map(move |id| memory.map(|memory| memory.line_level(id)))
+    fn status(&self) -> (usize, Duration, u64) {
+        #[cfg(feature = "memory")]
+        if let Some(memory) = self.limiter.memory() {
+            let levels = self.limit.shards(&self.key).map(|id| memory.line_level(id));
+            return levels.fold(Default::default(), |(count, longest, left), level| {
+                let count = level.waiting.saturating_add(count);
+                (count, level.longest.max(longest), level.left.saturating_add(left))
+            });
+        }
+        let status = self.limiter.queues().status(self.limit.name(), &self.key);
+        (status.waiting, status.until.unwrap_or(Duration::ZERO), status.left)
     }
 }

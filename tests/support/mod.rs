@@ -8,6 +8,7 @@ pub(crate) mod dice;
 pub(crate) mod queue;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+pub(crate) mod shared;
 pub(crate) mod threads;
 #[cfg(feature = "redis")]
 pub(crate) mod traffic;

@@ -38,7 +38,6 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use self::fingerprint::{Fingerprint, Hasher};
-pub(crate) use self::line::LineLevel;
 use self::shard::Shard;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTimer, Waiter, WaiterStatus};

@@ -1,26 +1,27 @@
-//! Slots that no waiter fits into.
+//! Slots that no waiter uses.
 
 use std::collections::BTreeMap;
 
 use super::local_instant::{LocalInstant, StoreClock};
-use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::time_slot::{MadeOrder, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
 /// How many are kept for later waiters.
 const KEPT: usize = 64;
 
-/// Free slots, which are undone one after another from the last one on: only of the last
-/// reservation on a bucket can it be true that nothing was taken since.
+/// Free slots in the order in which they were made. They are undone one after another from the
+/// last one on: of the others it is known that the bucket was charged since.
 ///
-/// A slot that cannot be undone is kept: a later waiter may fit in, and once a later slot was
-/// undone, this one may be as well.
+/// A slot that cannot be undone is kept: a newcomer may fit in, and once a later one was undone,
+/// this one may be as well.
 #[derive(Debug, Default)]
 pub(super) struct FreeSlots {
-    places: BTreeMap<SlotKey, SlotGrant>,
+    slots: BTreeMap<MadeOrder, TimeSlot>,
     /// Whether the store was asked to undo one and has not answered.
     undoing: bool,
-    /// Whether the last of them could not be undone.
-    stuck: bool,
+    /// The slot that could not be undone: nor can those before it, until there is a reason to ask
+    /// again.
+    refused: Option<MadeOrder>,
 }
 
 impl FreeSlots {
@@ -28,57 +29,70 @@ impl FreeSlots {
         self.undoing
     }
 
-    pub(super) fn add(&mut self, place: TimeSlot) {
-        if self.places.last_key_value().is_none_or(|(last, _)| *last < place.order) {
-            self.stuck = false;
+    pub(super) fn add(&mut self, slot: TimeSlot) {
+        self.slots.insert(slot.made_order(), slot);
+        if self.slots.len() > KEPT {
+            self.slots.pop_first();
         }
-        self.places.insert(place.order, place.grant);
-        if self.places.len() > KEPT {
-            self.places.pop_first();
-        }
+    }
+
+    /// Whether this would be the next slot to be undone.
+    pub(super) fn undoes_next(&self, slot: &TimeSlot) -> bool {
+        let own = slot.made_order();
+        let is_refused = self.refused.is_some_and(|refused| own <= refused);
+        !is_refused && self.slots.last_key_value().is_none_or(|(last, _)| *last < own)
     }
 
     /// The next slot to be undone, if it is time for one.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
-        if self.undoing || self.stuck {
+        let last = *self.slots.last_key_value()?.0;
+        if self.undoing || self.refused.is_some_and(|refused| last <= refused) {
             return None;
         }
-        let (order, grant) = self.places.pop_last()?;
         self.undoing = true;
-        Some(TimeSlot { order, grant })
+        self.slots.remove(&last)
     }
 
     /// Hears that the store has undone a slot, or that what became of it is not known.
     pub(super) const fn undone(&mut self) {
         self.undoing = false;
+        self.refused = None;
     }
 
-    /// Keeps a slot that could not be undone, if its instant is still to come.
-    pub(super) fn keep(&mut self, place: TimeSlot, clock: &StoreClock, now: LocalInstant) {
-        let order = place.order;
-        if clock.moment(order.at()) > now {
-            self.add(place);
-        }
-        // One behind it may have become free meanwhile, and was not tried.
-        self.stuck = self.places.last_key_value().is_none_or(|(last, _)| *last <= order);
+    /// Hears that a slot could not be undone. Returns all that are free, to be offered once more.
+    pub(super) fn refused(&mut self, slot: TimeSlot) -> Vec<TimeSlot> {
+        self.undoing = false;
+        self.refused = Some(slot.made_order());
+        let mut all: Vec<_> = std::mem::take(&mut self.slots).into_values().collect();
+        all.push(slot);
+        all
     }
 
-    /// Takes out a slot before `own` that is large enough for this.
-    pub(super) fn better(
+    /// Tries once more what could not be undone.
+    pub(super) const fn retry(&mut self) {
+        self.refused = None;
+    }
+
+    /// Whether there is a slot that could not be undone.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused.is_some() && !self.slots.is_empty()
+    }
+
+    /// Takes out the first slot before `own` that is large enough for this and still to come.
+    pub(super) fn take_before(
         &mut self,
         own: SlotKey,
-        used: &UnitVec,
+        cost: &UnitVec,
         clock: &StoreClock,
         now: LocalInstant,
     ) -> Option<TimeSlot> {
-        if self.places.is_empty() || used.is_nothing() {
+        if self.slots.is_empty() || cost.is_nothing() {
             return None;
         }
-        self.places.retain(|order, _| clock.moment(order.at()) > now);
-        let before = self.places.range(..own);
-        let mut fitting = before.filter(|(_, grant)| used.fits(&grant.taken));
-        let order = *fitting.next()?.0;
-        let grant = self.places.remove(&order)?;
-        Some(TimeSlot { order, grant })
+        let on_offer = self.slots.iter().filter(|(_, slot)| {
+            slot.order < own && clock.moment(slot.order.at()) > now && cost.fits(&slot.grant.taken)
+        });
+        let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.order))?.0;
+        self.slots.remove(&key)
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::bucket_set::{BucketSet, QueueBucket, TakenUnits};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
-use super::unit_vec::{StateVec, UnitVec};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
@@ -38,10 +37,11 @@ impl HeldSlot {
         });
         let (whose, took) = BucketSet::sorted(took.collect());
         let left = took.iter().map(|took| (took.part.bucket(), took.left));
-        let order = SlotKey::new(left, at, registry.number());
-        let taken = UnitVec::of(took.iter().map(|took| took.units));
-        let left = StateVec::of(took.iter().map(|took| took.left));
-        let place = TimeSlot { order, grant: SlotGrant { used: taken.clone(), taken, left } };
+        let made = registry.event(now);
+        let order = SlotKey::new(left, at, made.number);
+        let taken = took.iter().map(|took| took.units).collect();
+        let left = took.iter().map(|took| took.left).collect();
+        let place = TimeSlot { order, grant: SlotGrant { taken, left, made } };
         Self { queue: registry.reserve(whose, now), place, held: true }
     }
 

@@ -11,6 +11,11 @@ use crate::clock::Timestamp;
 pub(super) struct LocalInstant(i64);
 
 impl LocalInstant {
+    /// How long this is after `earlier`, zero if it is not after it.
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
     pub(super) fn plus(self, by: Duration) -> Self {
         Self(self.0.saturating_add(nanos(by)))
     }
@@ -46,14 +51,25 @@ impl StoreClock {
         };
     }
 
-    /// When the store's clock shows `at`, or a little later.
-    pub(super) fn moment(&self, at: Timestamp) -> LocalInstant {
-        let ahead = match (self.recent, self.before) {
+    /// By how many nanoseconds this process is ahead, or a little more.
+    fn ahead(&self) -> i128 {
+        match (self.recent, self.before) {
             (Some((recent, _)), Some(before)) => recent.min(before),
             (Some((recent, _)), None) => recent,
             (None, _) => 0,
-        };
-        let nanos = nanos_of(at).saturating_add(ahead);
+        }
+    }
+
+    /// What the store's clock shows at `now`, or a little less.
+    pub(super) fn shows(&self, now: LocalInstant) -> Timestamp {
+        let micros = i128::from(now.0).saturating_sub(self.ahead()).div_euclid(1_000);
+        let end = if micros < 0 { i64::MIN } else { i64::MAX };
+        Timestamp::from_micros(i64::try_from(micros).unwrap_or(end))
+    }
+
+    /// When the store's clock shows `at`, or a little later.
+    pub(super) fn moment(&self, at: Timestamp) -> LocalInstant {
+        let nanos = nanos_of(at).saturating_add(self.ahead());
         let end = if nanos < 0 { i64::MIN } else { i64::MAX };
         LocalInstant(i64::try_from(nanos).unwrap_or(end))
     }

@@ -1,47 +1,56 @@
-//! The wait queue: which waiter has which slot, and what happens to slots that are given up.
+//! The wait queue of a store that other processes take from as well: which waiter has which slot,
+//! and what happens to slots that are given up.
 //!
 //! # Design
 //!
 //! A slot is what a reservation was granted: an instant, and the units that were taken for it of
 //! one bucket or of several. All waiters on the same buckets stand in one queue, each within its
-//! own future: there is no task and no thread. The timers of the first two waiters are set to the
-//! first two slots; a waiter that goes wakes the next.
+//! own future: there is no task and no thread. Each has a timer at the instant that it was told. The
+//! waiters of the first two slots are woken when they have moved forward, to set theirs earlier.
+//! Whichever timer is the first grants all waiters whose instants have come and wakes them.
 //!
 //! ```text
 //!             HeldSlot  (reserved, not polled yet: it keeps its instant)
 //!                 | first poll
 //!                 v
-//!   +---------- waiting ----------+   a slot before it is free: it moves up, and its own slot is free
+//!   +---------- waiting ----------+   a slot before it is free: it moves forward, its own slot is free
 //!   |             | its instant   |
-//!   | dropped,    v has come      | drained
-//!   |            due -------------|--> let go, if the inner service is not ready or it is not polled
+//!   | dropped     | has come, or  | drained
+//!   |             | units that    |
+//!   |             | came back     |
+//!   |             v cover its cost|
+//!   |          granted            |
 //!   |             | its work runs |
 //!   v             v               v
 //! slot is free   used            answered with 503
 //! ```
 //!
-//! A free slot goes to the next waiter that it is large enough for, whose own slot is then free in
-//! turn. What is left over in the end is undone if nothing was taken from its buckets since: that
-//! is when each of them, refreshed to now, holds exactly what the reservation left, refreshed to
-//! now. To give the tokens back without that condition would break the bound, as later reservations
-//! have counted on them being spent. Only the last slot can be undone, so slots are undone one
-//! after another from there.
+//! A free slot goes to the waiter behind it with the largest cost that fits, whose own slot is free
+//! in turn ([`hand_on`]). What is left over in the end is undone if no process has charged its
+//! buckets since ([`undo`], [`ledger`]), and stays on offer to newcomers otherwise ([`free_slots`]).
+//! To return the units without that condition would break the bound, as later reservations have
+//! counted on them being spent.
+//!
+//! What requests return grants the first waiters their turns, where it covers their costs, and goes
+//! to the store otherwise ([`give_back`]).
 //!
 //! A reservation that was not polled keeps its instant, as its work may be planned for it. When it
 //! is dropped, its slot is offered to the waiters.
 
 mod bucket_set;
+mod class;
 mod drain;
-mod due_waiters;
 mod free_slots;
+mod give_back;
+mod granting;
+mod hand_on;
 mod held_slot;
+mod ledger;
 mod local_instant;
 mod queue_wait;
-mod reassign;
 mod registry;
-mod sorted_map;
-mod ticket;
 mod time_slot;
+mod undo;
 mod unit_vec;
 mod wait_queue;
 mod waiter_handle;
@@ -51,4 +60,5 @@ pub(crate) use self::bucket_set::QueueBucket;
 pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::queue_wait::{Drained, QueueWait};
 pub(crate) use self::registry::QueueRegistry;
+pub(crate) use self::time_slot::StoreEvent;
 pub(crate) use self::waiter_handle::{Turn, WaiterHandle};

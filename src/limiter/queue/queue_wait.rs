@@ -8,7 +8,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep_until};
 
-use super::due_waiters::WaiterAnswer;
+use super::granting::WaiterAnswer;
 use super::held_slot::HeldSlot;
 use super::waiter_handle::WaiterHandle;
 
@@ -84,8 +84,6 @@ impl Future for QueueWait {
                     WaiterAnswer::Wait(until) => spot.queue().epoch().instant(until),
                     WaiterAnswer::Go if *this.jitter == 0 => return Self::ends(this.stage),
                     WaiterAnswer::Go => {
-                        // The jitter delays no other waiter.
-                        spot.pass();
                         let jitter = Duration::from_nanos(*this.jitter);
                         let until = spot.queue().now().plus(jitter);
                         let until = sleep_until(spot.queue().epoch().instant(until));
@@ -107,7 +105,7 @@ impl Future for QueueWait {
                     let until = sleep.deadline();
                     // Nor does the jitter outlast the end of all waiting, which wakes this waiter.
                     if *this.drainable {
-                        spot.wake_on_drain(cx);
+                        spot.poll(cx);
                     }
                     let end = spot.end().filter(|_| *this.drainable);
                     end.map_or(until, |end| spot.queue().epoch().instant(end).min(until))

@@ -4,28 +4,31 @@ use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
+use std::thread;
+use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::bucket_set::BucketSet;
+use super::ledger::{Ledger, Ledgers, lock};
 use super::local_instant::{Epoch, LocalInstant};
-use super::time_slot::TimeSlot;
-use super::wait_queue::WaitQueue;
+use super::time_slot::StoreEvent;
+use super::wait_queue::{WaitQueue, WaitStatus};
 use super::wakers::Wakers;
-use crate::algebra::Verdict;
-use crate::backend::{Adjustment, Applied, Backend, BackendError};
+use crate::algebra::Units;
+use crate::backend::{Backend, BucketId, Key};
 use crate::clock::Timestamp;
-use crate::limiter::detached::DetachOnDrop;
 
 /// The queues in which a request waits or for which there is a reservation.
 #[derive(Debug)]
 pub(crate) struct QueueRegistry {
-    backend: Arc<dyn Backend>,
+    pub(super) backend: Arc<dyn Backend>,
     queues: Mutex<HashSet<RegistryEntry>>,
+    /// What was returned to the buckets, and who waits for them.
+    pub(super) ledgers: Ledgers<SharedQueue>,
     /// After which no request is to wait.
     end: Mutex<Option<LocalInstant>>,
     drained: Notify,
@@ -62,17 +65,50 @@ const ROOM: usize = 1_024;
 
 impl QueueRegistry {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
-        let (queues, end, drained, numbers) = Default::default();
-        Self { backend, queues, end, drained, epoch: Epoch::new(), numbers }
+        let (queues, ledgers, end, drained, numbers) = Default::default();
+        Self { backend, queues, ledgers, end, drained, epoch: Epoch::new(), numbers }
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Tells reservations apart.
+    /// Numbers what this process hears of.
     pub(super) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A reservation that the store made at `at`, and of which this thread has just heard.
+    pub(crate) fn event(&self, at: Timestamp) -> StoreEvent {
+        StoreEvent { at, number: self.number(), thread: Some(thread::current().id()) }
+    }
+
+    /// What this process has returned to a bucket since then, at most; none if that is not known.
+    pub(crate) fn returned_since(&self, id: BucketId<'_>, made: &StoreEvent) -> Option<Units> {
+        self.ledgers.get(id).returned_since(made)
+    }
+
+    /// How many wait in this process for what a limit has for a key.
+    pub(crate) fn status(&self, limit: &str, key: &Key) -> WaitStatus<Duration> {
+        let (queues, now) = (self.all(), self.epoch.now());
+        let concerned = queues.iter().filter(|queue| {
+            let mut parts = queue.whose().parts().iter();
+            parts.any(|part| part.limit().name() == limit && part.key() == key)
+        });
+        let none = WaitStatus { waiting: 0, until: None, left: 0 };
+        concerned.fold(none, |all, queue| {
+            let one = queue.with(|line, _| line.status());
+            let until = one.until.map(|until| until.since(now));
+            WaitStatus {
+                waiting: all.waiting.saturating_add(one.waiting),
+                until: all.until.max(until),
+                left: all.left.saturating_add(one.left),
+            }
+        })
+    }
+
+    fn all(&self) -> Vec<Arc<SharedQueue>> {
+        lock(&self.queues).iter().map(|RegistryEntry(queue)| Arc::clone(queue)).collect()
     }
 
     /// The queue of these buckets, with one reservation more, which the store made at `now`.
@@ -83,10 +119,14 @@ impl QueueRegistry {
             Some(RegistryEntry(queue)) => Arc::clone(queue),
             None => {
                 let queue = Arc::new(SharedQueue::new(self, whose));
+                queue.ledgers.iter().for_each(|ledger| ledger.join(&queue));
                 queues.insert(RegistryEntry(Arc::clone(&queue)));
                 queue
             }
         };
+        for ledger in &queue.ledgers {
+            ledger.reserved(now);
+        }
         // While the registry is locked, so that this queue is not forgotten as empty.
         queue.with(|line, _| {
             line.outside = line.outside.saturating_add(1);
@@ -145,25 +185,29 @@ impl QueueRegistry {
             end
         };
         self.drained.notify_waiters();
-        (end, lock(&self.queues).iter().map(|RegistryEntry(queue)| Arc::clone(queue)).collect())
+        (end, self.all())
     }
 }
 
 /// A queue behind its lock, shared by its waiters and reservations.
 #[derive(Debug)]
 pub(crate) struct SharedQueue {
-    backend: Arc<dyn Backend>,
+    pub(super) backend: Arc<dyn Backend>,
     /// Weak, as the registry holds the queue: neither would be dropped.
-    registry: Weak<QueueRegistry>,
+    pub(super) registry: Weak<QueueRegistry>,
     epoch: Epoch,
     whose: BucketSet,
+    /// Of its buckets, in their order.
+    pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
     line: Mutex<WaitQueue>,
 }
 
 impl SharedQueue {
     fn new(registry: &Arc<QueueRegistry>, whose: BucketSet) -> Self {
         let (backend, epoch) = (Arc::clone(&registry.backend), registry.epoch);
-        Self { backend, registry: Arc::downgrade(registry), epoch, whose, line: Mutex::default() }
+        let ledgers = whose.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
+        let (registry, line) = (Arc::downgrade(registry), Mutex::default());
+        Self { backend, registry, epoch, whose, ledgers, line }
     }
 
     pub(crate) const fn whose(&self) -> &BucketSet {
@@ -190,77 +234,4 @@ impl SharedQueue {
         wakers.wake.into_iter().for_each(Waker::wake);
         done
     }
-
-    /// Undoes the free slots that can be: those from which nothing has been taken since. One after
-    /// another, as the one before can be undone only when the one behind it was.
-    ///
-    /// Then forgets the queue if it has no waiter and no reservation.
-    pub(super) fn undo_free_slots(self: &Arc<Self>) {
-        while let Some(place) = self.with(|line, _| line.free.next_to_undo()) {
-            let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let amounts = place.grant.taken.as_slice().iter().zip(place.grant.left.as_slice());
-            for (part, (&units, &left)) in self.whose.parts().iter().zip(amounts) {
-                undo.push(Adjustment::undo(part.id(), part.bucket(), units, left));
-            }
-            let answer = self.backend.adjust(&undo);
-            let undo = Undo { queue: Arc::clone(self), place: Some(place) };
-            match DetachOnDrop::new(answer) {
-                ready @ DetachOnDrop::Ready(_) => {
-                    ready.finish_with(|refunded| undo.hear(&refunded))
-                }
-                // No caller waits for this, so a store that answers later completes it in a task of its own.
-                pending @ DetachOnDrop::Pending(_) => {
-                    pending.finish_with(|refunded| {
-                        let queue = Arc::clone(&undo.queue);
-                        undo.hear(&refunded);
-                        queue.undo_free_slots();
-                    });
-                    return;
-                }
-            }
-        }
-        if self.with(|queue, _| queue.is_empty())
-            && let Some(registry) = self.registry.upgrade()
-        {
-            registry.forget(self);
-        }
-    }
-}
-
-/// A slot that the store was asked to undo.
-struct Undo {
-    queue: Arc<SharedQueue>,
-    /// None once the answer was heard.
-    place: Option<TimeSlot>,
-}
-
-impl Undo {
-    fn hear(mut self, answer: &Result<Applied, BackendError>) {
-        // What became of it in a store that gives no answer is unknown: it is spent then.
-        let undone = |applied: &Applied| applied.verdict() != Verdict::Refused;
-        self.is(answer.as_ref().map_or(true, undone));
-    }
-
-    fn is(&mut self, given: bool) {
-        if let Some(place) = self.place.take() {
-            let now = self.queue.now();
-            self.queue.with(|line, wakers| line.undone(place, given, now, wakers));
-        }
-    }
-}
-
-/// Not heard, as the runtime has gone or the store's client has panicked.
-impl Drop for Undo {
-    fn drop(&mut self) {
-        if self.place.is_some() {
-            self.is(true);
-            self.queue.undo_free_slots();
-        }
-    }
-}
-
-/// What a lock guards is never left half changed by anything that can panic, so that a panic
-/// elsewhere in the holder's thread does no harm here.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! A slot: an instant at which reserved work may run, and what was taken for it.
 
 use std::cmp::Reverse;
+use std::thread::ThreadId;
 
 use super::unit_vec::{StateVec, UnitVec};
 use crate::algebra::{Bucket, State, Units};
@@ -19,13 +20,6 @@ pub(crate) struct SlotKey {
 }
 
 impl SlotKey {
-    /// Before all others.
-    pub(super) const FIRST: Self =
-        Self { at: Timestamp::from_micros(i64::MIN), slack: Reverse(Units::MAX), number: 0 };
-    /// After all others.
-    pub(super) const LAST: Self =
-        Self { at: Timestamp::from_micros(i64::MAX), slack: Reverse(Units::MIN), number: u64::MAX };
-
     /// The order of the reservation which `left` this in its buckets and waits until `at`.
     pub(super) fn new<'b>(
         left: impl Iterator<Item = (&'b Bucket, State)>,
@@ -36,23 +30,30 @@ impl SlotKey {
         Self { at, slack: Reverse(slack.fold(0, Units::saturating_add)), number }
     }
 
-    pub(super) const fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// What comes next after this.
-    pub(super) const fn next(self) -> Self {
-        Self { number: self.number.saturating_add(1), ..self }
-    }
-
-    /// No reservation for the same instant comes after this.
-    pub(super) const fn last_of_its_instant(self) -> Self {
-        Self { at: self.at, ..Self::LAST }
-    }
-
     /// The instant, as the store counts time.
     pub(crate) const fn at(&self) -> Timestamp {
         self.at
+    }
+}
+
+/// When the store did something for this process: made a reservation, returned units.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreEvent {
+    pub(super) at: Timestamp,
+    /// The order in which this process heard of it.
+    pub(super) number: u64,
+    /// Which thread heard it. Of what was answered late, the order says nothing.
+    pub(super) thread: Option<ThreadId>,
+}
+
+impl StoreEvent {
+    /// Whether this certainly came before another event on the same bucket.
+    ///
+    /// A store may do several things within a microsecond. Where it answers at once, the order
+    /// within a thread is that of the calls; all else that has the same time may have come after.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        let called_before = self.thread.is_some() && self.thread == other.thread;
+        self.at < other.at || (self.at == other.at && called_before && self.number < other.number)
     }
 }
 
@@ -63,13 +64,22 @@ pub(crate) struct TimeSlot {
     pub(super) grant: SlotGrant,
 }
 
+impl TimeSlot {
+    pub(super) const fn made_order(&self) -> MadeOrder {
+        (self.grant.made.at, self.order)
+    }
+}
+
+/// Sorts slots by when they were made. Of those that were made at once, the later one is for a
+/// later instant.
+pub(super) type MadeOrder = (Timestamp, SlotKey);
+
 /// What was granted, and can be used by one waiter.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotGrant {
-    /// What its waiter needs: what was taken, or less once it was handed on.
-    pub(super) used: UnitVec,
-    /// What the reservation took.
+    /// What the reservation took. A smaller waiter may use it.
     pub(super) taken: UnitVec,
     /// What the reservation left in its buckets.
     pub(super) left: StateVec,
+    pub(super) made: StoreEvent,
 }

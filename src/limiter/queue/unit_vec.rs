@@ -1,72 +1,35 @@
 //! What a slot takes of its buckets, and leaves in them.
 
-use std::sync::Arc;
+use smallvec::SmallVec;
 
 use crate::algebra::{State, Units};
 
-/// The units that are taken of each bucket of a queue; of one bucket nearly always.
+/// The units that are taken of each bucket of a queue, in their order; of one bucket nearly always.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum UnitVec {
-    One(Units),
-    /// As many as there are buckets, in their order.
-    Many(Arc<Vec<Units>>),
-}
+pub(super) struct UnitVec(SmallVec<[Units; 1]>);
 
-/// What each bucket of a queue held after a reservation.
-#[derive(Clone, Debug)]
-pub(crate) enum StateVec {
-    One(State),
-    /// As many as there are buckets, in their order.
-    Many(Arc<Vec<State>>),
+/// What each bucket of a queue held after a reservation, in their order.
+pub(super) type StateVec = SmallVec<[State; 1]>;
+
+impl FromIterator<Units> for UnitVec {
+    fn from_iter<I: IntoIterator<Item = Units>>(units: I) -> Self {
+        Self(units.into_iter().collect())
+    }
 }
 
 impl UnitVec {
-    pub(super) fn of(units: impl IntoIterator<Item = Units>) -> Self {
-        let units: Vec<_> = units.into_iter().collect();
-        match units[..] {
-            [one] => Self::One(one),
-            _ => Self::Many(Arc::new(units)),
-        }
-    }
-
     pub(super) fn as_slice(&self) -> &[Units] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
+        &self.0
     }
 
-    /// Whether a slot that takes `place` is large enough for this. What fits is no larger in the
+    /// Whether a slot that takes `slot` is large enough for this. What fits is no larger in the
     /// order of costs, either.
-    pub(super) fn fits(&self, place: &Self) -> bool {
-        match (self, place) {
-            (Self::One(units), Self::One(place)) => units <= place,
-            _ => {
-                let (units, place) = (self.as_slice(), place.as_slice());
-                units.len() == place.len() && units.iter().zip(place).all(|(a, b)| a <= b)
-            }
-        }
+    pub(super) fn fits(&self, slot: &Self) -> bool {
+        self.0.iter().zip(&slot.0).all(|(units, slot)| units <= slot)
     }
 
     /// Whether nothing is needed.
     pub(super) fn is_nothing(&self) -> bool {
-        self.as_slice().iter().all(|&units| units <= 0)
-    }
-}
-
-impl StateVec {
-    pub(super) fn of(states: impl IntoIterator<Item = State>) -> Self {
-        let states: Vec<_> = states.into_iter().collect();
-        match states[..] {
-            [one] => Self::One(one),
-            _ => Self::Many(Arc::new(states)),
-        }
-    }
-
-    pub(crate) fn as_slice(&self) -> &[State] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
+        self.0.iter().all(|&units| units <= 0)
     }
 }

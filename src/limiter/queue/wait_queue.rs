@@ -1,349 +1,194 @@
-//! The waiters on one bucket, and the slots they wait for.
+//! The waiters on some buckets, and the slots that they wait for.
 //!
 //! # Design
 //!
-//! A waiter is not tied to a slot. Among waiters of one cost, the first has the first of their
-//! slots, the second the second, and so on: when one leaves, all behind it have moved up by
-//! one without being touched, and the last slot is free. Handing a slot down the queue, waiter by
-//! waiter, comes to the same.
-//!
-//! With several costs, a slot that is free goes to the next waiter that it is large enough for.
-//! It stays among the slots of its cost until the next waiter of a smaller cost, which takes the
-//! slot before its own, and leaves its own to be handed on. So only changes of cost take a step.
+//! Waiters of one cost are a [`Class`]. A slot that is free goes to the largest cost that fits in
+//! it, of a waiter that it makes run earlier: with a smaller one, what is left of the slot
+//! would be of no use. The last slot of that class is free in turn, and lies behind; so the slot is
+//! handed on once to a class at most.
 //!
 //! There is no clock, no lock and no future here; the callers bring the time, wake the waiters
 //! that they are told to, and try to undo the slots that are left over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
-use super::due_waiters::{DueWaiters, WaiterAnswer};
+use super::class::{Class, Waiter};
 use super::free_slots::FreeSlots;
 use super::local_instant::{LocalInstant, StoreClock};
-use super::sorted_map::SortedMap;
-use super::ticket::Ticket;
-use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
-use super::unit_vec::UnitVec;
-use super::wakers::{Wakers, remember};
+use super::time_slot::{SlotKey, TimeSlot};
+use super::unit_vec::{StateVec, UnitVec};
+use super::wakers::Wakers;
 use crate::clock::Timestamp;
 
 /// Waiters and slots.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    /// By their costs, and then in the order in which they stand.
-    waiters: SortedMap<(UnitVec, Ticket), Waiter>,
-    /// The slots of the waiters: those of each cost are as many as its waiters.
-    pub(super) places: SortedMap<SlotKey, SlotGrant>,
-    /// The same by the costs that they are used for.
-    pub(super) by_cost: SortedMap<(UnitVec, SlotKey)>,
-    pub(super) turns: DueWaiters,
+    pub(super) classes: BTreeMap<UnitVec, Class>,
+    /// The slots of all waiters, with the cost of the class that each is in.
+    pub(super) slots: BTreeMap<SlotKey, UnitVec>,
+    /// The waiters by their numbers, with cost and label.
+    pub(super) waiting: HashMap<u64, (UnitVec, i64)>,
+    /// The waiters whose instant has come and whose work does not run yet.
+    pub(super) granted: BTreeMap<u64, Granted>,
     pub(super) free: FreeSlots,
     /// By which the instants of all slots are told.
     pub(super) clock: StoreClock,
-    /// The waiters that are not to wait any longer.
-    drained: BTreeSet<Ticket>,
     /// The reservations that do not stand in the queue, or not yet.
     pub(super) outside: usize,
-    /// The label of the last ticket.
-    last: i64,
+    /// How many have left since no waiter was here.
+    left: u64,
 }
 
+/// What a waiter was granted.
 #[derive(Debug)]
-struct Waiter {
-    waker: Option<Waker>,
-    /// When its timer wakes it.
-    alarm: LocalInstant,
-    /// Whether it can be sent away.
-    drainable: bool,
+pub(super) struct Granted {
+    /// When its work may run, as the store counts time.
+    pub(super) at: Timestamp,
+    /// What the reservation of its slot left in the buckets.
+    pub(super) left: StateVec,
+    pub(super) source: GrantSource,
+    pub(super) waker: Option<Waker>,
+}
+
+/// What it runs with.
+#[derive(Debug)]
+pub(super) enum GrantSource {
+    Slot(TimeSlot),
+    /// Units that were returned to its buckets.
+    Returned(UnitVec),
 }
 
 /// What a waiter knows of itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct WaiterId {
-    ticket: Ticket,
-    cost: UnitVec,
-    /// The slot that it has reserved.
-    own: SlotKey,
+    pub(super) number: u64,
+    /// The instant that it was told, as the store counts time.
+    pub(super) told: Timestamp,
 }
 
-impl WaiterId {
-    /// The instant that it was promised, as the store counts time.
-    pub(super) const fn promised(&self) -> Timestamp {
-        self.own.at()
-    }
+/// How many wait, for how long, and how many have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WaitStatus<T> {
+    pub(crate) waiting: usize,
+    /// Until when the last of them waits.
+    pub(crate) until: Option<T>,
+    /// Since the queue was last empty.
+    pub(crate) left: u64,
 }
 
 impl WaitQueue {
     /// Whether nothing is left to be done.
     pub(super) fn is_empty(&self) -> bool {
-        let waits = !self.waiters.is_empty() || !self.turns.is_empty();
+        let waits = !self.waiting.is_empty() || !self.granted.is_empty();
         !waits && self.outside == 0 && !self.free.is_undoing()
     }
 
-    /// Lets a waiter in, with the slot that it has reserved.
-    pub(super) fn enter(&mut self, own: TimeSlot, drainable: bool, now: LocalInstant) -> WaiterId {
-        let (order, cost) = (own.order, own.grant.used.clone());
-        let alarm = self.due(order);
-        let ticket = self.ticket(order, &cost);
-        self.waiters.insert((cost.clone(), ticket), Waiter { waker: None, alarm, drainable });
-        self.add(own);
-        if let Some(TimeSlot { order: better, grant }) =
-            self.free.better(order, &cost, &self.clock, now)
-        {
-            self.add(TimeSlot { order: better, grant: SlotGrant { used: cost.clone(), ..grant } });
-            self.give_up(order, cost.clone());
-        }
-        WaiterId { ticket, cost, own: order }
+    pub(super) fn status(&self) -> WaitStatus<LocalInstant> {
+        let until = self.slots.last_key_value().map(|(last, _)| self.due(*last));
+        WaitStatus { waiting: self.waiting.len(), until, left: self.left }
     }
 
-    /// A ticket that stands where the slot does among those of its cost.
-    fn ticket(&mut self, own: SlotKey, cost: &UnitVec) -> Ticket {
-        let behind = self.by_cost.iter_from(&(cost.clone(), own));
-        let behind = behind.take_while(|((of, _), ())| of == cost);
-        let label = match behind.count() {
-            0 => {
-                self.last = Ticket::after(self.last);
-                self.last
+    /// Lets a waiter in, with the slot that it has reserved. Says when its turn comes, if no other
+    /// leaves.
+    pub(super) fn enter(
+        &mut self,
+        slot: TimeSlot,
+        drainable: bool,
+        now: LocalInstant,
+    ) -> (WaiterId, LocalInstant) {
+        if self.waiting.is_empty() {
+            self.left = 0;
+        }
+        let (own, cost, number) = (slot.order, slot.grant.taken.clone(), slot.grant.made.number);
+        let waiter = Waiter { number, waker: None, alarm: self.due(own), drainable };
+        self.slots.insert(own, cost.clone());
+        let labels = self.classes.entry(cost.clone()).or_default().enter(slot, waiter);
+        self.waiting.extend(labels.into_iter().map(|(who, label)| (who, (cost.clone(), label))));
+        if let Some(free) = self.free.take_before(own, &cost, &self.clock, now)
+            && let Some(rest) = self.exchange(free, &cost)
+        {
+            self.give_up(rest, true);
+        }
+        let class = self.classes.get(&cost).zip(self.waiting.get(&number));
+        let turn = class.and_then(|(class, (_, label))| class.slot_of(*label)).unwrap_or(own);
+        (WaiterId { number, told: own.at() }, self.due(turn))
+    }
+
+    /// Lets a waiter out that gives up. Returns the units that it was granted of those that were
+    /// returned.
+    pub(super) fn leave(
+        &mut self,
+        who: WaiterId,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) -> Option<UnitVec> {
+        self.grant_due(now, Some(who.number), wakers);
+        self.left = self.left.saturating_add(1);
+        if let Some(granted) = self.used(who, wakers) {
+            match granted.source {
+                // A slot whose instant has come is of no use to any other waiter: with it, work of
+                // that instant would run at another.
+                GrantSource::Slot(slot) => self.free.add(slot),
+                GrantSource::Returned(units) => return Some(units),
             }
-            behind => {
-                let back = self.waiters.iter_back_from(&(cost.clone(), Ticket::LAST));
-                let back = back.map(|(key, _)| key).take_while(|(of, _)| of == cost);
-                let mut back = back.map(|(_, ticket)| *ticket);
-                match back.nth(behind.saturating_sub(1)) {
-                    Some(next) => Ticket::between(back.next(), next),
-                    // There are as many waiters as slots.
-                    None => self.last,
-                }
-            }
-        };
-        Ticket::new(label, own.number())
+        } else if let Some((cost, label)) = self.waiting.remove(&who.number) {
+            let gone = self.classes.get_mut(&cost).and_then(|class| class.remove(label));
+            wakers.dead.extend(gone.and_then(|waiter| waiter.waker));
+            self.give_up_last(&cost);
+        }
+        self.wake_next(wakers);
+        None
     }
 
     /// Offers a slot to those behind it.
-    pub(super) fn offer(&mut self, place: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
-        self.call_due(now);
-        match self.due(place.order) > now {
-            true => {
-                let (order, cost) = (place.order, place.grant.used.clone());
-                self.add(place);
-                self.give_up(order, cost);
-                self.wake_next(None, wakers);
+    pub(super) fn offer(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
+        self.grant_due(now, None, wakers);
+        match self.due(slot.order) > now {
+            true => self.give_up(slot, true),
+            false => self.free.add(slot),
+        }
+        self.wake_next(wakers);
+    }
+
+    /// Hears that a slot could not be undone.
+    pub(super) fn refused(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
+        self.grant_due(now, None, wakers);
+        let mut all = self.free.refused(slot);
+        all.sort_unstable_by_key(|slot| slot.order);
+        for slot in all {
+            match self.due(slot.order) > now {
+                true => self.give_up(slot, false),
+                false => self.free.add(slot),
             }
-            false => self.free.add(place),
         }
-    }
-
-    /// Hears what became of a slot that was to be undone.
-    pub(super) fn undone(
-        &mut self,
-        place: TimeSlot,
-        given: bool,
-        now: LocalInstant,
-        wakers: &mut Wakers,
-    ) {
-        self.free.undone();
-        if given {
-            return;
-        }
-        // A waiter may have come meanwhile that fits in.
-        self.call_due(now);
-        let left = match self.due(place.order) > now {
-            true => {
-                self.add(place.clone());
-                self.reassign_fully(place.order, place.grant.used.clone())
-            }
-            false => None,
-        };
-        match left {
-            Some(other) if other.order != place.order => self.free.add(other),
-            _ => self.free.keep(place, &self.clock, now),
-        }
-        self.wake_next(None, wakers);
-    }
-
-    /// When the turn of a waiter comes that has just entered, if no other leaves.
-    pub(super) fn turn(&self, who: &WaiterId) -> LocalInstant {
-        let last = self.by_cost.last_before(&(who.cost.clone(), SlotKey::LAST));
-        let last = last.filter(|((of, _), ())| *of == who.cost).map(|((_, order), ())| *order);
-        self.due(last.map_or(who.own, |last| last.min(who.own)))
-    }
-
-    /// Says what a waiter has to do.
-    pub(super) fn poll(
-        &mut self,
-        who: &WaiterId,
-        waker: &Waker,
-        now: LocalInstant,
-        wakers: &mut Wakers,
-    ) -> WaiterAnswer {
-        self.call_due(now);
-        let told = self.told(who, waker, now, wakers);
-        // It is on its way already, or it has to wait for the first.
-        self.wake_next(Some(who.ticket), wakers);
-        told
-    }
-
-    fn told(
-        &mut self,
-        who: &WaiterId,
-        waker: &Waker,
-        now: LocalInstant,
-        wakers: &mut Wakers,
-    ) -> WaiterAnswer {
-        if let Some(told) = self.turns.told(who.ticket, waker, now, wakers) {
-            return told;
-        }
-        let mut next = self.next_two().into_iter().flatten();
-        let own = match next.find(|(key, _)| key.1 == who.ticket) {
-            Some((_, due)) => due,
-            None => self.due(who.own),
-        };
-        // What comes before it is still to come, or it would have been called.
-        let first = self.places.first().map(|(order, _)| self.due(*order));
-        let until = first.map_or(own, |first| own.max(first));
-        let Some(waiter) = self.waiters.get_mut(&(who.cost.clone(), who.ticket)) else {
-            self.drained.remove(&who.ticket);
-            return WaiterAnswer::Drained;
-        };
-        waiter.alarm = until;
-        wakers.dead.extend(remember(&mut waiter.waker, waker));
-        WaiterAnswer::Wait(until)
-    }
-
-    /// Lets those behind a waiter go whose turn has come.
-    pub(super) fn pass(&mut self, who: &WaiterId, now: LocalInstant, wakers: &mut Wakers) {
-        self.turns.let_go(who.ticket, now);
-        self.wake_next(Some(who.ticket), wakers);
-    }
-
-    /// Lets a waiter out that is on its way. Returns the slot that it has used.
-    pub(super) fn used(
-        &mut self,
-        who: &WaiterId,
-        now: LocalInstant,
-        wakers: &mut Wakers,
-    ) -> Option<TimeSlot> {
-        let place = self.turns.remove(who.ticket, now, wakers);
-        self.wake_next(Some(who.ticket), wakers);
-        place
-    }
-
-    /// Remembers whom to wake that has let others go, should all waiting come to an end.
-    pub(super) fn wake_on_drain(&mut self, who: &WaiterId, waker: &Waker, wakers: &mut Wakers) {
-        self.turns.wake_on_drain(who.ticket, waker, wakers);
-    }
-
-    /// Lets a waiter out that gives up.
-    pub(super) fn leave(&mut self, who: &WaiterId, now: LocalInstant, wakers: &mut Wakers) {
-        self.call_due(now);
-        self.drained.remove(&who.ticket);
-        if let Some(place) = self.turns.remove(who.ticket, now, wakers) {
-            // A slot whose instant has come is of no use to anybody else: with it, work of that
-            // instant would run at another.
-            self.free.add(place);
-        } else if let Some(waiter) = self.waiters.remove(&(who.cost.clone(), who.ticket)) {
-            wakers.dead.extend(waiter.waker);
-            self.give_up_of(&who.cost, who.own);
-        }
-        self.wake_next(Some(who.ticket), wakers);
+        self.wake_next(wakers);
     }
 
     /// Sends the waiters away whose turn would come after `end`, and wakes those that wait although
     /// their turn has come.
     pub(super) fn drain(&mut self, end: LocalInstant, now: LocalInstant, wakers: &mut Wakers) {
-        self.call_due(now);
-        let is_late = |order: &SlotKey| self.due(*order) > end;
-        // Both are sorted by cost, and there are as many of one as of the other.
-        let turns = self.waiters.iter().zip(self.by_cost.iter());
-        let mut late: Vec<_> = turns
-            .filter(|((_, waiter), ((_, place), ()))| waiter.drainable && is_late(place))
-            .map(|(((cost, ticket), _), ((_, place), ()))| (*place, cost.clone(), *ticket))
-            .collect();
-        late.sort_unstable_by_key(|(place, ..)| std::cmp::Reverse(*place));
-        for (place, cost, ticket) in late {
-            let gone = self.waiters.remove(&(cost.clone(), ticket));
+        self.grant_due(now, None, wakers);
+        let mut late = Vec::new();
+        for (waiter, slot) in self.classes.values().flat_map(Class::iter) {
+            if waiter.drainable && self.due(*slot) > end {
+                late.push((*slot, waiter.number));
+            }
+        }
+        late.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(*slot));
+        for (_, number) in late {
+            let Some((cost, label)) = self.waiting.remove(&number) else { continue };
+            let gone = self.classes.get_mut(&cost).and_then(|class| class.remove(label));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
-            self.give_up_of(&cost, place);
-            self.drained.insert(ticket);
+            self.left = self.left.saturating_add(1);
+            self.give_up_last(&cost);
         }
-        self.turns.wake_all_on_drain(wakers);
-        self.wake_next(None, wakers);
-    }
-
-    /// Gives up a slot of this cost which is no later than this one.
-    ///
-    /// That of the waiter is this one or, once it has moved up, one before. Any will do: they are
-    /// all of one cost, and those behind whichever is given up move up.
-    fn give_up_of(&mut self, cost: &UnitVec, own: SlotKey) {
-        let before = self.by_cost.last_before(&(cost.clone(), own.next()));
-        let before = before.filter(|((of, _), ())| of == cost);
-        let place = before.or_else(|| self.by_cost.first_from(&(cost.clone(), SlotKey::FIRST)));
-        if let Some(((of, place), ())) = place
-            && of == cost
-        {
-            self.give_up(*place, cost.clone());
-        }
-    }
-
-    /// Hands a slot down the queue, and keeps what is left over.
-    fn give_up(&mut self, place: SlotKey, cost: UnitVec) {
-        if let Some(left) = self.reassign_fully(place, cost) {
-            self.free.add(left);
-        }
+        wakers.wake.extend(self.granted.values_mut().filter_map(|granted| granted.waker.take()));
+        self.wake_next(wakers);
     }
 
     /// The instant of a slot, as this process counts time.
-    pub(super) fn due(&self, place: SlotKey) -> LocalInstant {
-        self.clock.moment(place.at())
-    }
-
-    pub(super) fn add(&mut self, place: TimeSlot) {
-        self.by_cost.insert((place.grant.used.clone(), place.order), ());
-        self.places.insert(place.order, place.grant);
-    }
-
-    /// Calls every waiter whose instant has come.
-    fn call_due(&mut self, now: LocalInstant) {
-        while self.places.first().is_some_and(|(order, _)| self.due(*order) <= now) {
-            let Some((order, grant)) = self.places.pop_first() else { return };
-            self.by_cost.remove(&(grant.used.clone(), order));
-            let Some(key) = self.nth(&grant.used, 0) else { continue };
-            if let Some(waiter) = self.waiters.remove(&key) {
-                self.turns.call(key.1, TimeSlot { order, grant }, waiter.waker, now);
-            }
-        }
-    }
-
-    /// One of the first waiters of a cost.
-    fn nth(&self, cost: &UnitVec, nth: usize) -> Option<(UnitVec, Ticket)> {
-        let mut equals = self.waiters.iter_from(&(cost.clone(), Ticket::FIRST));
-        equals.nth(nth).map(|(key, _)| key).filter(|(of, _)| of == cost).cloned()
-    }
-
-    /// The waiters of the first two slots, and when these are due.
-    fn next_two(&self) -> [Option<((UnitVec, Ticket), LocalInstant)>; 2] {
-        let mut places = self.places.iter();
-        let (first, second) = (places.next(), places.next());
-        let are_equal =
-            matches!((first, second), (Some((_, one)), Some((_, two))) if one.used == two.used);
-        [(first, 0), (second, usize::from(are_equal))].map(|(place, nth)| {
-            let (order, grant) = place?;
-            Some((self.nth(&grant.used, nth)?, self.due(*order)))
-        })
-    }
-
-    /// Wakes the waiter that is to go, and those that wait for one of the first slots without
-    /// knowing it: two of them, as there may be one that is not polled.
-    fn wake_next(&mut self, except: Option<Ticket>, wakers: &mut Wakers) {
-        self.turns.wake_first(except, wakers);
-        for (key, due) in self.next_two().into_iter().flatten() {
-            if Some(key.1) != except
-                && let Some(waiter) = self.waiters.get_mut(&key)
-                && waiter.alarm > due
-            {
-                waiter.alarm = due;
-                wakers.wake.extend(waiter.waker.take());
-            }
-        }
+    pub(super) fn due(&self, slot: SlotKey) -> LocalInstant {
+        self.clock.moment(slot.at())
     }
 }

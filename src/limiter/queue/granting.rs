@@ -1,0 +1,156 @@
+//! Waiters whose turn comes: at the instants of their slots, or by units that come back.
+
+use std::task::Waker;
+
+use super::class::Waiter;
+use super::local_instant::LocalInstant;
+use super::time_slot::TimeSlot;
+use super::unit_vec::{StateVec, UnitVec};
+use super::wait_queue::{GrantSource, Granted, WaitQueue, WaiterId};
+use super::wakers::{Wakers, remember};
+use crate::clock::Timestamp;
+
+/// What a waiter is told that asks for its turn.
+#[derive(Debug)]
+pub(super) enum WaiterAnswer {
+    /// Its instant has come.
+    Go,
+    /// It will not before then, unless it is woken.
+    Wait(LocalInstant),
+    /// It is not to wait any longer.
+    Drained,
+}
+
+impl WaitQueue {
+    /// Says what a waiter has to do.
+    pub(super) fn poll(
+        &mut self,
+        who: WaiterId,
+        waker: &Waker,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) -> WaiterAnswer {
+        self.grant_due(now, Some(who.number), wakers);
+        let answer = self.answer(who, waker, wakers);
+        self.wake_next(wakers);
+        answer
+    }
+
+    fn answer(&mut self, who: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterAnswer {
+        if let Some(granted) = self.granted.get_mut(&who.number) {
+            // It is woken when all waiting comes to an end.
+            wakers.dead.extend(remember(&mut granted.waker, waker));
+            return WaiterAnswer::Go;
+        }
+        let mut next = self.next_two().into_iter().flatten();
+        let moved = next.find_map(|(number, .., due)| (number == who.number).then_some(due));
+        let told = self.clock.moment(who.told);
+        let until = moved.map_or(told, |due| due.min(told));
+        let entry = self.waiting.get(&who.number);
+        let waiter = entry.and_then(|(cost, label)| self.classes.get_mut(cost)?.get_mut(*label));
+        let Some(waiter) = waiter else { return WaiterAnswer::Drained };
+        waiter.alarm = until;
+        wakers.dead.extend(remember(&mut waiter.waker, waker));
+        WaiterAnswer::Wait(until)
+    }
+
+    /// Lets a waiter out whose work runs.
+    pub(super) fn used(&mut self, who: WaiterId, wakers: &mut Wakers) -> Option<Granted> {
+        let mut granted = self.granted.remove(&who.number)?;
+        wakers.dead.extend(granted.waker.take());
+        Some(granted)
+    }
+
+    /// Grants the first waiter the units that come back to its buckets, if they cover its cost.
+    /// Returns that cost.
+    pub(super) fn grant_returned(
+        &mut self,
+        covers: impl FnOnce(&UnitVec) -> bool,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) -> Option<UnitVec> {
+        self.grant_due(now, None, wakers);
+        let (_, cost) = self.slots.first_key_value().filter(|(_, cost)| covers(cost))?;
+        let cost = cost.clone();
+        let at = self.clock.shows(now);
+        let (waiter, slot) = self.take_first(&cost)?;
+        let at = at.max(slot.grant.made.at).min(slot.order.at());
+        let source = GrantSource::Returned(cost.clone());
+        self.grant(waiter, at, &slot.grant.left.clone(), source, None, wakers);
+        self.give_up(slot, true);
+        self.wake_next(wakers);
+        Some(cost)
+    }
+
+    /// Grants every waiter its slot whose instant has come, and wakes it: one that is not polled
+    /// holds up no other.
+    pub(super) fn grant_due(
+        &mut self,
+        now: LocalInstant,
+        except: Option<u64>,
+        wakers: &mut Wakers,
+    ) {
+        while let Some((order, cost)) = self.slots.first_key_value()
+            && self.due(*order) <= now
+        {
+            let (at, cost) = (order.at(), cost.clone());
+            let Some((waiter, slot)) = self.take_first(&cost) else { return };
+            let left = slot.grant.left.clone();
+            self.grant(waiter, at, &left, GrantSource::Slot(slot), except, wakers);
+        }
+    }
+
+    fn grant(
+        &mut self,
+        mut waiter: Waiter,
+        at: Timestamp,
+        left: &StateVec,
+        source: GrantSource,
+        except: Option<u64>,
+        wakers: &mut Wakers,
+    ) {
+        match Some(waiter.number) == except {
+            true => wakers.dead.extend(waiter.waker.take()),
+            false => wakers.wake.extend(waiter.waker.take()),
+        }
+        let granted = Granted { at, left: left.clone(), source, waker: None };
+        self.granted.insert(waiter.number, granted);
+    }
+
+    /// Takes the first waiter of a cost out, with its slot.
+    fn take_first(&mut self, cost: &UnitVec) -> Option<(Waiter, TimeSlot)> {
+        let (waiter, slot) = self.classes.get_mut(cost)?.first()?;
+        self.slots.remove(&slot.order);
+        self.waiting.remove(&waiter.number);
+        self.drop_empty(cost);
+        Some((waiter, slot))
+    }
+
+    /// Wakes the waiters of the first two slots whose timers would wake them later: two of them, as
+    /// there may be one that is not polled.
+    pub(super) fn wake_next(&mut self, wakers: &mut Wakers) {
+        for (_, cost, nth, due) in self.next_two().into_iter().flatten() {
+            let waiter = self.classes.get_mut(&cost).and_then(|class| class.nth_mut(nth));
+            if let Some(waiter) = waiter
+                && waiter.alarm > due
+            {
+                waiter.alarm = due;
+                wakers.wake.extend(waiter.waker.take());
+            }
+        }
+    }
+
+    /// The waiters of the first two slots, as numbers and as places in their classes, and when
+    /// these are due.
+    fn next_two(&mut self) -> [Option<(u64, UnitVec, usize, LocalInstant)>; 2] {
+        let mut slots = self.slots.iter().map(|(order, cost)| (*order, cost.clone()));
+        let (first, second) = (slots.next(), slots.next());
+        let are_equal = matches!((&first, &second), (Some((_, one)), Some((_, two))) if one == two);
+        [(first, 0), (second, usize::from(are_equal))].map(|(slot, nth)| {
+            let (order, cost) = slot?;
+            let number = self.classes.get_mut(&cost)?.nth_mut(nth)?.number;
+            let due = self.due(order);
+            Some((number, cost, nth, due))
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! A store that is shared with other processes, as far as the limiter can tell, and what came back
+//! to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::algebra::{Bucket, check_history};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
+use tollgate::clock::{Clock, TokioClock};
+use tollgate::{Quota, RateLimiter, Timestamp};
+
+/// A memory store that the limiter does not know as one. It answers at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Memory>, TokioClock);
+
+impl Shared {
+    /// On the clock of the runtime.
+    pub(crate) fn new() -> Self {
+        let clock = TokioClock::new();
+        Self(Arc::new(Memory::new().clock(clock)), clock)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.1.now()
+    }
+
+    /// A limiter like that of another process.
+    pub(crate) fn limiter(&self) -> RateLimiter {
+        RateLimiter::new(self.clone())
+    }
+}
+
+impl Backend for Shared {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        self.0.apply(charges)
+    }
+
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+}
+
+/// What ran on one bucket, and what came back to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// When it was reserved, when it ran, its cost.
+    pub(crate) ran: Vec<(Timestamp, Timestamp, u64)>,
+    /// What was reserved and given up: when, and the instant that it was told.
+    pub(crate) left: Vec<(Timestamp, Timestamp)>,
+    pub(crate) returned: Vec<(Timestamp, u64)>,
+}
+
+/// Which returns the bound of a window counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// Those within the window: the bound that every limit promises.
+    Within,
+    /// Those since requests have waited up to the window without a break as well: what a store
+    /// promises that other processes only charge.
+    WhileWaiting,
+    /// All before its end: what it promises beside the settlements of other processes.
+    Before,
+}
+
+impl History {
+    /// By how many tokens at most what ran is above the bound.
+    ///
+    /// Instants are compared with so much leeway: this process and a store count time apart.
+    pub(crate) fn excess(&self, quota: &Quota, counts: Counts, leeway: Duration) -> u64 {
+        let bucket = Bucket::new(quota).unwrap();
+        let mut ran = self.ran.clone();
+        ran.sort_unstable_by_key(|&(_, at, _)| at);
+        let mut worst = 0;
+        for (nth, &(_, from, _)) in ran.iter().enumerate() {
+            let (mut used, mut largest, mut first) = (0, 0, from);
+            for &(reserved, to, cost) in &ran[nth..] {
+                used += cost * bucket.token();
+                largest = largest.max(cost * bucket.token());
+                match counts {
+                    Counts::Within => {}
+                    Counts::WhileWaiting => first = first.min(self.waiting_since(reserved)),
+                    Counts::Before => first = Timestamp::UNIX_EPOCH,
+                }
+                let steps = u64::try_from(to.since(from).as_micros()).unwrap() / bucket.step() + 1;
+                let since = Timestamp::from_micros(
+                    first.as_micros() - i64::try_from(leeway.as_micros()).unwrap(),
+                );
+                let returned =
+                    self.returned.iter().filter(|&&(at, _)| since <= at && at <= to + leeway);
+                let returned = returned.map(|&(_, tokens)| tokens * bucket.token()).sum::<u64>();
+                let capacity = bucket.capacity().unsigned_abs();
+                let bound = capacity.max(largest) + steps * bucket.gain() + returned;
+                worst = worst.max(used.saturating_sub(bound));
+            }
+        }
+        if self.returned.is_empty() {
+            let runs: Vec<_> = self.ran.iter().map(|&(_, at, cost)| (at, cost)).collect();
+            assert_eq!(worst > 0, check_history(quota, &runs).unwrap().is_some(), "{self:?}");
+        }
+        worst.div_ceil(bucket.token())
+    }
+
+    /// Since when there was always a request that waited, up to `at`.
+    fn waiting_since(&self, at: Timestamp) -> Timestamp {
+        let waits = || {
+            let ran = self.ran.iter().map(|&(came, ran, _)| (came, ran));
+            ran.chain(self.left.iter().copied())
+        };
+        let mut since = at;
+        while let Some((before, _)) = waits().filter(|w| w.0 < since && since <= w.1).min() {
+            since = before;
+        }
+        since
+    }
+}
