@@ -183,8 +183,8 @@ impl RateLimited {
     /// [refused](Self::is_refused).
     ///
     /// Of several limits it is the longest wait. A limit in shards may refuse once more if it draws
-    /// other shards then. It is the wait until the work could run at once: a request that
-    /// [reserves](super::LimitCall::reserve) may be granted earlier.
+    /// other shards then. It is the wait until the work could run at once, also for a
+    /// request that [reserves](super::LimitCall::reserve): that one may be granted earlier.
     #[doc(alias = "wait_time_from")]
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

@@ -28,12 +28,16 @@ use crate::clock::Timestamp;
 ///
 /// Its tokens are taken. Where they were there at once, the instant is now.
 ///
-/// Dropping it, or the future of [`ready`](Self::ready), cancels it. Its tokens are given back if
-/// no request has charged one of its buckets after it. Otherwise a slot in the future goes to the
-/// waiter behind it, in this process, with the largest cost that fits, whose own slot is then free
-/// in turn. A slot that no waiter can use, or whose instant has come, is spent: later requests were
-/// told when to run or to come back without its tokens. Where these are to come back in any case,
-/// [keep](Self::keep) it and [refund](Permit::refund) the permit.
+/// Dropping it, or the future of [`ready`](Self::ready), cancels it.
+///
+/// * **In memory** it stands in line from when it was made, awaited or not. When it is cancelled, it
+///   leaves the line, and all behind it move forward; what it was granted already goes to them.
+/// * **In a store that other processes take from as well**, its tokens are given back if no request
+///   has charged one of its buckets after it. Otherwise a slot in the future goes to the waiter
+///   behind it, in this process, with the largest cost that fits, whose own slot is then free in
+///   turn. A slot that no waiter can use, or whose instant has come, is spent: later requests were
+///   told when to run or to come back without its tokens. Where these are to come back in any case,
+///   [keep](Self::keep) it and [refund](Permit::refund) the permit.
 ///
 /// # Examples
 ///
@@ -128,12 +132,8 @@ impl Reservation {
         iter::once(&self.0.grants.first).chain(&self.0.grants.rest).map(Grant::snapshot)
     }
 
-    /// Waits until the instant has come: never less, and no longer than the runtime's timer and the
-    /// waiters before it take.
-    ///
-    /// Once it is polled, the reservation is in the queue: where a waiter before it leaves, it
-    /// moves forward and may be ready earlier than [`at`](Self::at) has told. A waiter that stops
-    /// being polled delays no other.
+    /// Waits for the turn: until [`at`](Self::at), or less if a waiter before it leaves or tokens
+    /// come back. A waiter that stops being polled delays no other.
     ///
     /// # Panics
     ///
@@ -153,6 +153,9 @@ impl Reservation {
     /// Keeps the reservation without waiting for it, for work that is planned for its instant.
     ///
     /// The permit holds from [`at`](Self::at) on. Dropping it gives nothing back.
+    ///
+    /// It stands in line all the same. So its tokens may be granted before that instant, and the
+    /// bound of the quota counts them from then.
     #[must_use = "the permit is leave to run, and what is settled"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
