@@ -223,6 +223,11 @@ impl<'a> Charge<'a> {
         self.terms
     }
 
+    /// Whether it may go into debt.
+    pub(super) fn reserves(&self) -> bool {
+        self.takes && self.terms != Terms::AT_ONCE
+    }
+
     /// Whether to take, not only to look.
     #[must_use]
     #[inline]

@@ -32,7 +32,20 @@ pub(super) fn charge_all(
     let named = named(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     // Read under the locks: a call that decides later has no earlier time, as far as the clock goes.
-    let applied = apply_list(&mut locks, &named, now());
+    let now = now();
+    let is_waited_for = locks.have_lines() && charges.iter().any(Charge::reserves);
+    if is_waited_for {
+        locks.grant_all(&named, now);
+    }
+    let applied = apply_list(&mut locks, &named, now);
+    if is_waited_for && applied.verdict() == Verdict::Reserved {
+        // The caller waits for it by itself, but comes after those who stand in line.
+        for (print, units) in waited_for(&named, applied.readings()) {
+            if let Some(shard) = locks.shard(print) {
+                shard.enter_unattended(print.tag(), units);
+            }
+        }
+    }
     locks.unlock().run();
     applied
 }
@@ -49,11 +62,7 @@ pub(super) fn reserve_all(
     let named = named(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
-    for &(print, _) in &named {
-        if let Some(shard) = locks.shard(print) {
-            shard.grant(print.tag(), now);
-        }
-    }
+    locks.grant_all(&named, now);
     let applied = apply_list(&mut locks, &named, now);
     let mut places = SmallVec::<[LinePlace; 1]>::new();
     if applied.verdict() == Verdict::Reserved {
@@ -72,6 +81,8 @@ pub(super) fn reserve_all(
             }
         }
     }
+    // Other numbers, if these are, may have moved those before it forward.
+    locks.grant_all(&named, now);
     locks.unlock().run();
     (applied, places)
 }
@@ -262,6 +273,17 @@ impl<'a> LockSet<'a> {
         let index = self.shards.index_of(print);
         let position = self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
         self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
+    }
+
+    /// Grants what is due in the lines of these buckets.
+    fn grant_all(&mut self, named: &[(Fingerprint, &Charge<'_>)], now: Timestamp) {
+        if self.have_lines() {
+            for &(print, _) in named {
+                if let Some(shard) = self.shard(print) {
+                    shard.grant(print.tag(), now);
+                }
+            }
+        }
     }
 
     fn have_lines(&self) -> bool {

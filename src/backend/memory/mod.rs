@@ -180,6 +180,7 @@ impl Memory {
         let now = || self.now();
         if let [charge] = charges
             && let Some(other) = charge.get_second_shard()
+            && !charge.reserves()
         {
             return lock_set::charge_pair(&self.shards, &self.hasher, charge, other, now);
         }
@@ -215,7 +216,7 @@ impl fmt::Debug for Memory {
 impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let charge = match charges {
-            [charge] if charge.get_second_shard().is_none() => charge,
+            [charge] if charge.get_second_shard().is_none() && !charge.reserves() => charge,
             _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
         let (now, reading) = self.charge(charge);

@@ -127,7 +127,8 @@ impl Shard {
         self.before_change(tag, false, now);
         let Some(index) = self.table.find(tag) else { return };
         let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
-            return self.remove(index, now);
+            self.remove(index, now);
+            return;
         };
         let (fresh, waiting) = (absent(id, stored.bucket, now), lines.units(tag));
         // The head may have more saved up for it already.
@@ -135,14 +136,6 @@ impl Shard {
         let value = fresh.value.saturating_sub(waiting).max(held);
         self.keep_state(tag, State { value, ts: fresh.ts }, now);
         self.grant(tag, now);
-        if !self.lines.as_deref().is_some_and(|lines| lines.has(tag))
-            && let Some(index) = self.table.find(tag)
-        {
-            let is_fresh = self.table.get(index).is_some_and(|slot| slot.state() == fresh);
-            if is_fresh {
-                self.remove(index, now);
-            }
-        }
     }
 
     /// Drops every bucket that is full again.
@@ -150,9 +143,7 @@ impl Shard {
         let mut index = 0;
         while index < self.table.slots() {
             // A removal moves the next bucket up into the same slot.
-            if self.is_idle(index, now) {
-                self.remove(index, now);
-            } else {
+            if !(self.is_idle(index, now) && self.remove(index, now)) {
                 index = index.saturating_add(1);
             }
         }
@@ -253,9 +244,7 @@ impl Shard {
             return;
         }
         for _ in 0..SWEEP_SLOTS {
-            if self.is_idle(self.sweep_cursor, now) {
-                self.remove(self.sweep_cursor, now);
-            } else {
+            if !(self.is_idle(self.sweep_cursor, now) && self.remove(self.sweep_cursor, now)) {
                 self.sweep_cursor = self.table.after(self.sweep_cursor);
             }
         }
@@ -271,15 +260,21 @@ impl Shard {
         self.table.get(index).and_then(idle).unwrap_or(false)
     }
 
-    fn remove(&mut self, index: usize, now: Timestamp) {
-        // One that is full again has granted all who waited.
+    /// Removes a bucket, unless requests still wait for it.
+    fn remove(&mut self, index: usize, now: Timestamp) -> bool {
+        // One that is full again has granted all.
         if let Some(slot) = self.table.get(index).filter(|_| self.lines.is_some()) {
-            self.grant(slot.tag(), now);
+            let tag = slot.tag();
+            self.grant(tag, now);
+            if self.has_line(tag) {
+                return false;
+            }
         }
         let removed: Option<NonZeroU32> = self.table.remove(index).and_then(|slot| slot.quota());
         if let Some(quota) = removed {
             self.quotas.leave(quota);
         }
+        true
     }
 }
 

@@ -14,6 +14,10 @@ impl Shard {
         self.lines.is_some()
     }
 
+    pub(super) fn has_line(&self, tag: Tag) -> bool {
+        self.lines.as_deref().is_some_and(|lines| lines.has(tag))
+    }
+
     /// What is to be done once the shard is unlocked.
     pub(super) fn take_wakeups(&mut self) -> Option<Wakeups> {
         let lines = self.lines.as_deref_mut()?;

@@ -53,7 +53,8 @@ impl LineTimer for LineDriver {
         if !state.is_running {
             state.is_running = true;
             drop(state);
-            self.runtime.spawn(drive(Running(Arc::clone(&self))));
+            let driver = Arc::clone(&self);
+            self.runtime.spawn(drive(Running { driver, has_ended: false }));
         } else if is_sooner {
             drop(state);
             self.is_sooner.notify_one();
@@ -95,10 +96,13 @@ fn instant_of((shown, heard): (Timestamp, Instant), at: Timestamp) -> Option<Ins
     }
 }
 
-async fn drive(running: Running) {
-    let driver = &running.0;
+async fn drive(mut running: Running) {
     loop {
-        let Some((due, until)) = driver.state.lock().next() else { return };
+        let driver = &running.driver;
+        let Some((due, until)) = driver.state.lock().next() else {
+            running.has_ended = true;
+            return;
+        };
         if timeout_at(until, driver.is_sooner.notified()).await.is_ok() {
             continue;
         }
@@ -110,17 +114,19 @@ async fn drive(running: Running) {
     }
 }
 
-/// The task; dropped while it runs, its runtime has gone.
-struct Running(Arc<LineDriver>);
+/// The task.
+struct Running {
+    driver: Arc<LineDriver>,
+    has_ended: bool,
+}
 
+/// Dropped before it has ended, its runtime has gone. One of those who wait brings another.
 impl Drop for Running {
     fn drop(&mut self) {
-        let driver = &self.0;
-        if driver.state.lock().is_running
-            && let Some(memory) = driver.memory.upgrade()
+        if !self.has_ended
+            && let Some(memory) = self.driver.memory.upgrade()
         {
-            // One of those who wait brings another runtime.
-            memory.detach(&driver.place);
+            memory.detach(&self.driver.place);
         }
     }
 }

@@ -30,9 +30,11 @@ pub(crate) struct LineSlot {
     memory: Arc<Memory>,
     ticket: LineTicket,
     parts: Box<[LinePart]>,
+    made: Timestamp,
     told: Timestamp,
-    /// When it looks by itself, as the runtime counts time.
-    deadline: Instant,
+    /// The same, as the runtime counts time.
+    turn: Instant,
+    is_alone: bool,
     /// Whether it is still to leave.
     is_held: bool,
 }
@@ -63,12 +65,10 @@ impl LineSlot {
         });
         let start = Instant::now();
         let is_alone = ticket.places.iter().all(LinePlace::is_alone);
-        let patience = if is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
         // Some decades are as good as for ever.
-        let deadline = wait.min(FOR_EVER).saturating_add(patience);
-        let deadline = start.checked_add(deadline).unwrap_or(start);
+        let turn = start.checked_add(wait.min(FOR_EVER)).unwrap_or(start);
         let (memory, parts, told) = (Arc::clone(memory), parts.collect(), now + wait);
-        Self { memory, ticket, parts, told, deadline, is_held: true }
+        Self { memory, ticket, parts, made: now, told, turn, is_alone, is_held: true }
     }
 
     /// The instant that it was told.
@@ -76,8 +76,15 @@ impl LineSlot {
         self.told
     }
 
-    pub(crate) const fn deadline(&self) -> Instant {
-        self.deadline
+    /// When its turn comes if no other leaves.
+    pub(crate) const fn turn(&self) -> Instant {
+        self.turn
+    }
+
+    /// When it looks by itself whether its turn has come.
+    pub(crate) fn deadline(&self) -> Instant {
+        let patience = if self.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
+        self.turn.checked_add(patience).unwrap_or(self.turn)
     }
 
     /// Keeps the place without waiting in it: the work will run at the instant that was told.
@@ -90,15 +97,18 @@ impl LineSlot {
 
     /// Where it stands. If it waits, the waker is woken when that changes.
     pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
-        let status = self.ticket.waiter.poll(waker);
-        if status != WaiterStatus::Waiting {
-            return status;
+        let mut status = self.ticket.waiter.poll(waker);
+        if status == WaiterStatus::Waiting {
+            // That grants what is due, and so it may be its turn.
+            for place in &self.ticket.places {
+                self.memory.attach(place, || LineDriver::new(&self.memory, *place));
+            }
+            status = self.ticket.waiter.poll(waker);
         }
-        // That grants what is due, and so it may be its turn.
-        for place in &self.ticket.places {
-            self.memory.attach(place, || LineDriver::new(&self.memory, *place));
+        match status {
+            WaiterStatus::Granted(at) => WaiterStatus::Granted(at.max(self.made)),
+            WaiterStatus::Waiting | WaiterStatus::Drained => status,
         }
-        self.ticket.waiter.poll(waker)
     }
 
     /// The instant that it was told has come.

@@ -87,7 +87,7 @@ impl Future for LineWait {
                         let until = slot.deadline();
                         // A drain may have overlooked it if it entered at that time.
                         let end = registry.and_then(|registry| registry.end_instant());
-                        if this.sleep.is_none() && end.is_some_and(|end| end < until) {
+                        if this.sleep.is_none() && end.is_some_and(|end| end < slot.turn()) {
                             return Poll::Ready(Err(Drained));
                         }
                         *this.stage = WaitStage::InLine(slot);
