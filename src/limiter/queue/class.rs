@@ -17,7 +17,7 @@ use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
 #[derive(Debug, Default)]
 pub(super) struct Class {
     /// By labels, which leave room between two waiters for a newcomer.
-    waiters: BTreeMap<i64, Waiter>,
+    pub(super) waiters: BTreeMap<i64, Waiter>,
     pub(super) slots: BTreeMap<SlotKey, SlotGrant>,
     last: i64,
 }
@@ -86,20 +86,6 @@ impl Class {
         let (_, waiter) = self.waiters.pop_first()?;
         let (order, grant) = self.slots.pop_first()?;
         Some((waiter, TimeSlot { order, grant }))
-    }
-
-    /// One of the first waiters.
-    pub(super) fn nth_mut(&mut self, nth: usize) -> Option<&mut Waiter> {
-        self.waiters.values_mut().nth(nth)
-    }
-
-    pub(super) fn get_mut(&mut self, label: i64) -> Option<&mut Waiter> {
-        self.waiters.get_mut(&label)
-    }
-
-    /// Takes a waiter out. Its slot stays.
-    pub(super) fn remove(&mut self, label: i64) -> Option<Waiter> {
-        self.waiters.remove(&label)
     }
 
     /// The slot of a waiter; quick for one of the last.

@@ -22,6 +22,8 @@ pub(super) struct FreeSlots {
     /// The slot that could not be undone: nor can those before it, until there is a reason to ask
     /// again.
     refused: Option<MadeOrder>,
+    /// Whether that may be for a return on its way, which the store had not carried out yet.
+    waits_for_return: bool,
 }
 
 impl FreeSlots {
@@ -71,11 +73,17 @@ impl FreeSlots {
     /// Tries once more what could not be undone.
     pub(super) const fn retry(&mut self) {
         self.refused = None;
+        self.waits_for_return = false;
     }
 
-    /// Whether there is a slot that could not be undone.
-    pub(super) fn has_refused(&self) -> bool {
-        self.refused.is_some() && !self.slots.is_empty()
+    /// Tries it when the returns on their way are there.
+    pub(super) const fn retry_on_return(&mut self) {
+        self.waits_for_return = true;
+    }
+
+    /// Whether there is a slot to be tried when returns are there.
+    pub(super) fn waits_for_return(&self) -> bool {
+        self.waits_for_return && !self.slots.is_empty()
     }
 
     /// Takes out the first slot before `own` that is large enough for this and still to come.

@@ -147,9 +147,8 @@ impl Returning {
             });
             ledger.hear(*units, returned, number);
         }
-        // An undo that the store carried out before this was refused for it.
         let queues = returns.iter().flat_map(|one| one.ledger.queues());
-        queues.for_each(|queue| queue.retry_undo());
+        queues.for_each(|queue| queue.returned());
     }
 }
 

@@ -47,7 +47,8 @@ impl WaitQueue {
         let told = self.clock.moment(who.told);
         let until = moved.map_or(told, |due| due.min(told));
         let entry = self.waiting.get(&who.number);
-        let waiter = entry.and_then(|(cost, label)| self.classes.get_mut(cost)?.get_mut(*label));
+        let waiter =
+            entry.and_then(|(cost, label)| self.classes.get_mut(cost)?.waiters.get_mut(label));
         let Some(waiter) = waiter else { return WaiterAnswer::Drained };
         waiter.alarm = until;
         wakers.dead.extend(remember(&mut waiter.waker, waker));
@@ -130,7 +131,8 @@ impl WaitQueue {
     /// there may be one that is not polled.
     pub(super) fn wake_next(&mut self, wakers: &mut Wakers) {
         for (_, cost, nth, due) in self.next_two().into_iter().flatten() {
-            let waiter = self.classes.get_mut(&cost).and_then(|class| class.nth_mut(nth));
+            let waiter =
+                self.classes.get_mut(&cost).and_then(|class| class.waiters.values_mut().nth(nth));
             if let Some(waiter) = waiter
                 && waiter.alarm > due
             {
@@ -142,13 +144,13 @@ impl WaitQueue {
 
     /// The waiters of the first two slots, as numbers and as places in their classes, and when
     /// these are due.
-    fn next_two(&mut self) -> [Option<(u64, UnitVec, usize, LocalInstant)>; 2] {
+    fn next_two(&self) -> [Option<(u64, UnitVec, usize, LocalInstant)>; 2] {
         let mut slots = self.slots.iter().map(|(order, cost)| (*order, cost.clone()));
         let (first, second) = (slots.next(), slots.next());
         let are_equal = matches!((&first, &second), (Some((_, one)), Some((_, two))) if one == two);
         [(first, 0), (second, usize::from(are_equal))].map(|(slot, nth)| {
             let (order, cost) = slot?;
-            let number = self.classes.get_mut(&cost)?.nth_mut(nth)?.number;
+            let number = self.classes.get(&cost)?.waiters.values().nth(nth)?.number;
             let due = self.due(order);
             Some((number, cost, nth, due))
         })

@@ -17,6 +17,7 @@ impl SharedQueue {
     /// Then forgets the queue if it has no waiter and no reservation.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
         while let Some(slot) = self.with(|line, _| line.free.next_to_undo()) {
+            let over_counted = self.is_returning();
             let Some(expected) = self.expected(&slot) else {
                 let now = self.now();
                 self.with(|line, wakers| line.refused(slot, now, wakers));
@@ -28,7 +29,7 @@ impl SharedQueue {
                 undo.push(Adjustment::undo(part.id(), part.bucket(), units, left));
             }
             let answer = DetachOnDrop::new(self.backend.adjust(&undo));
-            let undo = Undo { queue: Arc::clone(self), slot: Some(slot) };
+            let undo = Undo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             match answer {
                 ready @ DetachOnDrop::Ready(_) => ready.finish_with(|answer| undo.hear(&answer)),
                 // No caller waits for this, so a store that answers later completes it in a task of
@@ -43,12 +44,23 @@ impl SharedQueue {
                 }
             }
         }
-        // What is on its way back may be the reason why a slot could not be undone.
-        let may_retry = self.ledgers.iter().any(|ledger| ledger.is_asking());
-        if self.with(|line, _| line.is_empty() && !(may_retry && line.free.has_refused()))
+        if self.with(|line, _| line.is_empty() && !line.free.waits_for_return())
             && let Some(registry) = self.registry.upgrade()
         {
             registry.forget(self);
+        }
+    }
+
+    /// Whether the store was asked to return something and has not answered.
+    fn is_returning(&self) -> bool {
+        self.ledgers.iter().any(|ledger| ledger.is_asking())
+    }
+
+    /// Hears that something was returned: an undo that the store carried out before was refused for
+    /// that.
+    pub(super) fn returned(self: &Arc<Self>) {
+        if self.with(|line, _| line.free.waits_for_return()) {
+            self.retry_undo();
         }
     }
 
@@ -75,6 +87,8 @@ struct Undo {
     queue: Arc<SharedQueue>,
     /// None once the answer was heard.
     slot: Option<TimeSlot>,
+    /// Whether returns were counted that the store may not have carried out yet.
+    over_counted: bool,
 }
 
 impl Undo {
@@ -83,7 +97,16 @@ impl Undo {
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
             let now = self.queue.now();
-            self.queue.with(|line, wakers| line.refused(slot, now, wakers));
+            self.queue.with(|line, wakers| {
+                line.refused(slot, now, wakers);
+                if self.over_counted {
+                    line.free.retry_on_return();
+                }
+            });
+            // Only now, as a return that was heard before that has tried nothing.
+            if self.over_counted && !self.queue.is_returning() {
+                self.queue.with(|line, _| line.free.retry());
+            }
             return;
         }
         // What became of it in a store that gives no answer is unknown: it is spent then.

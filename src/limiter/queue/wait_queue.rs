@@ -133,7 +133,7 @@ impl WaitQueue {
                 GrantSource::Returned(units) => return Some(units),
             }
         } else if let Some((cost, label)) = self.waiting.remove(&who.number) {
-            let gone = self.classes.get_mut(&cost).and_then(|class| class.remove(label));
+            let gone = self.classes.get_mut(&cost).and_then(|class| class.waiters.remove(&label));
             wakers.dead.extend(gone.and_then(|waiter| waiter.waker));
             self.give_up_last(&cost);
         }
@@ -178,7 +178,7 @@ impl WaitQueue {
         late.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(*slot));
         for (_, number) in late {
             let Some((cost, label)) = self.waiting.remove(&number) else { continue };
-            let gone = self.classes.get_mut(&cost).and_then(|class| class.remove(label));
+            let gone = self.classes.get_mut(&cost).and_then(|class| class.waiters.remove(&label));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
             self.left = self.left.saturating_add(1);
             self.give_up_last(&cost);
