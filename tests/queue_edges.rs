@@ -16,6 +16,7 @@ use support::at_once;
 use support::queue::{
     Late, Recorder, lines, ms, paused, poll, reserve, reserved, send, settled, tokens, waiter,
 };
+use support::shared::Shared;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance};
 use tollgate::algebra::check_history_with_returns;
@@ -181,7 +182,7 @@ async fn all_whose_instant_has_come_may_go_however_they_are_polled() {
 /// A slot that a smaller waiter had used was offered as if it were only as large as that one.
 #[tokio::test(start_paused = true)]
 async fn a_slot_is_offered_at_its_full_size() {
-    let limiter = paused();
+    let limiter = Shared::new().limiter();
     let start = Instant::now();
     let five = waiter(&limiter, &SPACED, 5);
     let two = waiter(&limiter, &SPACED, 2);
@@ -199,7 +200,7 @@ async fn a_slot_is_offered_at_its_full_size() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_needs_nothing_takes_no_free_slot() {
     for nothing_comes in [false, true] {
-        let limiter = paused();
+        let limiter = Shared::new().limiter();
         let start = Instant::now();
         let gone = waiter(&limiter, &SPACED, 5);
         let planned = reserve(&limiter, &SPACED, 1);

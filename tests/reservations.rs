@@ -5,6 +5,7 @@
 mod support;
 
 use support::dice::Dice;
+use support::shared::Shared;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -462,12 +463,13 @@ struct Record {
 }
 
 /// Sixty steps of reserving, waiting, giving up and plain requests on one key, and of settling if
-/// that is wanted.
+/// that is wanted, in a store that other processes take from as well. (`tests/line` plays those of
+/// the memory store.)
 async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
     let mut dice = Dice(seed);
     let limit = Limit::try_new("history", *quota).unwrap();
-    let clock = TokioClock::new();
-    let limiter = RateLimiter::new(Memory::new().clock(clock));
+    let store = Shared::new();
+    let limiter = store.limiter();
     let mut ran = Vec::new();
     let mut waiting: Vec<(u64, Pin<Box<Ready>>)> = Vec::new();
     let mut planned: Vec<(u64, Reservation)> = Vec::new();
@@ -479,7 +481,7 @@ async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
                  permits: &mut Vec<(u64, Permit<'static>)>| {
         waiting.retain_mut(|(cost, waiter)| {
             let Some(permit) = poll(waiter) else { return true };
-            assert!(permit.at() <= clock.now(), "early, seed {seed}");
+            assert!(permit.at() <= store.now(), "early, seed {seed}");
             ran.push((permit.at(), *cost));
             permits.push((*cost, permit));
             false
@@ -520,7 +522,7 @@ async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
                 let (cost, permit) = permits.swap_remove(nth);
                 let actual = dice.below(cost + 1);
                 at_once(permit.settle(actual)).unwrap();
-                given.push((clock.now(), cost - actual));
+                given.push((store.now(), cost - actual));
             }
             _ => {
                 if let Ok(permit) = at_once(limiter.limit(&limit).cost(cost)) {
