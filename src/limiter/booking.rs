@@ -1,19 +1,16 @@
-//! What a reservation holds that has to wait, whatever its store: it waits, gets its turn, and uses
-//! it.
+//! What a reservation holds that has to wait, whatever its store: it is booked, has a place, gets
+//! its turn, and uses it.
 
-use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use pin_project_lite::pin_project;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 #[cfg(feature = "memory")]
-use super::line::{LineSlot, LineTurn, LineWait};
+use super::line::{LineSlot, LineTurn};
 #[cfg(not(feature = "memory"))]
-use super::no_line::{LineSlot, LineTurn, LineWait};
-use super::queue::{Drained, HeldSlot, QueueBucket, QueueRegistry, QueueWait, Turn, WaiterHandle};
+use super::no_line::{LineSlot, LineTurn};
+use super::queue::{Drained, HeldSlot, QueueBucket, Turn, WaiterHandle};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
@@ -23,7 +20,7 @@ pub(crate) enum Booking {
     /// A place in line, in the memory store.
     Line(LineSlot),
     /// An instant, in a store that other processes take from as well.
-    Slot(HeldSlot),
+    Slot(Box<HeldSlot>),
 }
 
 impl Booking {
@@ -43,37 +40,61 @@ impl Booking {
         }
     }
 
-    /// Waits for the turn, and for `jitter` longer. The limiter whose registry is named can send it
-    /// away.
-    pub(crate) fn wait(self, jitter: Duration, drained_by: Option<&Arc<QueueRegistry>>) -> Wait {
+    /// Begins to wait. A `drainable` waiter can be sent away.
+    pub(super) fn enter(self, drainable: bool) -> Place {
         match self {
-            Self::Line(slot) => {
-                Wait::Line { wait: LineWait::new(slot, jitter, drained_by.cloned()) }
-            }
-            Self::Slot(slot) => {
-                Wait::Slot { wait: QueueWait::new(slot, jitter, drained_by.is_some()) }
-            }
+            Self::Line(slot) => Place::Line(slot),
+            Self::Slot(slot) => Place::Slot(WaiterHandle::enter(*slot, drainable)),
         }
     }
 }
 
-pin_project! {
-    /// Waits for a turn. Dropped, the reservation is cancelled.
-    #[derive(Debug)]
-    #[project = WaitProjection]
-    pub(crate) enum Wait {
-        Line { #[pin] wait: LineWait },
-        Slot { #[pin] wait: QueueWait },
-    }
+/// Where a request waits. Dropped, it leaves.
+#[derive(Debug)]
+pub(super) enum Place {
+    Line(LineSlot),
+    Slot(WaiterHandle),
 }
 
-impl Future for Wait {
-    type Output = Result<PendingTurn, Drained>;
+/// What a request is told that waits.
+pub(super) enum PlaceAnswer {
+    Go(PendingTurn),
+    /// Not before it is woken, or this instant.
+    Wait(Place, Instant),
+    Drained,
+}
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            WaitProjection::Line { wait } => wait.poll(cx).map(|turn| turn.map(PendingTurn::Line)),
-            WaitProjection::Slot { wait } => wait.poll(cx).map(|turn| turn.map(PendingTurn::Slot)),
+impl Place {
+    /// When its turn comes if no other leaves.
+    pub(super) fn turn(&self) -> Instant {
+        match self {
+            Self::Line(slot) => slot.turn(),
+            Self::Slot(waiter) => waiter.turn(),
+        }
+    }
+
+    pub(super) fn poll(self, cx: &Context<'_>) -> PlaceAnswer {
+        match self {
+            Self::Line(slot) => match slot.poll(cx.waker()) {
+                Poll::Ready(Ok(at)) => PlaceAnswer::Go(PendingTurn::Line(LineTurn { slot, at })),
+                Poll::Pending => {
+                    let until = slot.deadline();
+                    PlaceAnswer::Wait(Self::Line(slot), until)
+                }
+                Poll::Ready(Err(Drained)) => PlaceAnswer::Drained,
+            },
+            Self::Slot(waiter) => match waiter.poll(cx) {
+                Ok(None) => PlaceAnswer::Go(PendingTurn::Slot(waiter)),
+                Ok(Some(until)) => PlaceAnswer::Wait(Self::Slot(waiter), until),
+                Err(Drained) => PlaceAnswer::Drained,
+            },
+        }
+    }
+
+    /// The instant has come until which it was to wait.
+    pub(super) fn grant(&self) {
+        if let Self::Line(slot) = self {
+            slot.grant();
         }
     }
 }
@@ -86,13 +107,6 @@ pub(crate) enum PendingTurn {
 }
 
 impl PendingTurn {
-    /// Those behind need not wait until it is used.
-    pub(crate) fn pass(&mut self) {
-        if let Self::Slot(slot) = self {
-            slot.pass();
-        }
-    }
-
     /// The work runs now: nothing is given back any more.
     pub(crate) fn use_up(self) -> UsedTurn {
         match self {

@@ -354,7 +354,12 @@ impl Future for ReserveCall<'_> {
             let reserve = move |applied| {
                 let book = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
                     let grants = grants.iter().copied();
-                    Booking::Slot(HeldSlot::new(limiter.queues(), grants, now + wait, now))
+                    Booking::Slot(Box::new(HeldSlot::new(
+                        limiter.queues(),
+                        grants,
+                        now + wait,
+                        now,
+                    )))
                 };
                 Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book)
             };

@@ -101,9 +101,10 @@ mod reservation;
 mod settle;
 mod snapshot;
 mod too_large;
+mod wait;
 mod waiting;
 
-pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn, Wait};
+pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn};
 pub use self::calls::{LimitCall, ReserveCall};
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
@@ -126,4 +127,5 @@ pub use self::settle::Settle;
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::Level;
 pub use self::snapshot::Snapshot;
+pub(crate) use self::wait::Wait;
 pub use self::waiting::Waiting;

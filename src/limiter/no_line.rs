@@ -1,11 +1,10 @@
 //! Without the memory store there are no lines.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Poll, Waker};
 
-use super::queue::{Drained, QueueBucket, QueueRegistry};
+use tokio::time::Instant;
+
+use super::queue::{Drained, QueueBucket};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
@@ -18,11 +17,24 @@ pub(crate) struct LineTurn {
     pub(crate) at: Timestamp,
 }
 
-#[derive(Debug)]
-pub(crate) struct LineWait(LineSlot);
-
 impl LineSlot {
     pub(crate) const fn told(&self) -> Timestamp {
+        match *self {}
+    }
+
+    pub(crate) const fn turn(&self) -> Instant {
+        match *self {}
+    }
+
+    pub(crate) const fn deadline(&self) -> Instant {
+        match *self {}
+    }
+
+    pub(crate) const fn poll(&self, _: &Waker) -> Poll<Result<Timestamp, Drained>> {
+        match *self {}
+    }
+
+    pub(crate) const fn grant(&self) {
         match *self {}
     }
 
@@ -38,23 +50,5 @@ impl LineSlot {
         match *self {}
         #[expect(unreachable_code, reason = "it tells the type")]
         std::iter::empty()
-    }
-}
-
-impl LineWait {
-    pub(crate) const fn new(
-        slot: LineSlot,
-        _jitter: Duration,
-        _drained_by: Option<Arc<QueueRegistry>>,
-    ) -> Self {
-        Self(slot)
-    }
-}
-
-impl Future for LineWait {
-    type Output = Result<LineTurn, Drained>;
-
-    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.0 {}
     }
 }

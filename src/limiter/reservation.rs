@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::booking::{Booking, Wait};
+use super::booking::Booking;
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
@@ -19,6 +19,7 @@ use super::permit::Permit;
 use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
+use super::wait::Wait;
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Applied, BackendError, BucketId};
 use crate::clock::Timestamp;
@@ -246,7 +247,7 @@ impl Future for Ready {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         let mut this = self.project();
         if let Some((booking, jitter)) = this.booking.take() {
-            this.waiting.set(Some(booking.wait(jitter, None)));
+            this.waiting.set(Some(Wait::new(booking, jitter, None)));
         }
         if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
             let turn = ready!(waiting.poll(cx));

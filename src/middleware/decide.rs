@@ -217,7 +217,8 @@ fn read<'p>(
 /// Holds the slot of a request in a store that other processes take from as well.
 fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Booking {
     |grants, now, wait| {
-        Booking::Slot(HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now))
+        let slot = HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now);
+        Booking::Slot(Box::new(slot))
     }
 }
 

@@ -60,7 +60,7 @@ impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
     pub(super) fn new(service: S, request: Request<B>, plan: Arc<Plan>, slot: QueuedSlot) -> Self {
         let QueuedSlot { booking, place, jitter, ledger } = slot;
-        let wait = booking.wait(jitter, Some(plan.limiter.queues()));
+        let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
         let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
         Self { stage: QueuedStage::Waiting { wait }, held: Some(Box::new(held)) }
     }
@@ -90,9 +90,7 @@ where
                 },
                 QueuedStageProjection::Turn { turn } => turn,
             };
-            let (Some(held), Some(pending)) = (this.held.as_mut(), turn.as_mut()) else {
-                return Poll::Pending;
-            };
+            let Some(held) = this.held.as_mut() else { return Poll::Pending };
             match held.service.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
@@ -100,11 +98,7 @@ where
                     drop((turn.take(), this.held.take()));
                     return Poll::Ready(Err(error));
                 }
-                Poll::Pending => {
-                    // Those behind ask the inner service after this one has.
-                    pending.pass();
-                    return Poll::Pending;
-                }
+                Poll::Pending => return Poll::Pending,
             }
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;

@@ -40,8 +40,12 @@ const CRATES: [(&str, &[&str]); 12] = [
         &[
             "backend/redis/",
             "clock/",
-            "limiter/queue/",
+            "limiter/booking.rs",
             "limiter/detached.rs",
+            "limiter/line/",
+            "limiter/no_line.rs",
+            "limiter/queue/",
+            "limiter/wait.rs",
             "middleware/queued.rs",
             "retry/",
         ],

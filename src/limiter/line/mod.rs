@@ -12,8 +12,6 @@
 
 mod driver;
 mod slot;
-mod wait;
 
 use self::driver::LineDriver;
-pub(crate) use self::slot::{LineSlot, LineTicket};
-pub(crate) use self::wait::{LineTurn, LineWait};
+pub(crate) use self::slot::{LineSlot, LineTicket, LineTurn};

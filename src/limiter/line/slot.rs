@@ -1,7 +1,7 @@
 //! A reservation in the memory store: a place in line.
 
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use crate::algebra::{State, Units};
 use crate::backend::{Adjustment, LinePlace, Memory, Waiter, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
-use crate::limiter::queue::QueueBucket;
+use crate::limiter::queue::{Drained, QueueBucket};
 
 /// What the store has answered to a reservation that has to wait: who waits, and where.
 #[derive(Debug)]
@@ -45,6 +45,15 @@ struct LinePart {
     bucket: QueueBucket,
     units: Units,
     left: State,
+}
+
+/// A turn that has come: its work may run.
+///
+/// Dropped before it does, its tokens are given back.
+#[derive(Debug)]
+pub(crate) struct LineTurn {
+    pub(crate) slot: LineSlot,
+    pub(crate) at: Timestamp,
 }
 
 impl LineSlot {
@@ -95,8 +104,8 @@ impl LineSlot {
         }
     }
 
-    /// Where it stands. If it waits, the waker is woken when that changes.
-    pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
+    /// When it was granted. If it waits, the waker is woken when that changes.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Timestamp, Drained>> {
         let mut status = self.ticket.waiter.poll(waker);
         if status == WaiterStatus::Waiting {
             // That grants what is due, and so it may be its turn.
@@ -106,8 +115,9 @@ impl LineSlot {
             status = self.ticket.waiter.poll(waker);
         }
         match status {
-            WaiterStatus::Granted(at) => WaiterStatus::Granted(at.max(self.made)),
-            WaiterStatus::Waiting | WaiterStatus::Drained => status,
+            WaiterStatus::Granted(at) => Poll::Ready(Ok(at.max(self.made))),
+            WaiterStatus::Waiting => Poll::Pending,
+            WaiterStatus::Drained => Poll::Ready(Err(Drained)),
         }
     }
 

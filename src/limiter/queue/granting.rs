@@ -37,9 +37,7 @@ impl WaitQueue {
     }
 
     fn answer(&mut self, who: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterAnswer {
-        if let Some(granted) = self.granted.get_mut(&who.number) {
-            // It is woken when all waiting comes to an end.
-            wakers.dead.extend(remember(&mut granted.waker, waker));
+        if self.granted.contains_key(&who.number) {
             return WaiterAnswer::Go;
         }
         let mut next = self.next_two().into_iter().flatten();
@@ -56,10 +54,8 @@ impl WaitQueue {
     }
 
     /// Lets a waiter out whose work runs.
-    pub(super) fn used(&mut self, who: WaiterId, wakers: &mut Wakers) -> Option<Granted> {
-        let mut granted = self.granted.remove(&who.number)?;
-        wakers.dead.extend(granted.waker.take());
-        Some(granted)
+    pub(super) fn used(&mut self, who: WaiterId) -> Option<Granted> {
+        self.granted.remove(&who.number)
     }
 
     /// Grants the first waiter the units that come back to its buckets, if they cover its cost.
@@ -114,7 +110,7 @@ impl WaitQueue {
             true => wakers.dead.extend(waiter.waker.take()),
             false => wakers.wake.extend(waiter.waker.take()),
         }
-        let granted = Granted { at, left: left.clone(), source, waker: None };
+        let granted = Granted { at, left: left.clone(), source };
         self.granted.insert(waiter.number, granted);
     }
 

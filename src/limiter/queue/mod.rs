@@ -47,7 +47,6 @@ mod hand_on;
 mod held_slot;
 mod ledger;
 mod local_instant;
-mod queue_wait;
 mod registry;
 mod time_slot;
 mod undo;
@@ -57,8 +56,8 @@ mod waiter_handle;
 mod wakers;
 
 pub(crate) use self::bucket_set::QueueBucket;
+pub(crate) use self::drain::Drained;
 pub(crate) use self::held_slot::HeldSlot;
-pub(crate) use self::queue_wait::{Drained, QueueWait};
 pub(crate) use self::registry::QueueRegistry;
 pub(crate) use self::time_slot::StoreEvent;
 pub(crate) use self::waiter_handle::{Turn, WaiterHandle};

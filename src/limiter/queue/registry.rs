@@ -218,11 +218,6 @@ impl SharedQueue {
         self.epoch
     }
 
-    /// After which instant no request is to wait, if there is one.
-    pub(super) fn end(&self) -> Option<LocalInstant> {
-        self.registry.upgrade()?.end()
-    }
-
     pub(super) fn now(&self) -> LocalInstant {
         self.epoch.now()
     }

@@ -11,7 +11,6 @@
 //! that they are told to, and try to undo the slots that are left over.
 
 use std::collections::{BTreeMap, HashMap};
-use std::task::Waker;
 
 use super::class::{Class, Waiter};
 use super::free_slots::FreeSlots;
@@ -48,7 +47,6 @@ pub(super) struct Granted {
     /// What the reservation of its slot left in the buckets.
     pub(super) left: StateVec,
     pub(super) source: GrantSource,
-    pub(super) waker: Option<Waker>,
 }
 
 /// What it runs with.
@@ -125,7 +123,7 @@ impl WaitQueue {
     ) -> Option<UnitVec> {
         self.grant_due(now, Some(who.number), wakers);
         self.left = self.left.saturating_add(1);
-        if let Some(granted) = self.used(who, wakers) {
+        if let Some(granted) = self.used(who) {
             match granted.source {
                 // A slot whose instant has come is of no use to any other waiter: with it, work of
                 // that instant would run at another.
@@ -183,7 +181,6 @@ impl WaitQueue {
             self.left = self.left.saturating_add(1);
             self.give_up_last(&cost);
         }
-        wakers.wake.extend(self.granted.values_mut().filter_map(|granted| granted.waker.take()));
         self.wake_next(wakers);
     }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::task::Context;
 
+use tokio::time::Instant;
+
 use super::bucket_set::QueueBucket;
+use super::drain::Drained;
 use super::granting::WaiterAnswer;
 use super::held_slot::HeldSlot;
 use super::local_instant::LocalInstant;
@@ -21,6 +24,7 @@ use crate::clock::Timestamp;
 pub(crate) struct WaiterHandle {
     queue: Arc<SharedQueue>,
     who: WaiterId,
+    turn: LocalInstant,
     /// Whether its work runs.
     used: bool,
 }
@@ -48,9 +52,8 @@ impl Turn {
 }
 
 impl WaiterHandle {
-    /// Stands in the queue with what was booked. None if it is `drainable`, and its turn comes
-    /// after the end of all waiting.
-    pub(super) fn enter(booking: HeldSlot, drainable: bool) -> Option<Self> {
+    /// Stands in the queue with what was booked. If it is `drainable`, it can be sent away.
+    pub(crate) fn enter(booking: HeldSlot, drainable: bool) -> Self {
         let (queue, slot) = booking.hand_over();
         let now = queue.now();
         let (who, turn) = queue.with(|line, _| {
@@ -58,30 +61,28 @@ impl WaiterHandle {
             line.enter(slot, drainable, now)
         });
         queue.undo_free_slots();
-        let waiter = Self { queue, who, used: false };
-        // Only now, as a waiter that enters while the queue is being drained may be overlooked there.
-        let end = waiter.end().filter(|_| drainable);
-        end.is_none_or(|end| turn <= end).then_some(waiter)
+        Self { queue, who, turn, used: false }
     }
 
-    /// Says what to do. Once its turn has come, it is still woken when all waiting comes to an end.
-    pub(super) fn poll(&self, cx: &Context<'_>) -> WaiterAnswer {
+    /// When its turn comes if no other leaves.
+    pub(crate) fn turn(&self) -> Instant {
+        self.queue.epoch().instant(self.turn)
+    }
+
+    /// Until when it has to wait, unless it is woken before; `None` if its turn has come.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
         let now = self.queue.now();
-        self.queue.with(|line, wakers| line.poll(self.who, cx.waker(), now, wakers))
-    }
-
-    /// Does nothing: a waiter holds up no other.
-    pub(crate) const fn pass(&self) {}
-
-    /// After which no request is to wait.
-    pub(super) fn end(&self) -> Option<LocalInstant> {
-        self.queue.end()
+        match self.queue.with(|line, wakers| line.poll(self.who, cx.waker(), now, wakers)) {
+            WaiterAnswer::Go => Ok(None),
+            WaiterAnswer::Wait(until) => Ok(Some(self.queue.epoch().instant(until))),
+            WaiterAnswer::Drained => Err(Drained),
+        }
     }
 
     /// The work runs now: nothing is given back when this is dropped.
     pub(crate) fn used(mut self) -> Option<Turn> {
         self.used = true;
-        let granted = self.queue.with(|line, wakers| line.used(self.who, wakers))?;
+        let granted = self.queue.with(|line, _| line.used(self.who))?;
         self.queue.undo_free_slots();
         Some(Turn { at: granted.at, left: granted.left, queue: Arc::clone(&self.queue) })
     }
@@ -89,10 +90,6 @@ impl WaiterHandle {
     /// The instant that it was promised.
     pub(crate) const fn at(&self) -> Timestamp {
         self.who.told
-    }
-
-    pub(super) fn queue(&self) -> &SharedQueue {
-        &self.queue
     }
 }
 

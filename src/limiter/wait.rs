@@ -1,4 +1,4 @@
-//! The future of a request that stands in line.
+//! Waiting for a turn, whatever the store.
 
 use std::fmt;
 use std::mem;
@@ -10,17 +10,15 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::slot::LineSlot;
-use crate::backend::WaiterStatus;
-use crate::clock::Timestamp;
-use crate::limiter::queue::{Drained, QueueRegistry};
+use super::booking::{Booking, PendingTurn, Place, PlaceAnswer};
+use super::queue::{Drained, QueueRegistry};
 
 pin_project! {
-    /// Waits in line, and then for the jitter.
+    /// Waits for a turn, and then for the jitter.
     ///
-    /// Dropped before that, the request leaves the line.
+    /// Dropped before that, the reservation is cancelled.
     #[derive(Debug)]
-    pub(crate) struct LineWait {
+    pub(crate) struct Wait {
         stage: WaitStage,
         jitter: Duration,
         // By which it can be sent away, if it can be.
@@ -33,19 +31,12 @@ pin_project! {
 
 #[derive(Debug)]
 enum WaitStage {
-    InLine(LineSlot),
+    /// Not polled yet.
+    Booked(Booking),
+    Waiting(Place),
     /// It has its turn, and lets the jitter pass.
-    Jitter(LineTurn, Box<Jitter>),
+    Jitter(PendingTurn, Box<Jitter>),
     Done,
-}
-
-/// A turn that has come: its work may run.
-///
-/// Dropped before it does, its tokens are given back.
-#[derive(Debug)]
-pub(crate) struct LineTurn {
-    pub(crate) slot: LineSlot,
-    pub(crate) at: Timestamp,
 }
 
 /// The time by which a turn is made later at random.
@@ -55,53 +46,57 @@ struct Jitter {
     drained: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl LineWait {
-    /// Waits in line, and for `jitter` longer. The limiter whose registry it names can send it away.
-    pub(crate) const fn new(
-        slot: LineSlot,
+impl Wait {
+    /// Waits for what was booked, and for `jitter` longer. The limiter whose registry is named can
+    /// send it away.
+    pub(crate) fn new(
+        booking: Booking,
         jitter: Duration,
-        drained_by: Option<Arc<QueueRegistry>>,
+        drained_by: Option<&Arc<QueueRegistry>>,
     ) -> Self {
-        Self { stage: WaitStage::InLine(slot), jitter, drained_by, sleep: None }
+        let stage = WaitStage::Booked(booking);
+        Self { stage, jitter, drained_by: drained_by.cloned(), sleep: None }
     }
 }
 
-impl Future for LineWait {
-    type Output = Result<LineTurn, Drained>;
+impl Future for Wait {
+    type Output = Result<PendingTurn, Drained>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let registry = this.drained_by.as_ref();
-            let until = match mem::replace(this.stage, WaitStage::Done) {
-                WaitStage::InLine(slot) => match slot.poll(cx.waker()) {
-                    WaiterStatus::Granted(at) if this.jitter.is_zero() => {
-                        return Poll::Ready(Ok(LineTurn { slot, at }));
+            let (stage, until) = match mem::replace(this.stage, WaitStage::Done) {
+                WaitStage::Booked(booking) => {
+                    // One that enters while its limiter is drained looks at the end itself.
+                    let place = booking.enter(registry.is_some());
+                    let end = registry.and_then(|registry| registry.end_instant());
+                    if end.is_some_and(|end| end < place.turn()) {
+                        return Poll::Ready(Err(Drained));
                     }
-                    WaiterStatus::Granted(at) => {
-                        let jitter = Jitter::new(*this.jitter, registry);
-                        *this.stage = WaitStage::Jitter(LineTurn { slot, at }, Box::new(jitter));
+                    *this.stage = WaitStage::Waiting(place);
+                    continue;
+                }
+                WaitStage::Waiting(place) => match place.poll(cx) {
+                    PlaceAnswer::Go(turn) if this.jitter.is_zero() => {
+                        return Poll::Ready(Ok(turn));
+                    }
+                    PlaceAnswer::Go(turn) => {
+                        let jitter = Box::new(Jitter::new(*this.jitter, registry));
+                        *this.stage = WaitStage::Jitter(turn, jitter);
                         continue;
                     }
-                    WaiterStatus::Waiting => {
-                        let until = slot.deadline();
-                        // A drain may have overlooked it if it entered at that time.
-                        let end = registry.and_then(|registry| registry.end_instant());
-                        if this.sleep.is_none() && end.is_some_and(|end| end < slot.turn()) {
-                            return Poll::Ready(Err(Drained));
-                        }
-                        *this.stage = WaitStage::InLine(slot);
-                        until
-                    }
-                    WaiterStatus::Drained => return Poll::Ready(Err(Drained)),
+                    PlaceAnswer::Wait(place, until) => (WaitStage::Waiting(place), until),
+                    PlaceAnswer::Drained => return Poll::Ready(Err(Drained)),
                 },
                 WaitStage::Jitter(turn, mut jitter) => {
                     let until = jitter.poll(registry, cx);
-                    *this.stage = WaitStage::Jitter(turn, jitter);
-                    until
+                    (WaitStage::Jitter(turn, jitter), until)
                 }
+                // A future that has given its answer is not polled again.
                 WaitStage::Done => return Poll::Pending,
             };
+            *this.stage = stage;
             match this.sleep.as_mut().as_pin_mut() {
                 Some(sleep) if sleep.deadline() == until => {}
                 Some(sleep) => sleep.reset(until),
@@ -110,12 +105,13 @@ impl Future for LineWait {
             let Some(sleep) = this.sleep.as_mut().as_pin_mut() else { return Poll::Pending };
             ready!(sleep.poll(cx));
             match mem::replace(this.stage, WaitStage::Done) {
-                WaitStage::InLine(slot) => {
-                    slot.grant();
-                    *this.stage = WaitStage::InLine(slot);
-                }
                 WaitStage::Jitter(turn, _) => return Poll::Ready(Ok(turn)),
-                WaitStage::Done => return Poll::Pending,
+                stage => {
+                    if let WaitStage::Waiting(place) = &stage {
+                        place.grant();
+                    }
+                    *this.stage = stage;
+                }
             }
         }
     }
@@ -130,7 +126,8 @@ impl Jitter {
                 Box::pin(async move { registry.drained().await });
             drained
         });
-        Self { until: now.checked_add(jitter).unwrap_or(now), drained }
+        // Some decades are as good as for ever.
+        Self { until: now.checked_add(jitter.min(FOR_EVER)).unwrap_or(now), drained }
     }
 
     /// Until when it lasts: no longer than all waiting.
@@ -151,3 +148,5 @@ impl fmt::Debug for Jitter {
         f.debug_struct("Jitter").field("until", &self.until).finish_non_exhaustive()
     }
 }
+
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
