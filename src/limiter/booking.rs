@@ -1,15 +1,15 @@
 //! What a reservation holds that has to wait, whatever its store: it is booked, has a place, gets
 //! its turn, and uses it.
 
-use std::task::{Context, Poll};
+use std::task::Context;
+#[cfg(feature = "memory")]
+use std::task::Poll;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 #[cfg(feature = "memory")]
 use super::line::{LineSlot, LineTurn};
-#[cfg(not(feature = "memory"))]
-use super::no_line::{LineSlot, LineTurn};
 use super::queue::{Drained, HeldSlot, QueueBucket, Turn, WaiterHandle};
 use crate::algebra::State;
 use crate::clock::Timestamp;
@@ -18,6 +18,7 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub(crate) enum Booking {
     /// A place in line, in the memory store.
+    #[cfg(feature = "memory")]
     Line(LineSlot),
     /// An instant, in a store that other processes take from as well.
     Slot(Box<HeldSlot>),
@@ -27,6 +28,7 @@ impl Booking {
     /// The instant that it was told.
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(slot) => slot.told(),
             Self::Slot(slot) => slot.at(),
         }
@@ -35,23 +37,26 @@ impl Booking {
     /// Keeps what was reserved without waiting for it: the work will run at its instant.
     pub(crate) fn keep(self) {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(slot) => slot.keep(),
             Self::Slot(slot) => slot.keep(),
         }
     }
 
     /// Begins to wait. A `drainable` waiter can be sent away.
-    pub(super) fn enter(self, drainable: bool) -> Place {
+    pub(super) fn enter(self, drainable: bool) -> WaitPlace {
         match self {
-            Self::Line(slot) => Place::Line(slot),
-            Self::Slot(slot) => Place::Slot(WaiterHandle::enter(*slot, drainable)),
+            #[cfg(feature = "memory")]
+            Self::Line(slot) => WaitPlace::Line(slot),
+            Self::Slot(slot) => WaitPlace::Slot(WaiterHandle::enter(*slot, drainable)),
         }
     }
 }
 
 /// Where a request waits. Dropped, it leaves.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum WaitPlace {
+    #[cfg(feature = "memory")]
     Line(LineSlot),
     Slot(WaiterHandle),
 }
@@ -60,14 +65,15 @@ pub(super) enum Place {
 pub(super) enum PlaceAnswer {
     Go(PendingTurn),
     /// Not before it is woken, or this instant.
-    Wait(Place, Instant),
+    Wait(WaitPlace, Instant),
     Drained,
 }
 
-impl Place {
+impl WaitPlace {
     /// When its turn comes if no other leaves.
     pub(super) fn turn(&self) -> Instant {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(slot) => slot.turn(),
             Self::Slot(waiter) => waiter.turn(),
         }
@@ -75,6 +81,7 @@ impl Place {
 
     pub(super) fn poll(self, cx: &Context<'_>) -> PlaceAnswer {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(slot) => match slot.poll(cx.waker()) {
                 Poll::Ready(Ok(at)) => PlaceAnswer::Go(PendingTurn::Line(LineTurn { slot, at })),
                 Poll::Pending => {
@@ -93,8 +100,10 @@ impl Place {
 
     /// The instant has come until which it was to wait.
     pub(super) fn grant(&self) {
-        if let Self::Line(slot) = self {
-            slot.grant();
+        match self {
+            #[cfg(feature = "memory")]
+            Self::Line(slot) => slot.grant(),
+            Self::Slot(_) => {}
         }
     }
 }
@@ -102,6 +111,7 @@ impl Place {
 /// A turn that has come and was not used yet. Dropped, its tokens are given back.
 #[derive(Debug)]
 pub(crate) enum PendingTurn {
+    #[cfg(feature = "memory")]
     Line(LineTurn),
     Slot(WaiterHandle),
 }
@@ -110,6 +120,7 @@ impl PendingTurn {
     /// The work runs now: nothing is given back any more.
     pub(crate) fn use_up(self) -> UsedTurn {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(mut turn) => {
                 turn.slot.use_up();
                 UsedTurn::Line(turn)
@@ -125,14 +136,19 @@ impl PendingTurn {
 /// A turn that was used.
 #[derive(Debug)]
 pub(crate) enum UsedTurn {
+    #[cfg(feature = "memory")]
     Line(LineTurn),
-    Slot { at: Timestamp, turn: Option<Turn> },
+    Slot {
+        at: Timestamp,
+        turn: Option<Turn>,
+    },
 }
 
 impl UsedTurn {
     /// The instant from which the work may run.
     pub(crate) fn at(&self) -> Timestamp {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(turn) => turn.at,
             Self::Slot { at, turn } => turn.as_ref().map_or(*at, |turn| turn.at),
         }
@@ -142,6 +158,7 @@ impl UsedTurn {
     /// reservations count on whatever there is.
     pub(crate) fn stands(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
         match self {
+            #[cfg(feature = "memory")]
             Self::Line(turn) => {
                 let stand = |(bucket, left): (_, State)| {
                     let bucket: &QueueBucket = bucket;

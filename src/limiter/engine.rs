@@ -20,7 +20,7 @@ use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
 #[cfg(feature = "memory")]
-use crate::backend::{Memory, Waiter};
+use crate::backend::{LineWaiter, Memory};
 use crate::clock::Timestamp;
 
 /// Decides, for each request, whether its work may run now.
@@ -187,7 +187,7 @@ impl RateLimiter {
         for demand in demands.iter() {
             charges.push(demand.charge(mode, longest)?);
         }
-        let waiter = Waiter::new(drained_by.map(QueueRegistry::id));
+        let waiter = LineWaiter::new(drained_by.map(QueueRegistry::id));
         let (applied, places) = memory.reserve(&charges, &waiter);
         Ok((applied, LineTicket { waiter, places }))
     }

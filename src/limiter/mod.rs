@@ -88,8 +88,6 @@ mod grant;
 mod limit;
 #[cfg(feature = "memory")]
 mod line;
-#[cfg(not(feature = "memory"))]
-mod no_line;
 mod peek;
 mod penalty;
 mod permit;
@@ -98,6 +96,7 @@ mod queue;
 mod random;
 mod rate_limited;
 mod reservation;
+mod reserve_call;
 mod settle;
 mod snapshot;
 mod too_large;
@@ -105,7 +104,7 @@ mod wait;
 mod waiting;
 
 pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn};
-pub use self::calls::{LimitCall, ReserveCall};
+pub use self::calls::LimitCall;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::engine::Outcome;
@@ -123,6 +122,7 @@ pub(crate) use self::queue::HeldSlot;
 pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
+pub use self::reserve_call::ReserveCall;
 pub use self::settle::Settle;
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::Level;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::booking::{Booking, PendingTurn, Place, PlaceAnswer};
+use super::booking::{Booking, PendingTurn, PlaceAnswer, WaitPlace};
 use super::queue::{Drained, QueueRegistry};
 
 pin_project! {
@@ -33,7 +33,7 @@ pin_project! {
 enum WaitStage {
     /// Not polled yet.
     Booked(Booking),
-    Waiting(Place),
+    Waiting(WaitPlace),
     /// It has its turn, and lets the jitter pass.
     Jitter(PendingTurn, Box<Jitter>),
     Done,

@@ -43,7 +43,6 @@ const CRATES: [(&str, &[&str]); 12] = [
             "limiter/booking.rs",
             "limiter/detached.rs",
             "limiter/line/",
-            "limiter/no_line.rs",
             "limiter/queue/",
             "limiter/wait.rs",
             "middleware/queued.rs",

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::waiter::{LineTimer, Waiter, Wakeups};
+use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
@@ -38,7 +38,7 @@ const ROOM: usize = 64;
 pub(super) struct Line {
     /// In the order of their tickets. Those that have left stay until they are at an end, or are
     /// more than half.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LineEntry>,
     /// What all who wait cost together.
     units: Units,
     waiting: usize,
@@ -52,7 +52,7 @@ pub(super) struct Line {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LineEntry {
     ticket: u64,
     units: Units,
     /// The latest instant at which it is granted.
@@ -62,7 +62,7 @@ struct Entry {
 
 #[derive(Debug)]
 enum EntryKind {
-    Request(Arc<Waiter>),
+    Request(Arc<LineWaiter>),
     /// Tokens that no request waits for: of a penalty, of a settlement above what was paid, of a
     /// reservation that is kept.
     Unattended,
@@ -89,7 +89,7 @@ impl Line {
         &mut self,
         ticket: u64,
         units: Units,
-        waiter: Option<&Arc<Waiter>>,
+        waiter: Option<&Arc<LineWaiter>>,
         bucket: &Bucket,
         state: State,
     ) {
@@ -103,7 +103,7 @@ impl Line {
             }
             None => EntryKind::Unattended,
         };
-        self.entries.push_back(Entry { ticket, units, told, kind });
+        self.entries.push_back(LineEntry { ticket, units, told, kind });
         self.units = self.units.saturating_add(units);
         self.waiting = self.waiting.saturating_add(1);
     }
@@ -263,7 +263,7 @@ impl Line {
         bucket: &Bucket,
         state: State,
         now: Timestamp,
-    ) -> impl Iterator<Item = (&Arc<Waiter>, Timestamp)> {
+    ) -> impl Iterator<Item = (&Arc<LineWaiter>, Timestamp)> {
         let (mut ahead, all): (Units, _) = (0, self.units);
         self.entries.iter().filter_map(move |entry| {
             if entry.has_left() {
@@ -302,7 +302,7 @@ impl Line {
         self.entries.front().map(|entry| entry.ticket)
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<LineEntry> {
         let entry = self.entries.pop_front()?;
         self.drop_left();
         Some(entry)
@@ -310,10 +310,10 @@ impl Line {
 
     /// So that the head is one that waits, and at least half of the entries are.
     fn drop_left(&mut self) {
-        while self.entries.front().is_some_and(Entry::has_left) {
+        while self.entries.front().is_some_and(LineEntry::has_left) {
             self.entries.pop_front();
         }
-        while self.entries.back().is_some_and(Entry::has_left) {
+        while self.entries.back().is_some_and(LineEntry::has_left) {
             self.entries.pop_back();
         }
         if self.entries.len() > self.waiting.saturating_mul(2) {
@@ -334,7 +334,7 @@ impl Line {
     }
 }
 
-impl Entry {
+impl LineEntry {
     const fn has_left(&self) -> bool {
         matches!(self.kind, EntryKind::Left)
     }

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::line::{Line, LineLevel};
-use super::waiter::{LineTimer, Waiter, Wakeups};
+use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
@@ -69,7 +69,7 @@ impl Lines {
         stored: Stored<'_>,
         ticket: u64,
         units: Units,
-        waiter: &Arc<Waiter>,
+        waiter: &Arc<LineWaiter>,
     ) -> bool {
         let Stored { tag, bucket, state } = stored;
         let line = self.by_tag.entry(tag).or_default();

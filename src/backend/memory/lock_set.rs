@@ -6,253 +6,28 @@
 //! for a lock holds only lower ones, so no two calls can wait for each other. The locks are released
 //! together when everything is written, so another call sees either all of this one or nothing.
 
-use std::sync::Arc;
-
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::fingerprint::{Fingerprint, Hasher};
+use super::fingerprint::Fingerprint;
 use super::shard::Shard;
 use super::shards::Shards;
-use super::waiter::{LinePlace, Waiter, Wakeups};
-use crate::algebra::{Bucket, State, Units, Verdict};
-use crate::backend::adjustment::{Adjustment, Change};
-use crate::backend::answer::{Applied, Reading};
-use crate::backend::apply::{CellStore, absent, adjust_list, apply_list, apply_pair};
+use super::waiter::Wakeups;
+use crate::algebra::{Bucket, State, Units};
+use crate::backend::adjustment::Adjustment;
+use crate::backend::apply::{CellStore, absent};
 use crate::backend::charge::{BucketId, Charge};
 use crate::clock::Timestamp;
 
-/// Takes all charges, or none of them.
-pub(super) fn charge_all(
-    shards: &Shards,
-    hasher: &Hasher,
-    charges: &[Charge<'_>],
-    now: impl FnOnce() -> Timestamp,
-) -> Applied {
-    let named = named(hasher, charges);
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
-    // Read under the locks: a call that decides later has no earlier time, as far as the clock goes.
-    let now = now();
-    let is_waited_for = locks.have_lines() && charges.iter().any(Charge::reserves);
-    if is_waited_for {
-        locks.grant_all(&named, now);
-    }
-    let applied = apply_list(&mut locks, &named, now);
-    if is_waited_for && applied.verdict() == Verdict::Reserved {
-        // The caller waits for it by itself, but comes after those who stand in line.
-        for (print, units) in waited_for(&named, applied.readings()) {
-            if let Some(shard) = locks.shard(print) {
-                shard.enter_unattended(print.tag(), units);
-            }
-        }
-    }
-    locks.unlock().run();
-    applied
-}
-
-/// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for, the
-/// request stands in the line of the bucket; there is a place for each.
-pub(super) fn reserve_all(
-    shards: &Shards,
-    hasher: &Hasher,
-    charges: &[Charge<'_>],
-    waiter: &Arc<Waiter>,
-    now: impl FnOnce() -> Timestamp,
-) -> (Applied, SmallVec<[LinePlace; 1]>) {
-    let named = named(hasher, charges);
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
-    let now = now();
-    locks.grant_all(&named, now);
-    let applied = apply_list(&mut locks, &named, now);
-    let mut places = SmallVec::<[LinePlace; 1]>::new();
-    if applied.verdict() == Verdict::Reserved {
-        for (print, units) in waited_for(&named, applied.readings()) {
-            let entered =
-                locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter));
-            places.extend(entered.map(|(ticket, is_alone)| LinePlace { print, ticket, is_alone }));
-        }
-    }
-    if places.len() > 1 {
-        for LinePlace { print, is_alone, .. } in &mut places {
-            let print = *print;
-            *is_alone = false;
-            if let Some(shard) = locks.shard(print) {
-                shard.need_timer(print.tag());
-            }
-        }
-    }
-    // Other numbers, if these are, may have moved those before it forward.
-    locks.grant_all(&named, now);
-    locks.unlock().run();
-    (applied, places)
-}
-
-/// The buckets that went into debt for a reservation, each once, and what they paid.
-fn waited_for(
-    named: &[(Fingerprint, &Charge<'_>)],
-    readings: &[Reading],
-) -> SmallVec<[(Fingerprint, Units); 4]> {
-    let mut waited_for = SmallVec::<[(Fingerprint, Units); 4]>::new();
-    for (&(print, charge), reading) in named.iter().zip(readings) {
-        // One of two shards pays nothing where the other has more.
-        let is_asked = reading.units() > 0 || charge.units() <= 0;
-        match waited_for.iter_mut().find(|(known, _)| *known == print) {
-            Some((_, units)) => *units = units.saturating_add(reading.units()),
-            None if is_asked && reading.state().value < 0 => {
-                waited_for.push((print, reading.units()));
-            }
-            None => {}
-        }
-    }
-    waited_for
-}
-
-fn named<'c>(
-    hasher: &Hasher,
-    charges: &'c [Charge<'c>],
-) -> SmallVec<[(Fingerprint, &'c Charge<'c>); 8]> {
-    let mut named = SmallVec::new();
-    for charge in charges {
-        let id = charge.id();
-        named.push((hasher.fingerprint(id), charge));
-        if let Some(other) = charge.get_second_shard() {
-            named.push((hasher.fingerprint(id.shard(other)), charge));
-        }
-    }
-    named
-}
-
-/// Takes a two-choices charge that is alone, as those of a hot limit are: no list is kept for it.
-pub(super) fn charge_pair(
-    shards: &Shards,
-    hasher: &Hasher,
-    charge: &Charge<'_>,
-    other: u32,
-    now: impl FnOnce() -> Timestamp,
-) -> Applied {
-    let id = charge.id();
-    let prints = [id, id.shard(other)].map(|id| hasher.fingerprint(id));
-    let mut locks = LockPair::lock(shards, prints);
-    let now = now();
-    let charged = apply_pair(&mut locks, prints, charge, other, now);
-    locks.unlock().run();
-    Applied::two(now, Reading::from_charged_pair(charge, &charged))
-}
-
-/// Makes all adjustments, or none of them.
-pub(super) fn adjust_all(
-    shards: &Shards,
-    hasher: &Hasher,
-    adjustments: &[Adjustment<'_>],
-    now: impl FnOnce() -> Timestamp,
-) -> Applied {
-    let mut named = SmallVec::<[_; 8]>::new();
-    for adjustment in adjustments {
-        named.push((hasher.fingerprint(adjustment.id()), adjustment));
-    }
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
-    let applied = adjust(&mut locks, &named, now());
-    locks.unlock().run();
-    applied
-}
-
-/// Makes all adjustments, or none of them, and lets those who wait have what comes back.
-fn adjust(
-    locks: &mut LockSet<'_>,
-    named: &[(Fingerprint, &Adjustment<'_>)],
-    now: Timestamp,
-) -> Applied {
-    if !locks.have_lines() {
-        let applied = adjust_list(locks, named, now);
-        for &(print, _) in named {
-            if let Some(shard) = locks.shard(print) {
-                shard.note(print.tag(), now);
-            }
-        }
-        return applied;
-    }
-    for &(print, one) in named {
-        if let Some(shard) = locks.shard(print) {
-            let delays = matches!(one.change(), Change::Block { .. });
-            shard.before_change(print.tag(), delays, now);
-        }
-    }
-    let before: SmallVec<[Units; 8]> =
-        named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
-    let applied = adjust_list(locks, named, now);
-    for (nth, (&(print, one), before)) in named.iter().zip(before).enumerate() {
-        if named.iter().take(nth).any(|&(earlier, _)| earlier == print) {
-            continue;
-        }
-        let same = named.iter().filter(|&&(other, _)| other == print);
-        let units = same.map(|(_, one)| one.units()).collect::<SmallVec<[Units; 8]>>();
-        let sum = |units: &mut dyn Iterator<Item = Units>| units.fold(0, Units::saturating_add);
-        let given = sum(&mut units.iter().copied().filter(|&units| units > 0));
-        let taken = sum(&mut units.iter().map(|units| 0_i64.saturating_sub(*units).max(0)));
-        // A debt that is too deep to be counted is cut, and so is what stands in line of it.
-        let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
-        let Some(shard) = locks.shard(print) else { continue };
-        if taken > 0 && applied.verdict() == Verdict::Admitted {
-            shard.enter_unattended(print.tag(), taken.min(gone));
-        }
-        shard.after_change(print.tag(), before, now);
-    }
-    applied
-}
-
-/// Takes a request out of its lines, and makes those of the refunds that concern buckets which have
-/// granted already.
-pub(super) fn leave_all(
-    shards: &Shards,
-    hasher: &Hasher,
-    places: &[LinePlace],
-    refunds: &[Adjustment<'_>],
-    now: impl FnOnce() -> Timestamp,
-) {
-    let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), one));
-    let mut named: SmallVec<[_; 4]> = named.collect();
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
-    let now = now();
-    for &LinePlace { print, ticket, .. } in places {
-        if locks.shard(print).is_some_and(|shard| shard.leave(print.tag(), ticket, now)) {
-            // A bucket that was named twice has one place.
-            named.retain(|&mut (named, _)| named != print);
-        }
-    }
-    if !named.is_empty() {
-        adjust(&mut locks, &named, now);
-    }
-    locks.unlock().run();
-}
-
-/// Forgets all of these buckets, in one step.
-pub(super) fn forget_all(
-    shards: &Shards,
-    hasher: &Hasher,
-    ids: &[BucketId<'_>],
-    now: impl FnOnce() -> Timestamp,
-) {
-    let mut prints = SmallVec::<[_; 8]>::new();
-    ids.iter().for_each(|&id| prints.push(hasher.fingerprint(id)));
-    let mut locks = LockSet::lock(shards, prints.iter().copied());
-    let now = now();
-    for (&print, &id) in prints.iter().zip(ids) {
-        if let Some(shard) = locks.shard(print) {
-            shard.forget(print, id, now);
-        }
-    }
-    locks.unlock().run();
-}
-
 /// The locked shards of a call, in the order of their numbers.
-struct LockSet<'a> {
+pub(super) struct LockSet<'a> {
     shards: &'a Shards,
     guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>,
 }
 
 impl<'a> LockSet<'a> {
     /// Locks the shards of all these buckets, each once and the lowest first.
-    fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
+    pub(super) fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
         let mut indices = SmallVec::<[usize; 8]>::new();
         for print in prints {
             let index = shards.index_of(print);
@@ -269,14 +44,14 @@ impl<'a> LockSet<'a> {
 
     /// The shard of a bucket; `None` if it is not locked, which does not happen: the shards of all
     /// buckets of the call are.
-    fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
+    pub(super) fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
         let index = self.shards.index_of(print);
         let position = self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
         self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
     }
 
     /// Grants what is due in the lines of these buckets.
-    fn grant_all(&mut self, named: &[(Fingerprint, &Charge<'_>)], now: Timestamp) {
+    pub(super) fn grant_all(&mut self, named: &[(Fingerprint, &Charge<'_>)], now: Timestamp) {
         if self.have_lines() {
             for &(print, _) in named {
                 if let Some(shard) = self.shard(print) {
@@ -286,18 +61,23 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    fn have_lines(&self) -> bool {
+    pub(super) fn have_lines(&self) -> bool {
         self.guards.iter().any(|(_, guard)| guard.has_lines())
     }
 
     /// What a bucket holds.
-    fn value(&mut self, print: Fingerprint, one: &Adjustment<'_>, now: Timestamp) -> Units {
+    pub(super) fn value(
+        &mut self,
+        print: Fingerprint,
+        one: &Adjustment<'_>,
+        now: Timestamp,
+    ) -> Units {
         let bucket = one.bucket();
         bucket.refresh(self.read(print, one.id(), bucket, now), now).value
     }
 
     /// Unlocks the shards. What is to be woken is foreign code, which may come back here.
-    fn unlock(mut self) -> Wakeups {
+    pub(super) fn unlock(mut self) -> Wakeups {
         let mut wakeups = Wakeups::default();
         for (_, guard) in &mut self.guards {
             if let Some(more) = guard.take_wakeups() {
@@ -342,7 +122,7 @@ impl CellStore for LockSet<'_> {
 }
 
 /// The locked shards of two buckets, which may be the same one.
-struct LockPair<'a> {
+pub(super) struct LockPair<'a> {
     shards: &'a Shards,
     low: MutexGuard<'a, Shard>,
     /// With its number; `None` if both buckets are in the same shard.
@@ -350,7 +130,7 @@ struct LockPair<'a> {
 }
 
 impl<'a> LockPair<'a> {
-    fn lock(shards: &'a Shards, prints: [Fingerprint; 2]) -> Self {
+    pub(super) fn lock(shards: &'a Shards, prints: [Fingerprint; 2]) -> Self {
         let [first, second] = prints.map(|print| shards.index_of(print));
         let (low, high) = (first.min(second), first.max(second));
         let low_guard = shards.at(low).lock();
@@ -358,7 +138,7 @@ impl<'a> LockPair<'a> {
         Self { shards, low: low_guard, high: high_guard }
     }
 
-    fn shard(&mut self, print: Fingerprint) -> &mut Shard {
+    pub(super) fn shard(&mut self, print: Fingerprint) -> &mut Shard {
         match &mut self.high {
             Some((index, shard)) if self.shards.index_of(print) == *index => shard,
             _ => &mut self.low,
@@ -367,7 +147,7 @@ impl<'a> LockPair<'a> {
 
     /// As [`LockSet::unlock`].
     #[inline]
-    fn unlock(mut self) -> Wakeups {
+    pub(super) fn unlock(mut self) -> Wakeups {
         let mut wakeups = Wakeups::default();
         let high = self.high.iter_mut().map(|(_, guard)| guard);
         for guard in std::iter::once(&mut self.low).chain(high) {

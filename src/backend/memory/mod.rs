@@ -25,6 +25,7 @@ mod line;
 mod lines;
 mod lock_set;
 mod quota_table;
+mod several;
 mod shard;
 mod shard_lines;
 mod shards;
@@ -40,7 +41,7 @@ use parking_lot::MutexGuard;
 use self::fingerprint::{Fingerprint, Hasher};
 use self::shard::Shard;
 use self::shards::Shards;
-pub(crate) use self::waiter::{LinePlace, LineTimer, Waiter, WaiterStatus};
+pub(crate) use self::waiter::{LinePlace, LineTimer, LineWaiter, WaiterStatus};
 use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied, Reading};
@@ -182,9 +183,9 @@ impl Memory {
             && let Some(other) = charge.get_second_shard()
             && !charge.reserves()
         {
-            return lock_set::charge_pair(&self.shards, &self.hasher, charge, other, now);
+            return several::charge_pair(&self.shards, &self.hasher, charge, other, now);
         }
-        lock_set::charge_all(&self.shards, &self.hasher, charges, now)
+        several::charge_all(&self.shards, &self.hasher, charges, now)
     }
 
     #[inline]
@@ -225,11 +226,11 @@ impl Backend for Memory {
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let now = || self.now();
-        Answer::Ready(Ok(lock_set::adjust_all(&self.shards, &self.hasher, adjustments, now)))
+        Answer::Ready(Ok(several::adjust_all(&self.shards, &self.hasher, adjustments, now)))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
-        lock_set::forget_all(&self.shards, &self.hasher, ids, || self.now());
+        several::forget_all(&self.shards, &self.hasher, ids, || self.now());
         Answer::Ready(Ok(()))
     }
 }

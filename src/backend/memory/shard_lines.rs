@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::line::LineLevel;
 use super::lines::{Lines, Stored, Tag};
 use super::shard::Shard;
-use super::waiter::{LineTimer, Waiter, Wakeups};
+use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{State, Units};
 use crate::clock::Timestamp;
 
@@ -34,7 +34,7 @@ impl Shard {
         &mut self,
         tag: Tag,
         units: Units,
-        waiter: &Arc<Waiter>,
+        waiter: &Arc<LineWaiter>,
     ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
         let ticket = self.next_ticket();

@@ -15,7 +15,7 @@ use crate::clock::Timestamp;
 /// Its work may run when all of them have granted. It is granted and woken, not asked: a request
 /// that is never polled again holds up no other.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct LineWaiter {
     /// Tells whose requests a [drain](super::Memory::drain) is about; `None` if it cannot be sent
     /// away.
     drained_by: Option<u64>,
@@ -42,7 +42,7 @@ pub(crate) enum WaiterStatus {
     Drained,
 }
 
-impl Waiter {
+impl LineWaiter {
     /// A waiter that stands in no line yet. A limiter that [drains](super::Memory::drain) by this
     /// number sends it away; none does without a number.
     pub(crate) fn new(drained_by: Option<u64>) -> Arc<Self> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::line::LineLevel;
-use super::waiter::{LinePlace, LineTimer, Waiter};
-use super::{Memory, lock_set};
+use super::waiter::{LinePlace, LineTimer, LineWaiter};
+use super::{Memory, several};
 use crate::backend::adjustment::Adjustment;
 use crate::backend::answer::Applied;
 use crate::backend::charge::{BucketId, Charge};
@@ -19,15 +19,15 @@ impl Memory {
     pub(crate) fn reserve(
         &self,
         charges: &[Charge<'_>],
-        waiter: &Arc<Waiter>,
+        waiter: &Arc<LineWaiter>,
     ) -> (Applied, SmallVec<[LinePlace; 1]>) {
-        lock_set::reserve_all(&self.shards, &self.hasher, charges, waiter, || self.now())
+        several::reserve_all(&self.shards, &self.hasher, charges, waiter, || self.now())
     }
 
     /// Takes a waiter out of its lines. Of these refunds, which are all that it has taken, those are
     /// made that concern buckets which have granted already.
     pub(crate) fn leave(&self, places: &[LinePlace], refunds: &[Adjustment<'_>]) {
-        lock_set::leave_all(&self.shards, &self.hasher, places, refunds, || self.now());
+        several::leave_all(&self.shards, &self.hasher, places, refunds, || self.now());
     }
 
     /// Leaves the place in line, although no request waits for it any more.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::LineDriver;
 use crate::algebra::{State, Units};
-use crate::backend::{Adjustment, LinePlace, Memory, Waiter, WaiterStatus};
+use crate::backend::{Adjustment, LinePlace, LineWaiter, Memory, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 use crate::limiter::queue::{Drained, QueueBucket};
@@ -17,7 +17,7 @@ use crate::limiter::queue::{Drained, QueueBucket};
 /// What the store has answered to a reservation that has to wait: who waits, and where.
 #[derive(Debug)]
 pub(crate) struct LineTicket {
-    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) waiter: Arc<LineWaiter>,
     pub(crate) places: SmallVec<[LinePlace; 1]>,
 }
 

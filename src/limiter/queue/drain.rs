@@ -5,10 +5,6 @@ use tokio::time::Instant;
 
 use crate::limiter::engine::RateLimiter;
 
-/// The limiter is closing, and the turn would come too late.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Drained;
-
 impl RateLimiter {
     /// Lets no request wait in a layer's queue for longer than this from now on, for a shutdown.
     ///

@@ -40,6 +40,7 @@
 mod bucket_set;
 mod class;
 mod drain;
+mod drained;
 mod free_slots;
 mod give_back;
 mod granting;
@@ -56,7 +57,7 @@ mod waiter_handle;
 mod wakers;
 
 pub(crate) use self::bucket_set::QueueBucket;
-pub(crate) use self::drain::Drained;
+pub(crate) use self::drained::Drained;
 pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::registry::QueueRegistry;
 pub(crate) use self::time_slot::StoreEvent;

@@ -6,7 +6,7 @@ use std::task::Context;
 use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
-use super::drain::Drained;
+use super::drained::Drained;
 use super::granting::WaiterAnswer;
 use super::held_slot::HeldSlot;
 use super::local_instant::LocalInstant;

@@ -1,0 +1,137 @@
+//! The call that reserves tokens.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::Limit;
+use super::booking::Booking;
+use super::demand::{Demand, Demands, Mode};
+use super::detached::DetachOnDrop;
+use super::engine::RateLimiter;
+use super::grant::Grant;
+#[cfg(feature = "memory")]
+use super::line::LineSlot;
+use super::progress::Progress;
+use super::queue::HeldSlot;
+use super::rate_limited::RateLimited;
+use super::reservation::Reservation;
+use crate::backend::{Answer, BackendError};
+use crate::clock::Timestamp;
+
+/// A request for tokens that may come later, made by [`LimitCall::reserve`](super::LimitCall::reserve); await it.
+///
+/// Its output is `Result<Reservation, RateLimited>`.
+///
+/// # Cancel safety
+///
+/// Dropping it gives up what it may have reserved. With a store that answers later, that takes the
+/// tokio runtime in which it is dropped: outside of one the tokens may stay taken.
+#[must_use = "nothing is asked until it is awaited"]
+pub struct ReserveCall<'l> {
+    pub(super) limiter: &'l RateLimiter,
+    pub(super) demands: Demands<'l>,
+    pub(super) max_wait: Duration,
+    /// In nanoseconds.
+    pub(super) jitter: u64,
+    pub(super) answer: Progress<Result<Result<Reservation, RateLimited>, BackendError>>,
+}
+
+impl ReserveCall<'_> {
+    /// Makes the wait longer at random, for the reservation and for coming back: by at most
+    /// this much, and never shorter.
+    ///
+    /// Work that would run at the same instant, such as the start of a window, then runs one after
+    /// another. Within [`reserve_within`](super::LimitCall::reserve_within) the jitter gets smaller where
+    /// the wait would get too long. Work that runs later by this much may meet work that was to run
+    /// later: with jitter, the bound on what runs in some time is that of a time which is longer by
+    /// `spread`, and reserved work runs in the order of its instants with jitter.
+    #[inline]
+    pub fn jitter(mut self, spread: Duration) -> Self {
+        self.answer.restart();
+        self.jitter = nanos(spread);
+        self
+    }
+}
+
+impl Future for ReserveCall<'_> {
+    type Output = Result<Reservation, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { limiter, demands, max_wait, jitter, answer } = &mut *self;
+        let submit = || {
+            let mode = Mode::Reserve(*max_wait);
+            let own = |demands: &[Demand<&Limit>]| {
+                demands.iter().map(|one| one.with_limit(Arc::new(one.limit.clone()))).collect()
+            };
+            let (limiter, max_wait) = (RateLimiter::clone(limiter), *max_wait);
+            #[cfg(feature = "memory")]
+            if let Some(memory) = limiter.memory().cloned() {
+                let modes = [mode, mode];
+                let (applied, ticket) =
+                    limiter.reserve(&memory, demands.as_mut_slice(), modes, None)?;
+                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+                let owned = own(demands.as_slice());
+                let book = |_: &_, grants: &[&Grant], now, wait| {
+                    let grants = grants.iter().copied();
+                    Booking::Line(LineSlot::new(&memory, ticket, grants, now, wait))
+                };
+                let reserved =
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
+                return Ok(Answer::Ready(Ok(reserved)));
+            }
+            let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
+            let owned = own(demands.as_slice());
+            let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+            let reserve = move |applied| {
+                let book = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
+                    let grants = grants.iter().copied();
+                    Booking::Slot(Box::new(HeldSlot::new(
+                        limiter.queues(),
+                        grants,
+                        now + wait,
+                        now,
+                    )))
+                };
+                Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book)
+            };
+            Ok(match submitted.map(reserve) {
+                ready @ Answer::Ready(_) => ready,
+                // Completed even if the call is dropped: what was reserved has to be given up then.
+                pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
+            })
+        };
+        Poll::Ready(match ready!(answer.poll(cx, submit)).map(Result::flatten) {
+            Ok(Ok(reserved)) => reserved,
+            Ok(Err(error)) => Err(RateLimited::unavailable(demands.limit(), error)),
+            Err(too_large) => Err(too_large),
+        })
+    }
+}
+
+impl fmt::Debug for ReserveCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("ReserveCall", &self.demands, &self.answer, f)
+    }
+}
+
+/// A time as a number, which takes half the room of a `Duration`.
+pub(super) const fn nanos(spread: Duration) -> u64 {
+    let nanos = spread.as_secs().saturating_mul(1_000_000_000);
+    // `u64::from` is not const.
+    let [a, b, c, d] = spread.subsec_nanos().to_le_bytes();
+    nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]))
+}
+
+/// What a call shows of itself.
+pub(super) fn debug<T>(
+    name: &str,
+    demands: &Demands<'_>,
+    progress: &Progress<T>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let names: Vec<_> = demands.as_slice().iter().map(|demand| demand.limit.name()).collect();
+    f.debug_struct(name).field("limits", &names).field("progress", &progress.name()).finish()
+}
