@@ -222,6 +222,7 @@ impl<'a> Adjustment<'a> {
     }
 
     /// The units that it gives back, or takes if they are below zero.
+    #[cfg(feature = "memory")]
     pub(super) const fn units(&self) -> Units {
         match self.change {
             Change::Refund { units }

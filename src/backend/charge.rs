@@ -224,6 +224,7 @@ impl<'a> Charge<'a> {
     }
 
     /// Whether it may go into debt.
+    #[cfg(feature = "memory")]
     pub(super) fn reserves(&self) -> bool {
         self.takes && self.terms != Terms::AT_ONCE
     }
