@@ -98,20 +98,122 @@ fn new_numbers_keep_what_was_used() {
     assert!(admitted(&limiter, &small, 1, 7));
     assert_eq!(remaining(&limiter, &large, 1), 993);
     assert!(admitted(&limiter, &large, 1, 993));
-    assert!(!admitted(&limiter, &small, 1, 1));
+    assert!(!at_once(limiter.peek(&small).key(1_u64)).unwrap().fits());
     // It has filled at the rate it was last used at, and full is full under any numbers.
     clock.advance(MINUTE);
     assert!(admitted(&limiter, &small, 1, 10));
     let window = plan("fixed window: 8 per day");
     let tokens = || at_once(limiter.peek(&window).key(1_u64)).unwrap().tokens().to_string();
     assert_eq!(tokens(), "-2");
-    assert!(!admitted(&limiter, &window, 1, 1));
     clock.advance(HOUR / 2);
     assert_eq!(tokens(), "3");
     assert!(admitted(&limiter, &window, 1, 1));
     let refused = at_once(limiter.limit(&window).key(1_u64).cost(8)).unwrap_err();
     clock.advance(refused.retry_after().expect("only 2 are left"));
     assert_eq!(tokens(), "8");
+}
+
+const TICK: Duration = Duration::from_micros(1);
+
+/// The bucket gained by the numbers of the day until the day was over, and the client was told nine
+/// minutes each time.
+#[test]
+fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let told = || {
+        let refused = at_once(limiter.limit(&steady).key(1_u64)).unwrap_err();
+        refused.retry_after().unwrap()
+    };
+    // 100 are used, of 10.
+    assert_eq!(told(), MINUTE * 9 + SECOND * 6);
+    clock.advance(MINUTE * 9 + SECOND * 6 - TICK);
+    assert_eq!(told(), TICK);
+    clock.advance(TICK);
+    assert!(admitted(&limiter, &steady, 1, 1));
+    assert_eq!(remaining(&limiter, &steady, 1), 0);
+}
+
+/// As above, where the limit is one of several and the others have what is asked.
+#[test]
+fn a_list_is_admitted_when_the_client_was_told() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let both = || at_once(limiter.limit(&steady).key(1_u64).and(&LOGIN).key(1_u64));
+    let wait = both().unwrap_err().retry_after().unwrap();
+    assert_eq!((wait, memory.len()), (MINUTE * 9 + SECOND * 6, 1));
+    clock.advance(wait - TICK);
+    assert!(both().is_err());
+    clock.advance(TICK);
+    assert!(both().is_ok());
+}
+
+/// A look is told a wait as well, by the numbers of its limit, but leaves the bucket to gain by its own.
+#[test]
+fn a_look_does_not_change_the_numbers_of_a_bucket() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let peek = |limit| at_once(limiter.peek(limit).key(1_u64)).unwrap();
+    let day = peek(&daily).state();
+    assert_eq!(peek(&steady).tokens().to_string(), "-90");
+    clock.advance(MINUTE * 10);
+    assert_eq!((peek(&steady).tokens().to_string(), peek(&daily).state()), ("-90".to_owned(), day));
+    // For a cost of nothing as for any other.
+    assert!(!admitted(&limiter, &steady, 1, 0));
+    clock.advance(MINUTE);
+    assert_eq!(peek(&steady).tokens().to_string(), "-80");
+}
+
+/// Refusals by one plan and then the other, as by two servers during a deployment.
+#[test]
+fn refusals_by_two_numbers_in_turn_mint_nothing() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let tokens = |limit| at_once(limiter.peek(limit).key(1_u64)).unwrap().tokens().to_string();
+    for _ in 0..1_000 {
+        assert!(!admitted(&limiter, &steady, 1, 1) && !admitted(&limiter, &daily, 1, 1));
+    }
+    assert_eq!((tokens(&daily), tokens(&steady)), ("0".to_owned(), "-90".to_owned()));
+    assert_eq!(memory.len(), 1);
+    // Of the minutes in which it counted in the larger one, the bucket has what that gains.
+    for _ in 0..10 {
+        assert!(!admitted(&limiter, &steady, 1, 10));
+        clock.advance(MINUTE / 2);
+        let _ = admitted(&limiter, &daily, 1, 100);
+        clock.advance(MINUTE / 2);
+    }
+    assert_eq!((tokens(&daily), tokens(&steady)), ("50".to_owned(), "-40".to_owned()));
+}
+
+#[test]
+fn a_refused_list_stores_a_bucket_in_the_last_of_its_numbers() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let plans = ["fixed window: 100 per day", "10 per minute", "20 per hour"].map(plan);
+    let key = Key::from(1_u64);
+    for order in [[1, 2], [2, 1], [0, 2], [2, 0]] {
+        at_once(limiter.reset(&plans[0]).key(&key)).unwrap();
+        assert!(admitted(&limiter, &plans[0], 1, 100));
+        let takes = order.map(|nth| {
+            let bucket = plans[nth].bucket();
+            Charge::take(BucketId::new("plan", &key), bucket, bucket.units(1).unwrap())
+        });
+        let applied = at_once(memory.apply(&takes).wait()).unwrap();
+        assert_eq!(applied.verdict(), Verdict::Refused);
+        let last = plans[order[1]].bucket();
+        let state = applied.readings()[1].state();
+        clock.advance(MINUTE);
+        let now = at_once(limiter.peek(&plans[order[1]]).key(&key)).unwrap();
+        assert_eq!(now.state(), last.refresh(state, now.at()), "{order:?}");
+    }
 }
 
 #[test]

@@ -507,16 +507,38 @@ fn other_plans_leave_a_key_blocked() {
     let (free, pro) = (limit("1 per hour"), limit("1000 per second"));
     at_once(limiter.block(&free, DAY)).unwrap();
     for plan in [&pro, &free, &pro] {
-        let wait = at_once(limiter.limit(plan)).unwrap_err().retry_after().unwrap();
+        let wait = at_once(limiter.peek(plan)).unwrap().wait().unwrap();
         assert!(wait >= DAY && wait <= DAY + HOUR * 2, "{wait:?}");
     }
     // In the last tick, nothing tells it from a bucket that is merely in debt.
     clock.advance(DAY - Duration::from_micros(2));
-    assert!(!is_admitted(limiter.limit(&pro)));
+    assert!(!at_once(limiter.peek(&pro)).unwrap().fits());
     assert_eq!(at_once(limiter.peek(&pro)).unwrap().remaining(), 0);
     clock.advance(Duration::from_micros(2));
     // Then it is empty, which is 1 of 1 used: as with any upgrade.
     assert_eq!(at_once(limiter.peek(&pro)).unwrap().remaining(), 999);
+}
+
+/// Once a plan has told its wait, the block ends as that says: with a bucket that is empty by the
+/// numbers of the plan.
+#[test]
+fn a_block_ends_as_the_last_plan_that_refused_has_told() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
+    let (free, pro) = (limit("1 per hour"), limit("1000 per second"));
+    at_once(limiter.block(&free, DAY)).unwrap();
+    let told = |plan| at_once(limiter.limit(plan)).unwrap_err().retry_after().unwrap();
+    let ms = Duration::from_millis(1);
+    assert_eq!(told(&pro), DAY + ms);
+    // All of the larger plan counts as used in the smaller one: each hour gives back one.
+    let back = told(&free);
+    assert!(back > DAY + HOUR * 1_000 && back < DAY + HOUR * 1_001, "{back:?}");
+    assert_eq!(told(&pro), DAY + ms);
+    clock.advance(DAY + ms - Duration::from_micros(1));
+    assert!(!is_admitted(limiter.limit(&pro)));
+    clock.advance(Duration::from_micros(1));
+    assert!(is_admitted(limiter.limit(&pro)));
 }
 
 /// A block on a token bucket was an ordinary debt once it had been counted in windows, of which one

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::{START, at_once, is_admitted, quotas, store};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, check_history, rescale};
-use tollgate::backend::{Backend, BucketId, Charge, Memory};
+use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Key, Limit, Quota, RateLimited, RateLimiter, Timestamp};
 
@@ -292,9 +292,142 @@ proptest! {
                 }
             } else {
                 told = Some(now + charged.wait());
+                // The wait counts in the new numbers, and so does the bucket from now on.
+                if let Some(held) = model.get_mut(&who).filter(|(numbers, _)| *numbers != bucket) {
+                    *held = (bucket, charged.before());
+                }
             }
             let seen = at_once(limiter.peek(limit).key(who)).unwrap();
             prop_assert_eq!(seen.state(), charged.state());
+        }
+    }
+}
+
+/// What a history does besides requests.
+#[derive(Clone, Copy, Debug)]
+enum Also {
+    Nothing,
+    Peek,
+    Penalize,
+    Block,
+    Reset,
+}
+
+fn also() -> impl Strategy<Value = Also> {
+    prop_oneof![
+        12 => Just(Also::Nothing),
+        2 => Just(Also::Peek),
+        1 => Just(Also::Penalize),
+        1 => Just(Also::Block),
+        1 => Just(Also::Reset),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_024))]
+
+    /// P3 while the numbers change, whatever the bucket counted in before.
+    #[test]
+    fn the_wait_is_the_smallest_that_works_while_the_numbers_change(
+        quotas in prop::collection::vec((quotas(), prop::option::of(0_u64..30)), 2..4),
+        steps in prop::collection::vec(
+            (ticks(), also(), costs(), 0_usize..6, any::<bool>()),
+            1..40,
+        ),
+    ) {
+        let begins = |(quota, initial): (Quota, Option<u64>)| {
+            initial.map_or(quota, |most| quota.initial(most.min(quota.tokens_at_most())))
+        };
+        let limits: Vec<_> = quotas.into_iter().map(begins).map(limit).collect();
+        let clock = ManualClock::new(START);
+        let (_, limiter) = store(Memory::new(), &clock);
+        let (mut now, mut told, mut limit) = (START, None, &limits[0]);
+        for (step, also, cost, which, waits) in steps {
+            limit = limits.get(which).unwrap_or(limit);
+            now = tick(step, now, limit.bucket(), told);
+            clock.set(now);
+            match also {
+                Also::Nothing => {}
+                Also::Peek => drop(at_once(limiter.peek(limit).cost(cost))),
+                Also::Penalize => drop(at_once(limiter.penalize(limit, cost.min(40)))),
+                Also::Block => drop(at_once(limiter.block(limit, tollgate::HOUR))),
+                Also::Reset => at_once(limiter.reset(limit)).unwrap(),
+            }
+            let ask = || at_once(limiter.limit(limit).cost(cost));
+            let Some(wait) = ask().err().and_then(|error| error.retry_after()) else { continue };
+            prop_assert!(wait > Duration::ZERO);
+            let told_at = now + wait;
+            told = Some(told_at);
+            if waits {
+                now = told_at;
+                clock.set(Timestamp::from_micros(now.as_micros() - 1));
+                let retry_after = ask().err().and_then(|error| error.retry_after());
+                prop_assert_eq!(retry_after, Some(Duration::from_micros(1)));
+                clock.set(now);
+                prop_assert!(ask().is_ok());
+            }
+        }
+    }
+
+    /// P3 for lists and two-choices charges while the numbers change.
+    #[test]
+    fn the_wait_of_a_list_is_the_smallest_that_works_while_the_numbers_change(
+        quotas in prop::collection::vec(quotas(), 2..5),
+        steps in prop::collection::vec(
+            (
+                ticks(),
+                // Limit, numbers, cost, and the second shard if any.
+                prop::collection::btree_map(0_usize..3, (0_usize..5, 0_u64..12, 0_u32..4), 1..4),
+                // What is given back or, below zero, taken.
+                prop::option::of((0_usize..3, 0_usize..5, -12_i64..6)),
+                any::<bool>(),
+            ),
+            1..40,
+        ),
+    ) {
+        let buckets: Vec<_> = quotas.iter().map(|quota| Bucket::new(quota).unwrap()).collect();
+        let bucket = |which: usize| &buckets[which % buckets.len()];
+        let clock = ManualClock::new(START);
+        let (memory, _) = store(Memory::new(), &clock);
+        let (mut now, mut told) = (START, None);
+        for (step, list, given, waits) in steps {
+            let numbers = list.values().next().map_or(0, |&(which, ..)| which);
+            now = tick(step, now, bucket(numbers), told);
+            clock.set(now);
+            let id = |limit: usize| BucketId::new(["a", "b", "c"][limit], &Key::GLOBAL);
+            if let Some((limit, which, tokens)) = given {
+                let units = tokens * i64::try_from(bucket(which).token()).unwrap();
+                let refund = Adjustment::refund(id(limit), bucket(which), units);
+                at_once(memory.adjust(&[refund]).wait()).unwrap();
+            }
+            let charges: Vec<_> = list
+                .into_iter()
+                .filter_map(|(limit, (which, cost, second))| {
+                    let (bucket, is_pair) = (bucket(which), second > 0);
+                    let fits = match is_pair {
+                        true => !bucket.too_large_for_pair(cost, Terms::AT_ONCE),
+                        false => !bucket.too_large(cost, Terms::AT_ONCE),
+                    };
+                    let charge = Charge::take(id(limit), bucket, bucket.units(cost)?);
+                    fits.then(|| charge.second_shard(second))
+                })
+                .collect();
+            let ask = || at_once(memory.apply(&charges).wait()).unwrap();
+            let applied = ask();
+            if applied.verdict() != Verdict::Refused {
+                continue;
+            }
+            let told_at = now + applied.wait();
+            told = Some(told_at);
+            if waits {
+                now = told_at;
+                clock.set(Timestamp::from_micros(now.as_micros() - 1));
+                let again = ask();
+                prop_assert_eq!(again.verdict(), Verdict::Refused);
+                prop_assert_eq!(again.wait(), Duration::from_micros(1));
+                clock.set(now);
+                prop_assert_eq!(ask().verdict(), Verdict::Admitted);
+            }
         }
     }
 }
@@ -347,8 +480,11 @@ proptest! {
                 now = Timestamp::from_micros(now.as_micros() - back);
             }
             clock.set(now);
-            if at_once(limiter.limit(limit).cost(cost)).is_ok() {
-                ran.push((passed, cost * whole, limit.bucket()));
+            match at_once(limiter.limit(limit).cost(cost)) {
+                Ok(_permit) => ran.push((passed, cost * whole, limit.bucket())),
+                // What is refused runs nothing, but from now on the bucket counts in its numbers.
+                Err(error) if error.is_refused() => ran.push((passed, 0, limit.bucket())),
+                Err(_too_large) => {}
             }
         }
         // What a bucket gains that counts in these numbers for a time.
@@ -367,7 +503,7 @@ proptest! {
                 }
                 let capacity = parts(bucket.capacity().unsigned_abs(), bucket, whole);
                 let bound = capacity + gained + gains_now;
-                prop_assert!(used <= bound, "{used} of {whole} a token, from {first} on: {ran:?}");
+                prop_assert!(cost == 0 || used <= bound, "{used} of {whole} a token, from {first} on: {ran:?}");
             }
         }
     }

@@ -74,7 +74,7 @@ impl Charged {
 
 /// Takes `units` from a bucket at `now`, and returns what to store.
 ///
-/// A refused charge stores nothing, so a refusal never makes the wait longer. Negative units count
+/// A refused charge takes nothing, so a refusal never makes the wait longer. Negative units count
 /// as zero.
 ///
 /// # Examples

@@ -140,8 +140,16 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Charges are taken in the order given, so a bucket named twice is charged twice. A charge
     /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
-    /// for a refusal or a charge of zero units either, with one exception: a bucket that does not
-    /// [equal a full one](crate::algebra::Bucket::is_droppable_when_full) when absent is stored on its first use, as it begins to fill then.
+    /// for a refusal or a charge of zero units either, with two exceptions for charges that take:
+    ///
+    /// * A bucket that does not [equal a full one](crate::algebra::Bucket::is_droppable_when_full) when absent is stored on its first
+    ///   use, as it begins to fill then.
+    /// * If the list is refused, each bucket that is stored in other numbers than those of the charge is
+    ///   stored in these: [rescaled](crate::algebra::rescale) and
+    ///   [refreshed](crate::algebra::Bucket::refresh), with nothing taken. Its client is told a wait by
+    ///   the new numbers, which holds only if the bucket gains by these from then on. A bucket that
+    ///   counts as absent is not stored for this. One that the list names by several numbers is stored
+    ///   in those of the last charge that takes.
     ///
     /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
     /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:

@@ -96,6 +96,16 @@ impl BucketRecord {
     ) -> Option<State> {
         stored_state(&self.bucket, bucket, self.state, id, now)
     }
+
+    /// Whether [`state_in`](Self::state_in) has to convert it.
+    pub(super) fn is_converted_in(
+        &self,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        is_converted(&self.bucket, bucket, self.state, id, now)
+    }
 }
 
 impl PartialEq for BucketRecord {
@@ -126,8 +136,22 @@ pub(super) fn stored_state(
     if is_counted_in(old, new, state, id) {
         return Some(state);
     }
-    let is_used = old.refresh(state, now).value < old.capacity();
-    is_used.then(|| rescale(old, new, state, now, id.phase(new)))
+    is_used(old, state, now).then(|| rescale(old, new, state, now, id.phase(new)))
+}
+
+/// Whether [`stored_state`] has to convert a state that is counted in the numbers of `old`.
+pub(super) fn is_converted(
+    old: &Bucket,
+    new: &Bucket,
+    state: State,
+    id: BucketId<'_>,
+    now: Timestamp,
+) -> bool {
+    !is_counted_in(old, new, state, id) && is_used(old, state, now)
+}
+
+fn is_used(bucket: &Bucket, state: State, now: Timestamp) -> bool {
+    bucket.refresh(state, now).value < bucket.capacity()
 }
 
 /// A state that is counted in the numbers of `old`, in those of `new`.

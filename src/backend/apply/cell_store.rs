@@ -33,6 +33,16 @@ pub(in crate::backend) trait CellStore {
         now: Timestamp,
     ) -> bool;
 
+    /// Whether a bucket is [stored](Self::is_stored) in other numbers than those of `bucket`, so that
+    /// [`read`](Self::read) converts it.
+    fn is_converted(
+        &mut self,
+        cell: Self::Cell,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool;
+
     /// Stores the state of a bucket.
     fn write(&mut self, cell: Self::Cell, bucket: &Bucket, state: State, now: Timestamp);
 }
@@ -50,6 +60,26 @@ pub(super) fn write_first_use<C: CellStore>(
 ) {
     if !bucket.is_droppable_when_full() && !cells.is_stored(cell, id, bucket, now) {
         cells.write(cell, bucket, state, now);
+    }
+}
+
+/// Stores the state of a bucket that refused to be taken from, if it was converted or this is its
+/// first use.
+///
+/// The client is told a wait by the new numbers, so the bucket has to gain by these from now on.
+#[inline]
+pub(super) fn write_refused<C: CellStore>(
+    cells: &mut C,
+    cell: C::Cell,
+    id: BucketId<'_>,
+    bucket: &Bucket,
+    state: State,
+    now: Timestamp,
+) {
+    if cells.is_converted(cell, id, bucket, now) {
+        cells.write(cell, bucket, state, now);
+    } else {
+        write_first_use(cells, cell, id, bucket, state, now);
     }
 }
 

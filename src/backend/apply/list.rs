@@ -5,6 +5,10 @@
 //! Each bucket that a charge names gets an entry with what the charge leaves in it; a two-choices
 //! charge has two entries. The last entry of a bucket is what the next charge on it finds, and what
 //! is stored in the end. Nothing is stored before all charges are decided.
+//!
+//! If a charge is refused, buckets that are stored in other numbers are stored converted, with
+//! nothing taken. A bucket that is named by several numbers is then stored in those of the last
+//! charge that takes: the one whose numbers it would be stored in if the list were admitted.
 
 use smallvec::SmallVec;
 
@@ -41,15 +45,10 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
     }
 
     let refused = entries.iter().any(|entry| entry.verdict == Verdict::Refused);
-    for entry in entries.iter().filter(|entry| is_stored_for(entry.charge)) {
-        let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
-        if refused {
-            write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
-        } else if entry.has_paid() {
-            cells.write(cell, bucket, entry.left, now);
-        } else {
-            write_first_use(cells, cell, id, bucket, entry.left, now);
-        }
+    if refused {
+        write_all_refused(cells, &entries, repeats, now);
+    } else {
+        write_all_taken(cells, &entries, now);
     }
     let reading = |entry: &Entry<'_, C::Cell>| {
         let last = || last(if repeats { entries.as_slice() } else { &[] }, entry.balance.cell);
@@ -64,6 +63,39 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
         Reading::in_micros(entry.verdict, state, units, entry.wait)
     };
     Applied::collect(now, entries.len(), entries.iter().map(reading))
+}
+
+/// Stores what the charges leave.
+fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], now: Timestamp) {
+    for entry in entries.iter().filter(|entry| is_stored_for(entry.charge)) {
+        let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
+        if entry.has_paid() {
+            cells.write(cell, bucket, entry.left, now);
+        } else {
+            write_first_use(cells, cell, id, bucket, entry.left, now);
+        }
+    }
+}
+
+/// Stores the buckets that are converted or used for the first time, as they are without the charges.
+fn write_all_refused<C: CellStore>(
+    cells: &mut C,
+    entries: &[Entry<'_, C::Cell>],
+    repeats: bool,
+    now: Timestamp,
+) {
+    // The last charge on a bucket comes first: those before it leave the bucket in its numbers.
+    for (nth, entry) in entries.iter().enumerate().rev().filter(|(_, entry)| entry.charge.takes()) {
+        let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
+        let later = || entries.iter().skip(nth.saturating_add(1));
+        let is_named_later =
+            || repeats && later().any(|later| later.charge.takes() && later.balance.cell == cell);
+        if cells.is_converted(cell, id, bucket, now) && !is_named_later() {
+            cells.write(cell, bucket, entry.balance.stored, now);
+        } else {
+            write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
+        }
+    }
 }
 
 /// Whether a bucket may be named twice. A short list is searched for each charge; in a long one

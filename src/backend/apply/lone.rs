@@ -1,6 +1,6 @@
 //! One charge by itself, as nearly all are: no list is kept for it.
 
-use super::cell_store::{CellStore, write_first_use};
+use super::cell_store::{CellStore, write_first_use, write_refused};
 use crate::algebra::{Charged, ChargedPair, Verdict, charge, charge_pair};
 use crate::backend::charge::Charge;
 use crate::clock::Timestamp;
@@ -21,8 +21,8 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
         Verdict::Admitted | Verdict::Reserved if is_stored_for(asked) => {
             cells.write(cell, bucket, charged.after(), now);
         }
-        Verdict::Refused if is_stored_for(asked) => {
-            write_first_use(cells, cell, asked.id(), bucket, charged.before(), now);
+        Verdict::Refused if asked.takes() => {
+            write_refused(cells, cell, asked.id(), bucket, charged.before(), now);
         }
         Verdict::Admitted | Verdict::Reserved | Verdict::Refused => {}
     }
@@ -42,8 +42,14 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     let states =
         [cells.read(first, id, bucket, now), cells.read(second, id.shard(other), bucket, now)];
     let charged = charge_pair(bucket, states, asked.units(), asked.get_terms(), now);
-    if is_stored_for(asked) {
-        let left = [first, second].into_iter().zip(charged.state()).zip(charged.paid());
+    if charged.verdict() == Verdict::Refused {
+        if asked.takes() {
+            for (cell, state) in [first, second].into_iter().zip(charged.before()) {
+                write_refused(cells, cell, id, bucket, state, now);
+            }
+        }
+    } else if is_stored_for(asked) {
+        let left = [first, second].into_iter().zip(charged.after()).zip(charged.paid());
         for ((cell, state), paid) in left {
             if paid > 0 {
                 cells.write(cell, bucket, state, now);
@@ -55,7 +61,7 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     charged
 }
 
-/// Whether there may be something to store. A look and a cost of zero take nothing, but a bucket
+/// Whether there may be something to store of a charge that is not refused. A look and a cost of zero take nothing, but a bucket
 /// that begins below its capacity begins to fill with its first use, whatever that takes.
 #[inline]
 pub(super) fn is_stored_for(charge: &Charge<'_>) -> bool {

@@ -188,6 +188,16 @@ impl<'a, S: BucketStore + ?Sized> CellStore for NamedCells<'_, 'a, S> {
         self.0.read(cell).is_some_and(|record| record.state_in(id, bucket, now).is_some())
     }
 
+    fn is_converted(
+        &mut self,
+        cell: BucketId<'a>,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.0.read(cell).is_some_and(|record| record.is_converted_in(id, bucket, now))
+    }
+
     fn write(&mut self, cell: BucketId<'a>, bucket: &Bucket, state: State, _now: Timestamp) {
         self.0.write(cell, BucketRecord::new(bucket, state));
     }

@@ -114,6 +114,16 @@ impl CellStore for LockSet<'_> {
         self.shard(print).is_some_and(|shard| shard.holds(print, id, bucket, now))
     }
 
+    fn is_converted(
+        &mut self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.shard(print).is_some_and(|shard| shard.converts(print, id, bucket, now))
+    }
+
     fn write(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         if let Some(shard) = self.shard(print) {
             shard.write(print, bucket, state, now);
@@ -180,6 +190,16 @@ impl CellStore for LockPair<'_> {
         now: Timestamp,
     ) -> bool {
         self.shard(print).holds(print, id, bucket, now)
+    }
+
+    fn is_converted(
+        &mut self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.shard(print).converts(print, id, bucket, now)
     }
 
     fn write(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {

@@ -10,7 +10,7 @@ use super::table::{Slot, Table};
 use crate::algebra::{Bucket, Charged, State};
 use crate::backend::apply::{CellStore, absent, apply_one};
 use crate::backend::charge::{BucketId, Charge};
-use crate::backend::record::stored_state;
+use crate::backend::record::{is_converted, stored_state};
 use crate::clock::Timestamp;
 
 /// Buckets, at most `capacity` of them.
@@ -110,6 +110,17 @@ impl Shard {
         self.stored(self.table.find(print.tag()), id, bucket, now).is_some()
     }
 
+    /// As [`CellStore::is_converted`].
+    pub(super) fn converts(
+        &self,
+        print: Fingerprint,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.is_converted(self.table.find(print.tag()), id, bucket, now)
+    }
+
     /// Stores the state of a bucket, which may have moved since it was read.
     pub(super) fn write(
         &mut self,
@@ -176,6 +187,19 @@ impl Shard {
         }
         // The limit has other numbers now.
         stored_state(numbers, bucket, state, id, now)
+    }
+
+    fn is_converted(
+        &self,
+        found: Option<usize>,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        let slot = found.and_then(|index| self.table.get(index));
+        slot.and_then(|slot| Some((self.quotas.get(slot.quota()?)?, slot.state()))).is_some_and(
+            |(numbers, state)| numbers != bucket && is_converted(numbers, bucket, state, id, now),
+        )
     }
 
     fn store(
@@ -295,6 +319,11 @@ impl CellStore for KnownSlot<'_> {
     }
 
     #[inline]
+    fn is_converted(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> bool {
+        false
+    }
+
+    #[inline]
     fn write(&mut self, (): (), _: &Bucket, state: State, _: Timestamp) {
         self.0.keep(state);
     }
@@ -316,6 +345,10 @@ impl CellStore for FoundSlot<'_> {
 
     fn is_stored(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
         self.shard.stored(self.found, id, bucket, now).is_some()
+    }
+
+    fn is_converted(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
+        self.shard.is_converted(self.found, id, bucket, now)
     }
 
     fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {

@@ -23,6 +23,8 @@ struct Map {
     /// How often the clock was read, and a record written.
     times: usize,
     writes: usize,
+    /// How often the new record counts in other numbers than the one before.
+    conversions: usize,
 }
 
 fn name(id: BucketId<'_>) -> Name {
@@ -42,7 +44,9 @@ impl BucketStore for Map {
 
     fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
         self.writes += 1;
-        self.records.insert(name(id), record.to_numbers());
+        let before = self.records.insert(name(id), record.to_numbers());
+        self.conversions +=
+            usize::from(before.is_some_and(|before| before[2..] != record.to_numbers()[2..]));
     }
 
     fn forget(&mut self, id: BucketId<'_>) {
@@ -56,7 +60,7 @@ struct Store(Mutex<Map>);
 impl Store {
     fn new(clock: &ManualClock) -> Self {
         let (clock, records) = (clock.clone(), HashMap::new());
-        Self(Mutex::new(Map { clock, records, times: 0, writes: 0 }))
+        Self(Mutex::new(Map { clock, records, times: 0, writes: 0, conversions: 0 }))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Map) -> T) -> T {
@@ -85,7 +89,7 @@ impl Backend for Store {
 #[test]
 fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
     let clock = ManualClock::new(START);
-    let mut played = 0;
+    let (mut played, mut converted) = (0, 0);
     for seed in 0..600 {
         clock.set(START);
         // The clock goes back to before buckets were full: what was dropped then could be seen.
@@ -95,8 +99,12 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
         for nth in 0..180 {
             history.pass(&clock);
             let step = history.step();
+            let before = store.with(|map| map.conversions);
             let [here, there] =
                 [&memory as &dyn Backend, &store].map(|store| at_once(ask(store, &step)).unwrap());
+            if there.contains("verdict: Refused") {
+                converted += store.with(|map| map.conversions) - before;
+            }
             assert_eq!(here, there, "seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
             let look = history.take();
             let applied = at_once(memory.apply(&[look.charge()])).unwrap();
@@ -110,7 +118,7 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
         let records = store.with(|map| map.records.len());
         assert_eq!(records, memory.len(), "seed {seed}: the same buckets are stored");
     }
-    assert!(played >= 100_000, "{played}");
+    assert!(played >= 100_000 && converted >= 8_000, "{played} {converted}");
 }
 
 /// Nobody can tell whether full buckets are forgotten, although the numbers of limits change in

@@ -114,6 +114,17 @@ local function use(k, s, phase, value, ts)
   end
 end
 
+-- Stores a bucket that refused to be taken from, if it was converted or this is its first use. The client is told a wait
+-- by the new numbers, so the bucket has to gain by these from now on.
+local function refuse(k, s, phase, value, ts)
+  local found = cells[k]
+  if not found or is_full(found) then
+    use(k, s, phase, value, ts)
+  elseif not is_counted_in(s, phase, unpack(found, 2)) then
+    write(k, s, value, ts)
+  end
+end
+
 -- Each takes the place of its code among the numbers, and returns the place behind the operation.
 local operations = {}
 
@@ -124,7 +135,7 @@ operations[1] = function(at)
   if value then
     value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
     if value < units then
-      use(k, s, phase, value, ts)
+      refuse(k, s, phase, value, ts)
     elseif units > 0 or initial[s] ~= capacity[s] then
       write(k, s, value - units, ts)
     end
@@ -137,9 +148,9 @@ end
 operations[2] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 8
-  -- What the charges so far leave in a bucket, and by which limit; and what to store in the end.
+  -- What the charges so far leave in a bucket, and by which limit; and those that take, for what to store in the end.
   local left, left_ts, left_s = {}, {}, {}
-  local writes = {}
+  local taking = {}
   local refused = false
 
   -- What a charge finds, and what the bucket holds if nothing is taken.
@@ -158,10 +169,10 @@ operations[2] = function(at)
     return value, ts, held, held_ts
   end
 
-  local function leave(k, s, phase, value, ts, changes, pays, held, held_ts)
+  local function leave(k, s, phase, value, ts, takes, pays, held, held_ts)
     left[k], left_ts[k], left_s[k] = value, ts, s
-    if changes then
-      writes[#writes + 1] = { k, s, phase, value, ts, pays, held, held_ts }
+    if takes == 1 then
+      taking[#taking + 1] = { k, s, phase, value, ts, pays, held, held_ts }
     end
   end
 
@@ -171,7 +182,7 @@ operations[2] = function(at)
     if not value then
       return behind
     end
-    local changes = takes == 1 and (units > 0 or initial[s] ~= capacity[s])
+    local changes = units > 0 or initial[s] ~= capacity[s]
     if k2 == 0 then
       local verdict, after = charge(s, value, ts, units, lowest, max_wait)
       refused = refused or verdict == REFUSED
@@ -179,7 +190,7 @@ operations[2] = function(at)
         after = value
       end
       -- The charges behind a refused one are judged as if it had been taken: each wait covers those before.
-      leave(k, s, phase, after or value - units, ts, changes, true, held, held_ts)
+      leave(k, s, phase, after or value - units, ts, takes, changes, held, held_ts)
     else
       local value2, ts2, held2, held2_ts = see(k2, s, phase)
       if not value2 then
@@ -190,16 +201,28 @@ operations[2] = function(at)
       if takes == 0 then
         after, after2 = value, value2
       end
-      leave(k, s, phase, after, ts, changes, after < value, held, held_ts)
-      leave(k2, s, phase, after2, ts2, changes, after2 < value2, held2, held2_ts)
+      leave(k, s, phase, after, ts, takes, after < value, held, held_ts)
+      leave(k2, s, phase, after2, ts2, takes, after2 < value2, held2, held2_ts)
     end
   end
 
-  for _, it in ipairs(writes) do
-    local k, s, phase, value, ts, pays, held, held_ts = unpack(it)
-    if refused then
-      use(k, s, phase, held, held_ts)
-    elseif pays then
+  if refused then
+    -- A bucket that is named by several numbers is stored in those of the last.
+    local is_named_later = {}
+    for i = #taking, 1, -1 do
+      local k, s, phase, _, _, _, held, held_ts = unpack(taking[i])
+      if is_named_later[k] then
+        use(k, s, phase, held, held_ts)
+      else
+        refuse(k, s, phase, held, held_ts)
+      end
+      is_named_later[k] = true
+    end
+    return behind
+  end
+  for _, it in ipairs(taking) do
+    local k, s, phase, value, ts, pays = unpack(it)
+    if pays then
       write(k, s, value, ts)
     else
       use(k, s, phase, value, ts)

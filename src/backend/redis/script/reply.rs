@@ -174,6 +174,19 @@ impl CellStore for ScriptReply {
         self.stored(place, id, bucket, now).is_some()
     }
 
+    fn is_converted(
+        &mut self,
+        place: usize,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        matches!(
+            self.cells.get(place),
+            Some(StoredValue::Stored(record)) if record.is_converted_in(id, bucket, now)
+        )
+    }
+
     fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {
         self.keep(place, StoredValue::Stored(BucketRecord::new(bucket, state)));
     }
