@@ -15,6 +15,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::dice::Dice;
 use support::queue::{Late, ms, paused, settled, tokens};
+use support::shared::Shared;
 use support::{START, at_once, is_admitted, quotas, store};
 use tokio::time::{Instant, advance};
 use tollgate::algebra::{State, Terms, Verdict, charge, check_history};
@@ -579,7 +580,7 @@ async fn dropping_gives_back_to_all_exactly() {
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_has_taken_from_since_is_not_undone_in_any() {
-    let limiter = paused();
+    let limiter = Shared::new().limiter();
     let both = reserved(pair(&limiter, [1, 1], false));
     let other = reserved(limiter.limit(&TWOS).and(&THREES));
     drop(both);
@@ -590,7 +591,7 @@ async fn what_somebody_has_taken_from_since_is_not_undone_in_any() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
-    let limiter = paused();
+    let limiter = Shared::new().limiter();
     let start = Instant::now();
     let first = waiter(pair(&limiter, [1, 1], false));
     // All these take a token of either or both limits, but not of the same buckets.
@@ -625,7 +626,7 @@ async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_goes_to_who_fits_into_it_in_every_bucket() {
-    let limiter = paused();
+    let limiter = Shared::new().limiter();
     let start = Instant::now();
     let first = waiter(pair(&limiter, [3, 3], false));
     let mut much_of_one = waiter(pair(&limiter, [4, 1], false));
@@ -729,8 +730,8 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
             Quota::token_bucket(rate, period * ms(1)).capacity(dice.below(8))
         };
         let limits = ["a", "b"].map(|name| Limit::try_new(name, quota()).unwrap());
-        let clock = TokioClock::new();
-        let limiter = RateLimiter::new(Memory::new().clock(clock));
+        let clock = Shared::new();
+        let limiter = clock.limiter();
         let mut ran = [vec![], vec![]];
         // The places by the instants that were promised, of which those undone are made again.
         let mut places: HashMap<Timestamp, [Timestamp; 2]> = HashMap::new();

@@ -34,7 +34,6 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub const fn waiting<'l>(&'l self, limit: &'l Limit) -> Waiting<'l> {
         Waiting { limiter: self, limit, key: Key::GLOBAL }
     }

@@ -126,11 +126,14 @@ pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp);
 }
 
+/// A timer, when it is to go off, and what the store's clock shows.
+type Arming = (Arc<dyn LineTimer>, Timestamp, Timestamp);
+
 /// What is done when no lock is held any more, as it is foreign code, which may come back here.
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
     wakers: SmallVec<[Waker; 2]>,
-    timers: SmallVec<[(Arc<dyn LineTimer>, Timestamp, Timestamp); 1]>,
+    timers: SmallVec<[Arming; 1]>,
 }
 
 impl Wakeups {

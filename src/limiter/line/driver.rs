@@ -36,7 +36,10 @@ struct DriverState {
 
 impl LineDriver {
     /// A driver in the runtime of the caller, if it is in one.
-    pub(super) fn new(memory: &Arc<Memory>, place: LinePlace) -> Option<Arc<dyn LineTimer>> {
+    pub(super) fn in_this_runtime(
+        memory: &Arc<Memory>,
+        place: LinePlace,
+    ) -> Option<Arc<dyn LineTimer>> {
         let runtime = Handle::try_current().ok()?;
         let (state, is_sooner) = Default::default();
         let memory = Arc::downgrade(memory);

@@ -110,7 +110,7 @@ impl LineSlot {
         if status == WaiterStatus::Waiting {
             // That grants what is due, and so it may be its turn.
             for place in &self.ticket.places {
-                self.memory.attach(place, || LineDriver::new(&self.memory, *place));
+                self.memory.attach(place, || LineDriver::in_this_runtime(&self.memory, *place));
             }
             status = self.ticket.waiter.poll(waker);
         }
