@@ -100,22 +100,32 @@ async fn client(limiter: RateLimiter, limit: Limit, mut dice: Dice, record: Reco
             assert!(permit.at() <= promised, "later than promised");
             record.ran.lock().unwrap().push((permit.at(), cost));
         };
-        let gone = || record.returned.lock().unwrap().push((record.clock.now(), cost));
+        // Other threads may let time pass meanwhile.
+        let gone = |drop: &mut dyn FnMut()| {
+            let before = record.clock.now();
+            drop();
+            let mut times = vec![before, record.clock.now()];
+            times.dedup();
+            record.returned.lock().unwrap().extend(times.into_iter().map(|at| (at, cost)));
+        };
         let reservation = limiter.limit(&limit).cost(cost).reserve().await.unwrap();
         let promised = reservation.at();
         match dice.below(10) {
-            0 => drop(reservation),
-            1 => {
-                sleep(dice.time(ms(50))).await;
-                drop(reservation);
-                gone();
+            give_up @ 0..2 => {
+                sleep(u32::from(give_up == 1) * dice.time(ms(50))).await;
+                let mut reservation = Some(reservation);
+                gone(&mut || drop(reservation.take()));
             }
             // What is kept may have been granted before the instant at which it is to run.
             2 => drop(reservation.keep()),
-            3..6 => match timeout(dice.time(ms(300)), reservation.ready()).await {
-                Ok(permit) => log(permit, promised),
-                Err(_) => gone(),
-            },
+            3..6 => {
+                let mut ready = Some(Box::pin(reservation.ready()));
+                let waits = timeout(dice.time(ms(300)), ready.as_mut().unwrap()).await;
+                match waits {
+                    Ok(permit) => log(permit, promised),
+                    Err(_) => gone(&mut || drop(ready.take())),
+                }
+            }
             _ => log(reservation.ready().await, promised),
         }
     }
