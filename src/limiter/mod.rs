@@ -21,9 +21,9 @@
 //! ```
 //! use axum::body::{Body, Bytes};
 //! use http_body_util::BodyExt;
-//! use tollgate::{Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter};
+//! use tollgate::{DAY, Limit, Permit, Quota, RateLimited, RateLimiter};
 //!
-//! const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+//! const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, DAY));
 //!
 //! /// Counts what is sent, and settles when it is dropped.
 //! struct Metered {
