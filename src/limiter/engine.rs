@@ -187,9 +187,9 @@ impl RateLimiter {
         for demand in demands.iter() {
             charges.push(demand.charge(mode, longest)?);
         }
-        let waiter = LineWaiter::new(drained_by.map(QueueRegistry::id));
-        let (applied, places) = memory.reserve(&charges, &waiter);
-        Ok((applied, LineTicket { waiter, places }))
+        let waiter = LineWaiter::new(drained_by.and_then(QueueRegistry::id));
+        let (applied, places, is_alone) = memory.reserve(&charges, &waiter);
+        Ok((applied, LineTicket { waiter, places, is_alone }))
     }
 
     /// Gives units back: in a store that other processes take from too, to the waiters of this one

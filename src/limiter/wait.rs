@@ -20,7 +20,8 @@ pin_project! {
     #[derive(Debug)]
     pub(crate) struct Wait {
         stage: WaitStage,
-        jitter: Duration,
+        // In nanoseconds.
+        jitter: u64,
         // By which it can be sent away, if it can be.
         drained_by: Option<Arc<QueueRegistry>>,
         // None until it is polled, as timers can be made in a runtime only.
@@ -55,6 +56,8 @@ impl Wait {
         drained_by: Option<&Arc<QueueRegistry>>,
     ) -> Self {
         let stage = WaitStage::Booked(booking);
+        // Five centuries of jitter are as good as more.
+        let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
         Self { stage, jitter, drained_by: drained_by.cloned(), sleep: None }
     }
 }
@@ -78,11 +81,12 @@ impl Future for Wait {
                     continue;
                 }
                 WaitStage::Waiting(place) => match place.poll(cx) {
-                    PlaceAnswer::Go(turn) if this.jitter.is_zero() => {
+                    PlaceAnswer::Go(turn) if *this.jitter == 0 => {
                         return Poll::Ready(Ok(turn));
                     }
                     PlaceAnswer::Go(turn) => {
-                        let jitter = Box::new(Jitter::new(*this.jitter, registry));
+                        let jitter =
+                            Box::new(Jitter::new(Duration::from_nanos(*this.jitter), registry));
                         *this.stage = WaitStage::Jitter(turn, jitter);
                         continue;
                     }

@@ -55,19 +55,15 @@ pub(super) struct Line {
 struct LineEntry {
     ticket: u64,
     units: Units,
-    /// The latest instant at which it is granted.
+    /// The latest instant at which it is granted; [`LEFT`] if it has left.
     told: Timestamp,
-    kind: EntryKind,
+    /// None if no request waits for these tokens: those of a penalty, of a settlement above what was
+    /// paid, of a reservation that is kept.
+    waiter: Option<Arc<LineWaiter>>,
 }
 
-#[derive(Debug)]
-enum EntryKind {
-    Request(Arc<LineWaiter>),
-    /// Tokens that no request waits for: of a penalty, of a settlement above what was paid, of a
-    /// reservation that is kept.
-    Unattended,
-    Left,
-}
+/// No request is told this instant.
+const LEFT: Timestamp = Timestamp::from_micros(i64::MIN);
 
 /// How a line stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,18 +88,16 @@ impl Line {
         waiter: Option<&Arc<LineWaiter>>,
         bucket: &Bucket,
         state: State,
+        now: Timestamp,
     ) {
         let told = bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
         // One that stands alone wakes in time by itself.
         self.needs_timer |= !self.is_empty();
-        let kind = match waiter {
-            Some(waiter) => {
-                waiter.enter();
-                EntryKind::Request(Arc::clone(waiter))
-            }
-            None => EntryKind::Unattended,
-        };
-        self.entries.push_back(LineEntry { ticket, units, told, kind });
+        if let Some(waiter) = waiter {
+            waiter.enter(now);
+        }
+        let waiter = waiter.cloned();
+        self.entries.push_back(LineEntry { ticket, units, told, waiter });
         self.units = self.units.saturating_add(units);
         self.waiting = self.waiting.saturating_add(1);
     }
@@ -127,7 +121,7 @@ impl Line {
             let Some(entry) = self.pop() else { break };
             self.units = self.units.saturating_sub(units);
             self.waiting = self.waiting.saturating_sub(1);
-            if let EntryKind::Request(waiter) = entry.kind {
+            if let Some(waiter) = entry.waiter {
                 wakeups.wake(waiter.grant(at));
             }
         }
@@ -163,7 +157,7 @@ impl Line {
         let entry = self.entries.get_mut(index)?;
         let free = value.saturating_add(self.units);
         self.units = self.units.saturating_sub(entry.units);
-        entry.kind = EntryKind::Left;
+        (entry.told, entry.waiter) = (LEFT, None);
         self.waiting = self.waiting.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
@@ -193,7 +187,7 @@ impl Line {
     /// Leaves a place in line although no request waits for it any more.
     pub(super) fn keep(&mut self, ticket: u64) {
         if let Some(entry) = self.index(ticket).and_then(|index| self.entries.get_mut(index)) {
-            entry.kind = EntryKind::Unattended;
+            entry.waiter = None;
         }
     }
 
@@ -252,6 +246,11 @@ impl Line {
         self.timer.is_some()
     }
 
+    /// The timer, which is not needed any more.
+    pub(super) fn into_timer(self) -> Option<Arc<dyn LineTimer>> {
+        self.timer
+    }
+
     /// Sets what grants those that moved forward, or takes it away where its runtime has gone.
     pub(super) fn set_timer(&mut self, timer: Option<Arc<dyn LineTimer>>) {
         self.timer = timer;
@@ -272,10 +271,7 @@ impl Line {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
             let at = due(short, bucket, state, now).min(entry.told);
-            match &entry.kind {
-                EntryKind::Request(waiter) => Some((waiter, at)),
-                EntryKind::Unattended | EntryKind::Left => None,
-            }
+            entry.waiter.as_ref().map(|waiter| (waiter, at))
         })
     }
 
@@ -336,7 +332,7 @@ impl Line {
 
 impl LineEntry {
     const fn has_left(&self) -> bool {
-        matches!(self.kind, EntryKind::Left)
+        self.told.as_micros() == LEFT.as_micros()
     }
 }
 

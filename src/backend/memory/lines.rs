@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::line::{Line, LineLevel};
@@ -55,7 +56,10 @@ impl Lines {
         let Some(line) = self.by_tag.get_mut(&tag) else { return false };
         line.grant(bucket, state, through, [now, until], &mut self.wakeups);
         if line.is_empty() {
-            self.by_tag.remove(&tag);
+            let ended = self.by_tag.remove(&tag);
+            if let Some(timer) = ended.and_then(Line::into_timer) {
+                self.wakeups.disarm(timer);
+            }
             return true;
         }
         line.arm(bucket, state, now, &mut self.wakeups);
@@ -70,18 +74,25 @@ impl Lines {
         ticket: u64,
         units: Units,
         waiter: &Arc<LineWaiter>,
+        now: Timestamp,
     ) -> bool {
         let Stored { tag, bucket, state } = stored;
         let line = self.by_tag.entry(tag).or_default();
-        line.enter(ticket, units, Some(waiter), bucket, state);
+        line.enter(ticket, units, Some(waiter), bucket, state, now);
         line.is_alone()
     }
 
     /// Puts tokens at the end of the line that were taken without a request which waits.
-    pub(super) fn enter_unattended(&mut self, stored: Stored<'_>, ticket: u64, units: Units) {
+    pub(super) fn enter_unattended(
+        &mut self,
+        stored: Stored<'_>,
+        ticket: u64,
+        units: Units,
+        now: Timestamp,
+    ) {
         let Stored { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
-            line.enter(ticket, units, None, bucket, state);
+            line.enter(ticket, units, None, bucket, state, now);
         }
     }
 
@@ -165,7 +176,13 @@ impl Lines {
     }
 
     /// Sends those away that this limiter may, and that are due after `end`.
-    pub(super) fn drain(&mut self, stored: Stored<'_>, by: u64, end: Timestamp, now: Timestamp) {
+    pub(super) fn drain(
+        &mut self,
+        stored: Stored<'_>,
+        by: NonZeroU64,
+        end: Timestamp,
+        now: Timestamp,
+    ) {
         let Stored { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get(&tag) else { return };
         for (waiter, due) in line.requests(bucket, state, now) {

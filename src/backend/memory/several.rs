@@ -35,7 +35,7 @@ pub(super) fn charge_all(
         // The caller waits for it by itself, but comes after those who stand in line.
         for (print, units) in waited_for(&named, applied.readings()) {
             if let Some(shard) = locks.shard(print) {
-                shard.enter_unattended(print.tag(), units);
+                shard.enter_unattended(print.tag(), units, now);
             }
         }
     }
@@ -112,31 +112,34 @@ pub(super) fn forget_all(
 }
 
 /// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for, the
-/// request stands in the line of the bucket; there is a place for each.
+/// request stands in the line of the bucket; there is a place for each. Tells besides whether no
+/// other waits there, so that its turn is at the instant that it is told.
 pub(super) fn reserve_all(
     shards: &Shards,
     hasher: &Hasher,
     charges: &[Charge<'_>],
     waiter: &Arc<LineWaiter>,
     now: impl FnOnce() -> Timestamp,
-) -> (Applied, SmallVec<[LinePlace; 1]>) {
+) -> (Applied, SmallVec<[LinePlace; 1]>, bool) {
     let named = named(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
     locks.grant_all(&named, now);
     let applied = apply_list(&mut locks, &named, now);
-    let mut places = SmallVec::<[LinePlace; 1]>::new();
+    let (mut places, mut is_alone) = (SmallVec::<[LinePlace; 1]>::new(), true);
     if applied.verdict() == Verdict::Reserved {
         for (print, units) in waited_for(&named, applied.readings()) {
             let entered =
-                locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter));
-            places.extend(entered.map(|(ticket, is_alone)| LinePlace { print, ticket, is_alone }));
+                locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter, now));
+            if let Some((ticket, is_first)) = entered {
+                places.push(LinePlace { print, ticket });
+                is_alone &= is_first;
+            }
         }
     }
     if places.len() > 1 {
-        for LinePlace { print, is_alone, .. } in &mut places {
-            let print = *print;
-            *is_alone = false;
+        is_alone = false;
+        for &LinePlace { print, .. } in &places {
             if let Some(shard) = locks.shard(print) {
                 shard.need_timer(print.tag());
             }
@@ -145,7 +148,7 @@ pub(super) fn reserve_all(
     // Other numbers, if these are, may have moved those before it forward.
     locks.grant_all(&named, now);
     locks.unlock().run();
-    (applied, places)
+    (applied, places, is_alone)
 }
 
 /// The buckets that went into debt for a reservation, each once, and what they paid.
@@ -205,7 +208,7 @@ fn adjust(
         let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
         let Some(shard) = locks.shard(print) else { continue };
         if taken > 0 && applied.verdict() == Verdict::Admitted {
-            shard.enter_unattended(print.tag(), taken.min(gone));
+            shard.enter_unattended(print.tag(), taken.min(gone), now);
         }
         shard.after_change(print.tag(), before, now);
     }

@@ -1,5 +1,6 @@
 //! The lines of a shard, under its lock.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::line::LineLevel;
@@ -35,19 +36,20 @@ impl Shard {
         tag: Tag,
         units: Units,
         waiter: &Arc<LineWaiter>,
+        now: Timestamp,
     ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
         let ticket = self.next_ticket();
         let (stored, lines) = self.lined(tag)?;
-        let is_alone = lines.enter(stored, ticket, units, waiter);
+        let is_alone = lines.enter(stored, ticket, units, waiter, now);
         Some((ticket, is_alone))
     }
 
     /// Puts tokens at the end of a line that were taken without a request which waits.
-    pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units) {
+    pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units, now: Timestamp) {
         let ticket = self.next_ticket();
         if let Some((stored, lines)) = self.lined(tag) {
-            lines.enter_unattended(stored, ticket, units);
+            lines.enter_unattended(stored, ticket, units, now);
         }
     }
 
@@ -132,7 +134,7 @@ impl Shard {
     }
 
     /// Sends those away that this limiter may, and that are due after `end`.
-    pub(super) fn drain(&mut self, by: u64, end: Timestamp, now: Timestamp) {
+    pub(super) fn drain(&mut self, by: NonZeroU64, end: Timestamp, now: Timestamp) {
         let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
         for tag in tags {
             self.grant(tag, now);

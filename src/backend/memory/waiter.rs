@@ -1,6 +1,7 @@
 //! A request that stands in line.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -18,18 +19,18 @@ use crate::clock::Timestamp;
 pub(crate) struct LineWaiter {
     /// Tells whose requests a [drain](super::Memory::drain) is about; `None` if it cannot be sent
     /// away.
-    drained_by: Option<u64>,
+    drained_by: Option<NonZeroU64>,
     state: Mutex<WaiterState>,
 }
 
 #[derive(Debug)]
 struct WaiterState {
     /// The buckets that have not granted yet.
-    pending: usize,
-    /// The latest instant at which one has.
+    pending: u32,
+    is_drained: bool,
+    /// The latest instant at which one has; before that, when it came.
     granted_at: Timestamp,
     waker: Option<Waker>,
-    is_drained: bool,
 }
 
 /// What a waiter is told that asks.
@@ -45,14 +46,15 @@ pub(crate) enum WaiterStatus {
 impl LineWaiter {
     /// A waiter that stands in no line yet. A limiter that [drains](super::Memory::drain) by this
     /// number sends it away; none does without a number.
-    pub(crate) fn new(drained_by: Option<u64>) -> Arc<Self> {
+    pub(crate) fn new(drained_by: Option<NonZeroU64>) -> Arc<Self> {
         let granted_at = Timestamp::from_micros(i64::MIN);
         let state = WaiterState { pending: 0, granted_at, waker: None, is_drained: false };
         Arc::new(Self { drained_by, state: Mutex::new(state) })
     }
 
-    pub(super) fn enter(&self) {
+    pub(super) fn enter(&self, now: Timestamp) {
         let mut state = self.state.lock();
+        state.granted_at = state.granted_at.max(now);
         state.pending = state.pending.saturating_add(1);
     }
 
@@ -64,7 +66,7 @@ impl LineWaiter {
         if state.pending == 0 { state.waker.take() } else { None }
     }
 
-    pub(super) fn is_drained_by(&self, limiter: u64) -> bool {
+    pub(super) fn is_drained_by(&self, limiter: NonZeroU64) -> bool {
         self.drained_by == Some(limiter)
     }
 
@@ -105,16 +107,6 @@ impl LineWaiter {
 pub(crate) struct LinePlace {
     pub(super) print: Fingerprint,
     pub(super) ticket: u64,
-    /// Whether no other waited there.
-    pub(super) is_alone: bool,
-}
-
-impl LinePlace {
-    /// Whether no other waited there when the request came, so that its turn is at the instant that
-    /// it was told.
-    pub(crate) const fn is_alone(&self) -> bool {
-        self.is_alone
-    }
 }
 
 /// Grants what is due in a line when nothing else comes to its bucket.
@@ -124,10 +116,13 @@ impl LinePlace {
 pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
     /// The head of the line is due at `due`. The clock of the store shows `now`.
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp);
+
+    /// The line has ended.
+    fn disarm(&self);
 }
 
-/// A timer, when it is to go off, and what the store's clock shows.
-type Arming = (Arc<dyn LineTimer>, Timestamp, Timestamp);
+/// A timer, when it is to go off, and what the store's clock shows; not at all if its line has ended.
+type Arming = (Arc<dyn LineTimer>, Option<(Timestamp, Timestamp)>);
 
 /// What is done when no lock is held any more, as it is foreign code, which may come back here.
 #[derive(Debug, Default)]
@@ -142,7 +137,11 @@ impl Wakeups {
     }
 
     pub(super) fn arm(&mut self, timer: &Arc<dyn LineTimer>, due: Timestamp, now: Timestamp) {
-        self.timers.push((Arc::clone(timer), due, now));
+        self.timers.push((Arc::clone(timer), Some((due, now))));
+    }
+
+    pub(super) fn disarm(&mut self, timer: Arc<dyn LineTimer>) {
+        self.timers.push((timer, None));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -157,8 +156,11 @@ impl Wakeups {
     /// Wakes the waiters, in the order in which they were granted.
     pub(super) fn run(self) {
         self.wakers.into_iter().for_each(Waker::wake);
-        for (timer, due, now) in self.timers {
-            timer.arm(due, now);
+        for (timer, next) in self.timers {
+            match next {
+                Some((due, now)) => timer.arm(due, now),
+                None => timer.disarm(),
+            }
         }
     }
 }

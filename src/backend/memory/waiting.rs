@@ -1,5 +1,6 @@
 //! What the limiter asks of the lines of this store.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,13 @@ use crate::clock::Timestamp;
 
 impl Memory {
     /// Takes all charges, into debt if need be, or none of them. The waiter stands in the line of
-    /// each bucket that went into debt; there is a place for each.
+    /// each bucket that went into debt; there is a place for each. Tells besides whether no other
+    /// waits there, so that its turn is at the instant that it is told.
     pub(crate) fn reserve(
         &self,
         charges: &[Charge<'_>],
         waiter: &Arc<LineWaiter>,
-    ) -> (Applied, SmallVec<[LinePlace; 1]>) {
+    ) -> (Applied, SmallVec<[LinePlace; 1]>, bool) {
         several::reserve_all(&self.shards, &self.hasher, charges, waiter, || self.now())
     }
 
@@ -64,7 +66,7 @@ impl Memory {
     }
 
     /// Sends all waiters with this number away that are due after this time.
-    pub(crate) fn drain(&self, by: u64, within: Duration) {
+    pub(crate) fn drain(&self, by: NonZeroU64, within: Duration) {
         let now = self.now();
         for shard in self.shards.iter() {
             let wakeups = {
@@ -84,7 +86,7 @@ impl Memory {
     /// How the line of a bucket stands.
     pub(crate) fn line_level(&self, id: BucketId<'_>) -> LineLevel {
         let print = self.hasher.fingerprint(id);
-        let place = LinePlace { print, ticket: 0, is_alone: false };
+        let place = LinePlace { print, ticket: 0 };
         self.with_line(&place, |shard, now| shard.line_level(print.tag(), now))
     }
 

@@ -63,6 +63,12 @@ impl LineTimer for LineDriver {
             self.is_sooner.notify_one();
         }
     }
+
+    fn disarm(&self) {
+        self.state.lock().due = None;
+        // The task looks, finds nothing to wait for, and ends.
+        self.is_sooner.notify_one();
+    }
 }
 
 impl DriverState {

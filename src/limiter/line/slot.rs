@@ -19,6 +19,8 @@ use crate::limiter::queue::{Drained, QueueBucket};
 pub(crate) struct LineTicket {
     pub(crate) waiter: Arc<LineWaiter>,
     pub(crate) places: SmallVec<[LinePlace; 1]>,
+    /// Whether no other waits there.
+    pub(crate) is_alone: bool,
 }
 
 /// A place in the line of each bucket that has granted nothing yet.
@@ -30,11 +32,9 @@ pub(crate) struct LineSlot {
     memory: Arc<Memory>,
     ticket: LineTicket,
     parts: Box<[LinePart]>,
-    made: Timestamp,
     told: Timestamp,
     /// The same, as the runtime counts time.
     turn: Instant,
-    is_alone: bool,
     /// Whether it is still to leave.
     is_held: bool,
 }
@@ -73,11 +73,10 @@ impl LineSlot {
             })
         });
         let start = Instant::now();
-        let is_alone = ticket.places.iter().all(LinePlace::is_alone);
         // Some decades are as good as for ever.
         let turn = start.checked_add(wait.min(FOR_EVER)).unwrap_or(start);
         let (memory, parts, told) = (Arc::clone(memory), parts.collect(), now + wait);
-        Self { memory, ticket, parts, made: now, told, turn, is_alone, is_held: true }
+        Self { memory, ticket, parts, told, turn, is_held: true }
     }
 
     /// The instant that it was told.
@@ -92,7 +91,7 @@ impl LineSlot {
 
     /// When it looks by itself whether its turn has come.
     pub(crate) fn deadline(&self) -> Instant {
-        let patience = if self.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
+        let patience = if self.ticket.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
         self.turn.checked_add(patience).unwrap_or(self.turn)
     }
 
@@ -115,7 +114,7 @@ impl LineSlot {
             status = self.ticket.waiter.poll(waker);
         }
         match status {
-            WaiterStatus::Granted(at) => Poll::Ready(Ok(at.max(self.made))),
+            WaiterStatus::Granted(at) => Poll::Ready(Ok(at)),
             WaiterStatus::Waiting => Poll::Pending,
             WaiterStatus::Drained => Poll::Ready(Err(Drained)),
         }

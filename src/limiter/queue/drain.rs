@@ -36,8 +36,8 @@ impl RateLimiter {
         let now = queues.epoch().now();
         let (end, waiting) = queues.drain(now.plus(within));
         #[cfg(feature = "memory")]
-        if let Some(memory) = self.memory() {
-            memory.drain(queues.id(), self.time_to_drain().unwrap_or(within));
+        if let (Some(memory), Some(id)) = (self.memory(), queues.id()) {
+            memory.drain(id, self.time_to_drain().unwrap_or(within));
         }
         for queue in waiting {
             queue.with(|line, wakers| line.drain(end, now, wakers));

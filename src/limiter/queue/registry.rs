@@ -3,6 +3,8 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
+#[cfg(feature = "memory")]
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
@@ -171,8 +173,9 @@ impl QueueRegistry {
     }
 
     /// Tells this limiter from others that share its store.
-    pub(crate) fn id(self: &Arc<Self>) -> u64 {
-        u64::try_from(Arc::as_ptr(self).addr()).unwrap_or(0)
+    #[cfg(feature = "memory")]
+    pub(crate) fn id(self: &Arc<Self>) -> Option<NonZeroU64> {
+        NonZeroU64::new(u64::try_from(Arc::as_ptr(self).addr()).ok()?)
     }
 
     /// Lets no request wait for longer than until `end`. Returns the queues that may have waiters.
