@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::charge::BucketId;
+#[cfg(feature = "memory")]
+use crate::algebra::rescale;
 use crate::algebra::{Bucket, State, Units, block, refund, undo, untouched};
 use crate::clock::Timestamp;
 
@@ -272,6 +274,41 @@ impl<'a> Adjustment<'a> {
             Change::Block { time } => block(bucket, state, now.plus_micros(micros(time)), now),
         }
     }
+}
+
+#[cfg(feature = "memory")]
+impl Adjustment<'_> {
+    /// The same in other numbers of the limit.
+    pub(super) fn in_numbers_of<'b>(
+        &'b self,
+        bucket: &'b Bucket,
+        now: Timestamp,
+    ) -> Adjustment<'b> {
+        let units = |units| converted(units, self.bucket, bucket);
+        let state = |state| rescale(self.bucket, bucket, state, now, self.id.phase(bucket));
+        let change = match self.change {
+            Change::Refund { units: own } => Change::Refund { units: units(own) },
+            Change::RefundSince { units: own, since } => {
+                Change::RefundSince { units: units(own), since: state(since) }
+            }
+            Change::Undo { units: own, left } => {
+                Change::Undo { units: units(own), left: state(left) }
+            }
+            block @ Change::Block { .. } => block,
+        };
+        Adjustment::new(self.id, bucket, change)
+    }
+}
+
+/// Units of one bucket, counted in the numbers of another; what is left of a unit is dropped.
+#[cfg(feature = "memory")]
+pub(super) fn converted(units: Units, from: &Bucket, to: &Bucket) -> Units {
+    if from == to {
+        return units;
+    }
+    let units = i128::from(units).saturating_mul(i128::from(to.token()));
+    let units = units.checked_div_euclid(i128::from(from.token())).unwrap_or(0);
+    Units::try_from(units).unwrap_or(if units < 0 { Units::MIN } else { Units::MAX })
 }
 
 /// A time in microseconds, rounded up: a block never ends early.

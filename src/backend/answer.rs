@@ -4,8 +4,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
+#[cfg(feature = "memory")]
+use super::adjustment::Adjustment;
 use super::charge::Charge;
 use super::error::BackendError;
+#[cfg(feature = "memory")]
+use crate::algebra::{Bucket, rescale};
 use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
 use crate::clock::Timestamp;
 
@@ -231,6 +235,20 @@ impl Reading {
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
         [(first, first_pays), (second, second_pays)]
             .map(|(state, units)| Self::in_micros(verdict, state, units, wait))
+    }
+
+    /// The same of a bucket that is stored in other numbers than an adjustment names.
+    #[cfg(feature = "memory")]
+    pub(super) fn in_numbers_of(
+        mut self,
+        stored: &Bucket,
+        adjustment: &Adjustment<'_>,
+        now: Timestamp,
+    ) -> Self {
+        let bucket = adjustment.bucket();
+        let phase = adjustment.id().phase(bucket);
+        self.state = rescale(stored, bucket, self.state, now, phase);
+        self
     }
 
     #[inline]

@@ -44,7 +44,14 @@ enum WaitStage {
 struct Jitter {
     until: Instant,
     /// Completes when all waiting comes to an end, if that concerns it.
-    drained: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    drained: Option<DrainedFuture>,
+}
+
+type DrainedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn drained_by(registry: &Arc<QueueRegistry>) -> DrainedFuture {
+    let registry = Arc::clone(registry);
+    Box::pin(async move { registry.drained().await })
 }
 
 impl Wait {
@@ -102,6 +109,10 @@ impl Future for Wait {
             };
             *this.stage = stage;
             match this.sleep.as_mut().as_pin_mut() {
+                // It has looked then already: it is not to look without end.
+                Some(sleep) if sleep.is_elapsed() && sleep.deadline() >= until => {
+                    sleep.reset(Instant::now().checked_add(AGAIN).unwrap_or(until));
+                }
                 Some(sleep) if sleep.deadline() == until => {}
                 Some(sleep) => sleep.reset(until),
                 None => this.sleep.set(Some(sleep_until(until))),
@@ -124,12 +135,7 @@ impl Future for Wait {
 impl Jitter {
     fn new(jitter: Duration, registry: Option<&Arc<QueueRegistry>>) -> Self {
         let now = Instant::now();
-        let drained = registry.map(|registry| {
-            let registry = Arc::clone(registry);
-            let drained: Pin<Box<dyn Future<Output = ()> + Send>> =
-                Box::pin(async move { registry.drained().await });
-            drained
-        });
+        let drained = registry.map(drained_by);
         // Some decades are as good as for ever.
         Self { until: now.checked_add(jitter.min(FOR_EVER)).unwrap_or(now), drained }
     }
@@ -137,10 +143,11 @@ impl Jitter {
     /// Until when it lasts: no longer than all waiting.
     fn poll(&mut self, registry: Option<&Arc<QueueRegistry>>, cx: &mut Context<'_>) -> Instant {
         // Before the end is read, so that an end that is set then is heard of.
-        if let Some(drained) = &mut self.drained
+        while let (Some(registry), Some(drained)) = (registry, &mut self.drained)
             && drained.as_mut().poll(cx).is_ready()
         {
-            self.drained = None;
+            // There may be another end, which comes sooner.
+            self.drained = Some(drained_by(registry));
         }
         let end = registry.and_then(|registry| registry.end_instant());
         end.map_or(self.until, |end| end.min(self.until))
@@ -152,5 +159,8 @@ impl fmt::Debug for Jitter {
         f.debug_struct("Jitter").field("until", &self.until).finish_non_exhaustive()
     }
 }
+
+/// After which it looks again if its instant has come and its turn has not.
+const AGAIN: Duration = Duration::from_millis(1);
 
 const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);

@@ -4,6 +4,7 @@
 //! told the same instant, and to be granted at the same one; the buckets have to hold the same in
 //! the end. Time is that of a paused runtime, whose timers are the only ones.
 
+mod attacks;
 mod model;
 mod rules;
 #[path = "../support/mod.rs"]

@@ -129,7 +129,7 @@ fn candidate(
     lines: Option<&Lines>,
     now: Timestamp,
 ) -> Option<Candidate> {
-    if lines.is_some_and(|lines| lines.has(slot.tag())) {
+    if lines.is_some_and(|lines| lines.pins(slot.tag())) {
         return None;
     }
     let (bucket, state) = (quotas.get(slot.quota()?)?, slot.state());

@@ -42,6 +42,8 @@ pub(super) struct Line {
     /// What all who wait cost together.
     units: Units,
     waiting: usize,
+    /// How many of them are requests.
+    requests: usize,
     left: u64,
     /// When tokens last came back. What they have paid for is granted then.
     changed_at: Option<Timestamp>,
@@ -95,6 +97,7 @@ impl Line {
         self.needs_timer |= !self.is_empty();
         if let Some(waiter) = waiter {
             waiter.enter(now);
+            self.requests = self.requests.saturating_add(1);
         }
         let waiter = waiter.cloned();
         self.entries.push_back(LineEntry { ticket, units, told, waiter });
@@ -114,7 +117,7 @@ impl Line {
         while let Some((units, told)) = self.head() {
             let at = self.due(units, bucket, state, now).min(told);
             let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
-            let is_promised = through.is_some_and(|ticket| self.first_ticket() <= Some(ticket));
+            let is_promised = through.is_some_and(|ticket| self.is_promised(ticket, until));
             if at > until && !is_promised {
                 break;
             }
@@ -122,6 +125,7 @@ impl Line {
             self.units = self.units.saturating_sub(units);
             self.waiting = self.waiting.saturating_sub(1);
             if let Some(waiter) = entry.waiter {
+                self.requests = self.requests.saturating_sub(1);
                 wakeups.wake(waiter.grant(at));
             }
         }
@@ -158,6 +162,7 @@ impl Line {
         let free = value.saturating_add(self.units);
         self.units = self.units.saturating_sub(entry.units);
         (entry.told, entry.waiter) = (LEFT, None);
+        self.requests = self.requests.saturating_sub(1);
         self.waiting = self.waiting.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
@@ -188,6 +193,7 @@ impl Line {
     pub(super) fn keep(&mut self, ticket: u64) {
         if let Some(entry) = self.index(ticket).and_then(|index| self.entries.get_mut(index)) {
             entry.waiter = None;
+            self.requests = self.requests.saturating_sub(1);
         }
     }
 
@@ -225,16 +231,43 @@ impl Line {
         }
     }
 
-    /// Counts the costs in the numbers that take over.
-    pub(super) fn rescale(&mut self, old: &Bucket, new: &Bucket) {
+    /// Counts the costs in the numbers that take over, by which the bucket that held `old_value` holds
+    /// `new_value`.
+    pub(super) fn rescale(&mut self, [old, new]: [&Bucket; 2], old_value: Units, new_value: Units) {
+        let ratio = [new, old].map(|bucket| i128::from(bucket.token()));
+        let scale = |units: i128| {
+            let [new, old] = ratio;
+            units.saturating_mul(new).checked_div_euclid(old).unwrap_or(0)
+        };
+        // What is used without those who wait. A value that cannot be counted was cut, and so are
+        // their costs then, the last first: else the difference would be there for the head.
+        let all = i128::from(self.units);
+        let used =
+            i128::from(old.capacity()).saturating_sub(i128::from(old_value)).saturating_sub(all);
+        let used = 0_i128.saturating_sub(scale(0_i128.saturating_sub(used)));
+        let free = i128::from(new.capacity()).saturating_sub(used);
+        let most = free.saturating_sub(i128::from(new_value)).max(0);
+        let mut most = Units::try_from(most).unwrap_or(Units::MAX);
         self.units = 0;
         for entry in self.entries.iter_mut().filter(|entry| !entry.has_left()) {
             // Whole tokens nearly always, which are converted exactly.
-            let units = i128::from(entry.units).saturating_mul(i128::from(new.token()));
-            let units = units.checked_div(i128::from(old.token())).unwrap_or(0);
-            entry.units = Units::try_from(units).unwrap_or(Units::MAX);
+            let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
+            entry.units = units.min(most);
+            most = most.saturating_sub(entry.units);
             self.units = self.units.saturating_add(entry.units);
         }
+    }
+
+    /// Forgets the tokens that no request waits for.
+    pub(super) fn forget_unattended(&mut self) {
+        self.entries.retain(|entry| entry.waiter.is_some());
+        self.waiting = self.entries.len();
+        self.units = self.entries.iter().fold(0, |all, entry| all.saturating_add(entry.units));
+    }
+
+    /// Whether a request waits, and not only tokens that were taken without one.
+    pub(super) const fn has_requests(&self) -> bool {
+        self.requests > 0
     }
 
     /// What all who wait cost together.
@@ -276,12 +309,20 @@ impl Line {
     }
 
     pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
-        let (mut waiting, mut longest) = (0_usize, Duration::ZERO);
-        for (_, due) in self.requests(bucket, state, now) {
-            waiting = waiting.saturating_add(1);
-            longest = due.since(now);
-        }
-        LineLevel { waiting, longest, left: self.left }
+        let mut behind: Units = 0;
+        let is_last = |entry: &&LineEntry| {
+            let is_request = entry.waiter.is_some();
+            if !is_request && !entry.has_left() {
+                behind = behind.saturating_add(entry.units);
+            }
+            is_request
+        };
+        let last = self.entries.iter().rev().find(is_last);
+        let longest = last.map_or(Duration::ZERO, |last| {
+            let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
+            due(short, bucket, state, now).min(last.told).since(now)
+        });
+        LineLevel { waiting: self.requests, longest, left: self.left }
     }
 
     /// The cost of the head, and the instant that it was told.
@@ -292,6 +333,12 @@ impl Line {
     /// When `free` covers the cost of the head.
     fn due(&self, units: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
         due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
+    }
+
+    /// Whether the instant has come that a request was told which is no earlier than the head.
+    fn is_promised(&self, ticket: u64, until: Timestamp) -> bool {
+        let entry = self.index(ticket).and_then(|index| self.entries.get(index));
+        entry.is_some_and(|entry| entry.told <= until)
     }
 
     fn first_ticket(&self) -> Option<u64> {

@@ -5,6 +5,8 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::line::{Line, LineLevel};
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
@@ -16,6 +18,8 @@ pub(super) type Tag = (u64, u32);
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     by_tag: HashMap<Tag, Line>,
+    /// The buckets of the call that reserves under this lock.
+    at_work: SmallVec<[Tag; 2]>,
     wakeups: Wakeups,
 }
 
@@ -56,11 +60,7 @@ impl Lines {
         let Some(line) = self.by_tag.get_mut(&tag) else { return false };
         line.grant(bucket, state, through, [now, until], &mut self.wakeups);
         if line.is_empty() {
-            let ended = self.by_tag.remove(&tag);
-            if let Some(timer) = ended.and_then(Line::into_timer) {
-                self.wakeups.disarm(timer);
-            }
-            return true;
+            return self.end_if_empty(tag);
         }
         line.arm(bucket, state, now, &mut self.wakeups);
         false
@@ -139,10 +139,50 @@ impl Lines {
     }
 
     /// Counts the costs of those who wait in the numbers that take over.
-    pub(super) fn rescale(&mut self, tag: Tag, old: &Bucket, new: &Bucket) {
+    pub(super) fn rescale(
+        &mut self,
+        stored: Stored<'_>,
+        new: &Bucket,
+        new_value: Units,
+        now: Timestamp,
+    ) {
+        let Stored { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
-            line.rescale(old, new);
+            line.rescale([bucket, new], bucket.refresh(state, now).value, new_value);
         }
+    }
+
+    /// Forgets the tokens in a line that no request waits for. Returns whether it has ended with it.
+    pub(super) fn forget_unattended(&mut self, tag: Tag) -> bool {
+        if let Some(line) = self.by_tag.get_mut(&tag) {
+            line.forget_unattended();
+        }
+        self.end_if_empty(tag)
+    }
+
+    /// Whether requests wait for a bucket, or a call that reserves is at work on it.
+    pub(super) fn pins(&self, tag: Tag) -> bool {
+        self.by_tag.get(&tag).is_some_and(Line::has_requests) || self.at_work.contains(&tag)
+    }
+
+    /// Evicts no bucket of a call while it is at work on them.
+    pub(super) fn begin_work(&mut self, tag: Tag) {
+        self.at_work.push(tag);
+    }
+
+    pub(super) fn end_work(&mut self) {
+        self.at_work.clear();
+    }
+
+    fn end_if_empty(&mut self, tag: Tag) -> bool {
+        if !self.by_tag.get(&tag).is_some_and(Line::is_empty) {
+            return false;
+        }
+        let ended = self.by_tag.remove(&tag);
+        if let Some(timer) = ended.and_then(Line::into_timer) {
+            self.wakeups.disarm(timer);
+        }
+        true
     }
 
     /// What all who wait cost together.

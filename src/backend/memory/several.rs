@@ -8,10 +8,10 @@ use super::fingerprint::{Fingerprint, Hasher};
 use super::lock_set::{LockPair, LockSet};
 use super::shards::Shards;
 use super::waiter::{LinePlace, LineWaiter};
-use crate::algebra::{Units, Verdict};
-use crate::backend::adjustment::{Adjustment, Change};
+use crate::algebra::{Bucket, Units, Verdict};
+use crate::backend::adjustment::{Adjustment, Change, converted};
 use crate::backend::answer::{Applied, Reading};
-use crate::backend::apply::{adjust_list, apply_list, apply_pair};
+use crate::backend::apply::{CellStore as _, adjust_list, apply_list, apply_pair};
 use crate::backend::charge::{BucketId, Charge};
 use crate::clock::Timestamp;
 
@@ -125,9 +125,20 @@ pub(super) fn reserve_all(
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
     locks.grant_all(&named, now);
+    for &(print, _) in &named {
+        if let Some(shard) = locks.shard(print) {
+            shard.begin_work(print.tag());
+        }
+    }
     let applied = apply_list(&mut locks, &named, now);
     let (mut places, mut is_alone) = (SmallVec::<[LinePlace; 1]>::new(), true);
     if applied.verdict() == Verdict::Reserved {
+        for (&(print, charge), reading) in named.iter().zip(applied.readings()) {
+            // A cost of zero changes nothing, but is told an instant by the numbers that it names.
+            if charge.units() <= 0 && reading.state().value < 0 {
+                locks.write(print, charge.bucket(), reading.state(), now);
+            }
+        }
         for (print, units) in waited_for(&named, applied.readings()) {
             let entered =
                 locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter, now));
@@ -145,30 +156,60 @@ pub(super) fn reserve_all(
             }
         }
     }
-    // Other numbers, if these are, may have moved those before it forward.
-    locks.grant_all(&named, now);
+    for &(print, _) in &named {
+        if let Some(shard) = locks.shard(print) {
+            shard.end_work();
+            // Other numbers, if these are, may have moved those before it forward.
+            shard.grant(print.tag(), now);
+        }
+    }
     locks.unlock().run();
     (applied, places, is_alone)
 }
 
-/// The buckets that went into debt for a reservation, each once, and what they paid.
+/// The buckets that went into debt for a reservation, each once, and what they paid, in the numbers
+/// of the last charge on each.
 fn waited_for(
     named: &[(Fingerprint, &Charge<'_>)],
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {
-    let mut waited_for = SmallVec::<[(Fingerprint, Units); 4]>::new();
-    for (&(print, charge), reading) in named.iter().zip(readings) {
-        // One of two shards pays nothing where the other has more.
-        let is_asked = reading.units() > 0 || charge.units() <= 0;
-        match waited_for.iter_mut().find(|(known, _)| *known == print) {
-            Some((_, units)) => *units = units.saturating_add(reading.units()),
-            None if is_asked && reading.state().value < 0 => {
-                waited_for.push((print, reading.units()));
+    let mut waited_for = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
+    for (nth, (&(print, charge), reading)) in named.iter().zip(readings).enumerate() {
+        let (bucket, units) = (charge.bucket(), reading.units());
+        match waited_for.iter_mut().find(|(known, ..)| *known == print) {
+            Some((_, counted_in, all)) => {
+                *all = converted(*all, counted_in, bucket).saturating_add(units);
+                *counted_in = bucket;
+            }
+            None if reading.state().value < 0 && is_asked(nth, named, readings) => {
+                waited_for.push((print, bucket, units));
             }
             None => {}
         }
     }
-    waited_for
+    waited_for.into_iter().map(|(print, _, units)| (print, units)).collect()
+}
+
+/// Whether a charge waits for this bucket: of two shards, for those that pay, or for the fuller one
+/// if it costs nothing.
+fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Reading]) -> bool {
+    let (Some((_, charge)), Some(reading)) = (named.get(nth), readings.get(nth)) else {
+        return false;
+    };
+    if reading.units() > 0 || charge.get_second_shard().is_none() {
+        return true;
+    }
+    if charge.units() > 0 {
+        return false;
+    }
+    // The two of a charge stand next to each other; the first counts as the fuller if they are equal.
+    let is_same =
+        |other: usize| named.get(other).is_some_and(|(_, one)| std::ptr::eq(*one, *charge));
+    let value = |other: usize| readings.get(other).map(|reading| reading.state().value);
+    match nth.checked_sub(1).filter(|&before| is_same(before)) {
+        Some(first) => value(first) < value(nth),
+        None => value(nth) >= value(nth.saturating_add(1)),
+    }
 }
 
 /// Makes all adjustments, or none of them, and lets those who wait have what comes back.
@@ -186,6 +227,42 @@ fn adjust(
         }
         return applied;
     }
+    // Of a bucket that requests wait for, an adjustment does not change the numbers: those of a
+    // request that was decided before they changed would grant all who wait in them.
+    let stored: SmallVec<[Option<Bucket>; 4]> = named
+        .iter()
+        .map(|&(print, one)| {
+            let stored = locks.shard(print).and_then(|shard| shard.lined_bucket(print.tag()));
+            stored.filter(|stored| stored != one.bucket())
+        })
+        .collect();
+    let converted: SmallVec<[Adjustment<'_>; 4]> = named
+        .iter()
+        .zip(&stored)
+        .map(|(&(_, one), stored)| {
+            stored.as_ref().map_or(*one, |stored| one.in_numbers_of(stored, now))
+        })
+        .collect();
+    let prints = named.iter().map(|&(print, _)| print);
+    let named_as_stored: SmallVec<[_; 4]> = prints.zip(&converted).collect();
+    let applied = adjust_lined(locks, &named_as_stored, now);
+    if stored.iter().all(Option::is_none) {
+        return applied;
+    }
+    let readings = applied.readings().iter().zip(&stored).zip(named);
+    let readings = readings.map(|((reading, stored), &(_, one))| match stored {
+        Some(stored) => reading.in_numbers_of(stored, one, now),
+        None => *reading,
+    });
+    Applied::many(now, readings.collect())
+}
+
+/// Makes all adjustments, which are in the numbers of their buckets as far as requests wait for these.
+fn adjust_lined(
+    locks: &mut LockSet<'_>,
+    named: &[(Fingerprint, &Adjustment<'_>)],
+    now: Timestamp,
+) -> Applied {
     for &(print, one) in named {
         if let Some(shard) = locks.shard(print) {
             let delays = matches!(one.change(), Change::Block { .. });
@@ -226,7 +303,8 @@ pub(super) fn leave_all(
 ) {
     let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), one));
     let mut named: SmallVec<[_; 4]> = named.collect();
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
+    let in_line = places.iter().map(|place| place.print);
+    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print).chain(in_line));
     let now = now();
     for &LinePlace { print, ticket, .. } in places {
         if locks.shard(print).is_some_and(|shard| shard.leave(print.tag(), ticket, now)) {

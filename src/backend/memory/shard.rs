@@ -37,6 +37,9 @@ pub(super) struct Shard {
 /// grows to 1.7 times the live ones; with 2, to 3.6 times.
 const SWEEP_SLOTS: usize = 4;
 
+/// How many buckets a new one evicts at most.
+const MAX_EVICTIONS: usize = 2;
+
 /// How long a bucket has to be full before it is dropped, in microseconds. A clock that steps back
 /// by less changes no answer.
 const GRACE: u64 = 1_000_000;
@@ -141,10 +144,18 @@ impl Shard {
             self.remove(index, now);
             return;
         };
-        let (fresh, waiting) = (absent(id, stored.bucket, now), lines.units(tag));
-        // The head may have more saved up for it already.
-        let held = stored.bucket.refresh(stored.state, now).value;
-        let value = fresh.value.saturating_sub(waiting).max(held);
+        let fresh = absent(id, stored.bucket, now);
+        // The head may have more saved up for it already. In a bucket that is blocked, those who wait
+        // have been told their instants instead.
+        let State { value: held, ts } = stored.bucket.refresh(stored.state, now);
+        let saved = if ts > now { held } else { held.saturating_add(lines.units(tag)) };
+        let free = fresh.value.max(saved);
+        // What was taken without a request that waits is forgiven.
+        if lines.forget_unattended(tag) {
+            self.remove(index, now);
+            return;
+        }
+        let value = free.saturating_sub(lines.units(tag));
         self.keep_state(tag, State { value, ts: fresh.ts }, now);
         self.grant(tag, now);
     }
@@ -235,7 +246,7 @@ impl Shard {
         let tag = print.tag();
         self.before_change(tag, true, now);
         if let Some((stored, lines)) = self.lined(tag) {
-            lines.rescale(tag, stored.bucket, bucket);
+            lines.rescale(stored, bucket, state.value, now);
         }
         if let Some(new) = self.quotas.enter(bucket, taken) {
             if let Some(slot) = self.table.get_mut(index) {
@@ -249,17 +260,31 @@ impl Shard {
 
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         self.sweep(now);
-        if self.table.len() >= self.capacity
-            && let Some(index) =
-                self.evictions.victim(&self.table, &self.quotas, self.lines.as_deref(), now)
-        {
-            self.remove(index, now);
+        // More than one if the bound was exceeded while requests waited for all of them.
+        for _ in 0..MAX_EVICTIONS {
+            if self.table.len() >= self.capacity
+                && let Some(index) = self.victim(now)
+            {
+                self.remove(index, now);
+            }
         }
         if let Some(quota) = self.quotas.enter(bucket, self.table.len()) {
             let slot = Slot::new(print, quota, state);
             self.table.insert(slot);
             self.evictions.noted(&slot, &self.table, &self.quotas, self.lines.as_deref(), now);
         }
+    }
+
+    /// The slot of the bucket to evict.
+    fn victim(&mut self, now: Timestamp) -> Option<usize> {
+        let lines = self.lines.as_deref();
+        let victim = self.evictions.victim(&self.table, &self.quotas, lines, now);
+        if victim.is_some() || lines.is_none() {
+            return victim;
+        }
+        // Some may have been granted that nothing has touched since.
+        self.grant_everywhere(now);
+        self.evictions.victim(&self.table, &self.quotas, self.lines.as_deref(), now)
     }
 
     fn sweep(&mut self, now: Timestamp) {
@@ -290,7 +315,7 @@ impl Shard {
         if let Some(slot) = self.table.get(index).filter(|_| self.lines.is_some()) {
             let tag = slot.tag();
             self.grant(tag, now);
-            if self.has_line(tag) {
+            if !self.end_unattended(tag) {
                 return false;
             }
         }

@@ -7,7 +7,7 @@ use super::line::LineLevel;
 use super::lines::{Lines, Stored, Tag};
 use super::shard::Shard;
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
-use crate::algebra::{State, Units};
+use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
 impl Shard {
@@ -15,8 +15,26 @@ impl Shard {
         self.lines.is_some()
     }
 
-    pub(super) fn has_line(&self, tag: Tag) -> bool {
-        self.lines.as_deref().is_some_and(|lines| lines.has(tag))
+    /// Ends the line of a bucket that is removed, unless requests wait in it. Returns whether it has
+    /// none any more.
+    pub(super) fn end_unattended(&mut self, tag: Tag) -> bool {
+        let Some(lines) = &mut self.lines else { return true };
+        if lines.pins(tag) {
+            return false;
+        }
+        lines.forget_unattended(tag);
+        true
+    }
+
+    /// Evicts no bucket of a call while it is at work on them.
+    pub(super) fn begin_work(&mut self, tag: Tag) {
+        self.lines.get_or_insert_default().begin_work(tag);
+    }
+
+    pub(super) fn end_work(&mut self) {
+        if let Some(lines) = &mut self.lines {
+            lines.end_work();
+        }
     }
 
     /// What is to be done once the shard is unlocked.
@@ -66,6 +84,12 @@ impl Shard {
     /// Grants what is due now.
     pub(super) fn grant(&mut self, tag: Tag, now: Timestamp) {
         self.grant_through(tag, None, now, now);
+    }
+
+    /// Grants what is due now in all lines.
+    pub(super) fn grant_everywhere(&mut self, now: Timestamp) {
+        let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
+        tags.into_iter().for_each(|tag| self.grant(tag, now));
     }
 
     /// Grants what is due at `until`, and all up to a ticket.
@@ -142,6 +166,12 @@ impl Shard {
                 lines.drain(stored, by, end, now);
             }
         }
+    }
+
+    /// The numbers of a bucket that requests wait for.
+    pub(super) fn lined_bucket(&mut self, tag: Tag) -> Option<Bucket> {
+        let (stored, lines) = self.lined(tag)?;
+        lines.has(tag).then_some(*stored.bucket)
     }
 
     pub(super) fn line_count(&self) -> usize {

@@ -136,7 +136,9 @@ impl Table {
 
     fn grow(&mut self) {
         let old = self.slots.len();
-        let new = old.saturating_add(old / 2).max(FIRST_SLOTS).min(self.enough);
+        let more = old.saturating_add(old / 2).max(FIRST_SLOTS);
+        // Only where requests wait for all of them are there more than were meant to be.
+        let new = if old >= self.enough { more } else { more.min(self.enough) };
         self.resize(new.max(old.saturating_add(1)));
     }
 

@@ -84,21 +84,32 @@ impl LineWaiter {
 
     /// Where it stands; it remembers whom to wake if it still waits.
     pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
+        if let Some(status) = self.status_if(|state| match &state.waker {
+            Some(known) => known.will_wake(waker),
+            None => false,
+        }) {
+            return status;
+        }
+        // A waker is foreign code: it is cloned and dropped when nothing is locked.
+        let mut waker = Some(waker.clone());
+        let status = self.status_if(|state| {
+            std::mem::swap(&mut state.waker, &mut waker);
+            true
+        });
+        drop(waker);
+        status.unwrap_or(WaiterStatus::Waiting)
+    }
+
+    /// Where it stands; `None` if it waits and knows nothing to wake.
+    fn status_if(&self, has_waker: impl FnOnce(&mut WaiterState) -> bool) -> Option<WaiterStatus> {
         let mut state = self.state.lock();
         if state.pending == 0 {
-            return WaiterStatus::Granted(state.granted_at);
+            return Some(WaiterStatus::Granted(state.granted_at));
         }
         if state.is_drained {
-            return WaiterStatus::Drained;
+            return Some(WaiterStatus::Drained);
         }
-        let replaced = match &mut state.waker {
-            Some(known) if known.will_wake(waker) => None,
-            slot => slot.replace(waker.clone()),
-        };
-        // A waker is foreign code: it is dropped when nothing is locked.
-        drop(state);
-        drop(replaced);
-        WaiterStatus::Waiting
+        has_waker(&mut state).then_some(WaiterStatus::Waiting)
     }
 }
 

@@ -32,6 +32,7 @@ struct DriverState {
     /// An instant of the store's clock, and when this process was told of it. Of all that were told,
     /// the pair that was on its way for the shortest time.
     heard: Option<(Timestamp, Instant)>,
+    last_shown: Option<Timestamp>,
 }
 
 impl LineDriver {
@@ -52,7 +53,10 @@ impl LineTimer for LineDriver {
         let mut state = self.state.lock();
         state.hear(now);
         let is_sooner = state.due.is_none_or(|armed| due < armed);
-        state.due = Some(due);
+        // A call that was overtaken says what was true before; at worst, the task looks once in vain.
+        if is_sooner {
+            state.due = Some(due);
+        }
         if !state.is_running {
             state.is_running = true;
             drop(state);
@@ -75,9 +79,12 @@ impl DriverState {
     fn hear(&mut self, shown: Timestamp) {
         let now = Instant::now();
         let known = self.heard.and_then(|heard| instant_of(heard, shown));
-        if known.is_none_or(|known| now < known) {
+        // A clock that was set back counts from where it is.
+        let went_back = self.last_shown.is_some_and(|last| shown < last);
+        if went_back || known.is_none_or(|known| now < known) {
             self.heard = Some((shown, now));
         }
+        self.last_shown = Some(shown);
     }
 
     /// What is due next, and when; `None` if there is nothing to wait for.
