@@ -34,7 +34,11 @@ pin_project! {
 enum WaitStage {
     /// Not polled yet.
     Booked(Booking),
-    Waiting(WaitPlace),
+    Waiting {
+        place: WaitPlace,
+        /// Whether its instant has come, and it has looked by itself.
+        has_looked: bool,
+    },
     /// It has its turn, and lets the jitter pass.
     Jitter(PendingTurn, Box<Jitter>),
     Done,
@@ -84,10 +88,10 @@ impl Future for Wait {
                     if end.is_some_and(|end| end < place.turn()) {
                         return Poll::Ready(Err(Drained));
                     }
-                    *this.stage = WaitStage::Waiting(place);
+                    *this.stage = WaitStage::Waiting { place, has_looked: false };
                     continue;
                 }
-                WaitStage::Waiting(place) => match place.poll(cx) {
+                WaitStage::Waiting { place, has_looked } => match place.poll(cx) {
                     PlaceAnswer::Go(turn) if *this.jitter == 0 => {
                         return Poll::Ready(Ok(turn));
                     }
@@ -97,7 +101,12 @@ impl Future for Wait {
                         *this.stage = WaitStage::Jitter(turn, jitter);
                         continue;
                     }
-                    PlaceAnswer::Wait(place, until) => (WaitStage::Waiting(place), until),
+                    PlaceAnswer::Wait(place, until) => {
+                        // One that has looked in vain does not look without end.
+                        let again = Instant::now().checked_add(AGAIN).filter(|_| has_looked);
+                        let until = again.map_or(until, |again| again.max(until));
+                        (WaitStage::Waiting { place, has_looked: false }, until)
+                    }
                     PlaceAnswer::Drained => return Poll::Ready(Err(Drained)),
                 },
                 WaitStage::Jitter(turn, mut jitter) => {
@@ -109,10 +118,6 @@ impl Future for Wait {
             };
             *this.stage = stage;
             match this.sleep.as_mut().as_pin_mut() {
-                // It has looked then already: it is not to look without end.
-                Some(sleep) if sleep.is_elapsed() && sleep.deadline() >= until => {
-                    sleep.reset(Instant::now().checked_add(AGAIN).unwrap_or(until));
-                }
                 Some(sleep) if sleep.deadline() == until => {}
                 Some(sleep) => sleep.reset(until),
                 None => this.sleep.set(Some(sleep_until(until))),
@@ -121,12 +126,11 @@ impl Future for Wait {
             ready!(sleep.poll(cx));
             match mem::replace(this.stage, WaitStage::Done) {
                 WaitStage::Jitter(turn, _) => return Poll::Ready(Ok(turn)),
-                stage => {
-                    if let WaitStage::Waiting(place) = &stage {
-                        place.grant();
-                    }
-                    *this.stage = stage;
+                WaitStage::Waiting { place, .. } => {
+                    place.grant();
+                    *this.stage = WaitStage::Waiting { place, has_looked: true };
                 }
+                stage => *this.stage = stage,
             }
         }
     }
