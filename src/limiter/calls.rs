@@ -157,11 +157,11 @@ impl<'l> LimitCall<'l> {
         self
     }
 
-    /// Reserves what is short: the answer is a [`Reservation`], whose instant is now if the tokens
+    /// Reserves what is short: the answer is a [`Reservation`](super::Reservation), whose instant is now if the tokens
     /// are there, and else when they will be, however far away that is.
     ///
     /// A reservation limits nothing by itself: run the work after its
-    /// [`ready`](Reservation::ready). To see that it is `Ok` and to drop it gives the tokens back.
+    /// [`ready`](super::Reservation::ready). To see that it is `Ok` and to drop it gives the tokens back.
     ///
     /// The bucket goes into debt for it, down to its quota's
     /// [`max_reserved`](crate::Quota::max_reserved). What would go deeper is refused.
