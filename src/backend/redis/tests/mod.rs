@@ -3,6 +3,7 @@
 #[path = "../../../../tests/support/redis/mod.rs"]
 mod servers;
 
+mod calls;
 mod changed;
 mod cluster;
 mod cross_slot;
