@@ -117,7 +117,7 @@ impl RateLimiter {
         }
     }
 
-    /// Whether those who wait stand in lines of the store, and have what comes back.
+    /// Whether the waiters stand in lines of the store, and have what comes back.
     pub(crate) fn has_lines(&self) -> bool {
         #[cfg(feature = "memory")]
         return self.memory().is_some();

@@ -185,7 +185,7 @@ impl HeldGrants {
         Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
     }
 
-    /// Gives everything back: in memory to those who wait, or else to the bucket. In a store that
+    /// Gives everything back: in memory to the waiters, or else to the bucket. In a store that
     /// other processes take from as well, only if no request has charged one of the buckets since.
     ///
     /// There a plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B

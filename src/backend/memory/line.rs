@@ -20,7 +20,7 @@
 //!
 //! A waiter keeps the instant that it was told, as the latest one. Nothing that is taken later can
 //! delay it, except for what changes the bucket itself: a block, and other numbers. Before
-//! these, all who wait are [told](Line::keep_promises) the instants that are due then.
+//! these, all waiters are [told](Line::keep_promises) the instants that are due then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct Line {
     /// In the order of their tickets. Those that have left stay until they are at an end, or are
     /// more than half.
     entries: VecDeque<LineEntry>,
-    /// What all who wait cost together.
+    /// What all waiters cost together.
     units: Units,
     waiting: usize,
     /// How many of them are requests.
@@ -173,7 +173,7 @@ impl Line {
         Some(self.capped(bucket, left, value, now))
     }
 
-    /// The bucket is changed now, by which those who wait may move forward.
+    /// The bucket is changed now, by which the waiters may move forward.
     pub(super) const fn change(&mut self, now: Timestamp) {
         self.changed_at = Some(now);
         self.needs_timer = true;
@@ -239,7 +239,7 @@ impl Line {
             let [new, old] = ratio;
             units.saturating_mul(new).checked_div_euclid(old).unwrap_or(0)
         };
-        // What is used without those who wait. A value that cannot be counted was cut, and so are
+        // What is used without the waiters. A value that cannot be counted was cut, and so are
         // their costs then, the last first: else the difference would be there for the head.
         let all = i128::from(self.units);
         let used =
@@ -270,7 +270,7 @@ impl Line {
         self.requests > 0
     }
 
-    /// What all who wait cost together.
+    /// What all waiters cost together.
     pub(super) const fn units(&self) -> Units {
         self.units
     }

@@ -126,7 +126,7 @@ impl Lines {
         self.by_tag.get(&tag).map_or(state, |line| line.capped(bucket, state, before, now))
     }
 
-    /// The bucket is going to be changed. If that `delays` those who wait, they keep what they were
+    /// The bucket is going to be changed. If that `delays` the waiters, they keep what they were
     /// told.
     pub(super) fn change(&mut self, stored: Stored<'_>, delays: bool, now: Timestamp) {
         let Stored { tag, bucket, state } = stored;
@@ -138,7 +138,7 @@ impl Lines {
         }
     }
 
-    /// Counts the costs of those who wait in the numbers that take over.
+    /// Counts the costs of the waiters in the numbers that take over.
     pub(super) fn rescale(
         &mut self,
         stored: Stored<'_>,
@@ -185,7 +185,7 @@ impl Lines {
         true
     }
 
-    /// What all who wait cost together.
+    /// What all waiters cost together.
     pub(super) fn units(&self, tag: Tag) -> Units {
         self.by_tag.get(&tag).map_or(0, Line::units)
     }
@@ -205,7 +205,7 @@ impl Lines {
         line.arm(bucket, state, now, &mut self.wakeups);
     }
 
-    /// Takes the timer of a line away, and wakes those who wait, as one of them has another.
+    /// Takes the timer of a line away, and wakes the waiters, as one of them has another.
     pub(super) fn detach(&mut self, stored: Stored<'_>, now: Timestamp) {
         let Stored { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return };

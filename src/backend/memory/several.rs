@@ -32,7 +32,7 @@ pub(super) fn charge_all(
     }
     let applied = apply_list(&mut locks, &named, now);
     if is_waited_for && applied.verdict() == Verdict::Reserved {
-        // The caller waits for it by itself, but comes after those who stand in line.
+        // The caller waits for it by itself, but comes after the requests in line.
         for (print, units) in waited_for(&named, applied.readings()) {
             if let Some(shard) = locks.shard(print) {
                 shard.enter_unattended(print.tag(), units, now);
@@ -212,7 +212,7 @@ fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readin
     }
 }
 
-/// Makes all adjustments, or none of them, and lets those who wait have what comes back.
+/// Makes all adjustments, or none of them, and lets the waiters have what comes back.
 fn adjust(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
@@ -228,7 +228,7 @@ fn adjust(
         return applied;
     }
     // Of a bucket that requests wait for, an adjustment does not change the numbers: those of a
-    // request that was decided before they changed would grant all who wait in them.
+    // request that was decided before they changed would grant all waiters in them.
     let stored: SmallVec<[Option<Bucket>; 4]> = named
         .iter()
         .map(|&(print, one)| {

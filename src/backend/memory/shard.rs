@@ -25,7 +25,7 @@ pub(super) struct Shard {
     capacity: usize,
     /// The slot where the next sweep for full buckets begins.
     sweep_cursor: usize,
-    /// Who waits for which bucket; none if no request does.
+    /// The lines of the buckets that requests wait for; none if no request waits.
     pub(super) lines: Option<Box<Lines>>,
     pub(super) last_ticket: u64,
     /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
@@ -135,7 +135,7 @@ impl Shard {
         self.store(self.table.find(print.tag()), print, bucket, state, now);
     }
 
-    /// Makes a bucket as new. Those who wait for it go on from there.
+    /// Makes a bucket as new. The waiters for it go on from there.
     pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
         let tag = print.tag();
         self.before_change(tag, false, now);
@@ -145,7 +145,7 @@ impl Shard {
             return;
         };
         let fresh = absent(id, stored.bucket, now);
-        // The head may have more saved up for it already. In a bucket that is blocked, those who wait
+        // The head may have more saved up for it already. In a bucket that is blocked, the waiters
         // have been told their instants instead.
         let State { value: held, ts } = stored.bucket.refresh(stored.state, now);
         let saved = if ts > now { held } else { held.saturating_add(lines.units(tag)) };
@@ -242,7 +242,7 @@ impl Shard {
             slot.update(quota, state);
             return;
         }
-        // Other numbers take over: those who wait keep what they were told under the old ones.
+        // Other numbers take over: the waiters keep what they were told under the old ones.
         let tag = print.tag();
         self.before_change(tag, true, now);
         if let Some((stored, lines)) = self.lined(tag) {

@@ -109,7 +109,7 @@ impl Shard {
     }
 
     /// Before the bucket is changed by anything but a charge: what is due is granted, and if the
-    /// change delays those who wait, they keep what they were told.
+    /// change delays the waiters, they keep what they were told.
     pub(super) fn before_change(&mut self, tag: Tag, delays: bool, now: Timestamp) {
         self.grant(tag, now);
         if let Some((stored, lines)) = self.lined(tag) {
@@ -117,7 +117,7 @@ impl Shard {
         }
     }
 
-    /// After it: what has come back is granted to those who wait. It held `before` of it then.
+    /// After it: what has come back is granted to the waiters. It held `before` of it then.
     pub(super) fn after_change(&mut self, tag: Tag, before: Units, now: Timestamp) {
         self.note(tag, now);
         self.grant(tag, now);

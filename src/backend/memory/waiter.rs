@@ -82,7 +82,7 @@ impl LineWaiter {
         self.state.lock().waker.take()
     }
 
-    /// Where it stands; it remembers whom to wake if it still waits.
+    /// Where it stands; it remembers what to wake if it still waits.
     pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
         if let Some(status) = self.status_if(|state| match &state.waker {
             Some(known) => known.will_wake(waker),

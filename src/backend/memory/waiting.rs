@@ -51,7 +51,7 @@ impl Memory {
         });
     }
 
-    /// Gives a line the timer that grants those who moved forward, unless it has one.
+    /// Gives a line the timer that grants the waiters that moved forward, unless it has one.
     pub(crate) fn attach(
         &self,
         place: &LinePlace,
@@ -60,7 +60,7 @@ impl Memory {
         self.with_line(place, |shard, now| shard.attach(place.print.tag(), timer, now));
     }
 
-    /// Takes the timer of a line away, and wakes those who wait in it.
+    /// Takes the timer of a line away, and wakes the waiters in it.
     pub(crate) fn detach(&self, place: &LinePlace) {
         self.with_line(place, |shard, now| shard.detach(place.print.tag(), now));
     }

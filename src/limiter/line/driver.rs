@@ -136,7 +136,7 @@ struct Running {
     has_ended: bool,
 }
 
-/// Dropped before it has ended, its runtime has gone. One of those who wait brings another.
+/// Dropped before it has ended, its runtime has gone. One of the waiters brings another.
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.has_ended

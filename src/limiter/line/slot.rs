@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 use crate::limiter::queue::{Drained, QueueBucket};
 
-/// What the store has answered to a reservation that has to wait: who waits, and where.
+/// What the store has answered to a reservation that has to wait: its waiter, and the places.
 #[derive(Debug)]
 pub(crate) struct LineTicket {
     pub(crate) waiter: Arc<LineWaiter>,

@@ -29,7 +29,7 @@ use crate::clock::Timestamp;
 pub(crate) struct QueueRegistry {
     pub(super) backend: Arc<dyn Backend>,
     queues: Mutex<HashSet<RegistryEntry>>,
-    /// What was returned to the buckets, and who waits for them.
+    /// What was returned to the buckets, and the queues of their waiters.
     pub(super) ledgers: Ledgers<SharedQueue>,
     /// After which no request is to wait.
     end: Mutex<Option<LocalInstant>>,
