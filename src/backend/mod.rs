@@ -46,7 +46,7 @@ pub use self::key::Key;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
 #[cfg(feature = "memory")]
-pub(crate) use self::memory::{LinePlace, LineTimer, LineWaiter, WaiterStatus};
+pub(crate) use self::memory::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
 pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};

@@ -11,8 +11,6 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::{Demand, Mode, check_sums, draw_all_shards};
 use super::grant::Grant;
-#[cfg(feature = "memory")]
-use super::line::LineTicket;
 use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
@@ -20,7 +18,7 @@ use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
 #[cfg(feature = "memory")]
-use crate::backend::{LineWaiter, Memory};
+use crate::backend::{LineTicket, LineWaiter, Memory};
 use crate::clock::Timestamp;
 
 /// Decides, for each request, whether its work may run now.
@@ -181,15 +179,14 @@ impl RateLimiter {
         demands: &mut [Demand<L>],
         [mode, longest]: [Mode; 2],
         drained_by: Option<&Arc<QueueRegistry>>,
-    ) -> Result<(Applied, LineTicket), RateLimited> {
+    ) -> Result<(Applied, Option<LineTicket>), RateLimited> {
         draw_all_shards(demands, self.random(), longest)?;
         let mut charges = SmallVec::<[Charge<'_>; 2]>::new();
         for demand in demands.iter() {
             charges.push(demand.charge(mode, longest)?);
         }
-        let waiter = LineWaiter::new(drained_by.and_then(QueueRegistry::id));
-        let (applied, places, is_alone) = memory.reserve(&charges, &waiter);
-        Ok((applied, LineTicket { waiter, places, is_alone }))
+        let waiter = || LineWaiter::new(drained_by.and_then(QueueRegistry::id));
+        Ok(memory.reserve(&charges, waiter))
     }
 
     /// Gives units back: in a store that other processes take from too, to the waiters of this one

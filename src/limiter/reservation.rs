@@ -84,7 +84,7 @@ impl Reservation {
         applied: Applied,
         max_wait: Duration,
         jitter: Duration,
-        book: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Booking,
+        book: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<Booking>,
     ) -> Result<Result<Self, RateLimited>, BackendError> {
         let outcome = Outcome::new(&demands, applied)?;
         let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
@@ -98,7 +98,8 @@ impl Reservation {
         let (booking, jitter) = match verdict {
             Verdict::Reserved => {
                 let all: SmallVec<[&Grant; 4]> = iter::once(&first).chain(&rest).collect();
-                let booking = book(&limiter, &all, made, wait);
+                let booking =
+                    book(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
                 // Chance never decides whether there is a reservation.
                 (Some(booking), jitter.min(max_wait.saturating_sub(wait)))
             }

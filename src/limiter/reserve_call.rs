@@ -76,7 +76,7 @@ impl Future for ReserveCall<'_> {
                 let owned = own(demands.as_slice());
                 let book = |_: &_, grants: &[&Grant], now, wait| {
                     let grants = grants.iter().copied();
-                    Booking::Line(LineSlot::new(&memory, ticket, grants, now, wait))
+                    Some(Booking::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
                 };
                 let reserved =
                     Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
@@ -88,12 +88,8 @@ impl Future for ReserveCall<'_> {
             let reserve = move |applied| {
                 let book = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
                     let grants = grants.iter().copied();
-                    Booking::Slot(Box::new(HeldSlot::new(
-                        limiter.queues(),
-                        grants,
-                        now + wait,
-                        now,
-                    )))
+                    let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
+                    Some(Booking::Slot(Box::new(slot)))
                 };
                 Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book)
             };

@@ -100,7 +100,13 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
             match plan.limiter.reserve(memory, &mut demands, modes, Some(queues)) {
                 Ok((applied, ticket)) => {
                     let book = |grants: &[Grant], now, wait| {
-                        Booking::Line(LineSlot::new(memory, ticket, grants.iter(), now, wait))
+                        Some(Booking::Line(LineSlot::new(
+                            memory,
+                            ticket?,
+                            grants.iter(),
+                            now,
+                            wait,
+                        )))
                     };
                     read(plan, submission, demands, Ok(applied), book)
                 }
@@ -186,7 +192,7 @@ fn read<'p>(
     submission: Submission,
     demands: RuleDemands<'p>,
     answer: Result<Applied, BackendError>,
-    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Booking,
+    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking>,
 ) -> Action<'p> {
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
     let outcome = match answer.and_then(|applied| Outcome::new(&demands, applied)) {
@@ -215,10 +221,10 @@ fn read<'p>(
 }
 
 /// Holds the slot of a request in a store that other processes take from as well.
-fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Booking {
+fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking> {
     |grants, now, wait| {
         let slot = HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now);
-        Booking::Slot(Box::new(slot))
+        Some(Booking::Slot(Box::new(slot)))
     }
 }
 
@@ -229,12 +235,15 @@ fn wait_in<'p>(
     submission: Submission,
     demands: RuleDemands<'p>,
     outcome: Outcome,
-    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Booking,
+    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking>,
 ) -> Action<'p> {
     let (at, wait) = (outcome.at(), outcome.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = outcome.grants(owned).collect();
-    let booking = book(&grants, at, wait);
+    let Some(booking) = book(&grants, at, wait) else {
+        let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
+        return store_failed(plan, first, &BackendError::incomplete());
+    };
     // Only now, as a request that need not wait takes no place.
     let Some(place) = plan.waiters.take(queue) else {
         return Submission { status: queue.on_full.status(), ..submission }

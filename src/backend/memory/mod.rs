@@ -41,7 +41,7 @@ use parking_lot::MutexGuard;
 use self::fingerprint::{Fingerprint, Hasher};
 use self::shard::Shard;
 use self::shards::Shards;
-pub(crate) use self::waiter::{LinePlace, LineTimer, LineWaiter, WaiterStatus};
+pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
 use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied, Reading};

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::fingerprint::{Fingerprint, Hasher};
 use super::lock_set::{LockPair, LockSet};
 use super::shards::Shards;
-use super::waiter::{LinePlace, LineWaiter};
+use super::waiter::{LinePlace, LineTicket, LineWaiter};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::adjustment::{Adjustment, Change, converted};
 use crate::backend::answer::{Applied, Reading};
@@ -112,40 +112,57 @@ pub(super) fn forget_all(
 }
 
 /// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for, the
-/// request stands in the line of the bucket; there is a place for each. Tells besides whether no
-/// other waits there, so that its turn is at the instant that it is told.
+/// request stands in the line of the bucket.
 pub(super) fn reserve_all(
     shards: &Shards,
     hasher: &Hasher,
     charges: &[Charge<'_>],
-    waiter: &Arc<LineWaiter>,
+    waiter: impl FnOnce() -> Arc<LineWaiter>,
     now: impl FnOnce() -> Timestamp,
-) -> (Applied, SmallVec<[LinePlace; 1]>, bool) {
+) -> (Applied, Option<LineTicket>) {
     let named = named(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
     locks.grant_all(&named, now);
-    for &(print, _) in &named {
+    let several = if named.len() > 1 { named.as_slice() } else { &[] };
+    for &(print, _) in several {
         if let Some(shard) = locks.shard(print) {
             shard.begin_work(print.tag());
         }
     }
     let applied = apply_list(&mut locks, &named, now);
-    let (mut places, mut is_alone) = (SmallVec::<[LinePlace; 1]>::new(), true);
-    if applied.verdict() == Verdict::Reserved {
-        for (&(print, charge), reading) in named.iter().zip(applied.readings()) {
-            // A cost of zero changes nothing, but is told an instant by the numbers that it names.
-            if charge.units() <= 0 && reading.state().value < 0 {
-                locks.write(print, charge.bucket(), reading.state(), now);
-            }
+    let ticket = (applied.verdict() == Verdict::Reserved)
+        .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
+    for &(print, _) in several {
+        if let Some(shard) = locks.shard(print) {
+            shard.end_work();
         }
-        for (print, units) in waited_for(&named, applied.readings()) {
-            let entered =
-                locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, waiter, now));
-            if let Some((ticket, is_first)) = entered {
-                places.push(LinePlace { print, ticket });
-                is_alone &= is_first;
-            }
+    }
+    locks.unlock().run();
+    (applied, ticket)
+}
+
+/// Puts a request at the end of the lines of the buckets that went into debt for it.
+fn enter_all(
+    locks: &mut LockSet<'_>,
+    named: &[(Fingerprint, &Charge<'_>)],
+    readings: &[Reading],
+    waiter: Arc<LineWaiter>,
+    now: Timestamp,
+) -> LineTicket {
+    let (mut places, mut is_alone) = (SmallVec::<[LinePlace; 1]>::new(), true);
+    for (&(print, charge), reading) in named.iter().zip(readings) {
+        // A cost of zero changes nothing, but is told an instant by the numbers that it names.
+        if charge.units() <= 0 && reading.state().value < 0 {
+            locks.write(print, charge.bucket(), reading.state(), now);
+        }
+    }
+    for (print, units) in waited_for(named, readings) {
+        let entered =
+            locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, &waiter, now));
+        if let Some((ticket, is_first)) = entered {
+            places.push(LinePlace { print, ticket });
+            is_alone &= is_first;
         }
     }
     if places.len() > 1 {
@@ -156,15 +173,9 @@ pub(super) fn reserve_all(
             }
         }
     }
-    for &(print, _) in &named {
-        if let Some(shard) = locks.shard(print) {
-            shard.end_work();
-            // Other numbers, if these are, may have moved those before it forward.
-            shard.grant(print.tag(), now);
-        }
-    }
-    locks.unlock().run();
-    (applied, places, is_alone)
+    // Other numbers, if these are, may have moved those before it forward.
+    locks.grant_all(named, now);
+    LineTicket { waiter, places, is_alone }
 }
 
 /// The buckets that went into debt for a reservation, each once, and what they paid, in the numbers

@@ -120,6 +120,15 @@ pub(crate) struct LinePlace {
     pub(super) ticket: u64,
 }
 
+/// What a reservation that has to wait has of this store: its waiter, and its places.
+#[derive(Debug)]
+pub(crate) struct LineTicket {
+    pub(crate) waiter: Arc<LineWaiter>,
+    pub(crate) places: SmallVec<[LinePlace; 1]>,
+    /// Whether no other waits there, so that its turn is at the instant that it is told.
+    pub(crate) is_alone: bool,
+}
+
 /// Grants what is due in a line when nothing else comes to its bucket.
 ///
 /// A waiter that stands alone has a timer of its own. With others, one timer grants all of them, in

@@ -4,10 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::line::LineLevel;
-use super::waiter::{LinePlace, LineTimer, LineWaiter};
+use super::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter};
 use super::{Memory, several};
 use crate::backend::adjustment::Adjustment;
 use crate::backend::answer::Applied;
@@ -15,14 +13,13 @@ use crate::backend::charge::{BucketId, Charge};
 use crate::clock::Timestamp;
 
 impl Memory {
-    /// Takes all charges, into debt if need be, or none of them. The waiter stands in the line of
-    /// each bucket that went into debt; there is a place for each. Tells besides whether no other
-    /// waits there, so that its turn is at the instant that it is told.
+    /// Takes all charges, into debt if need be, or none of them. If it goes into debt, the waiter
+    /// stands in the line of each bucket that did.
     pub(crate) fn reserve(
         &self,
         charges: &[Charge<'_>],
-        waiter: &Arc<LineWaiter>,
-    ) -> (Applied, SmallVec<[LinePlace; 1]>, bool) {
+        waiter: impl FnOnce() -> Arc<LineWaiter>,
+    ) -> (Applied, Option<LineTicket>) {
         several::reserve_all(&self.shards, &self.hasher, charges, waiter, || self.now())
     }
 

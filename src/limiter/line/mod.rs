@@ -14,4 +14,4 @@ mod driver;
 mod slot;
 
 use self::driver::LineDriver;
-pub(crate) use self::slot::{LineSlot, LineTicket, LineTurn};
+pub(crate) use self::slot::{LineSlot, LineTurn};

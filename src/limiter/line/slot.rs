@@ -9,19 +9,10 @@ use tokio::time::Instant;
 
 use super::LineDriver;
 use crate::algebra::{State, Units};
-use crate::backend::{Adjustment, LinePlace, LineWaiter, Memory, WaiterStatus};
+use crate::backend::{Adjustment, LineTicket, Memory, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 use crate::limiter::queue::{Drained, QueueBucket};
-
-/// What the store has answered to a reservation that has to wait: its waiter, and the places.
-#[derive(Debug)]
-pub(crate) struct LineTicket {
-    pub(crate) waiter: Arc<LineWaiter>,
-    pub(crate) places: SmallVec<[LinePlace; 1]>,
-    /// Whether no other waits there.
-    pub(crate) is_alone: bool,
-}
 
 /// A place in the line of each bucket that has granted nothing yet.
 ///
