@@ -7,13 +7,19 @@
 //! followed by one with as many waiting operations as a call may name buckets. So a lone operation
 //! never waits, and under load more operations share a call.
 //!
+//! A flood of one client delays no other: buckets take [turns](lanes), and what waits for a bucket
+//! that has refused is answered from that refusal.
+//!
 //! Each call in flight belongs to a task of its own ([`InFlight`]). A caller may drop its future at
 //! any time without disturbing the task or the operations that share its call. An operation whose
 //! future is dropped, or whose time is up, before it was sent is not sent. A call without an answer
 //! stays in flight, so that a server that hangs is not sent more and more.
 
+mod job;
+mod lanes;
 mod send_queues;
 
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,12 +27,15 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use self::job::{Job, SentAt};
+use self::lanes::LaneId;
 pub(super) use self::send_queues::Bounds;
-use self::send_queues::{Job, SendQueues};
+use self::send_queues::{SendQueues, Taken};
 use super::key_name::{KeyName, KeyNames};
 use super::link::{Call, Link};
 use super::operation::Operation;
 use super::script::{ScriptReply, ScriptRequest};
+use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError};
 
 /// Sends the operations of all callers.
@@ -102,13 +111,18 @@ impl Batcher {
     ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
         let (reply, answer) = oneshot::channel();
         let slot = self.slot(&operation);
-        let job = Job { operation: Box::new(operation), deadline, reply };
+        let job = Job::new(operation, deadline, reply);
+        let waiting = Waiting {
+            shared: Arc::clone(&self.0),
+            slot,
+            begun: Instant::now(),
+            sent: job.sent.clone(),
+        };
         let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
             self.0.runtime.spawn(task.run());
         }
-        let within = self.within();
         // A caller outside of tokio uses the timer of this runtime.
         let ours = Handle::try_current().is_err().then(|| self.0.runtime.clone());
         async move {
@@ -120,7 +134,7 @@ impl Batcher {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job whose time is up, perhaps before the timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
-                Ok(Err(_)) | Err(_) => Err(BackendError::timeout("redis", within)),
+                Ok(Err(_)) | Err(_) => Err(waiting.late(deadline)),
             }
         }
     }
@@ -140,12 +154,14 @@ impl BatcherShared {
     }
 
     /// Sends these jobs, and answers each.
-    async fn send(&self, jobs: Vec<Job>) {
-        let Err((error, jobs)) = self.send_together(jobs).await else { return };
+    async fn send(&self, slot: u16, taken: Taken) {
+        let last_arrival = taken.last_arrival;
+        let Err((error, jobs)) = self.send_together(slot, taken).await else { return };
         if jobs.len() > 1 && Link::is_scattered(&error) {
             // While the slot is moved, the keys of each single job may be in one place.
             for job in jobs {
-                if let Err((error, jobs)) = self.send_together(vec![job]).await {
+                let alone = Taken { jobs: vec![job], last_arrival };
+                if let Err((error, jobs)) = self.send_together(slot, alone).await {
                     fail(jobs, &error);
                 }
             }
@@ -155,19 +171,66 @@ impl BatcherShared {
     }
 
     /// Sends these jobs in one call and answers them; returns them unanswered if the call failed.
-    async fn send_together(&self, jobs: Vec<Job>) -> Result<(), (BackendError, Vec<Job>)> {
+    ///
+    /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
+    /// and that these would refuse as well. It is as if they had been the last in the call.
+    async fn send_together(&self, slot: u16, taken: Taken) -> Result<(), (BackendError, Vec<Job>)> {
+        let Taken { jobs, last_arrival } = taken;
+        let begun = Instant::now();
         let (places, reply) = self.call(&jobs).await;
         let mut script_reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Err((error, jobs)),
         };
-        let mut rest = places.as_slice();
-        for Job { operation, reply, .. } in jobs {
-            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+        let now = Instant::now();
+        if now.saturating_duration_since(begun) <= self.settings.deadline {
+            self.queues().answered(slot, now);
+        }
+        let (mut rest, mut refused) = (places.as_slice(), Vec::<Refused<'_>>::new());
+        for Job { operation, reply, lane, .. } in jobs {
+            let (places, others) =
+                rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
             rest = others;
-            drop(reply.send(script_reply.replay(&operation, own)));
+            let answer = script_reply.replay(&operation, places);
+            let is_refused =
+                answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
+            drop(reply.send(answer));
+            if is_refused && refused.iter().all(|other| other.lane != lane) {
+                refused.push(Refused { lane, operation, places });
+            }
+        }
+        for refused in refused {
+            self.answer_like(slot, last_arrival, &refused, &script_reply);
         }
         Ok(())
+    }
+
+    /// Answers the jobs at the front of a lane that had come by then and are refused likewise.
+    fn answer_like(
+        &self,
+        slot: u16,
+        last_arrival: u64,
+        refused: &Refused<'_>,
+        script_reply: &ScriptReply,
+    ) {
+        let answer = |job: &Job| {
+            let is_like =
+                job.arrival <= last_arrival && job.operation.names() == refused.operation.names();
+            is_like.then(|| script_reply.refusal(&job.operation, refused.places)).flatten()
+        };
+        loop {
+            let mut queues = self.queues();
+            let answered: Vec<_> =
+                iter::from_fn(|| queues.pop_answered(slot, refused.lane, answer))
+                    .take(ANSWERED_TOGETHER)
+                    .collect();
+            drop(queues);
+            let is_all = answered.len() < ANSWERED_TOGETHER;
+            answered.into_iter().for_each(|(job, applied)| drop(job.reply.send(Ok(applied))));
+            if is_all {
+                return;
+            }
+        }
     }
 
     /// Calls the script for these jobs. Returns the places of their buckets, and its reply.
@@ -197,6 +260,39 @@ impl BatcherShared {
     }
 }
 
+/// What a call has refused.
+struct Refused<'c> {
+    lane: LaneId,
+    operation: Box<Operation>,
+    /// The places of its buckets in the reply.
+    places: &'c [usize],
+}
+
+/// How many jobs are answered from a refusal under one lock.
+const ANSWERED_TOGETHER: usize = 32;
+
+/// A caller that waits for its answer.
+struct Waiting {
+    shared: Arc<BatcherShared>,
+    slot: u16,
+    begun: Instant,
+    sent: SentAt,
+}
+
+impl Waiting {
+    /// Why there is no answer at the deadline. A server that has answered other calls meanwhile is
+    /// not to blame if this one has spent most of its time waiting to be sent.
+    fn late(&self, deadline: Instant) -> BackendError {
+        let within = self.shared.settings.deadline;
+        let is_own = self.sent.is_late(self.begun, deadline)
+            && self.shared.queues().has_answered_since(self.slot, self.begun);
+        match is_own {
+            true => BackendError::overloaded("redis", within),
+            false => BackendError::timeout("redis", within),
+        }
+    }
+}
+
 /// Answers these jobs with an error. A caller that is gone needs no answer.
 fn fail(jobs: Vec<Job>, error: &BackendError) {
     jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
@@ -214,8 +310,8 @@ impl InFlight {
     /// Sends jobs until none waits.
     async fn run(mut self) {
         let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
-        while !taken.is_empty() {
-            self.shared.send(taken).await;
+        while !taken.jobs.is_empty() {
+            self.shared.send(self.slot, taken).await;
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
         self.is_over = true;
