@@ -51,7 +51,7 @@ impl OwnedCharge {
             let problem = format!(
                 "a charge of {units} units down to {floor} cannot be counted (use at most 2^53 of either)"
             );
-            return Err(BackendError::unavailable("redis", problem));
+            return Err(BackendError::undecidable("redis", problem));
         }
         Ok(Self {
             id: OwnedBucketId::new(id, names),

@@ -261,7 +261,7 @@ impl Link {
             Route::Single(_) => {
                 let text =
                     format!("{} is a node of a cluster (use `Redis::cluster`)", sender.name());
-                Err(LinkError::new(text).into())
+                Err(BackendError::undecidable("redis", LinkError::new(text)))
             }
             Route::Cluster(cluster) => {
                 cluster.at(address, sender).ok_or_else(|| reply_error(sender, reply))
@@ -304,7 +304,11 @@ impl fmt::Debug for Link {
 
 /// A server's error reply, as the error of the call.
 fn reply_error(node: &NodeState, reply: &RedisError) -> BackendError {
-    LinkError::reply(node.name(), reply).into()
+    let error = LinkError::reply(node.name(), reply);
+    match reply.code() {
+        Some("CROSSSLOT") => BackendError::undecidable("redis", error),
+        _ => error.into(),
+    }
 }
 
 /// The pauses of one call, each longer than the last.
