@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::lanes::LaneId;
 use crate::backend::redis::operation::Operation;
 use crate::backend::{Applied, BackendError};
 
@@ -36,6 +35,16 @@ impl Job {
     /// Whether its caller is gone or out of time.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.deadline <= now || self.reply.is_closed()
+    }
+}
+
+/// The hash of a bucket's name. Two buckets may share a lane: then they share its turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct LaneId(u64);
+
+impl LaneId {
+    pub(super) const fn new(hash: u64) -> Self {
+        Self(hash)
     }
 }
 

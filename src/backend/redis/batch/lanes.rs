@@ -12,13 +12,13 @@ use std::hash::{BuildHasher, RandomState};
 
 use tokio::time::Instant;
 
-use super::job::Job;
+use super::job::{Job, LaneId};
 use crate::backend::redis::operation::Operation;
 
 /// Waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    lanes: HashMap<LaneId, Lane>,
+    lanes: HashMap<LaneId, BucketLane>,
     /// The lanes in the order of their turns.
     turns: BTreeMap<u64, LaneId>,
     /// Every waiting job in the order of arrival, and some that wait no more.
@@ -29,13 +29,9 @@ pub(super) struct Lanes {
     hasher: RandomState,
 }
 
-/// The hash of a bucket's name. Two buckets may share a lane: then they share its turns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct LaneId(u64);
-
 /// Has at least one job.
 #[derive(Debug, Default)]
-struct Lane {
+struct BucketLane {
     jobs: VecDeque<Job>,
     turn: u64,
 }
@@ -136,9 +132,125 @@ impl Lanes {
 
     fn lane_for(&self, operation: &Operation) -> LaneId {
         let names = operation.names();
-        let ids = names.iter().map(|name| LaneId(self.hasher.hash_one(name)));
+        let ids = names.iter().map(|name| LaneId::new(self.hasher.hash_one(name)));
         let length = |id: &LaneId| self.lanes.get(id).map_or(0, |lane| lane.jobs.len());
         // The first of those that are equally long.
         ids.rev().max_by_key(length).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::backend::redis::key_name::{HashTag, KeyNames};
+    use crate::backend::{Applied, BackendError, BucketId, Key};
+
+    type Answer = oneshot::Receiver<Result<Applied, BackendError>>;
+
+    /// A job on the buckets of these users.
+    fn job(users: &[&str], deadline: Instant) -> (Job, Answer) {
+        let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
+        let name = |user: &&str| names.of(BucketId::new("l", &Key::from(*user)));
+        let (reply, answer) = oneshot::channel();
+        (Job::new(Operation::Resets(users.iter().map(name).collect()), deadline, reply), answer)
+    }
+
+    /// The users of all jobs, in the order in which they are taken.
+    fn take_all(lanes: &mut Lanes) -> Vec<String> {
+        let taken = std::iter::from_fn(|| lanes.pop());
+        let user = |job: Job| {
+            let names = job.operation.names();
+            let users =
+                names.iter().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned());
+            users.map(|name| name.replace("tollgate:l:", "")).collect::<Vec<_>>().join("+")
+        };
+        taken.map(user).collect()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(3_600)
+    }
+
+    #[test]
+    fn buckets_take_turns_and_each_is_first_in_first_out() {
+        let mut lanes = Lanes::default();
+        let users = ["a", "a", "a", "b", "a", "c", "b"];
+        let answers: Vec<_> = users
+            .map(|user| {
+                let (job, answer) = job(&[user], soon());
+                lanes.push(job);
+                answer
+            })
+            .into();
+        assert_eq!(lanes.len(), 7);
+        assert_eq!(take_all(&mut lanes), ["a", "b", "c", "a", "b", "a", "a"]);
+        assert!(lanes.is_empty() && lanes.lanes.is_empty() && lanes.turns.is_empty());
+        drop(answers);
+    }
+
+    #[test]
+    fn a_job_on_several_buckets_joins_the_lane_that_is_longest() {
+        let mut lanes = Lanes::default();
+        let mut answers = Vec::new();
+        // Made-up users at one address: all wait for the bucket of the address.
+        for users in [&["u1", "ip"][..], &["ip"], &["u2", "ip"], &["u3", "ip"], &["other"]] {
+            let (job, answer) = job(users, soon());
+            lanes.push(job);
+            answers.push(answer);
+        }
+        assert_eq!(take_all(&mut lanes), ["u1+ip", "ip", "other", "u2+ip", "u3+ip"]);
+    }
+
+    #[test]
+    fn what_is_over_is_dropped_while_others_come_and_leaves_nothing_behind() {
+        let mut lanes = Lanes::default();
+        let now = Instant::now();
+        let mut kept = Vec::new();
+        for nth in 0..100 {
+            // The callers of these are gone, or out of time.
+            let (job, answer) = job(&[&format!("user-{nth}")], now);
+            lanes.push(job);
+            if nth % 2 == 0 {
+                kept.push(answer);
+            }
+        }
+        for nth in 0..60 {
+            lanes.drop_over(now);
+            let (job, answer) = job(&[&format!("late-{nth}")], soon());
+            lanes.push(job);
+            kept.push(answer);
+        }
+        assert_eq!(lanes.len(), 60);
+        assert_eq!([lanes.lanes.len(), lanes.turns.len(), lanes.arrivals.len()], [60; 3]);
+        assert_eq!(take_all(&mut lanes).len(), 60);
+        assert!(lanes.arrivals.is_empty());
+    }
+
+    #[test]
+    fn only_the_front_of_a_lane_is_answered_and_only_if_there_is_an_answer() {
+        let mut lanes = Lanes::default();
+        let mut answers = Vec::new();
+        let mut id = LaneId::default();
+        for users in [["a"], ["a"], ["b"]] {
+            let (job, answer) = job(&users, soon());
+            id = match users {
+                ["a"] => lanes.push(job),
+                _ => {
+                    lanes.push(job);
+                    id
+                }
+            };
+            answers.push(answer);
+        }
+        assert!(lanes.pop_answered(id, |_| None::<()>).is_none());
+        let first = lanes.pop_answered(id, |job| Some(job.arrival)).unwrap();
+        assert_eq!((first.0.arrival, first.1, lanes.len()), (1, 1, 2));
+        assert!(lanes.pop_answered(id, |job| (job.arrival < 2).then_some(())).is_none());
+        assert_eq!(take_all(&mut lanes), ["a", "b"]);
+        assert!(lanes.pop_answered(id, |_| Some(())).is_none());
     }
 }

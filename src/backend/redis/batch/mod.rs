@@ -24,11 +24,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use self::job::{Job, SentAt};
-use self::lanes::LaneId;
+use self::job::{Job, LaneId, SentAt};
 pub(super) use self::send_queues::Bounds;
 use self::send_queues::{SendQueues, Taken};
 use super::key_name::{KeyName, KeyNames};
@@ -109,10 +109,10 @@ impl Batcher {
         operation: Operation,
         deadline: Instant,
     ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         let slot = self.slot(&operation);
         let job = Job::new(operation, deadline, reply);
-        let waiting = Waiting {
+        let caller = Caller {
             shared: Arc::clone(&self.0),
             slot,
             begun: Instant::now(),
@@ -128,13 +128,17 @@ impl Batcher {
         async move {
             let timed = {
                 let _ours = ours.as_ref().map(Handle::enter);
-                timeout_at(deadline, answer)
+                timeout_at(deadline, &mut answer)
             };
             match timed.await {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job whose time is up, perhaps before the timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
-                Ok(Err(_)) | Err(_) => Err(waiting.late(deadline)),
+                Ok(Err(_)) => Err(caller.late(deadline)),
+                Err(_) => match unread(answer).await {
+                    Some(answer) => answer,
+                    None => Err(caller.late(deadline)),
+                },
             }
         }
     }
@@ -186,7 +190,7 @@ impl BatcherShared {
         if now.saturating_duration_since(begun) <= self.settings.deadline {
             self.queues().answered(slot, now);
         }
-        let (mut rest, mut refused) = (places.as_slice(), Vec::<Refused<'_>>::new());
+        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
         for Job { operation, reply, lane, .. } in jobs {
             let (places, others) =
                 rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
@@ -196,7 +200,7 @@ impl BatcherShared {
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
             drop(reply.send(answer));
             if is_refused && refused.iter().all(|other| other.lane != lane) {
-                refused.push(Refused { lane, operation, places });
+                refused.push(RefusedJob { lane, operation, places });
             }
         }
         for refused in refused {
@@ -210,7 +214,7 @@ impl BatcherShared {
         &self,
         slot: u16,
         last_arrival: u64,
-        refused: &Refused<'_>,
+        refused: &RefusedJob<'_>,
         script_reply: &ScriptReply,
     ) {
         let answer = |job: &Job| {
@@ -261,7 +265,7 @@ impl BatcherShared {
 }
 
 /// What a call has refused.
-struct Refused<'c> {
+struct RefusedJob<'c> {
     lane: LaneId,
     operation: Box<Operation>,
     /// The places of its buckets in the reply.
@@ -272,14 +276,14 @@ struct Refused<'c> {
 const ANSWERED_TOGETHER: usize = 32;
 
 /// A caller that waits for its answer.
-struct Waiting {
+struct Caller {
     shared: Arc<BatcherShared>,
     slot: u16,
     begun: Instant,
     sent: SentAt,
 }
 
-impl Waiting {
+impl Caller {
     /// Why there is no answer at the deadline. A server that has answered other calls meanwhile is
     /// not to blame if this one has spent most of its time waiting to be sent.
     fn late(&self, deadline: Instant) -> BackendError {
@@ -292,6 +296,23 @@ impl Waiting {
         }
     }
 }
+
+/// The answer that has come in time, and that the tasks of a busy process have not read yet.
+async fn unread<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
+    for _ in 0..HOPS {
+        // All tasks that are ready run before this one does again.
+        yield_now().await;
+        match answer.try_recv() {
+            Ok(answer) => return Some(answer),
+            Err(TryRecvError::Closed) => return None,
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+    None
+}
+
+/// How many tasks an answer passes from its socket to its caller, and one more for the socket itself.
+const HOPS: usize = 4;
 
 /// Answers these jobs with an error. A caller that is gone needs no answer.
 fn fail(jobs: Vec<Job>, error: &BackendError) {

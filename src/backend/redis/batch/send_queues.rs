@@ -15,8 +15,8 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::time::Instant;
 
-use super::job::Job;
-use super::lanes::{LaneId, Lanes};
+use super::job::{Job, LaneId};
+use super::lanes::Lanes;
 
 /// How much may be in flight.
 #[derive(Debug)]
