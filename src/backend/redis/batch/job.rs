@@ -1,7 +1,5 @@
 //! An operation that waits to be sent.
 
-use std::sync::{Arc, OnceLock};
-
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -15,7 +13,6 @@ pub(super) struct Job {
     pub(super) operation: Box<Operation>,
     pub(super) deadline: Instant,
     pub(super) reply: oneshot::Sender<Result<Applied, BackendError>>,
-    pub(super) sent: SentAt,
     /// The lane that it waits in.
     pub(super) lane: LaneId,
     /// Its number in the order of arrival.
@@ -28,8 +25,8 @@ impl Job {
         deadline: Instant,
         reply: oneshot::Sender<Result<Applied, BackendError>>,
     ) -> Self {
-        let (sent, lane, arrival) = Default::default();
-        Self { operation: Box::new(operation), deadline, reply, sent, lane, arrival }
+        let (lane, arrival) = Default::default();
+        Self { operation: Box::new(operation), deadline, reply, lane, arrival }
     }
 
     /// Whether its caller is gone or out of time.
@@ -45,23 +42,5 @@ pub(super) struct LaneId(u64);
 impl LaneId {
     pub(super) const fn new(hash: u64) -> Self {
         Self(hash)
-    }
-}
-
-/// When an operation was sent, for the caller that waits for its answer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SentAt(Arc<OnceLock<Instant>>);
-
-impl SentAt {
-    pub(super) fn set(&self, now: Instant) {
-        // Of an operation that is sent once more, the first time counts.
-        self.0.get_or_init(|| now);
-    }
-
-    /// Whether it had waited for longer than the server then had until the deadline.
-    pub(super) fn is_late(&self, begun: Instant, deadline: Instant) -> bool {
-        self.0.get().is_none_or(|&sent| {
-            sent.saturating_duration_since(begun) > deadline.saturating_duration_since(sent)
-        })
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each in
 //! turn, so a bucket that many jobs wait for has no more places in the next call than any other
-//! bucket, as long as others wait. A job on several buckets joins the longest of their lanes: the one
+//! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the order of
+//! arrival instead. A job on several buckets joins the longest of their lanes: the one
 //! of the bucket that is asked about most.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -67,15 +68,15 @@ impl Lanes {
         id
     }
 
-    /// The job whose turn it is.
-    pub(super) fn front(&self) -> Option<&Job> {
-        let (_, id) = self.turns.first_key_value()?;
-        self.lanes.get(id)?.jobs.front()
+    /// The job whose turn it is, or the one that came first.
+    pub(super) fn next(&mut self, in_turns: bool) -> Option<&Job> {
+        let id = self.next_lane(in_turns)?;
+        self.lanes.get(&id)?.jobs.front()
     }
 
-    /// Takes the job whose turn it is. Its lane is then behind all others.
-    pub(super) fn pop(&mut self) -> Option<Job> {
-        let (_, &id) = self.turns.first_key_value()?;
+    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all others.
+    pub(super) fn pop(&mut self, in_turns: bool) -> Option<Job> {
+        let id = self.next_lane(in_turns)?;
         let job = self.pop_of(id)?;
         if let Some(lane) = self.lanes.get_mut(&id) {
             self.turns.remove(&lane.turn);
@@ -96,23 +97,37 @@ impl Lanes {
         Some((self.pop_of(id)?, answer))
     }
 
-    /// Drops the jobs that came first and are over: up to two, so that those that came are dropped
-    /// faster than others come.
+    /// Drops the jobs that came first and are over: up to two, so that jobs are dropped faster than
+    /// others come.
     pub(super) fn drop_over(&mut self, now: Instant) {
-        let mut dropped = 0;
+        for _ in 0..2 {
+            let Some(id) = self.oldest_lane() else { return };
+            let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
+            if !first.is_some_and(|job| job.is_over(now)) {
+                return;
+            }
+            drop(self.pop_of(id));
+        }
+    }
+
+    fn next_lane(&mut self, in_turns: bool) -> Option<LaneId> {
+        match in_turns {
+            true => self.turns.first_key_value().map(|(_, &id)| id),
+            false => self.oldest_lane(),
+        }
+    }
+
+    /// The lane of the job that came first, which is at its front: a lane is first in, first out.
+    fn oldest_lane(&mut self) -> Option<LaneId> {
         while let Some(&(id, arrival)) = self.arrivals.front() {
             let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
-            // A lane is first in, first out, so a job that is not at its front was taken.
-            if let Some(job) = first.filter(|job| job.arrival == arrival) {
-                if dropped == 2 || !job.is_over(now) {
-                    return;
-                }
-                dropped += 1;
-                drop(self.pop_of(id));
+            if first.is_some_and(|job| job.arrival == arrival) {
+                return Some(id);
             }
-            // The records are gone already if this was the last job.
+            // It waits no more.
             self.arrivals.pop_front();
         }
+        None
     }
 
     /// The first job of a lane, which is removed with its last.
@@ -161,7 +176,7 @@ mod tests {
 
     /// The users of all jobs, in the order in which they are taken.
     fn take_all(lanes: &mut Lanes) -> Vec<String> {
-        let taken = std::iter::from_fn(|| lanes.pop());
+        let taken = std::iter::from_fn(|| lanes.pop(true));
         let user = |job: Job| {
             let names = job.operation.names();
             let users =
@@ -188,6 +203,21 @@ mod tests {
             .into();
         assert_eq!(lanes.len(), 7);
         assert_eq!(take_all(&mut lanes), ["a", "b", "c", "a", "b", "a", "a"]);
+        assert!(lanes.is_empty() && lanes.lanes.is_empty() && lanes.turns.is_empty());
+        drop(answers);
+    }
+
+    #[test]
+    fn jobs_that_all_fit_are_taken_in_the_order_of_arrival() {
+        let mut lanes = Lanes::default();
+        let answers = ["a", "b", "a", "a", "c", "b"].map(|user| {
+            let (job, answer) = job(&[user], soon());
+            lanes.push(job);
+            answer
+        });
+        let arrivals: Vec<_> =
+            std::iter::from_fn(|| lanes.pop(false)).map(|job| job.arrival).collect();
+        assert_eq!(arrivals, [1, 2, 3, 4, 5, 6]);
         assert!(lanes.is_empty() && lanes.lanes.is_empty() && lanes.turns.is_empty());
         drop(answers);
     }

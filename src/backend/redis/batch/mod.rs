@@ -28,7 +28,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use self::job::{Job, LaneId, SentAt};
+use self::job::{Job, LaneId};
 pub(super) use self::send_queues::Bounds;
 use self::send_queues::{SendQueues, Taken};
 use super::key_name::{KeyName, KeyNames};
@@ -112,12 +112,7 @@ impl Batcher {
         let (reply, mut answer) = oneshot::channel();
         let slot = self.slot(&operation);
         let job = Job::new(operation, deadline, reply);
-        let caller = Caller {
-            shared: Arc::clone(&self.0),
-            slot,
-            begun: Instant::now(),
-            sent: job.sent.clone(),
-        };
+        let caller = Caller { shared: Arc::clone(&self.0), slot, begun: Instant::now() };
         let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
@@ -134,10 +129,10 @@ impl Batcher {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job whose time is up, perhaps before the timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
-                Ok(Err(_)) => Err(caller.late(deadline)),
+                Ok(Err(_)) => Err(caller.late()),
                 Err(_) => match unread(answer).await {
                     Some(answer) => answer,
-                    None => Err(caller.late(deadline)),
+                    None => Err(caller.late()),
                 },
             }
         }
@@ -280,17 +275,15 @@ struct Caller {
     shared: Arc<BatcherShared>,
     slot: u16,
     begun: Instant,
-    sent: SentAt,
 }
 
 impl Caller {
-    /// Why there is no answer at the deadline. A server that has answered other calls meanwhile is
-    /// not to blame if this one has spent most of its time waiting to be sent.
-    fn late(&self, deadline: Instant) -> BackendError {
+    /// Why there is no answer at the deadline: the server is not to blame if it was answering other calls
+    /// in time, and this process had more to send than a call takes.
+    fn late(&self) -> BackendError {
         let within = self.shared.settings.deadline;
-        let is_own = self.sent.is_late(self.begun, deadline)
-            && self.shared.queues().has_answered_since(self.slot, self.begun);
-        match is_own {
+        let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
+        match self.shared.queues().were_crowded_since(self.slot, lately) {
             true => BackendError::overloaded("redis", within),
             false => BackendError::timeout("redis", within),
         }

@@ -68,9 +68,11 @@ impl SendQueues {
         self.group(slot).answered_at = Some(now);
     }
 
-    /// Whether a call for this slot or its neighbours was answered in time since then.
-    pub(super) fn has_answered_since(&mut self, slot: u16, then: Instant) -> bool {
-        self.group(slot).answered_at.is_some_and(|at| at > then)
+    /// Whether more jobs waited in this slot or its neighbours since then than a call takes, although
+    /// a call was answered in time.
+    pub(super) fn were_crowded_since(&mut self, slot: u16, then: Instant) -> bool {
+        let SlotGroup { answered_at, crowded_at, .. } = *self.group(slot);
+        answered_at.is_some_and(|at| at > then) && crowded_at.is_some_and(|at| at > then)
     }
 
     /// Takes the first job of a lane if there is an answer to it, and returns both.
@@ -99,6 +101,8 @@ struct SlotGroup {
     waiting_slots: VecDeque<u16>,
     /// When a call was last answered in time.
     answered_at: Option<Instant>,
+    /// When more jobs last waited for a slot than a call takes.
+    crowded_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -113,8 +117,12 @@ struct SlotQueue {
 impl SlotGroup {
     fn push(&mut self, number: u16, job: Job, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
-        slot.jobs.drop_over(Instant::now());
+        let now = Instant::now();
+        slot.jobs.drop_over(now);
         slot.jobs.push(job);
+        if slot.jobs.len() > bounds.buckets_per_call {
+            self.crowded_at = Some(now);
+        }
         if slot.calls >= bounds.calls_per_slot {
             return false;
         }
@@ -188,15 +196,19 @@ impl SlotQueue {
     fn take(&mut self, most: usize, now: Instant) -> Taken {
         let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
         self.ready = self.ready.saturating_sub(1);
+        // Turns matter where not all fit into the next calls.
+        let in_turns = share > most;
         let (mut taken, mut buckets) = (Vec::with_capacity(share.min(most)), 0_usize);
-        while let Some(job) = self.jobs.front() {
+        while let Some(job) = self.jobs.next(in_turns) {
             buckets = buckets.saturating_add(job.operation.buckets());
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;
             }
-            taken.extend(self.jobs.pop().filter(|job| !job.is_over(now)));
+            taken.extend(self.jobs.pop(in_turns).filter(|job| !job.is_over(now)));
         }
-        taken.iter().for_each(|job: &Job| job.sent.set(now));
+        if in_turns {
+            taken.sort_unstable_by_key(|job: &Job| job.arrival);
+        }
         Taken { jobs: taken, last_arrival: self.jobs.last_arrival() }
     }
 }
