@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -55,11 +55,24 @@ pub(crate) async fn send(
     path: &str,
     fields: &[(&str, &str)],
 ) -> Reply {
-    let mut request = Request::builder().method(method).uri(format!("http://{to}{path}"));
+    send_over(Version::HTTP_11, to, method, path, fields).await
+}
+
+/// The same over this version of HTTP: 1.1 or 2.
+pub(crate) async fn send_over(
+    version: Version,
+    to: SocketAddr,
+    method: Method,
+    path: &str,
+    fields: &[(&str, &str)],
+) -> Reply {
+    let uri = format!("http://{to}{path}");
+    let mut request = Request::builder().version(version).method(method).uri(uri);
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    let client = Client::builder(TokioExecutor::new()).build_http();
+    let mut client = Client::builder(TokioExecutor::new());
+    let client = client.http2_only(version == Version::HTTP_2).build_http();
     let response = client.request(request.body(Body::empty()).unwrap()).await.unwrap();
     Reply::read(response).await
 }
