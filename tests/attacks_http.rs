@@ -5,10 +5,13 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::Router;
 use axum::routing::get;
 use http::{HeaderMap, Method, Version};
-use support::web::{send_over, serve};
+use support::web::{send, send_over, serve};
 use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, Networks, api_key, bearer, cookie, header};
@@ -130,5 +133,51 @@ async fn a_value_of_blanks_is_an_empty_one() {
         let field = if name == "address" { "x-ip" } else { name };
         let all = statuses(by(key), field, blank()).await;
         assert_eq!(all, [200, 200, 429, 429, 429], "{name}: the peer pays");
+    }
+}
+
+// Methods.
+
+/// How often a handler has run.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicUsize>);
+
+impl Runs {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often since it was asked last.
+    fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// A server answers HEAD by what it does for GET, axum by the handler of GET: a client that sends HEAD
+/// had that work done without a limit, 7 of 7 times.
+#[tokio::test]
+async fn a_limit_on_get_holds_head() {
+    let (get_, head, post) = (Method::GET, Method::HEAD, Method::POST);
+    for (methods, sent, wanted) in [
+        (vec![get_.clone()], [&head; 7], 2),
+        (vec![get_.clone()], [&get_, &head, &head, &get_, &head, &get_, &head], 2),
+        (vec![post.clone(), get_.clone()], [&head; 7], 2),
+        // No other method is answered by the handler of another one.
+        (vec![head.clone()], [&head; 7], 2),
+        (vec![head.clone()], [&get_; 7], 7),
+        (vec![post.clone()], [&head; 7], 7),
+    ] {
+        let rule = Rule::new(&TWO).only_methods(methods.clone());
+        let layer = limiter(&ManualClock::new(START)).layer(rule);
+        let runs = Runs::default();
+        let handler = {
+            let runs = runs.clone();
+            async move || runs.count()
+        };
+        let server = serve(Router::new().route("/", get(handler)).layer(layer)).await;
+        for method in sent {
+            send(server, method.clone(), "/", &[]).await;
+        }
+        assert_eq!(runs.take(), wanted, "{methods:?}: {sent:?}");
     }
 }
