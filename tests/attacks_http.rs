@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
-use axum::routing::get;
-use http::{HeaderMap, Method, Version};
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::routing::{any, get};
+use http::{HeaderMap, Method, Response, StatusCode, Version};
+use support::broken::Broken;
 use support::web::{send, send_over, serve};
 use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, Networks, api_key, bearer, cookie, header};
-use tollgate::middleware::MissingKey;
-use tollgate::{Limit, MINUTE, Quota, Rule};
+use tollgate::middleware::{MissingKey, Queue, ResponseHead};
+use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimited, RateLimiter, Rule};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
@@ -179,5 +182,165 @@ async fn a_limit_on_get_holds_head() {
             send(server, method.clone(), "/", &[]).await;
         }
         assert_eq!(runs.take(), wanted, "{methods:?}: {sent:?}");
+    }
+}
+
+// A field that makes a request look like one of gRPC, whose refusals have status 200.
+
+const GRPC: &str = "application/grpc";
+
+/// A limiter whose time stands still, with nothing left of `TWO`.
+async fn spent() -> RateLimiter {
+    let limiter = limiter(&ManualClock::new(START));
+    limiter.limit(&TWO).cost(2).await.unwrap();
+    limiter
+}
+
+/// Any client can send the field, but the server answers in gRPC only where a client of gRPC may be:
+/// else a cache would keep a refusal as the answer of a GET, and the words of the server were skipped.
+#[tokio::test]
+async fn only_a_post_over_http_2_is_refused_in_grpc() {
+    let sorry = OnRefusal::handler(|refused| {
+        let response = Response::builder().status(refused.status());
+        response.body("sorry").unwrap()
+    });
+    let layer = spent().await.layer(&TWO).on_refusal(sorry);
+    let server = serve(Router::new().route("/", any(async || "hello")).layer(layer)).await;
+    let (first, second) = (Version::HTTP_11, Version::HTTP_2);
+    for (version, method, content_type, is_grpc) in [
+        (first, Method::GET, GRPC, false),
+        (first, Method::POST, GRPC, false),
+        (second, Method::GET, GRPC, false),
+        (second, Method::PUT, GRPC, false),
+        (second, Method::POST, "application/grpc-web", false),
+        (second, Method::POST, "application/grpc-web+proto", false),
+        (second, Method::POST, "application/json", false),
+        (second, Method::POST, GRPC, true),
+        (second, Method::POST, "application/grpc+proto", true),
+        (second, Method::POST, "application/grpc; charset=utf-8", true),
+        (second, Method::POST, " application/grpc\t", true),
+    ] {
+        let fields = [("content-type", content_type)];
+        let reply = send_over(version, server, method.clone(), "/", &fields).await;
+        let row = (reply.status.as_u16(), reply.body.as_str(), reply.field("grpc-status"));
+        let wanted = if is_grpc { (200, "", Some("8")) } else { (429, "sorry", None) };
+        assert_eq!(row, wanted, "{version:?} {method} {content_type}");
+        assert_eq!(reply.field("cache-control"), Some("no-store"), "{version:?} {method}");
+    }
+}
+
+/// With status 200, each refusal counted as a success, and was refunded by the limit around: 6 of 6
+/// requests came past a limit of 3 failures.
+#[tokio::test]
+async fn a_refusal_is_a_failure_to_the_layers_around_it_however_it_is_worded() {
+    static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(3, MINUTE));
+    let predicates: [fn(&ResponseHead<'_>) -> bool; 4] = [
+        |response| response.is_success(),
+        |response| response.status().is_success(),
+        |response| !response.is_client_error(),
+        |response| response.status() != StatusCode::TOO_MANY_REQUESTS,
+    ];
+    let mut past = Vec::new();
+    for (index, predicate) in predicates.into_iter().enumerate() {
+        for (version, method) in [
+            (Version::HTTP_11, Method::GET),
+            (Version::HTTP_11, Method::POST),
+            (Version::HTTP_2, Method::GET),
+            (Version::HTTP_2, Method::POST),
+        ] {
+            let (limiter, runs) = (spent().await, Runs::default());
+            let counted = runs.clone();
+            let count = from_fn(move |request: Request, next: Next| {
+                counted.count();
+                next.run(request)
+            });
+            let app = Router::new()
+                .route("/", any(async || "hello"))
+                .layer(limiter.layer(&TWO))
+                .layer(count)
+                .layer(limiter.layer(Rule::new(&FAILURES).refund_if(predicate)));
+            let server = serve(app).await;
+            for _ in 0..6 {
+                let fields = [("content-type", GRPC)];
+                send_over(version, server, method.clone(), "/", &fields).await;
+            }
+            past.push((index, version, method, runs.take()));
+        }
+    }
+    assert!(past.iter().all(|&(.., count)| count == 3), "of six requests: {past:?}");
+}
+
+/// A cache that keeps a refusal answers other clients by it.
+#[tokio::test]
+async fn no_refusal_may_be_stored() {
+    let broken = |later| RateLimiter::new(Broken { later }).layer(&TWO);
+    let by_user = || Rule::new(&TWO).key(header("x-user"));
+    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let limiter = spent().await;
+    let drained = spent().await;
+    drained.drain(std::time::Duration::ZERO);
+    let layers: [(u16, RateLimitLayer); 9] = [
+        (429, limiter.layer(&TWO)),
+        (429, limiter.layer(&TWO).cost(3)),
+        (429, limiter.layer(&TWO).queue(std::time::Duration::ZERO)),
+        (503, limiter.layer(&TWO).queue(Queue::up_to(MINUTE).max_waiters(0))),
+        (503, drained.layer(&TWO).queue(MINUTE)),
+        (503, broken(false)),
+        (503, broken(true)),
+        (500, limiter.layer(by_user())),
+        (401, limiter.layer(by_user().missing_key(unauthorized))),
+    ];
+    let handler = |cache_control: Option<&'static str>| {
+        OnRefusal::handler(move |refused| {
+            let response = Response::builder().status(refused.status());
+            let response = match cache_control {
+                Some(value) => response.header("cache-control", value),
+                None => response,
+            };
+            response.body("sorry").unwrap()
+        })
+    };
+    let grpc = [("content-type", GRPC)];
+    for (status, layer) in layers {
+        for (words, on_refusal, wanted) in [
+            ("problem details", OnRefusal::problem_details(), "no-store"),
+            ("plain text", OnRefusal::plain_text(), "no-store"),
+            ("handler", handler(None), "no-store"),
+            ("handler with its own", handler(Some("private")), "private"),
+        ] {
+            let layer = layer.clone().on_refusal(on_refusal);
+            let server = serve(Router::new().route("/", any(async || "hello")).layer(layer)).await;
+            let reply = send(server, Method::GET, "/", &[]).await;
+            let row = (reply.status.as_u16(), reply.field("cache-control"));
+            assert_eq!(row, (status, Some(wanted)), "{words}");
+            let reply = send_over(Version::HTTP_2, server, Method::POST, "/", &grpc).await;
+            let row = (reply.status.as_u16(), reply.field("cache-control"));
+            assert_eq!(row, (200, Some("no-store")), "{status} in gRPC");
+        }
+    }
+}
+
+/// Nor one by which a handler leaves.
+#[tokio::test]
+async fn no_refusal_of_a_handler_may_be_stored() {
+    let ask = |limiter: RateLimiter, cost: u64| {
+        get(async move || -> Result<&str, RateLimited> {
+            limiter.limit(&TWO).cost(cost).await?;
+            Ok("hello")
+        })
+    };
+    let broken = RateLimiter::new(Broken { later: true });
+    for (route, status) in
+        [(ask(spent().await, 1), 429), (ask(spent().await, 3), 429), (ask(broken, 1), 503)]
+    {
+        let server = serve(Router::new().route("/", route)).await;
+        // A handler that leaves by `?` answers in problem details, whatever the request says.
+        for (version, fields) in
+            [(Version::HTTP_11, &[][..]), (Version::HTTP_2, &[("content-type", GRPC)])]
+        {
+            let reply = send_over(version, server, Method::GET, "/", fields).await;
+            let row = (reply.status.as_u16(), reply.field("cache-control"));
+            assert_eq!(row, (status, Some("no-store")));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
 
-use crate::fields::has_grpc_failed;
+use crate::fields::{has_grpc_failed, status_of};
 
 /// The head of a response, borrowed: all but its body.
 ///
@@ -28,10 +28,14 @@ impl<'a> ResponseHead<'a> {
     #[must_use]
     pub fn new<B>(response: &'a Response<B>) -> Self {
         let (headers, extensions) = (response.headers(), response.extensions());
-        Self { status: response.status(), headers, extensions }
+        Self { status: status_of(response), headers, extensions }
     }
 
     /// The status.
+    ///
+    /// If an inner layer of this crate has refused the request in gRPC, it is 429 or the other status
+    /// that the refusal has without gRPC, and not 200: a client of HTTP/2 chooses by its `Content-Type`
+    /// whether it is refused in gRPC.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.status

@@ -77,6 +77,12 @@ pub(crate) async fn send_over(
     Reply::read(response).await
 }
 
+/// A call of gRPC, as a server of HTTP/2 hands it to its services.
+pub(crate) fn grpc_call<B>(content_type: &str, body: B) -> Request<B> {
+    let request = Request::post("/").version(Version::HTTP_2);
+    request.header("content-type", content_type).body(body).unwrap()
+}
+
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {
     send(to, Method::GET, path, &[]).await
 }
