@@ -5,13 +5,18 @@
 
 mod support;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
-use axum::routing::{any, get};
+use axum::response::IntoResponse;
+use axum::routing::{
+    MethodFilter, MethodRouter, any, any_service, get, get_service, on, post, put,
+};
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use support::broken::Broken;
 use support::web::{send, send_over, serve};
@@ -19,6 +24,7 @@ use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, Networks, api_key, bearer, cookie, header};
 use tollgate::middleware::{MissingKey, Queue, ResponseHead};
+use tollgate::routes::RateLimitExt;
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimited, RateLimiter, Rule};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -341,6 +347,123 @@ async fn no_refusal_of_a_handler_may_be_stored() {
             let reply = send_over(version, server, Method::GET, "/", fields).await;
             let row = (reply.status.as_u16(), reply.field("cache-control"));
             assert_eq!(row, (status, Some("no-store")));
+        }
+    }
+}
+
+// Routes whose handlers are found in other ways than by a method.
+
+/// Methods of HTTP, and one that a client made up.
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"];
+
+/// How often each method is sent.
+const TIMES: usize = 3;
+
+/// Serves this, and sends it each method, those first that most routes do not have: how often a handler
+/// ran, and how often 405 was the answer.
+async fn played(app: Router, runs: &Runs) -> (usize, usize) {
+    let server = serve(app).await;
+    let mut not_allowed = 0;
+    for _ in 0..TIMES {
+        for name in METHODS.into_iter().rev() {
+            let reply = send(server, name.parse().unwrap(), "/", &[]).await;
+            not_allowed += usize::from(reply.status == StatusCode::METHOD_NOT_ALLOWED);
+        }
+    }
+    (runs.take(), not_allowed)
+}
+
+/// The handler of `any` and a fallback ran 23 of 27 times under a limit of 2, if there was a method
+/// beside them.
+#[tokio::test]
+async fn a_route_of_any_shape_is_held_to_its_limit() {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let h = move || {
+        counted.count();
+        std::future::ready("hello")
+    };
+    let counted = runs.clone();
+    let service = tower::service_fn(move |_: Request| {
+        counted.count();
+        std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())))
+    });
+    let h = || h.clone();
+    let service = || service.clone();
+    // Its own answer to a method that is not there, as that of a layer for CORS.
+    let options = from_fn(async |request: Request, next: Next| match *request.method() {
+        Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        _ => next.run(request).await,
+    });
+    let filter = MethodFilter::PUT.or(MethodFilter::DELETE);
+    let rows: [(&str, MethodRouter, usize); 17] = [
+        ("get", get(h()), 2),
+        ("post", post(h()), 1),
+        ("get and post", get(h()).post(h()), 3),
+        ("get and head", get(h()).head(h()), 2),
+        ("on", on(filter, h()), 2),
+        ("get_service", get_service(service()), 2),
+        ("get, merged with put", get(h()).merge(put(h())), 3),
+        ("get and a layer that answers OPTIONS", get(h()).layer(options), 3),
+        ("get and fallback", get(h()).fallback(h()), 9),
+        ("fallback and get", MethodRouter::new().fallback(h()).get(h()), 9),
+        ("get and fallback_service", get(h()).fallback_service(service()), 9),
+        ("fallback", MethodRouter::new().fallback(h()), 9),
+        ("any", any(h()), 9),
+        ("any_service", any_service(service()), 9),
+        ("any and get", any(h()).get(h()), 9),
+        ("get, merged with any", get(h()).merge(any(h())), 9),
+        ("get and any in a layer", any(h()).get(h()).layer(from_fn(pass_on)), 9),
+    ];
+    let (mut found, mut wanted) = (Vec::new(), Vec::new());
+    for (name, route, methods) in rows {
+        let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
+        let app = Router::new().route("/", route.clone().rate_limit(layer()));
+        let (ran, not_allowed) = played(app, &runs).await;
+        found.push((name, ran, not_allowed));
+        wanted.push((name, 2, (METHODS.len() - methods) * TIMES));
+        // The same in a router, where 405 pays as well.
+        let router = Router::new().route("/", route);
+        for router in [router.clone(), router.clone().method_not_allowed_fallback(h())] {
+            let (ran, _) = played(router.rate_limit(layer()), &runs).await;
+            assert!(ran <= 2, "{name} in a router: {ran} ran");
+        }
+    }
+    assert_eq!(found, wanted, "how many of 27 requests ran, and how many were answered by 405");
+}
+
+async fn pass_on(request: Request, next: Next) -> impl IntoResponse {
+    next.run(request).await
+}
+
+/// With a state, routes are made when it is known.
+#[tokio::test]
+async fn a_route_with_a_state_is_held_to_its_limit() {
+    let runs = Runs::default();
+    let h = async |State(runs): State<Runs>| runs.count();
+    for route in [any(h).get(h), get(h).fallback(h), any(h)] {
+        let layer = limiter(&ManualClock::new(START)).layer(&TWO);
+        let app = Router::new().route("/", route.rate_limit(layer)).with_state(runs.clone());
+        assert_eq!(played(app, &runs).await, (2, 0));
+    }
+}
+
+/// As the documentation of `rate_limit` says: the fallback of a router takes the layer of the router.
+#[tokio::test]
+async fn a_limit_on_the_routes_of_a_router_leaves_its_fallback_out() {
+    let hello = async || "hello";
+    let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
+    let app = Router::new().route("/", get(hello)).fallback(hello);
+    let asked = [("PUT", "/"), ("PUT", "/"), ("GET", "/"), ("GET", "/other"), ("GET", "/other")];
+    for (app, wanted) in [
+        (app.clone().rate_limit(layer()), [405, 405, 429, 200, 200]),
+        (app.layer(layer()), [405, 405, 429, 429, 429]),
+    ] {
+        let server = serve(app).await;
+        for ((method, path), wanted) in asked.into_iter().zip(wanted) {
+            let reply = send(server, method.parse().unwrap(), path, &[]).await;
+            assert_eq!(reply.status.as_u16(), wanted, "{method} {path}");
         }
     }
 }
