@@ -8,6 +8,8 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 /// Serves `app` until the runtime ends, and says where.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
@@ -81,6 +83,15 @@ pub(crate) async fn send_over(
 pub(crate) fn grpc_call<B>(content_type: &str, body: B) -> Request<B> {
     let request = Request::post("/").version(Version::HTTP_2);
     request.header("content-type", content_type).body(body).unwrap()
+}
+
+/// Reads from a connection until this has come.
+pub(crate) async fn read_to(connection: &mut TcpStream, text: &str) -> String {
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        assert!(connection.read_buf(&mut read).await.unwrap() > 0, "{text} does not come");
+    }
+    String::from_utf8(read).unwrap()
 }
 
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {
