@@ -6,6 +6,7 @@ use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::extractor::{Extracted, KeyExtractor};
+use super::field_value::trimmed;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
@@ -61,7 +62,7 @@ const MAX_LEN: usize = 65_536;
 impl KeyExtractor for Cookie {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let name = &self.name;
-        let lines = || head.headers().get_all(COOKIE).iter().map(|line| line.as_bytes());
+        let lines = || head.headers().get_all(COOKIE).iter().map(trimmed);
         let len = lines().fold(0, |len: usize, line| len.saturating_add(line.len()));
         if len > MAX_LEN {
             return Err(KeyError::invalid(format!(
