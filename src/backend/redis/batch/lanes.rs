@@ -26,7 +26,6 @@ pub(super) struct Lanes {
     arrivals: VecDeque<(LaneId, u64)>,
     waiting: usize,
     last_turn: u64,
-    last_arrival: u64,
     hasher: RandomState,
 }
 
@@ -46,16 +45,11 @@ impl Lanes {
         self.waiting == 0
     }
 
-    /// The number of the job that came last. All jobs that come later have larger ones.
-    pub(super) fn last_arrival(&self) -> u64 {
-        self.last_arrival
-    }
-
-    /// Adds a job at the end of its lane. Returns which lane it is.
-    pub(super) fn push(&mut self, mut job: Job) -> LaneId {
+    /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number than
+    /// those before it.
+    pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
         let id = self.lane_for(&job.operation);
-        self.last_arrival = self.last_arrival.saturating_add(1);
-        (job.lane, job.arrival) = (id, self.last_arrival);
+        (job.lane, job.arrival) = (id, arrival);
         let lane = self.lanes.entry(id).or_default();
         if lane.jobs.is_empty() {
             self.last_turn = self.last_turn.saturating_add(1);
@@ -63,7 +57,7 @@ impl Lanes {
             self.turns.insert(lane.turn, id);
         }
         lane.jobs.push_back(job);
-        self.arrivals.push_back((id, self.last_arrival));
+        self.arrivals.push_back((id, arrival));
         self.waiting = self.waiting.saturating_add(1);
         id
     }
@@ -186,6 +180,13 @@ mod tests {
         taken.map(user).collect()
     }
 
+    /// Adds a job with the next number.
+    fn push(lanes: &mut Lanes, users: &[&str], deadline: Instant) -> (LaneId, Answer) {
+        let arrival = lanes.arrivals.back().map_or(0, |&(_, last)| last) + 1;
+        let (job, answer) = job(users, deadline);
+        (lanes.push(job, arrival), answer)
+    }
+
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(3_600)
     }
@@ -194,13 +195,7 @@ mod tests {
     fn buckets_take_turns_and_each_is_first_in_first_out() {
         let mut lanes = Lanes::default();
         let users = ["a", "a", "a", "b", "a", "c", "b"];
-        let answers: Vec<_> = users
-            .map(|user| {
-                let (job, answer) = job(&[user], soon());
-                lanes.push(job);
-                answer
-            })
-            .into();
+        let answers: Vec<_> = users.map(|user| push(&mut lanes, &[user], soon())).into();
         assert_eq!(lanes.len(), 7);
         assert_eq!(take_all(&mut lanes), ["a", "b", "c", "a", "b", "a", "a"]);
         assert!(lanes.is_empty() && lanes.lanes.is_empty() && lanes.turns.is_empty());
@@ -210,11 +205,7 @@ mod tests {
     #[test]
     fn jobs_that_all_fit_are_taken_in_the_order_of_arrival() {
         let mut lanes = Lanes::default();
-        let answers = ["a", "b", "a", "a", "c", "b"].map(|user| {
-            let (job, answer) = job(&[user], soon());
-            lanes.push(job);
-            answer
-        });
+        let answers = ["a", "b", "a", "a", "c", "b"].map(|user| push(&mut lanes, &[user], soon()));
         let arrivals: Vec<_> =
             std::iter::from_fn(|| lanes.pop(false)).map(|job| job.arrival).collect();
         assert_eq!(arrivals, [1, 2, 3, 4, 5, 6]);
@@ -228,9 +219,7 @@ mod tests {
         let mut answers = Vec::new();
         // Made-up users at one address: all wait for the bucket of the address.
         for users in [&["u1", "ip"][..], &["ip"], &["u2", "ip"], &["u3", "ip"], &["other"]] {
-            let (job, answer) = job(users, soon());
-            lanes.push(job);
-            answers.push(answer);
+            answers.push(push(&mut lanes, users, soon()));
         }
         assert_eq!(take_all(&mut lanes), ["u1+ip", "ip", "other", "u2+ip", "u3+ip"]);
     }
@@ -242,17 +231,14 @@ mod tests {
         let mut kept = Vec::new();
         for nth in 0..100 {
             // The callers of these are gone, or out of time.
-            let (job, answer) = job(&[&format!("user-{nth}")], now);
-            lanes.push(job);
+            let answer = push(&mut lanes, &[&format!("user-{nth}")], now);
             if nth % 2 == 0 {
                 kept.push(answer);
             }
         }
         for nth in 0..60 {
             lanes.drop_over(now);
-            let (job, answer) = job(&[&format!("late-{nth}")], soon());
-            lanes.push(job);
-            kept.push(answer);
+            kept.push(push(&mut lanes, &[&format!("late-{nth}")], soon()));
         }
         assert_eq!(lanes.len(), 60);
         assert_eq!([lanes.lanes.len(), lanes.turns.len(), lanes.arrivals.len()], [60; 3]);
@@ -263,19 +249,8 @@ mod tests {
     #[test]
     fn only_the_front_of_a_lane_is_answered_and_only_if_there_is_an_answer() {
         let mut lanes = Lanes::default();
-        let mut answers = Vec::new();
-        let mut id = LaneId::default();
-        for users in [["a"], ["a"], ["b"]] {
-            let (job, answer) = job(&users, soon());
-            id = match users {
-                ["a"] => lanes.push(job),
-                _ => {
-                    lanes.push(job);
-                    id
-                }
-            };
-            answers.push(answer);
-        }
+        let answers = ["a", "a", "b"].map(|user| push(&mut lanes, &[user], soon()));
+        let (id, _) = answers[0];
         assert!(lanes.pop_answered(id, |_| None::<()>).is_none());
         let first = lanes.pop_answered(id, |job| Some(job.arrival)).unwrap();
         assert_eq!((first.0.arrival, first.1, lanes.len()), (1, 1, 2));

@@ -153,7 +153,7 @@ impl BatcherShared {
     }
 
     /// Sends these jobs, and answers each.
-    async fn send(&self, slot: u16, taken: Taken) {
+    async fn send(self: &Arc<Self>, slot: u16, taken: Taken) {
         let last_arrival = taken.last_arrival;
         let Err((error, jobs)) = self.send_together(slot, taken).await else { return };
         if jobs.len() > 1 && Link::is_scattered(&error) {
@@ -173,7 +173,11 @@ impl BatcherShared {
     ///
     /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
     /// and that these would refuse as well. It is as if they had been the last in the call.
-    async fn send_together(&self, slot: u16, taken: Taken) -> Result<(), (BackendError, Vec<Job>)> {
+    async fn send_together(
+        self: &Arc<Self>,
+        slot: u16,
+        taken: Taken,
+    ) -> Result<(), (BackendError, Vec<Job>)> {
         let Taken { jobs, last_arrival } = taken;
         let begun = Instant::now();
         let (places, reply) = self.call(&jobs).await;
@@ -185,7 +189,7 @@ impl BatcherShared {
         if now.saturating_duration_since(begun) <= self.settings.deadline {
             self.queues().answered(slot, now);
         }
-        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
+        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob>::new());
         for Job { operation, reply, lane, .. } in jobs {
             let (places, others) =
                 rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
@@ -195,41 +199,24 @@ impl BatcherShared {
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
             drop(reply.send(answer));
             if is_refused && refused.iter().all(|other| other.lane != lane) {
-                refused.push(RefusedJob { lane, operation, places });
+                refused.push(RefusedJob { lane, operation, places: places.into() });
             }
         }
+        let script_reply = Arc::new(script_reply);
         for refused in refused {
-            self.answer_like(slot, last_arrival, &refused, &script_reply);
+            let likewise = Likewise {
+                slot,
+                last_arrival,
+                told: script_reply.refusal(&refused.operation, &refused.places),
+                refused,
+                script_reply: Arc::clone(&script_reply),
+            };
+            if likewise.answer_some(self) {
+                // The rest in a task of its own, which lets the next call go at once.
+                self.runtime.spawn(likewise.answer_all(Arc::clone(self)));
+            }
         }
         Ok(())
-    }
-
-    /// Answers the jobs at the front of a lane that had come by then and are refused likewise.
-    fn answer_like(
-        &self,
-        slot: u16,
-        last_arrival: u64,
-        refused: &RefusedJob<'_>,
-        script_reply: &ScriptReply,
-    ) {
-        let answer = |job: &Job| {
-            let is_like =
-                job.arrival <= last_arrival && job.operation.names() == refused.operation.names();
-            is_like.then(|| script_reply.refusal(&job.operation, refused.places)).flatten()
-        };
-        loop {
-            let mut queues = self.queues();
-            let answered: Vec<_> =
-                iter::from_fn(|| queues.pop_answered(slot, refused.lane, answer))
-                    .take(ANSWERED_TOGETHER)
-                    .collect();
-            drop(queues);
-            let is_all = answered.len() < ANSWERED_TOGETHER;
-            answered.into_iter().for_each(|(job, applied)| drop(job.reply.send(Ok(applied))));
-            if is_all {
-                return;
-            }
-        }
     }
 
     /// Calls the script for these jobs. Returns the places of their buckets, and its reply.
@@ -260,11 +247,58 @@ impl BatcherShared {
 }
 
 /// What a call has refused.
-struct RefusedJob<'c> {
+struct RefusedJob {
     lane: LaneId,
     operation: Box<Operation>,
     /// The places of its buckets in the reply.
-    places: &'c [usize],
+    places: Box<[usize]>,
+}
+
+/// The jobs at the front of a lane that had come when a call was sent, and that are refused as a job
+/// of that call was.
+struct Likewise {
+    slot: u16,
+    last_arrival: u64,
+    refused: RefusedJob,
+    /// What the same job is told.
+    told: Option<Applied>,
+    script_reply: Arc<ScriptReply>,
+}
+
+impl Likewise {
+    /// Answers the first of them. Returns whether there may be more.
+    fn answer_some(&self, shared: &BatcherShared) -> bool {
+        let mut queues = shared.queues();
+        let answered: Vec<_> = iter::from_fn(|| {
+            queues.pop_answered(self.slot, self.refused.lane, |job| self.answer(job))
+        })
+        .take(ANSWERED_TOGETHER)
+        .collect();
+        drop(queues);
+        let is_more = answered.len() == ANSWERED_TOGETHER;
+        answered.into_iter().for_each(|(job, applied)| drop(job.reply.send(Ok(applied))));
+        is_more
+    }
+
+    /// Answers all of them. The callers that were answered run before more of them are.
+    async fn answer_all(self, shared: Arc<BatcherShared>) {
+        while self.answer_some(&shared) {
+            yield_now().await;
+        }
+    }
+
+    fn answer(&self, job: &Job) -> Option<Applied> {
+        let RefusedJob { operation, places, .. } = &self.refused;
+        if job.arrival > self.last_arrival {
+            None
+        } else if job.operation == *operation {
+            self.told.clone()
+        } else if job.operation.names() == operation.names() {
+            self.script_reply.refusal(&job.operation, places)
+        } else {
+            None
+        }
+    }
 }
 
 /// How many jobs are answered from a refusal under one lock.

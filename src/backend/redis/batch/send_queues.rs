@@ -99,6 +99,8 @@ struct SlotGroup {
     calls: usize,
     /// The slots that have jobs and no task.
     waiting_slots: VecDeque<u16>,
+    /// The number of the job that came last.
+    last_arrival: u64,
     /// When a call was last answered in time.
     answered_at: Option<Instant>,
     /// When more jobs last waited for a slot than a call takes.
@@ -119,7 +121,8 @@ impl SlotGroup {
         let slot = self.slots.entry(number).or_default();
         let now = Instant::now();
         slot.jobs.drop_over(now);
-        slot.jobs.push(job);
+        self.last_arrival = self.last_arrival.saturating_add(1);
+        slot.jobs.push(job, self.last_arrival);
         if slot.jobs.len() > bounds.buckets_per_call {
             self.crowded_at = Some(now);
         }
@@ -143,7 +146,9 @@ impl SlotGroup {
             let taken =
                 self.slots.get_mut(number).map(|slot| slot.take(bounds.buckets_per_call, now));
             match taken {
-                Some(taken) if !taken.jobs.is_empty() => return taken,
+                Some(jobs) if !jobs.is_empty() => {
+                    return Taken { jobs, last_arrival: self.last_arrival };
+                }
                 _ => self.exit(*number),
             }
             let Some(next) = self.waiting_slots.pop_front() else {
@@ -193,7 +198,7 @@ impl SlotQueue {
     ///
     /// Tasks that are about to take jobs share them: the server works on one call while the client
     /// writes or reads another.
-    fn take(&mut self, most: usize, now: Instant) -> Taken {
+    fn take(&mut self, most: usize, now: Instant) -> Vec<Job> {
         let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
         self.ready = self.ready.saturating_sub(1);
         // Turns matter where not all fit into the next calls.
@@ -209,6 +214,6 @@ impl SlotQueue {
         if in_turns {
             taken.sort_unstable_by_key(|job: &Job| job.arrival);
         }
-        Taken { jobs: taken, last_arrival: self.jobs.last_arrival() }
+        taken
     }
 }
