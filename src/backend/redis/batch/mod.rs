@@ -153,7 +153,7 @@ impl BatcherShared {
     }
 
     /// Sends these jobs, and answers each.
-    async fn send(self: &Arc<Self>, slot: u16, taken: Taken) {
+    async fn send(&self, slot: u16, taken: Taken) {
         let last_arrival = taken.last_arrival;
         let Err((error, jobs)) = self.send_together(slot, taken).await else { return };
         if jobs.len() > 1 && Link::is_scattered(&error) {
@@ -173,11 +173,7 @@ impl BatcherShared {
     ///
     /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
     /// and that these would refuse as well. It is as if they had been the last in the call.
-    async fn send_together(
-        self: &Arc<Self>,
-        slot: u16,
-        taken: Taken,
-    ) -> Result<(), (BackendError, Vec<Job>)> {
+    async fn send_together(&self, slot: u16, taken: Taken) -> Result<(), (BackendError, Vec<Job>)> {
         let Taken { jobs, last_arrival } = taken;
         let begun = Instant::now();
         let (places, reply) = self.call(&jobs).await;
@@ -189,7 +185,7 @@ impl BatcherShared {
         if now.saturating_duration_since(begun) <= self.settings.deadline {
             self.queues().answered(slot, now);
         }
-        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob>::new());
+        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
         for Job { operation, reply, lane, .. } in jobs {
             let (places, others) =
                 rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
@@ -199,22 +195,14 @@ impl BatcherShared {
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
             drop(reply.send(answer));
             if is_refused && refused.iter().all(|other| other.lane != lane) {
-                refused.push(RefusedJob { lane, operation, places: places.into() });
+                refused.push(RefusedJob { lane, operation, places });
             }
         }
-        let script_reply = Arc::new(script_reply);
         for refused in refused {
-            let likewise = Likewise {
-                slot,
-                last_arrival,
-                told: script_reply.refusal(&refused.operation, &refused.places),
-                refused,
-                script_reply: Arc::clone(&script_reply),
-            };
-            if likewise.answer_some(self) {
-                // The rest in a task of its own, which lets the next call go at once.
-                self.runtime.spawn(likewise.answer_all(Arc::clone(self)));
-            }
+            let told = script_reply.refusal(&refused.operation, refused.places);
+            let script_reply = &script_reply;
+            let likewise = Likewise { slot, last_arrival, refused, told, script_reply };
+            while likewise.answer_some(self) {}
         }
         Ok(())
     }
@@ -247,25 +235,25 @@ impl BatcherShared {
 }
 
 /// What a call has refused.
-struct RefusedJob {
+struct RefusedJob<'c> {
     lane: LaneId,
     operation: Box<Operation>,
     /// The places of its buckets in the reply.
-    places: Box<[usize]>,
+    places: &'c [usize],
 }
 
 /// The jobs at the front of a lane that had come when a call was sent, and that are refused as a job
 /// of that call was.
-struct Likewise {
+struct Likewise<'c> {
     slot: u16,
     last_arrival: u64,
-    refused: RefusedJob,
+    refused: RefusedJob<'c>,
     /// What the same job is told.
     told: Option<Applied>,
-    script_reply: Arc<ScriptReply>,
+    script_reply: &'c ScriptReply,
 }
 
-impl Likewise {
+impl Likewise<'_> {
     /// Answers the first of them. Returns whether there may be more.
     fn answer_some(&self, shared: &BatcherShared) -> bool {
         let mut queues = shared.queues();
@@ -278,13 +266,6 @@ impl Likewise {
         let is_more = answered.len() == ANSWERED_TOGETHER;
         answered.into_iter().for_each(|(job, applied)| drop(job.reply.send(Ok(applied))));
         is_more
-    }
-
-    /// Answers all of them. The callers that were answered run before more of them are.
-    async fn answer_all(self, shared: Arc<BatcherShared>) {
-        while self.answer_some(&shared) {
-            yield_now().await;
-        }
     }
 
     fn answer(&self, job: &Job) -> Option<Applied> {
