@@ -47,7 +47,12 @@ impl Guest {
 
     /// Sends a request, and reads the whole response.
     pub(crate) async fn get(&self) -> Reply {
-        let request = Request::builder().method(Method::GET).uri(format!("http://{}/", self.1));
+        self.get_path("/").await
+    }
+
+    pub(crate) async fn get_path(&self, path: &str) -> Reply {
+        let uri = format!("http://{}{path}", self.1);
+        let request = Request::builder().method(Method::GET).uri(uri);
         let response = self.0.request(request.body(Body::empty()).unwrap()).await;
         Reply::read(response.unwrap()).await
     }
@@ -93,6 +98,11 @@ impl Watched {
     /// Waits until so many requests of a client have arrived.
     pub(crate) async fn arrived(&mut self, client: u8, requests: usize) {
         self.wait_for(client, requests, |seen| matches!(seen, Seen::Arrived)).await;
+    }
+
+    /// Waits until so many requests of a client were answered.
+    pub(crate) async fn answered(&mut self, client: u8, requests: usize) {
+        self.wait_for(client, requests, |seen| matches!(seen, Seen::Answered(..))).await;
     }
 
     /// Waits until the server has dropped so many requests of a client.
@@ -233,6 +243,10 @@ impl Http2 {
         tokio::spawn(read_frames(from_server, tell));
         let mut connection = Self { write, read, next: 1 };
         connection.send(Frames::default().settings()).await;
+        connection.read_until(|frame| frame.kind == frame::SETTINGS && frame.flags == 0).await;
+        // The server's settings hold from here on.
+        connection.send(Frames::default().push(frame::SETTINGS, frame::ACK, 0, &[])).await;
+        connection.sync().await;
         connection
     }
 
@@ -262,19 +276,23 @@ impl Http2 {
         self.send(frames).await;
     }
 
-    /// Waits until the server has answered a ping, and so has read all that came before it.
-    pub(crate) async fn sync(&mut self) {
+    /// Waits until the server has answered a ping, and so has read all that came before it. Returns
+    /// what else it has sent.
+    pub(crate) async fn sync(&mut self) -> Vec<Frame> {
         self.send(Frames::default().ping()).await;
-        self.read_until(|frame| frame.kind == frame::PING && frame.flags == frame::ACK).await;
+        self.read_until(|frame| frame.kind == frame::PING && frame.flags == frame::ACK).await
     }
 
-    /// Reads frames until this one has come. Panics if the server closes the connection.
-    pub(crate) async fn read_until(&mut self, is_it: impl Fn(&Frame) -> bool) -> Frame {
+    /// Reads frames until this one has come, and returns those before it. Panics if the server
+    /// closes the connection.
+    pub(crate) async fn read_until(&mut self, is_it: impl Fn(&Frame) -> bool) -> Vec<Frame> {
+        let mut before = Vec::new();
         loop {
             let frame = self.read.recv().await.expect("the server has closed the connection");
             if is_it(&frame) {
-                return frame;
+                return before;
             }
+            before.push(frame);
         }
     }
 }
