@@ -4,6 +4,7 @@
 
 #[cfg(feature = "middleware")]
 pub(crate) mod address;
+pub(crate) mod attack;
 pub(crate) mod broken;
 pub(crate) mod dice;
 pub(crate) mod queue;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
+use axum::serve::ListenerExt;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
@@ -15,6 +16,8 @@ use tokio::net::TcpStream;
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    // Small answers are not held back until the one before is acknowledged.
+    let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
