@@ -1,8 +1,6 @@
 //! One shard of the store: what happens under its lock.
 
-use std::num::NonZeroU32;
-
-use super::eviction::EvictionQueue;
+use super::eviction::{EvictionQueue, ShardView};
 use super::fingerprint::Fingerprint;
 use super::lines::Lines;
 use super::quota_table::QuotaTable;
@@ -42,7 +40,7 @@ const MAX_EVICTIONS: usize = 2;
 
 /// How long a bucket has to be full before it is dropped, in microseconds. A clock that steps back
 /// by less changes no answer.
-const GRACE: u64 = 1_000_000;
+pub(super) const GRACE: u64 = 1_000_000;
 
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
@@ -238,8 +236,12 @@ impl Shard {
         let taken = self.table.len();
         let Some(slot) = self.table.get_mut(index) else { return };
         let Some(quota) = slot.quota() else { return };
+        let was_blocked = self.evictions.forget_block(slot);
         if self.quotas.get(quota) == Some(bucket) {
             slot.update(quota, state);
+            if was_blocked {
+                self.note(print.tag(), now);
+            }
             return;
         }
         // Other numbers take over: the waiters keep what they were told under the old ones.
@@ -260,31 +262,39 @@ impl Shard {
 
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         self.sweep(now);
+        let Some(quota) = self.quotas.enter(bucket, self.table.len()) else { return };
+        let slot = Slot::new(print, quota, state);
         // More than one if the bound was exceeded while requests waited for all of them.
         for _ in 0..MAX_EVICTIONS {
             if self.table.len() >= self.capacity
-                && let Some(index) = self.victim(now)
+                && let Some(index) = self.victim(&slot, now)
             {
                 self.remove(index, now);
             }
         }
-        if let Some(quota) = self.quotas.enter(bucket, self.table.len()) {
-            let slot = Slot::new(print, quota, state);
-            self.table.insert(slot);
-            self.evictions.noted(&slot, &self.table, &self.quotas, self.lines.as_deref(), now);
-        }
+        self.table.insert(slot);
+        let (view, evictions) = self.view(now);
+        evictions.noted(&slot, view);
     }
 
-    /// The slot of the bucket to evict.
-    fn victim(&mut self, now: Timestamp) -> Option<usize> {
-        let lines = self.lines.as_deref();
-        let victim = self.evictions.victim(&self.table, &self.quotas, lines, now);
-        if victim.is_some() || lines.is_none() {
+    /// The slot of the bucket to evict for this one.
+    fn victim(&mut self, newcomer: &Slot, now: Timestamp) -> Option<usize> {
+        let capacity = self.capacity;
+        let (view, evictions) = self.view(now);
+        let victim = evictions.victim(view, newcomer, capacity);
+        if victim.is_some() || view.lines.is_none() {
             return victim;
         }
         // Some may have been granted that nothing has touched since.
         self.grant_everywhere(now);
-        self.evictions.victim(&self.table, &self.quotas, self.lines.as_deref(), now)
+        let (view, evictions) = self.view(now);
+        evictions.victim(view, newcomer, capacity)
+    }
+
+    /// What an eviction sees of the shard, and who is next.
+    pub(super) fn view(&mut self, now: Timestamp) -> (ShardView<'_>, &mut EvictionQueue) {
+        let Self { table, quotas, lines, evictions, .. } = self;
+        (ShardView { table, quotas, lines: lines.as_deref(), now }, evictions)
     }
 
     fn sweep(&mut self, now: Timestamp) {
@@ -319,9 +329,11 @@ impl Shard {
                 return false;
             }
         }
-        let removed: Option<NonZeroU32> = self.table.remove(index).and_then(|slot| slot.quota());
-        if let Some(quota) = removed {
-            self.quotas.leave(quota);
+        if let Some(slot) = self.table.remove(index) {
+            self.evictions.forget_block(&slot);
+            if let Some(quota) = slot.quota() {
+                self.quotas.leave(quota);
+            }
         }
         true
     }
