@@ -51,12 +51,12 @@ impl ScriptReply {
             return None;
         }
         let now = Timestamp::from_micros(*now);
-        let initialized_at = match raw.last() {
-            Some(Value::BulkString(at)) if init_counts => {
-                Timestamp::from_micros(std::str::from_utf8(at).ok()?.parse().ok()?)
-            }
-            _ => now,
+        let noted = match raw.last() {
+            Some(Value::BulkString(noted)) if init_counts => initialization(noted),
+            _ => None,
         };
+        // The script has overwritten anything else by its own time.
+        let initialized_at = noted.unwrap_or(now);
         let cells = raw.iter().take(buckets).map(StoredValue::read).collect();
         Some(Self { now, cells, initialized_at: init_counts.then_some(initialized_at) })
     }
@@ -221,6 +221,15 @@ impl CellStore for ScriptReply {
     fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {
         self.keep(place, StoredValue::Stored(BucketRecord::new(bucket, state)));
     }
+}
+
+/// The time of initialization, as the script reads it; `None` if the value is none.
+fn initialization(noted: &[u8]) -> Option<Timestamp> {
+    if noted.len() > 16 || !noted.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let micros: i64 = std::str::from_utf8(noted).ok()?.parse().ok()?;
+    (micros < double::MAX).then(|| Timestamp::from_micros(micros))
 }
 
 impl StoredValue {
