@@ -11,6 +11,7 @@
 //! A failure shows its input as a seed is written down: add it there with what has to come of it.
 
 mod bytes;
+mod cookies;
 mod field;
 mod header_keys;
 mod seeds;
