@@ -13,6 +13,8 @@
 mod bytes;
 mod cookies;
 mod field;
+mod forwarding;
+mod forwarding_reference;
 mod header_keys;
 mod seeds;
 #[path = "../support/mod.rs"]
