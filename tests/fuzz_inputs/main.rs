@@ -16,6 +16,7 @@ mod field;
 mod forwarding;
 mod forwarding_reference;
 mod header_keys;
+mod networks;
 mod seeds;
 #[path = "../support/mod.rs"]
 mod support;
