@@ -25,10 +25,6 @@ impl Field {
         Self(bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect())
     }
 
-    pub(crate) fn line(line: &[u8]) -> Self {
-        Self(vec![line.to_vec()])
-    }
-
     /// The lines as one run of bytes, in which they can be changed.
     pub(crate) fn bytes(&self) -> Arc<[u8]> {
         self.0.join(&b'\n').into()

@@ -17,6 +17,7 @@ mod forwarding;
 mod forwarding_reference;
 mod header_keys;
 mod networks;
+mod quota_text;
 mod seeds;
 #[path = "../support/mod.rs"]
 mod support;
