@@ -18,6 +18,7 @@ mod forwarding_reference;
 mod header_keys;
 mod networks;
 mod quota_text;
+mod retry_after;
 mod seeds;
 #[path = "../support/mod.rs"]
 mod support;
