@@ -15,6 +15,7 @@ mod cookies;
 mod field;
 mod forwarding;
 mod forwarding_reference;
+mod grpc;
 mod header_keys;
 mod networks;
 mod quota_text;
