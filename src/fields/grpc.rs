@@ -22,8 +22,9 @@ pub(crate) fn is_grpc(method: &Method, version: Version, headers: &HeaderMap) ->
     let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
     let content_type = content_type.as_bytes().trim_ascii();
     let Some((start, rest)) = content_type.split_at_checked(GRPC.len()) else { return false };
+    // Blanks may stand before parameters (RFC 9110, section 5.6.6), and nowhere else.
     start.eq_ignore_ascii_case(GRPC.as_bytes())
-        && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+        && (rest.starts_with(b"+") || matches!(rest.trim_ascii_start().first(), None | Some(b';')))
 }
 
 /// The status that a refusal in gRPC stands for, in the extensions of its response.
@@ -155,6 +156,8 @@ mod tests {
             ("application/grpc+proto", true),
             ("application/grpc+json", true),
             ("application/grpc; charset=utf-8", true),
+            ("application/grpc\t; charset=utf-8", true),
+            ("application/grpc proto", false),
             ("Application/GRPC", true),
             ("application/grpc-web", false),
             ("application/grpc-web+proto", false),

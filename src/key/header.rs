@@ -101,8 +101,9 @@ impl KeyExtractor for Header {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Self { name, max_len, case } = self;
         let value = single_value(head, name, *max_len)?;
-        // A header value has no control character but the tab.
-        let Some(text) = str::from_utf8(value).ok().filter(|text| text.is_ascii()) else {
+        // Of the characters that do not print, only the tab can be in a header value.
+        let is_printable = |text: &&str| text.is_ascii() && !text.as_bytes().contains(&b'\t');
+        let Some(text) = str::from_utf8(value).ok().filter(is_printable) else {
             return Err(KeyError::invalid(format!(
                 "no key: the `{name}` header is not printable ASCII (encode it, as in \
                  percent-encoding)"

@@ -7,6 +7,7 @@ pub(crate) mod address;
 pub(crate) mod attack;
 pub(crate) mod broken;
 pub(crate) mod dice;
+pub(crate) mod draw;
 pub(crate) mod queue;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
