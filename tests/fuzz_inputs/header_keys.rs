@@ -137,7 +137,7 @@ fn bearer_reference(field: &Field, max_len: usize) -> Read {
     };
     // The scheme ends at the first blank, and the token begins at the next byte that is none.
     let words: Vec<&[u8]> = value.split(|byte| b" \t".contains(byte)).collect();
-    if words[0].to_ascii_lowercase() != b"bearer" {
+    if !words[0].eq_ignore_ascii_case(b"bearer") {
         return Read::Missing;
     }
     let words: Vec<_> = words[1..].iter().filter(|word| !word.is_empty()).collect();
