@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::fingerprint::Tag;
 use super::line::{Line, LineLevel};
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
-
-pub(super) type Tag = (u64, u32);
 
 /// The lines of a shard, and what is to be done once it is unlocked. Most shards have none.
 #[derive(Debug, Default)]
@@ -158,6 +158,13 @@ impl Lines {
             line.forget_unattended();
         }
         self.end_if_empty(tag)
+    }
+
+    /// A bucket is reset, and its waiters go on. What they are granted is taken after that.
+    pub(super) fn outlive_reset(&self, tag: Tag, mark: ResetMark) {
+        if let Some(line) = self.by_tag.get(&tag) {
+            line.waiters().for_each(|waiter| waiter.outlive_reset(tag, mark));
+        }
     }
 
     /// Whether requests wait for a bucket, or a call that reserves is at work on it.
