@@ -377,7 +377,7 @@ impl Line {
         self.entries.get(index).filter(|entry| !entry.has_left()).map(|_| index)
     }
 
-    fn free_cap(&self, bucket: &Bucket) -> Units {
+    pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
         self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
     }
 }

@@ -192,6 +192,11 @@ impl Lines {
         true
     }
 
+    /// The most that a bucket may hold without its waiters, while the head is granted nothing.
+    pub(super) fn free_cap(&self, Stored { tag, bucket, .. }: Stored<'_>) -> Units {
+        self.by_tag.get(&tag).map_or(bucket.capacity(), |line| line.free_cap(bucket))
+    }
+
     /// What all waiters cost together.
     pub(super) fn units(&self, tag: Tag) -> Units {
         self.by_tag.get(&tag).map_or(0, Line::units)

@@ -35,6 +35,8 @@ impl Shard {
             self.remove(index, now);
             return;
         }
+        // What was saved up for one of these is no more than the bound of the next head.
+        let free = free.min(lines.free_cap(stored));
         let value = free.saturating_sub(lines.units(tag));
         self.keep_state(tag, State { value, ts: fresh.ts }, now);
         self.grant(tag, now);
