@@ -7,7 +7,7 @@ use super::Limit;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use crate::algebra::{Terms, Units};
-use crate::backend::{BucketId, Charge, Key, Reading};
+use crate::backend::{BucketId, Charge, Key, Reading, ResetMark};
 
 /// Tokens that a request demands of one limit.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Demand<L> {
     pub(crate) explicit_cost: bool,
     /// The two shards that may pay; the same twice where the limit is one bucket.
     pub(super) shards: [u32; 2],
+    /// How many resets the limiter knew of when it asked its store; none if the store counts them.
+    pub(super) asked_at: ResetMark,
 }
 
 /// How a demand is made.
@@ -43,7 +45,8 @@ impl<L> Demand<L> {
     /// One token, of the bucket that all callers share.
     #[inline]
     pub(crate) const fn new(limit: L) -> Self {
-        Self { limit, key: Key::GLOBAL, cost: 1, explicit_cost: false, shards: [0; 2] }
+        let (cost, explicit_cost, shards, asked_at) = (1, false, [0; 2], ResetMark::NONE);
+        Self { limit, key: Key::GLOBAL, cost, explicit_cost, shards, asked_at }
     }
 
     pub(crate) const fn set_cost(&mut self, tokens: u64) {
@@ -52,8 +55,8 @@ impl<L> Demand<L> {
 
     /// The same demand on the same shards, with the limit held in another way.
     pub(crate) fn with_limit<M>(&self, limit: M) -> Demand<M> {
-        let &Self { cost, explicit_cost, shards, .. } = self;
-        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards }
+        let &Self { cost, explicit_cost, shards, asked_at, .. } = self;
+        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards, asked_at }
     }
 }
 

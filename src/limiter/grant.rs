@@ -9,7 +9,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot, sum_of_shards};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Adjustment, BucketId, Key, Reading};
+use crate::backend::{Adjustment, BucketId, Key, Reading, ResetMark};
 use crate::clock::Timestamp;
 
 /// What a request took of one limit, and what was left: enough to settle it, and to tell how the
@@ -25,6 +25,8 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     /// first.
     terms: GrantTerms,
     shards: [u32; 2],
+    /// How many resets the store knew of when each has paid.
+    marks: [ResetMark; 2],
     /// What each bucket has paid.
     units: [Units; 2],
     /// What each bucket held after that.
@@ -38,6 +40,7 @@ pub(crate) struct PaidBucket {
     pub(crate) shard: u32,
     pub(crate) units: Units,
     pub(crate) after: State,
+    pub(crate) mark: ResetMark,
 }
 
 impl<L> Grant<L> {
@@ -50,17 +53,21 @@ impl<L> Grant<L> {
         let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
         let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
         let (terms, after) = (GrantTerms::at_once(explicit_cost), [reading.state(), NOTHING]);
-        Self { limit, key, terms, shards, units, after, at }
+        let marks = [reading.mark(), ResetMark::NONE];
+        Self { limit, key, terms, shards, marks, units, after, at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in
     /// shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
-        let Demand { limit, key, explicit_cost, shards, .. } = demand;
-        let (mut units, mut after) = ([0; 2], [NOTHING; 2]);
-        fill(&mut units, &mut after, readings);
+        let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
+        let (units, after) = paid(readings);
         let terms = GrantTerms::new(explicit_cost, readings);
-        Self { limit, key, terms, shards, units, after, at }
+        let marks = match asked_at.is_none() {
+            true => of_both(readings, ResetMark::NONE, Reading::mark),
+            false => [asked_at; 2],
+        };
+        Self { limit, key, terms, shards, marks, units, after, at }
     }
 
     /// The time of the decision.
@@ -77,10 +84,11 @@ impl<L> Grant<L> {
         self.terms.has_explicit_cost()
     }
 
-    /// Counts what was charged on top of it.
+    /// Counts what was charged on top of it. If the bucket was reset in between, none of it comes back:
+    /// which part of it was taken before that is not kept.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
         let before = self.units;
-        fill(&mut self.units, &mut self.after, readings);
+        (self.units, self.after) = paid(readings);
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
@@ -119,11 +127,13 @@ impl GrantTerms {
     }
 }
 
-fn fill(units: &mut [Units; 2], after: &mut [State; 2], readings: &[Reading]) {
-    for ((units, after), reading) in units.iter_mut().zip(after).zip(readings) {
-        *units = reading.units();
-        *after = reading.state();
-    }
+/// What each bucket has paid, and what it held after that.
+fn paid(readings: &[Reading]) -> ([Units; 2], [State; 2]) {
+    (of_both(readings, 0, Reading::units), of_both(readings, NOTHING, Reading::state))
+}
+
+fn of_both<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
+    [readings.first().map_or(none, &what), readings.get(1).map_or(none, &what)]
 }
 
 const NOTHING: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
@@ -135,16 +145,20 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same with a limit of its own.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { ref limit, ref key, terms, shards, units, after, at } = self;
-        Grant { limit: own(limit), key: key.clone(), terms, shards, units, after, at }
+        let &Self { ref limit, ref key, terms, shards, marks, units, after, at } = self;
+        Grant { limit: own(limit), key: key.clone(), terms, shards, marks, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
         let &Self {
-            shards: [shard, other], units: [units, other_units], after: [after, rest], ..
+            shards: [shard, other],
+            marks: [mark, other_mark],
+            units: [units, other_units],
+            after: [after, rest],
+            ..
         } = self;
-        let first = PaidBucket { shard, units, after };
-        let second = PaidBucket { shard: other, units: other_units, after: rest };
+        let first = PaidBucket { shard, units, after, mark };
+        let second = PaidBucket { shard: other, units: other_units, after: rest, mark: other_mark };
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
     }
 
@@ -211,12 +225,23 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            (refund, paid.units.saturating_sub(units))
+            (refund.taken_at(paid.mark), paid.units.saturating_sub(units))
         })
     }
 }
 
 impl Grant {
+    /// Of some of its buckets, which were reset while a waiter stood in their lines, what was paid is
+    /// taken after that.
+    #[cfg(feature = "memory")]
+    pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
+        let Self { limit, key, shards, marks, .. } = self;
+        for (shard, mark) in shards.iter().zip(marks) {
+            let id = BucketId::new(limit.name(), key).shard(*shard);
+            *mark = mark_of(id).unwrap_or(*mark);
+        }
+    }
+
     /// The limit, as it is shared.
     pub(crate) const fn shared_limit(&self) -> &Arc<Limit> {
         &self.limit

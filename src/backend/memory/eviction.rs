@@ -22,7 +22,8 @@ use std::num::NonZeroU32;
 
 use smallvec::SmallVec;
 
-use super::lines::{Lines, Tag};
+use super::fingerprint::Tag;
+use super::lines::Lines;
 use super::quota_table::{QuotaTable, index};
 use super::rank::{Rank, Share};
 use super::table::{Slot, Table};
@@ -132,10 +133,12 @@ impl EvictionQueue {
 
     /// A bucket is removed, or is going to be changed otherwise than by a charge. Returns whether it
     /// has to be noted again if it stays.
+    #[inline]
     pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
-        if self.blocked == 0 || slot.state().value >= 0 {
-            return false;
-        }
+        self.blocked > 0 && slot.state().value < 0 && self.forget_blocked(slot)
+    }
+
+    fn forget_blocked(&mut self, slot: &Slot) -> bool {
         let queue = slot.quota().and_then(|name| self.queues.get_mut(index(name)));
         let was_blocked =
             queue.is_some_and(|queue| queue.blocked.remove(&(slot.state().ts, slot.tag())));

@@ -308,6 +308,11 @@ impl Line {
         })
     }
 
+    /// The requests that wait, the first one first.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &Arc<LineWaiter>> {
+        self.entries.iter().filter_map(|entry| entry.waiter.as_ref())
+    }
+
     pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
         let mut behind: Units = 0;
         let is_last = |entry: &&LineEntry| {
@@ -372,7 +377,7 @@ impl Line {
         self.entries.get(index).filter(|entry| !entry.has_left()).map(|_| index)
     }
 
-    fn free_cap(&self, bucket: &Bucket) -> Units {
+    pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
         self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
     }
 }

@@ -15,8 +15,10 @@ use super::shards::Shards;
 use super::waiter::Wakeups;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::adjustment::Adjustment;
+use crate::backend::answer::Applied;
 use crate::backend::apply::{CellStore, absent};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
 /// The locked shards of a call, in the order of their numbers.
@@ -59,6 +61,18 @@ impl<'a> LockSet<'a> {
                 }
             }
         }
+    }
+
+    /// Marks what these buckets answered.
+    pub(super) fn mark(&mut self, applied: &mut Applied, named: &[(Fingerprint, &Charge<'_>)]) {
+        if self.have_resets() {
+            let mark = |print| self.shard(print).map_or(ResetMark::NONE, |shard| shard.mark);
+            applied.mark_each(named.iter().map(|&(print, _)| print).map(mark));
+        }
+    }
+
+    pub(super) fn have_resets(&self) -> bool {
+        self.guards.iter().any(|(_, guard)| guard.has_resets())
     }
 
     pub(super) fn have_lines(&self) -> bool {

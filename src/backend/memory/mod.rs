@@ -30,6 +30,7 @@ mod rank;
 mod several;
 mod shard;
 mod shard_lines;
+mod shard_resets;
 mod shards;
 mod table;
 mod waiter;
@@ -175,8 +176,9 @@ impl Memory {
         let Some(charged) = shard.charge_known(print, charge, now) else {
             return Self::charge_other(shard, print, charge, now);
         };
+        let mark = shard.mark;
         drop(shard);
-        (now, Reading::from_charged(charge, &charged))
+        (now, Reading::from_charged(charge, &charged).marked(mark))
     }
 
     /// As [`charge`](Self::charge), for a bucket that is new or has got other numbers.
@@ -188,10 +190,10 @@ impl Memory {
         now: Timestamp,
     ) -> (Timestamp, Reading) {
         let charged = shard.charge_other(print, charge, now);
-        let wakeups = shard.take_wakeups();
+        let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();
-        (now, Reading::from_charged(charge, &charged))
+        (now, Reading::from_charged(charge, &charged).marked(mark))
     }
 
     /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.

@@ -30,7 +30,8 @@ pub(super) fn charge_all(
     if is_waited_for {
         locks.grant_all(&named, now);
     }
-    let applied = apply_list(&mut locks, &named, now);
+    let mut applied = apply_list(&mut locks, &named, now);
+    locks.mark(&mut applied, &named);
     if is_waited_for && applied.verdict() == Verdict::Reserved {
         // The caller waits for it by itself, but comes after the requests in line.
         for (print, units) in waited_for(&named, applied.readings()) {
@@ -71,8 +72,11 @@ pub(super) fn charge_pair(
     let mut locks = LockPair::lock(shards, prints);
     let now = now();
     let charged = apply_pair(&mut locks, prints, charge, other, now);
+    let marks = prints.map(|print| locks.shard(print).mark);
     locks.unlock().run();
-    Applied::two(now, Reading::from_charged_pair(charge, &charged))
+    let [first, second] = Reading::from_charged_pair(charge, &charged);
+    let [first_mark, second_mark] = marks;
+    Applied::two(now, [first.marked(first_mark), second.marked(second_mark)])
 }
 
 /// Makes all adjustments, or none of them.
@@ -130,7 +134,8 @@ pub(super) fn reserve_all(
             shard.begin_work(print.tag());
         }
     }
-    let applied = apply_list(&mut locks, &named, now);
+    let mut applied = apply_list(&mut locks, &named, now);
+    locks.mark(&mut applied, &named);
     let ticket = (applied.verdict() == Verdict::Reserved)
         .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
     for &(print, _) in several {
@@ -229,6 +234,33 @@ fn adjust(
     named: &[(Fingerprint, &Adjustment<'_>)],
     now: Timestamp,
 ) -> Applied {
+    if !locks.have_resets() {
+        return adjust_owed(locks, named, now);
+    }
+    let mut has_forgiven = |&(print, one): &(Fingerprint, &Adjustment<'_>)| {
+        locks.shard(print).is_some_and(|shard| shard.has_forgiven(print, one))
+    };
+    if !named.iter().any(&mut has_forgiven) {
+        return adjust_owed(locks, named, now);
+    }
+    let owed: SmallVec<[Adjustment<'_>; 4]> = named
+        .iter()
+        .map(|named| match has_forgiven(named) {
+            true => named.1.with_change(named.1.change().returning_nothing()),
+            false => *named.1,
+        })
+        .collect();
+    let prints = named.iter().map(|&(print, _)| print);
+    let named: SmallVec<[_; 4]> = prints.zip(&owed).collect();
+    adjust_owed(locks, &named, now)
+}
+
+/// The same of adjustments that no reset has forgiven.
+fn adjust_owed(
+    locks: &mut LockSet<'_>,
+    named: &[(Fingerprint, &Adjustment<'_>)],
+    now: Timestamp,
+) -> Applied {
     if !locks.have_lines() {
         let applied = adjust_list(locks, named, now);
         for &(print, _) in named {
@@ -308,11 +340,11 @@ fn adjust_lined(
 pub(super) fn leave_all(
     shards: &Shards,
     hasher: &Hasher,
-    places: &[LinePlace],
+    LineTicket { waiter, places, .. }: &LineTicket,
     refunds: &[Adjustment<'_>],
     now: impl FnOnce() -> Timestamp,
 ) {
-    let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), one));
+    let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), *one));
     let mut named: SmallVec<[_; 4]> = named.collect();
     let in_line = places.iter().map(|place| place.print);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print).chain(in_line));
@@ -323,7 +355,13 @@ pub(super) fn leave_all(
             named.retain(|&mut (named, _)| named != print);
         }
     }
+    for (print, one) in &mut named {
+        if let Some(mark) = waiter.mark_of(|| print.tag()) {
+            *one = one.taken_at(mark);
+        }
+    }
     if !named.is_empty() {
+        let named: SmallVec<[_; 4]> = named.iter().map(|(print, one)| (*print, one)).collect();
         adjust(&mut locks, &named, now);
     }
     locks.unlock().run();

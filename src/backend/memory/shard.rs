@@ -9,6 +9,7 @@ use crate::algebra::{Bucket, Charged, State};
 use crate::backend::apply::{CellStore, absent, apply_one};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::record::{is_converted, stored_state};
+use crate::backend::reset_log::{ResetLog, ResetMark};
 use crate::clock::Timestamp;
 
 /// Buckets, at most `capacity` of them.
@@ -18,6 +19,8 @@ use crate::clock::Timestamp;
 #[repr(C)]
 pub(super) struct Shard {
     pub(super) table: Table,
+    /// What is taken now is marked with this: that of `resets`.
+    pub(super) mark: ResetMark,
     pub(super) quotas: QuotaTable,
     pub(super) evictions: EvictionQueue,
     capacity: usize,
@@ -26,6 +29,7 @@ pub(super) struct Shard {
     /// The lines of the buckets that requests wait for; none if no request waits.
     pub(super) lines: Option<Box<Lines>>,
     pub(super) last_ticket: u64,
+    pub(super) resets: ResetLog,
     /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
@@ -44,15 +48,17 @@ pub(super) const GRACE: u64 = 1_000_000;
 
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
-        let (quotas, evictions) = Default::default();
+        let (quotas, evictions, resets) = Default::default();
         Self {
             table: Table::holding(capacity),
+            mark: ResetMark::NONE,
             quotas,
             evictions,
             capacity,
             sweep_cursor: 0,
             lines: None,
             last_ticket: 0,
+            resets,
             #[cfg(test)]
             keep_full: false,
         }
@@ -131,31 +137,6 @@ impl Shard {
         now: Timestamp,
     ) {
         self.store(self.table.find(print.tag()), print, bucket, state, now);
-    }
-
-    /// Makes a bucket as new. The waiters for it go on from there.
-    pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
-        let tag = print.tag();
-        self.before_change(tag, false, now);
-        let Some(index) = self.table.find(tag) else { return };
-        let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
-            self.remove(index, now);
-            return;
-        };
-        let fresh = absent(id, stored.bucket, now);
-        // The head may have more saved up for it already. In a bucket that is blocked, the waiters
-        // have been told their instants instead.
-        let State { value: held, ts } = stored.bucket.refresh(stored.state, now);
-        let saved = if ts > now { held } else { held.saturating_add(lines.units(tag)) };
-        let free = fresh.value.max(saved);
-        // What was taken without a request that waits is forgiven.
-        if lines.forget_unattended(tag) {
-            self.remove(index, now);
-            return;
-        }
-        let value = free.saturating_sub(lines.units(tag));
-        self.keep_state(tag, State { value, ts: fresh.ts }, now);
-        self.grant(tag, now);
     }
 
     /// Drops every bucket that is full again.
@@ -320,7 +301,7 @@ impl Shard {
     }
 
     /// Removes a bucket, unless requests still wait for it.
-    fn remove(&mut self, index: usize, now: Timestamp) -> bool {
+    pub(super) fn remove(&mut self, index: usize, now: Timestamp) -> bool {
         // One that is full again has granted all.
         if let Some(slot) = self.table.get(index).filter(|_| self.lines.is_some()) {
             let tag = slot.tag();

@@ -3,8 +3,9 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::fingerprint::Tag;
 use super::line::LineLevel;
-use super::lines::{Lines, Stored, Tag};
+use super::lines::{Lines, Stored};
 use super::shard::Shard;
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
