@@ -221,30 +221,36 @@ impl ClusterShared {
 /// Asks one node after the other until one knows the slots.
 async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkError> {
     let mut error = LinkError::new("there are no nodes to ask");
-    let command = {
-        let mut command = ::redis::cmd("CLUSTER");
-        command.arg("SLOTS");
-        command
-    };
     for node in &candidates {
-        let ask = async {
-            let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
-            match connection.run(&command).await {
-                Ok(answer) => Ok(SlotMap::read(answer, node.host())),
-                Err(Fault::Reply(reply)) => Err(LinkError::reply(node.name(), &reply).into()),
-                Err(Fault::Unknown(error)) => Err(error),
+        // A task of its own: a late answer is still an answer, and counted as one.
+        let asked = tokio::spawn(slots_by(node.clone()));
+        error = match timeout(READ_TIMEOUT, asked).await {
+            Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
+            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} knows of no slots", node.name())),
+            Ok(Ok(Ok(None))) => {
+                LinkError::new(format!("{} named no slots that a cluster has", node.name()))
             }
-        };
-        error = match timeout(READ_TIMEOUT, ask).await {
-            Ok(Ok(Some(slots))) if !slots.is_empty() => return Ok((slots, candidates)),
-            Ok(Ok(_)) => LinkError::new(format!("{} knows of no slots", node.name())),
-            Ok(Err(error)) => {
+            Ok(Ok(Err(error))) => {
                 LinkError::with_backend_cause("cannot read the slots of the cluster", error)
             }
-            Err(_) => LinkError::new(format!("{} did not tell the slots", node.name())),
+            Ok(Err(_)) | Err(_) => {
+                LinkError::new(format!("{} did not tell the slots", node.name()))
+            }
         };
     }
     Err(error)
+}
+
+/// Asks a node for the slots; `None` if its answer cannot be read.
+async fn slots_by(node: Node) -> Result<Option<SlotMap>, BackendError> {
+    let mut command = ::redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
+    match connection.run(&command, LONGEST_SLOTS).await {
+        Ok(answer) => Ok(SlotMap::read(answer, node.host())),
+        Err(Fault::Reply(reply)) => Err(node.reply(&reply).into()),
+        Err(Fault::Unknown(error)) => Err(error),
+    }
 }
 
 /// Takes over what a reading has found.
@@ -276,6 +282,9 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
 
 /// How long one node may take to answer before the next is asked.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The longest answer about the slots: 5,000 ranges, each with a master and a replica, have as much.
+const LONGEST_SLOTS: usize = 1024 * 1024;
 
 /// The pause between two readings, however many calls find that slots have moved: a cluster takes
 /// longer than this to move one.
