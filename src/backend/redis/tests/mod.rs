@@ -1,7 +1,7 @@
 //! The engine against real servers, at times that the tests choose.
 
 #[path = "../../../../tests/support/redis/mod.rs"]
-mod servers;
+pub(super) mod servers;
 
 mod calls;
 mod changed;
