@@ -17,6 +17,7 @@ mod forwarding;
 mod forwarding_reference;
 mod grpc;
 mod header_keys;
+mod inner_fields;
 mod networks;
 mod quota_text;
 mod retry_after;
