@@ -17,8 +17,11 @@ mod forwarding;
 mod forwarding_reference;
 mod grpc;
 mod header_keys;
+mod inner_fields;
+mod keys;
 mod networks;
 mod quota_text;
+mod records;
 mod retry_after;
 mod seeds;
 #[path = "../support/mod.rs"]
