@@ -108,6 +108,12 @@ impl EvictionQueue {
         found.unwrap_or(None)
     }
 
+    /// Whether any bucket is known to be blocked.
+    #[inline]
+    pub(super) const fn has_blocked(&self) -> bool {
+        self.blocked > 0
+    }
+
     /// Takes note of a bucket that was just added, or whose rank may be lower than before.
     pub(super) fn noted(&mut self, slot: &Slot, view: ShardView<'_>) {
         if self.scanned_at.is_none() {
@@ -133,12 +139,10 @@ impl EvictionQueue {
 
     /// A bucket is removed, or is going to be changed otherwise than by a charge. Returns whether it
     /// has to be noted again if it stays.
-    #[inline]
     pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
-        self.blocked > 0 && slot.state().value < 0 && self.forget_blocked(slot)
-    }
-
-    fn forget_blocked(&mut self, slot: &Slot) -> bool {
+        if self.blocked == 0 || slot.state().value >= 0 {
+            return false;
+        }
         let queue = slot.quota().and_then(|name| self.queues.get_mut(index(name)));
         let was_blocked =
             queue.is_some_and(|queue| queue.blocked.remove(&(slot.state().ts, slot.tag())));

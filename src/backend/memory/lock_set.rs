@@ -21,6 +21,9 @@ use crate::backend::charge::{BucketId, Charge};
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
+/// Up to how many locks are searched one by one.
+const SHORT: usize = 4;
+
 /// The locked shards of a call, in the order of their numbers.
 pub(super) struct LockSet<'a> {
     shards: &'a Shards,
@@ -32,11 +35,10 @@ impl<'a> LockSet<'a> {
     pub(super) fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
         let mut indices = SmallVec::<[usize; 8]>::new();
         for print in prints {
-            let index = shards.index_of(print);
-            if let Err(place) = indices.binary_search(&index) {
-                indices.insert(place, index);
-            }
+            indices.push(shards.index_of(print));
         }
+        indices.sort_unstable();
+        indices.dedup();
         let mut guards = SmallVec::new();
         for index in indices {
             guards.push((index, shards.at(index).lock()));
@@ -48,8 +50,16 @@ impl<'a> LockSet<'a> {
     /// buckets of the call are.
     pub(super) fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
         let index = self.shards.index_of(print);
-        let position = self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
-        self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
+        let guards = self.guards.as_mut_slice();
+        if guards.len() <= SHORT {
+            // Two or three, nearly always.
+            return guards
+                .iter_mut()
+                .find(|(known, _)| *known == index)
+                .map(|(_, guard)| &mut **guard);
+        }
+        let position = guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
+        guards.get_mut(position).map(|(_, guard)| &mut **guard)
     }
 
     /// Grants what is due in the lines of these buckets.

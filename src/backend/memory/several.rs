@@ -13,6 +13,7 @@ use crate::backend::adjustment::{Adjustment, Change, converted};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::apply::{CellStore as _, adjust_list, apply_list, apply_pair};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
 /// Takes all charges, or none of them.
@@ -190,20 +191,34 @@ fn waited_for(
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {
     let mut waited_for = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
+    let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
+    // Where each is among those that are waited for.
+    let mut places = SmallVec::<[Option<usize>; 8]>::from_elem(None, named.len());
     for (nth, (&(print, charge), reading)) in named.iter().zip(readings).enumerate() {
         let (bucket, units) = (charge.bucket(), reading.units());
-        match waited_for.iter_mut().find(|(known, ..)| *known == print) {
+        let first = first(&repeats, named, nth);
+        let known = places.get(first).copied().flatten();
+        match known.and_then(|place| waited_for.get_mut(place)) {
             Some((_, counted_in, all)) => {
                 *all = converted(*all, counted_in, bucket).saturating_add(units);
                 *counted_in = bucket;
             }
             None if reading.state().value < 0 && is_asked(nth, named, readings) => {
+                if let Some(place) = places.get_mut(first) {
+                    *place = Some(waited_for.len());
+                }
                 waited_for.push((print, bucket, units));
             }
             None => {}
         }
     }
     waited_for.into_iter().map(|(print, _, units)| (print, units)).collect()
+}
+
+/// The place at which a bucket is named first.
+fn first<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
+    let print = |place: usize| named.get(place).map(|&(print, _)| print);
+    repeats.first(nth, |earlier| print(earlier) == print(nth))
 }
 
 /// Whether a charge waits for this bucket: of two shards, for those that pay, or for the fuller one
@@ -315,15 +330,21 @@ fn adjust_lined(
     let before: SmallVec<[Units; 8]> =
         named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
     let applied = adjust_list(locks, named, now);
-    for (nth, (&(print, one), before)) in named.iter().zip(before).enumerate() {
-        if named.iter().take(nth).any(|&(earlier, _)| earlier == print) {
+    let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
+    // What is given to each bucket and taken from it, where it is named first.
+    let mut sums = SmallVec::<[[Units; 2]; 8]>::from_elem([0; 2], named.len());
+    for (nth, (_, one)) in named.iter().enumerate() {
+        if let Some([given, taken]) = sums.get_mut(first(&repeats, named, nth)) {
+            *given = given.saturating_add(one.units().max(0));
+            *taken = taken.saturating_add(0_i64.saturating_sub(one.units()).max(0));
+        }
+    }
+    for (nth, ((&(print, one), before), [given, taken])) in
+        named.iter().zip(before).zip(sums).enumerate()
+    {
+        if first(&repeats, named, nth) != nth {
             continue;
         }
-        let same = named.iter().filter(|&&(other, _)| other == print);
-        let units = same.map(|(_, one)| one.units()).collect::<SmallVec<[Units; 8]>>();
-        let sum = |units: &mut dyn Iterator<Item = Units>| units.fold(0, Units::saturating_add);
-        let given = sum(&mut units.iter().copied().filter(|&units| units > 0));
-        let taken = sum(&mut units.iter().map(|units| 0_i64.saturating_sub(*units).max(0)));
         // A debt that is too deep to be counted is cut, and so is what stands in line of it.
         let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
         let Some(shard) = locks.shard(print) else { continue };

@@ -96,6 +96,7 @@ impl Shard {
     }
 
     /// The state of a bucket, as far as it is known.
+    #[inline(always)]
     pub(super) fn read(
         &self,
         print: Fingerprint,
@@ -153,6 +154,7 @@ impl Shard {
         self.sweep_cursor = 0;
     }
 
+    #[inline(always)]
     fn state(
         &self,
         found: Option<usize>,
@@ -163,6 +165,7 @@ impl Shard {
         self.stored(found, id, bucket, now).unwrap_or_else(|| absent(id, bucket, now))
     }
 
+    #[inline(always)]
     fn stored(
         &self,
         found: Option<usize>,
@@ -217,6 +220,10 @@ impl Shard {
         let taken = self.table.len();
         let Some(slot) = self.table.get_mut(index) else { return };
         let Some(quota) = slot.quota() else { return };
+        if self.quotas.get(quota) == Some(bucket) && !self.evictions.has_blocked() {
+            slot.update(quota, state);
+            return;
+        }
         let was_blocked = self.evictions.forget_block(slot);
         if self.quotas.get(quota) == Some(bucket) {
             slot.update(quota, state);
