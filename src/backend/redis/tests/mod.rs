@@ -8,6 +8,7 @@ mod changed;
 mod cluster;
 mod cross_slot;
 mod expiry;
+mod fight;
 mod foreign;
 mod initialization;
 mod limiter;
