@@ -137,6 +137,9 @@ fn bearer_reference(field: &Field, max_len: usize) -> Read {
     };
     // The scheme ends at the first blank, and the token begins at the next byte that is none.
     let words: Vec<&[u8]> = value.split(|byte| b" \t".contains(byte)).collect();
+    if words[0].iter().any(|byte| *byte > 0x7f) {
+        return Read::Invalid;
+    }
     if words[0].to_ascii_lowercase() != b"bearer" {
         return Read::Missing;
     }
