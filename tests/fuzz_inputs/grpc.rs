@@ -10,7 +10,7 @@ use tollgate::middleware::ResponseHead;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::Field;
 use super::seeds::{Seed, seeds};
 use crate::support::{START, at_once, limiter};
@@ -109,6 +109,14 @@ fn seeds_of_grpc_are_read_as_recorded() {
         let found = has_worked(&headers("grpc-status", &field));
         assert_eq!(found, wanted == "worked", "{field:?}");
     }
+}
+
+#[test]
+fn content_types_are_drawn_that_are_grpc_and_that_are_not() {
+    draws_each(&fields(&type_seeds(), &WORDS), 2, |field| reference(&field));
+    draws_each(&fields(&status_seeds(), &WORDS), 2, |field| {
+        has_worked(&headers("grpc-status", &field))
+    });
 }
 
 proptest! {

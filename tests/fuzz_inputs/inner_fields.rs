@@ -9,7 +9,7 @@ use tollgate::fields::Dialect;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::Field;
 use super::seeds::{Seed, seeds};
 use crate::support::{START, at_once, limiter};
@@ -147,6 +147,14 @@ fn seeds_of_inner_fields_are_merged_as_recorded() {
         assert_eq!(replaces(&field, draft_7_remaining, false), wanted == "ours", "{field:?}");
         agrees(Dialect::Draft7, &DRAFT_7, &field, draft_7_remaining, false).unwrap();
     }
+}
+
+#[test]
+fn inner_fields_are_drawn_that_stay_and_that_are_replaced() {
+    draws_each(&fields(&remaining_seeds(), &WORDS), 2, |field| replaces(&field, number, false));
+    draws_each(&fields(&draft_7_seeds(), &WORDS), 2, |field| {
+        replaces(&field, draft_7_remaining, false)
+    });
 }
 
 proptest! {

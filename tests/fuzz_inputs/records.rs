@@ -10,6 +10,7 @@ use tollgate::backend::{
 };
 use tollgate::{Key, Quota, Timestamp};
 
+use super::bytes::draws_each;
 use super::seeds::{Seed, seeds};
 use crate::support::{START, quotas};
 
@@ -151,6 +152,11 @@ fn calls() -> impl Strategy<Value = Call> {
             .prop_map(|(units, value, ts)| Call::Undo(units, State { value, ts })),
         1 => any::<u64>().prop_map(|micros| Call::Block(Duration::from_micros(micros))),
     ]
+}
+
+#[test]
+fn numbers_are_drawn_that_are_a_record_and_that_are_none() {
+    draws_each(&records(), 2, reference);
 }
 
 proptest! {
