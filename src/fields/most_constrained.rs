@@ -134,5 +134,7 @@ fn draft_7_remaining(text: &[u8]) -> Option<u64> {
     }
     // Of members with one name, the last counts (RFC 9651, section 3.2).
     let mut members = text.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-    digits(members.find_map(|member| member.strip_prefix(b"remaining="))?)
+    let ends_key = |byte: &u8| matches!(byte, b'=' | b';');
+    let last = members.find(|member| member.split(ends_key).next() == Some(b"remaining"))?;
+    digits(last.strip_prefix(b"remaining=")?)
 }

@@ -18,7 +18,8 @@ pub struct Bearer {
 ///
 /// The token is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
 /// The field may have at most 8,192 bytes, and upper and lower case of the token differ. Spaces and tabs
-/// around the token do not count. If the field is absent or has another scheme, the key is missing.
+/// around the token do not count. If the field is absent or has another scheme, the key is missing. A scheme
+/// that is not ASCII is an error.
 ///
 /// The token is not verified: a client that makes up tokens gets a bucket for each. Put the layer inside
 /// of the authentication, or also limit requests by address.
@@ -60,6 +61,13 @@ impl KeyExtractor for Bearer {
         let Some((scheme, token)) = value.split_at_checked(end) else {
             return Err(no_token());
         };
+        // A server that reads UTF-8 may take white space of Unicode for a blank, and find the token.
+        if !scheme.is_ascii() {
+            return Err(KeyError::invalid(
+                "no key: the scheme in the `authorization` header is not ASCII (send \
+                 `Authorization: Bearer ..`)",
+            ));
+        }
         if !scheme.eq_ignore_ascii_case(b"bearer") {
             return Err(no_token());
         }

@@ -1,6 +1,8 @@
 //! Inputs as hostile as they come: seeds with a few changes, words of the grammar in any order, and
 //! any bytes at all.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use proptest::collection::vec;
@@ -9,6 +11,7 @@ use proptest::sample::select;
 
 use super::field::{Field, unescaped};
 use super::seeds::Seed;
+use crate::support::draw::draw;
 
 /// Fields that are like the seeds, made of these words, or neither.
 pub(crate) fn fields(seeds: &[Seed], words: &[&str]) -> impl Strategy<Value = Field> + use<> {
@@ -28,6 +31,22 @@ pub(crate) fn texts(seeds: &[Seed], words: &[&str]) -> impl Strategy<Value = Str
         19 => fields(seeds, words).prop_map(|field| field.text()),
         1 => any::<String>(),
     ]
+}
+
+/// A property says something only about what is drawn: of a thousand inputs, ten at least come to each of
+/// so many outcomes.
+#[track_caller]
+pub(crate) fn draws_each<S: Strategy, O: Ord + Debug>(
+    inputs: &S,
+    outcomes: usize,
+    outcome: impl Fn(S::Value) -> O,
+) {
+    let mut counts = BTreeMap::new();
+    for input in draw(inputs, 1_000) {
+        *counts.entry(outcome(input)).or_insert(0) += 1;
+    }
+    let all_often = counts.len() == outcomes && counts.values().all(|count| *count >= 10);
+    assert!(all_often, "{counts:?}");
 }
 
 /// Blanks around a value, which are no part of it.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tollgate::key::{self, cookie};
 use tower_sessions::cookie::{Cookie, CookieJar};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::Field;
 use super::header_keys::Read;
 use super::seeds::{Seed, seeds};
@@ -124,6 +124,13 @@ fn jar(headers: &HeaderMap) -> CookieJar {
         }
     }
     jar
+}
+
+#[test]
+fn cookies_are_drawn_with_every_outcome_and_with_one_that_a_jar_finds() {
+    let inputs = fields(&cookie_seeds(), &WORDS);
+    draws_each(&inputs, 2, |field| jar(field.request("cookie").headers()).get(NAME).is_some());
+    draws_each(&inputs, 4, |field| reference(&field).kind());
 }
 
 proptest! {

@@ -9,8 +9,8 @@ use proptest::sample::select;
 use tollgate::Key;
 use tollgate::key::{ClientIp, Head, KeyExtractor, Proxies};
 
-use super::bytes::{blanks, fields};
-use super::field::Field;
+use super::bytes::{blanks, draws_each, fields};
+use super::field::{Field, unescaped};
 use super::forwarding_reference::{Trusted, reference, reference_node, unembedded};
 use super::seeds::{Seed, seeds};
 use crate::support::address::{FIELDS, by, found, headers, ip, key, ours, request};
@@ -92,11 +92,32 @@ fn peer() -> impl Strategy<Value = &'static str> {
     select(vec!["10.0.0.1", "::ffff:10.0.0.1", "fd00::1", "198.51.100.5", "2001:db8::5"])
 }
 
-/// One of the fields, and lines for it.
+/// One of the fields, and lines for it: like the seeds, or a list of hops with something between them.
 fn walked() -> impl Strategy<Value = (&'static str, Field)> {
-    let [one, other] =
-        FIELDS.map(|name| fields(&field_seeds(name), &WORDS).prop_map(move |field| (name, field)));
+    let [one, other] = FIELDS.map(|name| {
+        let hop = prop_oneof![
+            5 => (0_u8..4, 0_u8..16).prop_map(move |(nth, form)| {
+                honest(name, IpAddr::from([[10, 0, 0, 2], [10, 0, 0, 3], [203, 0, 113, 7], [198, 51, 100, 9]][usize::from(nth)]), form)
+            }),
+            1 => select(WORDS.to_vec()).prop_map(|word| String::from_utf8(unescaped(word)).unwrap()),
+        ];
+        let separated = (hop, select(vec![", ", ",", "\n", "\t,\t"]));
+        let list = vec(separated, 1..7).prop_map(|hops| {
+            let text: String = hops.iter().map(|(hop, separator)| [separator, &**hop].concat()).collect();
+            Field::from_bytes(text.trim_start_matches([',', ' ', '\n', '\t']).as_bytes())
+        });
+        prop_oneof![2 => fields(&field_seeds(name), &WORDS), 1 => list].prop_map(move |field| (name, field))
+    });
     prop_oneof![one, other]
+}
+
+#[test]
+fn fields_are_drawn_in_which_the_walk_ends_at_the_peer_and_further_on() {
+    draws_each(&walked(), 6, |(name, field)| {
+        let end = |hops| reference(name, &field.0, ip("10.0.0.1"), &Trusted::Hops(hops));
+        // How many hops can be read: none, one, or several.
+        (name, [end(1) != end(0), end(9) != end(1)].map(u8::from).iter().sum::<u8>())
+    });
 }
 
 /// What honest proxies add, nearest first: addresses they saw, each in one of many forms.

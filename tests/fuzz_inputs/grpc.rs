@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::clock::ManualClock;
 use tollgate::middleware::ResponseHead;
-use tollgate::{HOUR, Limit, Quota};
+use tollgate::{HOUR, Limit, Quota, RateLimiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::Field;
 use super::seeds::{Seed, seeds};
 use crate::support::{START, at_once, limiter};
@@ -48,16 +48,20 @@ fn status_seeds() -> Vec<Seed> {
 
 /// Whether a refusal of this request is one in gRPC. It is complete in either way.
 fn is_refused_in_grpc(method: Method, version: Version, headers: HeaderMap) -> bool {
+    // Time stands still, so the first request takes the only token.
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, HOUR));
+    thread_local! {
+        static LIMITER: RateLimiter = limiter(&ManualClock::new(START));
+    }
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = limiter(&ManualClock::new(START)).layer(&ONE).layer(inner);
+    let service = LIMITER.with(|limiter| limiter.layer(&ONE)).layer(inner);
     let send = |method, headers| {
         let mut request = Request::new(());
         (*request.method_mut(), *request.version_mut(), *request.headers_mut()) =
             (method, version, headers);
         at_once(service.clone().oneshot(request)).unwrap()
     };
-    assert_eq!(send(Method::GET, HeaderMap::new()).status(), 200);
+    drop(send(Method::GET, HeaderMap::new()));
     let refusal = send(method, headers);
     assert_eq!(refusal.headers()["cache-control"], "no-store");
     assert_eq!(refusal.headers()["retry-after"], "3600");
@@ -105,6 +109,14 @@ fn seeds_of_grpc_are_read_as_recorded() {
         let found = has_worked(&headers("grpc-status", &field));
         assert_eq!(found, wanted == "worked", "{field:?}");
     }
+}
+
+#[test]
+fn content_types_are_drawn_that_are_grpc_and_that_are_not() {
+    draws_each(&fields(&type_seeds(), &WORDS), 2, |field| reference(&field));
+    draws_each(&fields(&status_seeds(), &WORDS), 2, |field| {
+        has_worked(&headers("grpc-status", &field))
+    });
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use tollgate::key::{self, Extracted, Head, Key, KeyExtractor, api_key, bearer, header};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::{Field, unescaped};
 use super::seeds::{Seed, seeds};
 
@@ -32,6 +32,15 @@ impl Read {
                     _ => Self::Invalid,
                 }
             }
+        }
+    }
+
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Key(_) => "key",
+            Self::Missing => "missing",
+            Self::Empty => "empty",
+            Self::Invalid => "invalid",
         }
     }
 
@@ -137,7 +146,10 @@ fn bearer_reference(field: &Field, max_len: usize) -> Read {
     };
     // The scheme ends at the first blank, and the token begins at the next byte that is none.
     let words: Vec<&[u8]> = value.split(|byte| b" \t".contains(byte)).collect();
-    if !words[0].eq_ignore_ascii_case(b"bearer") {
+    if words[0].iter().any(|byte| *byte > 0x7f) {
+        return Read::Invalid;
+    }
+    if words[0].to_ascii_lowercase() != b"bearer" {
         return Read::Missing;
     }
     let words: Vec<_> = words[1..].iter().filter(|word| !word.is_empty()).collect();
@@ -161,6 +173,17 @@ fn bearer_reference(field: &Field, max_len: usize) -> Read {
 
 fn api_key_reference(field: &Field, max_len: usize) -> Read {
     only_value(field, max_len).map_or_else(|read| read, |value| Read::Key(key::digest(value)))
+}
+
+#[test]
+fn header_fields_are_drawn_with_every_outcome() {
+    draws_each(&fields(&header_seeds(), &WORDS), 4, |field| {
+        header_reference(&field, 1_024, false).kind()
+    });
+    draws_each(&fields(&bearer_seeds(), &WORDS), 4, |field| bearer_reference(&field, 8_192).kind());
+    draws_each(&fields(&api_key_seeds(), &WORDS), 4, |field| {
+        api_key_reference(&field, 1_024).kind()
+    });
 }
 
 /// The message without its numbers, if the request has no key.

@@ -6,10 +6,10 @@ use http::{HeaderMap, Request, Response};
 use proptest::prelude::*;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
-use tollgate::{Limit, MINUTE, Quota};
+use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::Field;
 use super::seeds::{Seed, seeds};
 use crate::support::{START, at_once, limiter};
@@ -54,12 +54,18 @@ fn draft_7_seeds() -> Vec<Seed> {
 /// The header fields of a response in which `inner` stood before ours were added: 9 of 10 are left.
 fn merged(dialect: Dialect, inner: &HeaderMap) -> HeaderMap {
     static API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+    thread_local! {
+        static CLOCK: ManualClock = ManualClock::new(START);
+        static LIMITER: RateLimiter = CLOCK.with(limiter);
+    }
+    // The bucket is full again.
+    CLOCK.with(|clock| clock.advance(MINUTE));
     let service = service_fn(|_: Request<()>| {
         let mut response = Response::new(());
         *response.headers_mut() = inner.clone();
         std::future::ready(Ok::<_, Infallible>(response))
     });
-    let layer = limiter(&ManualClock::new(START)).layer(&API).dialects(dialect);
+    let layer = LIMITER.with(|limiter| limiter.layer(&API)).dialects(dialect);
     at_once(layer.layer(service).oneshot(Request::new(()))).unwrap().headers().clone()
 }
 
@@ -87,9 +93,14 @@ fn only_line(field: &Field) -> Option<&[u8]> {
 }
 
 fn draft_7_remaining(line: &[u8]) -> Option<u64> {
-    let members: Vec<&[u8]> = line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).collect();
-    let last = members.iter().rev().find_map(|member| member.strip_prefix(b"remaining="))?;
-    if line.contains(&b'"') { None } else { number(last) }
+    let mut remaining = None;
+    for member in line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+        let key_len = member.iter().take_while(|byte| !b"=;".contains(byte)).count();
+        if &member[..key_len] == b"remaining" {
+            remaining = member[key_len..].strip_prefix(b"=").and_then(number);
+        }
+    }
+    remaining.filter(|_| !line.contains(&b'"'))
 }
 
 /// Whether ours replace what is there: nothing, or a larger number of a layer that has not refused.
@@ -136,6 +147,14 @@ fn seeds_of_inner_fields_are_merged_as_recorded() {
         assert_eq!(replaces(&field, draft_7_remaining, false), wanted == "ours", "{field:?}");
         agrees(Dialect::Draft7, &DRAFT_7, &field, draft_7_remaining, false).unwrap();
     }
+}
+
+#[test]
+fn inner_fields_are_drawn_that_stay_and_that_are_replaced() {
+    draws_each(&fields(&remaining_seeds(), &WORDS), 2, |field| replaces(&field, number, false));
+    draws_each(&fields(&draft_7_seeds(), &WORDS), 2, |field| {
+        replaces(&field, draft_7_remaining, false)
+    });
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use proptest::sample::select;
 use tollgate::key::Networks;
 use tollgate::{Limit, MINUTE, Quota};
 
-use super::bytes::texts;
+use super::bytes::{draws_each, texts};
 use super::seeds::{Seed, seeds};
 
 const WORDS: [&str; 24] = [
@@ -153,6 +153,11 @@ fn networks() -> impl Strategy<Value = String> {
             format!("{}/{prefix}", Ipv6Addr::from_bits(bits | u128::from(low)))
         }),
     ]
+}
+
+#[test]
+fn texts_are_drawn_that_are_networks_and_that_are_none() {
+    draws_each(&texts(&network_seeds(), &WORDS), 2, |text| reference(&text).is_some());
 }
 
 proptest! {

@@ -5,12 +5,13 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate::clock::ManualClock;
 use tollgate::quota::Kind;
-use tollgate::{Quota, Timestamp};
+use tollgate::{Limit, Quota, RateLimiter, Timestamp};
 
-use super::bytes::texts;
+use super::bytes::{draws_each, texts};
 use super::seeds::{Seed, seeds};
-use crate::support::draw::draw;
+use crate::support::{START, at_once, limiter};
 
 const WORDS: [&str; 54] = [
     "token bucket",
@@ -301,10 +302,8 @@ fn inputs() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn the_texts_that_are_drawn_are_often_quotas_and_often_not() {
-    let drawn = draw(&inputs(), 2_000);
-    let quotas = drawn.iter().filter(|text| text.parse::<Quota>().is_ok()).count();
-    assert!((200..=1_000).contains(&quotas), "{quotas} of 2,000");
+fn texts_are_drawn_that_are_quotas_and_that_are_none() {
+    draws_each(&inputs(), 2, |text| reference(&text).is_some());
 }
 
 proptest! {
@@ -333,6 +332,30 @@ proptest! {
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         let read = serde_json::from_str::<Quota>(&format!("\"{escaped}\""));
         prop_assert_eq!(read.ok(), text.parse().ok());
+    }
+
+    /// A quota that was read is a limit, whatever its numbers were before: all of these share one bucket.
+    #[test]
+    fn a_quota_that_is_read_can_be_kept(
+        texts in vec(inputs(), 1..4),
+        cost in prop_oneof![Just(1), 0_u64..20, any::<u64>()],
+        now in prop_oneof![0_i64..2_000_000_000_000_000, any::<i64>()],
+    ) {
+        thread_local! {
+            static CLOCK: ManualClock = ManualClock::new(START);
+            static LIMITER: RateLimiter = CLOCK.with(limiter);
+        }
+        CLOCK.with(|clock| clock.set(Timestamp::from_micros(now)));
+        for quota in texts.iter().filter_map(|text| text.parse::<Quota>().ok()) {
+            let limit = Limit::try_new("read", quota).unwrap();
+            let left = LIMITER.with(|limiter| {
+                at_once(limiter.limit(&limit).cost(cost)).map(|permit| permit.remaining())
+            });
+            match left {
+                Ok(remaining) => prop_assert!(remaining <= quota.tokens_at_most()),
+                Err(refused) => prop_assert!(!refused.is_unavailable(), "{refused}"),
+            }
+        }
     }
 
     /// Any bytes in place of JSON are a quota or an error.

@@ -10,6 +10,7 @@ use tollgate::backend::{
 };
 use tollgate::{Key, Quota, Timestamp};
 
+use super::bytes::draws_each;
 use super::seeds::{Seed, seeds};
 use crate::support::{START, quotas};
 
@@ -131,7 +132,9 @@ impl BucketStore for One {
 
 #[derive(Clone, Debug)]
 enum Call {
-    Take(i64, Terms),
+    Take(i64),
+    /// As deep into debt as the quota allows.
+    Reserve(i64),
     Look(i64),
     Refund(i64),
     Undo(i64, State),
@@ -140,18 +143,20 @@ enum Call {
 
 fn calls() -> impl Strategy<Value = Call> {
     let units = || prop_oneof![0_i64..=10, 0..=MAX];
-    let terms = prop_oneof![
-        3 => Just(Terms::AT_ONCE),
-        1 => number().prop_map(Terms::reserving),
-    ];
     prop_oneof![
-        4 => (units(), terms).prop_map(|(units, terms)| Call::Take(units, terms)),
+        4 => units().prop_map(Call::Take),
+        2 => units().prop_map(Call::Reserve),
         1 => units().prop_map(Call::Look),
         1 => number().prop_map(Call::Refund),
         1 => (number(), number(), instants())
             .prop_map(|(units, value, ts)| Call::Undo(units, State { value, ts })),
         1 => any::<u64>().prop_map(|micros| Call::Block(Duration::from_micros(micros))),
     ]
+}
+
+#[test]
+fn numbers_are_drawn_that_are_a_record_and_that_are_none() {
+    draws_each(&records(), 2, reference);
 }
 
 proptest! {
@@ -182,13 +187,17 @@ proptest! {
         for (call, now) in calls {
             store.now = now;
             let applied = match call.clone() {
-                Call::Take(units, terms) => {
-                    let charge = Charge::take(id, &bucket, units).terms(terms);
+                Call::Take(units) => {
+                    let charge = Charge::take(id, &bucket, units);
                     let applied = apply_all(&mut store, &[charge]);
-                    if applied.verdict() == Verdict::Refused && terms == Terms::AT_ONCE {
+                    if applied.verdict() == Verdict::Refused {
                         comes_back(&store, charge, applied.wait())?;
                     }
                     applied
+                }
+                Call::Reserve(units) => {
+                    let terms = Terms::reserving(bucket.floor());
+                    apply_all(&mut store, &[Charge::take(id, &bucket, units).terms(terms)])
                 }
                 Call::Look(units) => apply_all(&mut store, &[Charge::look(id, &bucket, units)]),
                 Call::Refund(units) => adjust_all(&mut store, &[Adjustment::refund(id, &bucket, units)]),
@@ -200,7 +209,7 @@ proptest! {
             for reading in applied.readings() {
                 let value = reading.state().value;
                 prop_assert!((-MAX..=bucket.capacity()).contains(&value), "{value}");
-                let is_charge = matches!(call, Call::Take(..) | Call::Look(_));
+                let is_charge = matches!(call, Call::Take(_) | Call::Reserve(_) | Call::Look(_));
                 let is_admitted = is_charge && reading.verdict() == Verdict::Admitted;
                 prop_assert!(!is_admitted || value >= 0, "{value}");
             }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tollgate::retry::RetryLayer;
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, fields};
+use super::bytes::{blanks, draws_each, fields};
 use super::field::Field;
 use super::quota_text::days_of;
 use super::seeds::{Seed, seeds};
@@ -218,6 +218,22 @@ fn agrees(status: StatusCode, field: &Field) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A client that is willing to wait for ever is told to: it waits, and does not panic.
+#[tokio::test(start_paused = true)]
+async fn the_longest_wait_can_be_waited_for() {
+    for told in ["18446744073709551615", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+        let service = service_fn(async |_: Request<()>| {
+            Ok::<_, Infallible>(
+                Response::builder().status(429).header("retry-after", told).body(()).unwrap(),
+            )
+        });
+        let client = RetryLayer::new().max_wait(Duration::MAX).jitter(Duration::MAX).layer(service);
+        let mut call = pin!(client.oneshot(Request::new(())));
+        let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending(), "{told}");
+    }
+}
+
 /// A date in one of the three forms, some seconds after another one.
 fn dates() -> impl Strategy<Value = Field> {
     let form = || select(vec![0_u8, 1, 2]);
@@ -247,12 +263,22 @@ fn shown(seconds: i64, form: u8) -> String {
     }
 }
 
+/// What a server may say of a wait.
+fn told() -> impl Strategy<Value = Field> {
+    prop_oneof![2 => fields(&retry_seeds(), &WORDS), 1 => dates()]
+}
+
+#[test]
+fn waits_are_drawn_that_are_too_long_and_that_are_not_and_what_is_none() {
+    draws_each(&told(), 4, |field| reference(&field).map(|wait| wait.map(|wait| wait <= MOST)));
+}
+
 proptest! {
     /// Nothing that a server says makes a client panic, or wait longer than it is willing to or than it
     /// is told.
     #[test]
     fn a_wait_is_read_like_by_the_slow_reference(
-        field in prop_oneof![2 => fields(&retry_seeds(), &WORDS), 1 => dates()],
+        field in told(),
         (before, after) in blanks(),
         status in select(vec![429_u16, 429, 429, 503, 500, 301, 204]),
     ) {
