@@ -149,7 +149,7 @@ fn bearer_reference(field: &Field, max_len: usize) -> Read {
     if words[0].iter().any(|byte| *byte > 0x7f) {
         return Read::Invalid;
     }
-    if words[0].to_ascii_lowercase() != b"bearer" {
+    if !words[0].eq_ignore_ascii_case(b"bearer") {
         return Read::Missing;
     }
     let words: Vec<_> = words[1..].iter().filter(|word| !word.is_empty()).collect();
