@@ -156,12 +156,14 @@ impl Applied {
         Self { now, readings: List::collect(count, readings) }
     }
 
-    /// Marks what each bucket answered.
+    /// The same with this mark for all buckets.
     #[cfg(feature = "memory")]
-    pub(super) fn mark_each(&mut self, marks: impl Iterator<Item = ResetMark>) {
-        for (reading, mark) in self.readings.as_mut_slice().iter_mut().zip(marks) {
-            reading.mark = mark;
+    pub(super) fn marked(mut self, mark: ResetMark) -> Self {
+        if !mark.is_none() {
+            let readings = self.readings.as_mut_slice();
+            readings.iter_mut().for_each(|reading| reading.mark = mark);
         }
+        self
     }
 
     /// The time at which all of them were decided.

@@ -37,7 +37,7 @@ impl ResetMark {
 /// The resets of some buckets.
 #[derive(Debug, Default)]
 pub(crate) struct ResetLog {
-    /// How many there were.
+    /// How many there were, or more: see [`count_from`](Self::count_from).
     count: u64,
     /// The last buckets that were reset, and as the how manyth; the oldest one first.
     recent: VecDeque<(u64, u64)>,
@@ -63,6 +63,18 @@ impl ResetLog {
         // It begins anew at 1 after four billion: see `ResetLog::count_at`.
         let begun = u32::try_from(self.count % MARKS).unwrap_or(0);
         ResetMark(begun.saturating_add(1))
+    }
+
+    /// How many there were, or more.
+    #[cfg(feature = "memory")]
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts on from here, unless it has counted further. That makes what was taken before no older.
+    #[cfg(feature = "memory")]
+    pub(crate) fn count_from(&mut self, count: u64) {
+        self.count = self.count.max(count);
     }
 
     /// A bucket is reset: all that was taken from it is forgiven.

@@ -24,9 +24,10 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     /// The wait does not follow from what is left: a bucket that is named twice waits less for the
     /// first.
     terms: GrantTerms,
-    shards: [u32; 2],
-    /// How many resets the store knew of when each has paid.
-    marks: [ResetMark; 2],
+    /// A quota has no more shards than these can number.
+    shards: [u16; 2],
+    /// How many resets the store knew of when they have paid.
+    mark: ResetMark,
     /// What each bucket has paid.
     units: [Units; 2],
     /// What each bucket held after that.
@@ -53,8 +54,8 @@ impl<L> Grant<L> {
         let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
         let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
         let (terms, after) = (GrantTerms::at_once(explicit_cost), [reading.state(), NOTHING]);
-        let marks = [reading.mark(), ResetMark::NONE];
-        Self { limit, key, terms, shards, marks, units, after, at }
+        let (shards, mark) = (numbers(shards), reading.mark());
+        Self { limit, key, terms, shards, mark, units, after, at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in
@@ -63,11 +64,11 @@ impl<L> Grant<L> {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
         let (units, after) = paid(readings);
         let terms = GrantTerms::new(explicit_cost, readings);
-        let marks = match asked_at.is_none() {
-            true => of_both(readings, ResetMark::NONE, Reading::mark),
-            false => [asked_at; 2],
+        let mark = match readings.first() {
+            Some(reading) if asked_at.is_none() => reading.mark(),
+            _ => asked_at,
         };
-        Self { limit, key, terms, shards, marks, units, after, at }
+        Self { limit, key, terms, shards: numbers(shards), mark, units, after, at }
     }
 
     /// The time of the decision.
@@ -127,6 +128,12 @@ impl GrantTerms {
     }
 }
 
+/// A quota has at most [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
+#[inline]
+fn numbers(shards: [u32; 2]) -> [u16; 2] {
+    shards.map(|shard| u16::try_from(shard).unwrap_or(u16::MAX))
+}
+
 /// What each bucket has paid, and what it held after that.
 fn paid(readings: &[Reading]) -> ([Units; 2], [State; 2]) {
     (of_both(readings, 0, Reading::units), of_both(readings, NOTHING, Reading::state))
@@ -145,20 +152,15 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same with a limit of its own.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { ref limit, ref key, terms, shards, marks, units, after, at } = self;
-        Grant { limit: own(limit), key: key.clone(), terms, shards, marks, units, after, at }
+        let &Self { ref limit, ref key, terms, shards, mark, units, after, at } = self;
+        Grant { limit: own(limit), key: key.clone(), terms, shards, mark, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
-        let &Self {
-            shards: [shard, other],
-            marks: [mark, other_mark],
-            units: [units, other_units],
-            after: [after, rest],
-            ..
-        } = self;
+        let &Self { shards, mark, units: [units, other_units], after: [after, rest], .. } = self;
+        let [shard, other] = shards.map(u32::from);
         let first = PaidBucket { shard, units, after, mark };
-        let second = PaidBucket { shard: other, units: other_units, after: rest, mark: other_mark };
+        let second = PaidBucket { shard: other, units: other_units, after: rest, mark };
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
     }
 
@@ -231,14 +233,18 @@ impl<L: Borrow<Limit>> Grant<L> {
 }
 
 impl Grant {
-    /// Of some of its buckets, which were reset while a waiter stood in their lines, what was paid is
+    /// The buckets that paid were reset while a waiter stood in their lines: what they have paid is
     /// taken after that.
+    ///
+    /// If that is true of one of two shards, and the other had granted before, neither gets anything back:
+    /// there is one mark for both.
     #[cfg(feature = "memory")]
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
-        let Self { limit, key, shards, marks, .. } = self;
-        for (shard, mark) in shards.iter().zip(marks) {
-            let id = BucketId::new(limit.name(), key).shard(*shard);
-            *mark = mark_of(id).unwrap_or(*mark);
+        let id = |paid: PaidBucket| BucketId::new(self.limit.name(), &self.key).shard(paid.shard);
+        // The store marks all buckets that it resets at once alike.
+        let marks = self.paid().map(|paid| mark_of(id(paid)));
+        if let Some(mark) = marks.reduce(|one, other| one.and(other)).flatten() {
+            self.mark = mark;
         }
     }
 
@@ -252,7 +258,7 @@ impl Grant {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();
         demand.set_cost(tokens);
-        demand.shards = self.shards;
+        demand.shards = self.shards.map(u32::from);
         demand
     }
 }

@@ -15,7 +15,6 @@ use super::shards::Shards;
 use super::waiter::Wakeups;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::adjustment::Adjustment;
-use crate::backend::answer::Applied;
 use crate::backend::apply::{CellStore, absent};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::reset_log::ResetMark;
@@ -73,12 +72,19 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Marks what these buckets answered.
-    pub(super) fn mark(&mut self, applied: &mut Applied, named: &[(Fingerprint, &Charge<'_>)]) {
-        if self.have_resets() {
-            let mark = |print| self.shard(print).map_or(ResetMark::NONE, |shard| shard.mark);
-            applied.mark_each(named.iter().map(|&(print, _)| print).map(mark));
+    /// What is taken from these shards now is marked with this: the same for all, as a permit keeps one
+    /// mark.
+    pub(super) fn mark(&mut self) -> ResetMark {
+        if !self.have_resets() {
+            return ResetMark::NONE;
         }
+        let most = self.guards.iter().map(|(_, guard)| guard.resets.count()).max();
+        let mut mark = ResetMark::NONE;
+        for (_, guard) in &mut self.guards {
+            guard.count_resets_from(most.unwrap_or(0));
+            mark = guard.mark;
+        }
+        mark
     }
 
     pub(super) fn have_resets(&self) -> bool {
@@ -177,6 +183,18 @@ impl<'a> LockPair<'a> {
             Some((index, shard)) if self.shards.index_of(print) == *index => shard,
             _ => &mut self.low,
         }
+    }
+
+    /// As [`LockSet::mark`].
+    pub(super) fn mark(&mut self) -> ResetMark {
+        if let Some((_, high)) = &mut self.high
+            && (high.has_resets() || self.low.has_resets())
+        {
+            let most = high.resets.count().max(self.low.resets.count());
+            high.count_resets_from(most);
+            self.low.count_resets_from(most);
+        }
+        self.low.mark
     }
 
     /// As [`LockSet::unlock`].

@@ -31,8 +31,7 @@ pub(super) fn charge_all(
     if is_waited_for {
         locks.grant_all(&named, now);
     }
-    let mut applied = apply_list(&mut locks, &named, now);
-    locks.mark(&mut applied, &named);
+    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
         // The caller waits for it by itself, but comes after the requests in line.
         for (print, units) in waited_for(&named, applied.readings()) {
@@ -73,11 +72,10 @@ pub(super) fn charge_pair(
     let mut locks = LockPair::lock(shards, prints);
     let now = now();
     let charged = apply_pair(&mut locks, prints, charge, other, now);
-    let marks = prints.map(|print| locks.shard(print).mark);
+    let mark = locks.mark();
     locks.unlock().run();
-    let [first, second] = Reading::from_charged_pair(charge, &charged);
-    let [first_mark, second_mark] = marks;
-    Applied::two(now, [first.marked(first_mark), second.marked(second_mark)])
+    let readings = Reading::from_charged_pair(charge, &charged);
+    Applied::two(now, readings.map(|reading| reading.marked(mark)))
 }
 
 /// Makes all adjustments, or none of them.
@@ -108,6 +106,12 @@ pub(super) fn forget_all(
     ids.iter().for_each(|&id| prints.push(hasher.fingerprint(id)));
     let mut locks = LockSet::lock(shards, prints.iter().copied());
     let now = now();
+    for &print in &prints {
+        if let Some(shard) = locks.shard(print) {
+            shard.record_reset(print);
+        }
+    }
+    let _same_for_all = locks.mark();
     for (&print, &id) in prints.iter().zip(ids) {
         if let Some(shard) = locks.shard(print) {
             shard.forget(print, id, now);
@@ -135,8 +139,7 @@ pub(super) fn reserve_all(
             shard.begin_work(print.tag());
         }
     }
-    let mut applied = apply_list(&mut locks, &named, now);
-    locks.mark(&mut applied, &named);
+    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
     let ticket = (applied.verdict() == Verdict::Reserved)
         .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
     for &(print, _) in several {

@@ -9,14 +9,22 @@ use crate::backend::charge::BucketId;
 use crate::clock::Timestamp;
 
 impl Shard {
-    /// Makes a bucket as new. The waiters for it go on from there.
+    /// Notes that a bucket is going to be reset.
+    pub(super) fn record_reset(&mut self, print: Fingerprint) {
+        self.resets.record(print.tag().0);
+    }
+
+    /// Counts resets from here on. What is taken is marked so.
+    pub(super) fn count_resets_from(&mut self, count: u64) {
+        self.resets.count_from(count);
+        self.mark = self.resets.mark();
+    }
+
+    /// Makes a bucket as new, whose reset was [recorded](Self::record_reset). The waiters for it go on from there.
     pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
         let tag = print.tag();
         self.before_change(tag, false, now);
-        // Also of a bucket that is not stored: one that is full may have been dropped.
-        self.resets.record(tag.0);
-        let mark = self.resets.mark();
-        self.mark = mark;
+        let mark = self.mark;
         let Some(index) = self.table.find(tag) else { return };
         let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
             self.remove(index, now);
