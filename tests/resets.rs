@@ -175,6 +175,25 @@ async fn what_waiters_are_granted_after_a_reset_comes_back() {
     assert_eq!(tokens(&limiter, &LINE), 5.0, "all that waited have given back");
 }
 
+/// Both shards have paid, and have lines.
+#[tokio::test(start_paused = true)]
+async fn what_waiters_are_granted_by_two_shards_after_a_reset_comes_back() {
+    static TWO: Limit =
+        Limit::new("two", Quota::token_bucket(10, SECOND).max_reserved(20).shards(2));
+    let limiter = paused();
+    let before = at_once(limiter.limit(&TWO).cost(10)).unwrap();
+    let line = [8, 6].map(|cost| waiter(&limiter, &TWO, cost));
+    at_once(limiter.reset(&TWO)).unwrap();
+    at_once(before.refund()).unwrap();
+    assert_eq!(tokens(&limiter, &TWO), -4.0, "10, less the 14 of those that waited");
+    for one in line {
+        at_once(one.await.refund()).unwrap();
+    }
+    advance(SECOND / 2).await;
+    assert_eq!(tokens(&limiter, &TWO), 10.0);
+    let _all = at_once(limiter.limit(&TWO).cost(10)).unwrap();
+}
+
 /// A reservation that is kept stands in line without a request, and a reset forgives it.
 #[tokio::test(start_paused = true)]
 async fn a_kept_reservation_that_was_forgiven_gives_nothing_back() {

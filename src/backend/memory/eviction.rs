@@ -341,9 +341,11 @@ impl EvictionQueue {
                     .select_nth_unstable_by_key(kept.saturating_sub(1), |candidate| candidate.rank);
                 queue.horizon = Some(last.rank);
                 found.truncate(kept);
-                found.shrink_to_fit();
             }
-            queue.least = found.into_iter().map(Reverse).collect();
+            // Room of its own for those that are kept: the rest goes back as a whole.
+            let mut least = Vec::with_capacity(found.len());
+            least.extend(found.into_iter().map(Reverse));
+            queue.least = least.into();
         }
     }
 }
