@@ -292,7 +292,7 @@ impl Line {
 
     /// The requests that wait, the first one first.
     pub(super) fn waiters(&self) -> impl Iterator<Item = &Arc<LineWaiter>> {
-        self.entries.iter().filter_map(|entry| entry.waiter.as_ref())
+        self.entries.values().filter_map(|entry| entry.waiter.as_ref())
     }
 
     pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
