@@ -38,6 +38,9 @@ pub(super) struct Line {
     entries: BTreeMap<u64, LineEntry>,
     /// What all waiters cost together.
     units: Units,
+    /// What those cost together that were told an instant after this one: the end of a block, while
+    /// there is one. Kept, so that it need not be summed up for each waiter that leaves.
+    told_after: Option<(Timestamp, Units)>,
     /// How many of them are requests.
     requests: usize,
     left: u64,
@@ -91,6 +94,11 @@ impl Line {
             waiter.enter(now);
             self.requests = self.requests.saturating_add(1);
         }
+        if let Some((end, after)) = &mut self.told_after
+            && told > *end
+        {
+            *after = after.saturating_add(units);
+        }
         let waiter = waiter.cloned();
         self.entries.insert(ticket, LineEntry { units, told, waiter });
         self.units = self.units.saturating_add(units);
@@ -113,7 +121,7 @@ impl Line {
                 break;
             }
             let Some((_, entry)) = self.entries.pop_first() else { break };
-            self.units = self.units.saturating_sub(units);
+            self.discount(&entry);
             if let Some(waiter) = entry.waiter {
                 self.requests = self.requests.saturating_sub(1);
                 wakeups.wake(waiter.grant(at));
@@ -149,7 +157,7 @@ impl Line {
         let is_head = self.entries.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let entry = self.entries.remove(&ticket)?;
         let free = value.saturating_add(self.units);
-        self.units = self.units.saturating_sub(entry.units);
+        self.discount(&entry);
         self.requests = self.requests.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
@@ -189,16 +197,14 @@ impl Line {
     /// is blocked grants nothing, and is empty at the end of the block for all who were not told an
     /// instant within it: more is lost.
     pub(super) fn capped(
-        &self,
+        &mut self,
         bucket: &Bucket,
         State { value, ts }: State,
         before: Units,
         now: Timestamp,
     ) -> State {
         let cap = if ts > now && before < 0 {
-            let later = self.entries.values().filter(|entry| entry.told > ts);
-            let later = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
-            0_i64.saturating_sub(later).saturating_sub(1)
+            0_i64.saturating_sub(self.units_told_after(ts)).saturating_sub(1)
         } else {
             self.free_cap(bucket).saturating_sub(self.units)
         };
@@ -210,6 +216,7 @@ impl Line {
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
+        self.told_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
@@ -234,7 +241,7 @@ impl Line {
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);
         let mut most = Units::try_from(most).unwrap_or(Units::MAX);
-        self.units = 0;
+        (self.units, self.told_after) = (0, None);
         for entry in self.entries.values_mut() {
             // Whole tokens nearly always, which are converted exactly.
             let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
@@ -247,6 +254,7 @@ impl Line {
     /// Forgets the tokens that no request waits for.
     pub(super) fn forget_unattended(&mut self) {
         self.entries.retain(|_, entry| entry.waiter.is_some());
+        self.told_after = None;
         self.units = self.entries.values().fold(0, |all, entry| all.saturating_add(entry.units));
     }
 
@@ -315,6 +323,29 @@ impl Line {
     /// When `free` covers the cost of the head.
     fn due(&self, units: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
         due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
+    }
+
+    /// What all cost together that were told an instant after this one.
+    fn units_told_after(&mut self, end: Timestamp) -> Units {
+        if let Some((known, after)) = self.told_after
+            && known == end
+        {
+            return after;
+        }
+        let later = self.entries.values().filter(|entry| entry.told > end);
+        let after = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
+        self.told_after = Some((end, after));
+        after
+    }
+
+    /// An entry is no longer in the line.
+    fn discount(&mut self, entry: &LineEntry) {
+        self.units = self.units.saturating_sub(entry.units);
+        if let Some((end, after)) = &mut self.told_after
+            && entry.told > *end
+        {
+            *after = after.saturating_sub(entry.units);
+        }
     }
 
     /// Whether the instant has come that a request was told which is no earlier than the head.

@@ -1,0 +1,142 @@
+//! Many that leave a queue of a store that other processes use as well: what each of them makes the
+//! limiter do, and what becomes of the others.
+//!
+//! Time is the runtime's and stands still. Steps are counted, and no time is measured.
+
+mod support;
+
+use std::pin::Pin;
+
+use support::at_once;
+use support::dice::Dice;
+use support::queue::{Late, lines, poll, reserve, reserved, settled, tokens};
+use support::shared::Shared;
+use tokio::time::advance;
+use tollgate::limiter::Ready;
+use tollgate::{Key, Limit, Quota, RateLimiter, SECOND, Timestamp};
+
+/// One a second, and nothing saved up.
+static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
+static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, SECOND).capacity(0));
+
+struct Waiting {
+    told: Timestamp,
+    ready: Pin<Box<Ready>>,
+}
+
+fn waits(limiter: &RateLimiter, cost: u64) -> Waiting {
+    let own = reserve(limiter, &SPACED, cost);
+    let (told, mut ready) = (own.at(), Box::pin(own.ready()));
+    assert!(poll(&mut ready).is_none());
+    Waiting { told, ready }
+}
+
+/// How many of them run earlier than they were told; none is later.
+async fn moved(line: Vec<Waiting>) -> usize {
+    advance(SECOND * 10_000_000).await;
+    let moved = line.into_iter().filter_map(|mut one| {
+        let at = poll(&mut one.ready).expect("granted").at();
+        assert!(at <= one.told, "later than told");
+        (at < one.told).then_some(())
+    });
+    moved.count()
+}
+
+/// Where each waiter costs less than the one before, a slot that was given up went from one to the
+/// next through the whole queue, under its lock.
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_moves_a_bounded_number_of_others() {
+    for requests in [20, 300] {
+        let limiter = Shared::new().limiter();
+        let mut line: Vec<_> = (0..requests).map(|one| waits(&limiter, requests - one)).collect();
+        // So that no slot can be undone.
+        let kept = reserve(&limiter, &SPACED, 1).keep();
+        drop(line.remove(0));
+        let all = line.len();
+        let moved = moved(line).await;
+        println!("{moved} of {all} moved");
+        assert_eq!(moved, all.min(64));
+        drop(kept);
+    }
+}
+
+/// Each undo made the limiter ask the store about the free slots of all queues on the bucket, which
+/// did the same when one of theirs was undone.
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_asks_the_store_a_bounded_number_of_times() {
+    const CLIENTS: u64 = 60;
+    let store = Shared::new();
+    let limiter = store.limiter();
+    let waits = |client: u64| {
+        let call = limiter.limit(&SPACED).key(Key::from(client)).and(&SHARED).reserve();
+        let mut ready = Box::pin(at_once(call).unwrap().ready());
+        assert!(poll(&mut ready).is_none());
+        ready
+    };
+    let first: Vec<_> = (0..CLIENTS).map(waits).collect();
+    let second: Vec<_> = (0..CLIENTS).map(waits).collect();
+    let last = waits(CLIENTS);
+    // The second one of each client has the slot of its first one then, and its own is free.
+    drop(first);
+    let asked = store.take_adjusted();
+    assert!(asked <= 2 * CLIENTS, "{asked} times for {CLIENTS}");
+    assert_eq!(tokens(&limiter, &SHARED), -121.0);
+    drop(last);
+    let asked = store.take_adjusted();
+    println!("asked {asked} times to undo {CLIENTS} slots");
+    assert_eq!(tokens(&limiter, &SHARED), -60.0, "all are undone");
+    assert!(asked <= CLIENTS + 2);
+    second.into_iter().rev().for_each(drop);
+    assert_eq!(tokens(&limiter, &SHARED), 0.0);
+    assert_eq!(lines(&limiter), 0);
+}
+
+/// The store is asked about one slot after another. Meanwhile all others were free, and of more than
+/// 64 the first were forgotten: what they had taken was spent.
+#[tokio::test(start_paused = true)]
+async fn all_that_leave_at_once_give_back_what_they_took() {
+    const REQUESTS: usize = 300;
+    let (store, limiter, memory) = Late::new();
+    let mut line = Vec::new();
+    for number in 0..REQUESTS {
+        // In any order of costs.
+        let cost = 1 + u64::try_from(number * 7 % 11).unwrap();
+        let mut ready = Box::pin(reserved(&limiter, &SPACED, cost).await.ready());
+        assert!(poll(&mut ready).is_none());
+        line.push(ready);
+    }
+    let held = store.close();
+    drop(line);
+    settled().await;
+    store.open();
+    held.let_go();
+    while lines(&limiter) > 0 {
+        settled().await;
+    }
+    assert_eq!(tokens(&memory, &SPACED), 0.0);
+}
+
+/// Newcomers before so many others that these are not counted any more: each keeps what it was told,
+/// whichever of them leave.
+#[tokio::test(start_paused = true)]
+async fn newcomers_before_many_others_make_none_late() {
+    for seed in 0..5 {
+        let (limiter, mut dice) = (Shared::new().limiter(), Dice(seed));
+        let planned = reserve(&limiter, &SPACED, 1_000).keep();
+        let mut line: Vec<_> = (0..200).map(|_| waits(&limiter, 2)).collect();
+        // Each finds what it needs before the others.
+        at_once(planned.settle(100)).unwrap();
+        for nth in 0..200 {
+            let newcomer = waits(&limiter, 2);
+            assert!(newcomer.told < line[0].told, "seed {seed}, {nth}");
+            line.push(newcomer);
+        }
+        for _ in 0..150 {
+            drop(line.swap_remove(dice.nth(&line)));
+        }
+        let all = line.len();
+        let moved = moved(line).await;
+        assert!(moved * 2 > all, "seed {seed}: {moved} of {all}");
+        assert_eq!(lines(&limiter), 0);
+    }
+}
