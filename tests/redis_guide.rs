@@ -75,7 +75,7 @@ async fn the_rights_that_are_named_suffice() {
 #[tokio::test]
 async fn every_right_that_is_named_is_needed() {
     // All but the one for a question that may be left unanswered.
-    for right in ["+eval", "+evalsha", "+time", "+mget", "+set", "+del"] {
+    for right in ["+eval", "+evalsha", "+time", "+getrange", "+set", "+del"] {
         let server = Server::start();
         let rights = line("ACL SETUSER tollgate");
         let all: Vec<_> = rights.split(' ').collect();

@@ -296,8 +296,8 @@ fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Ac
     let on_failure = plan.settings.on_failure;
     plan.log.store_failed(limit, error, on_failure);
     match on_failure {
-        OnFailure::Refuse => Action::reject(UNAVAILABLE),
-        OnFailure::Admit => run_uncharged(plan),
+        OnFailure::Admit if error.is_outage() => run_uncharged(plan),
+        OnFailure::Admit | OnFailure::Refuse => Action::reject(UNAVAILABLE),
     }
 }
 

@@ -105,6 +105,7 @@ where
             };
             let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
             if let Some(ledger) = &ledger {
+                ledger.outlive_resets(&pending);
                 OnResponse::show(ledger, &mut request);
             }
             let waited = since.elapsed();

@@ -298,6 +298,11 @@ impl Line {
         })
     }
 
+    /// The requests that wait, the first one first.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &Arc<LineWaiter>> {
+        self.entries.values().filter_map(|entry| entry.waiter.as_ref())
+    }
+
     pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
         let mut behind: Units = 0;
         let is_last = |entry: &&LineEntry| {
@@ -353,7 +358,7 @@ impl Line {
         self.entries.get(&ticket).is_some_and(|entry| entry.told <= until)
     }
 
-    fn free_cap(&self, bucket: &Bucket) -> Units {
+    pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
         self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
     }
 }

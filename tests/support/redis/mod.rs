@@ -9,6 +9,7 @@
 mod client;
 mod cluster;
 mod guard;
+mod impostor;
 mod process;
 mod proxy;
 mod sentinels;
@@ -18,6 +19,7 @@ mod tls;
 pub(crate) use client::{Client, Reply};
 pub(crate) use cluster::Cluster;
 pub(crate) use guard::Guard;
+pub(crate) use impostor::{Impostor, Words, endlessly, greet, pass};
 pub(crate) use process::{is_alive, until};
 pub(crate) use proxy::{Mode, Proxy};
 pub(crate) use sentinels::Sentinels;

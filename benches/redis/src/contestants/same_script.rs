@@ -57,13 +57,13 @@ impl Contestant for SameScript {
 }
 
 impl Numbers {
-    /// In the order that the head of the script tells: all is of the commonest kind, one limit, one
-    /// operation, which takes a token from the first bucket.
+    /// In the order that the head of the script tells: all is of the commonest kind, one limit, and one
+    /// charge of the first bucket, which takes a token.
     fn argument(self) -> Vec<u8> {
         let Self { token, capacity } = self;
         let limit = [1.0, token, capacity, 1.0, capacity];
-        let take = [1.0, 1.0, 1.0, 0.0, token];
-        let numbers = [2.0, 1.0].into_iter().chain(limit).chain([1.0]).chain(take);
+        let take = [1.0, 0.0, 1.0, token];
+        let numbers = [2.0, 1.0].into_iter().chain(limit).chain(take);
         numbers.flat_map(f64::to_le_bytes).collect()
     }
 

@@ -41,8 +41,11 @@ static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     numbers.into_iter().flatten().collect()
 });
 
+/// The last slot.
+pub(in crate::backend::redis) const LAST: u16 = 16_383;
+
 const SLOTS: usize = 16_384;
-const MASK: u16 = 16_383;
+const MASK: u16 = LAST;
 
 /// The sum after one more byte.
 #[inline]

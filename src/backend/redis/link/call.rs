@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout};
 
 use super::error::LinkError;
 use super::node_state::NodeState;
+use super::wire::Wire;
 use crate::backend::BackendError;
 
 /// What the script is called with.
@@ -43,6 +43,11 @@ impl<'c, K> Call<'c, K> {
         self
     }
 
+    /// How many bytes its answer has at most, besides a few that any has.
+    pub(super) const fn longest_answer(&self) -> usize {
+        self.keys.len().saturating_mul(BYTES_PER_KEY)
+    }
+
     /// Allows its parts to be sent one by one.
     pub(in crate::backend::redis) const fn divisible(mut self) -> Self {
         self.divisible = true;
@@ -53,7 +58,7 @@ impl<'c, K> Call<'c, K> {
 /// A connection of a node.
 #[derive(Debug)]
 pub(super) struct Connection {
-    client: MultiplexedConnection,
+    wire: Wire,
     node: Arc<NodeState>,
     serial: u64,
 }
@@ -68,8 +73,8 @@ pub(super) enum Fault {
 }
 
 impl Connection {
-    pub(super) fn new(client: MultiplexedConnection, node: Arc<NodeState>, serial: u64) -> Self {
-        Self { client, node, serial }
+    pub(super) const fn new(wire: Wire, node: Arc<NodeState>, serial: u64) -> Self {
+        Self { wire, node, serial }
     }
 
     /// Its number among the node's connections.
@@ -93,25 +98,14 @@ impl Connection {
         self.node.lose(self.serial);
     }
 
-    /// Sends a command, once, and waits for its answer.
-    pub(super) async fn run(&self, command: &Cmd) -> Result<Value, Fault> {
-        let mut client = self.client.clone();
-        self.settle(async move { client.req_packed_command(command).await?.extract_error() }).await
+    /// Sends a command, once, and waits for its answer, which has at most so many bytes.
+    pub(super) async fn run(&self, command: &Cmd, longest: usize) -> Result<Value, Fault> {
+        self.settle(self.wire.ask(command, longest)).await
     }
 
     /// Sends a command, once, about keys that the node is importing.
-    pub(super) async fn run_asking(&self, command: &Cmd) -> Result<Value, Fault> {
-        let mut both = ::redis::pipe();
-        both.cmd("ASKING").add_command(command.clone());
-        let mut client = self.client.clone();
-        self.settle(async move {
-            let answers = client.req_packed_commands(&both, 0, 2).await?;
-            match answers.into_iter().next_back() {
-                Some(answer) => answer.extract_error(),
-                None => Ok(Value::Nil),
-            }
-        })
-        .await
+    pub(super) async fn run_asking(&self, command: &Cmd, longest: usize) -> Result<Value, Fault> {
+        self.settle(self.wire.ask_importing(command, longest)).await
     }
 
     /// Waits for an answer until the timeout, or until the connection is lost.
@@ -147,6 +141,9 @@ impl Connection {
 fn is_reply(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
+
+/// What an answer has for each key: 49 bytes of its value, and what tells their number.
+const BYTES_PER_KEY: usize = 64;
 
 /// How long an answer may take after the command was sent, if no deadline is longer.
 ///

@@ -7,7 +7,7 @@
 //! background when a node redirects a call or cannot be reached. Meanwhile, calls go by the last
 //! known slots and follow redirections.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::address::is_host;
 use super::call::{Connection, Fault};
 use super::dial::Dial;
 use super::error::LinkError;
@@ -44,6 +45,8 @@ struct ClusterShared {
 struct ClusterTable {
     slots: SlotMap,
     nodes: HashMap<String, Node>,
+    /// Those of them that only a redirection has named, in this order.
+    strays: VecDeque<String>,
     /// Whether the slots are being read.
     reading: bool,
     /// When the last reading ended, and its error if it failed.
@@ -66,6 +69,7 @@ impl Cluster {
         let table = watch::Sender::new(ClusterTable {
             slots: SlotMap::default(),
             nodes: HashMap::new(),
+            strays: VecDeque::new(),
             reading: false,
             last: None,
             count: 0,
@@ -128,15 +132,37 @@ impl Cluster {
         connection
     }
 
+    /// How many nodes are known.
+    #[cfg(all(test, feature = "memory"))]
+    pub(super) fn known_nodes(&self) -> usize {
+        self.0.table.borrow().nodes.len()
+    }
+
+    /// Which nodes the next reading asks for the slots, in this order.
+    #[cfg(all(test, feature = "memory"))]
+    pub(super) fn asked_in_turn(&self, turn: usize) -> Vec<String> {
+        let mut asked = Vec::new();
+        self.0.table.send_if_modified(|table| {
+            table.count = turn;
+            asked = self.0.candidates(table).iter().map(|node| node.name().to_owned()).collect();
+            false
+        });
+        asked
+    }
+
     /// The node at an address as nodes write it: `host:port`, or `:port` for the host of the node
     /// that wrote it.
     pub(super) fn at(&self, address: &str, sender: &NodeState) -> Option<Node> {
         let (host, port) = address.rsplit_once(':')?;
         let port = port.parse().ok()?;
-        let host = if host.is_empty() { sender.host() } else { host };
+        let host = match host {
+            "" => sender.host(),
+            host if is_host(host) => host,
+            _ => return None,
+        };
         let mut node = None;
         self.0.table.send_if_modified(|table| {
-            node = Some(self.0.node(table, host, port));
+            node = Some(self.0.stray(table, host, port));
             false
         });
         node
@@ -195,56 +221,101 @@ impl ClusterShared {
     /// The node at this address; makes one if there is none.
     fn node(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
         let server = self.login.at(host, port);
-        let new = |server| Node::new(Dial::Server(Arc::new(server)), self.within);
-        let name = server.name().to_owned();
-        table.nodes.entry(name).or_insert_with(|| new(server)).clone()
+        if let Some(node) = table.nodes.get(server.name()) {
+            return node.clone();
+        }
+        let node = self.known(table, server);
+        table.nodes.insert(node.name().to_owned(), node.clone());
+        node
     }
 
-    /// The nodes to read the slots from, in order: the masters, beginning with another one each time
-    /// so that a hung node is not always the first; the replicas; and the seeds, which may be gone.
-    fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
-        let mut candidates: Vec<_> = table.nodes.values().cloned().collect();
-        candidates.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        if let Some(first) = table.count.checked_rem(candidates.len()) {
-            candidates.rotate_left(first);
+    /// The node that a redirection names. One that redirects to ever other addresses fills no memory:
+    /// the oldest of them is forgotten.
+    fn stray(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
+        let before = table.nodes.len();
+        let node = self.node(table, host, port);
+        if table.nodes.len() > before {
+            table.strays.push_back(node.name().to_owned());
+            if table.strays.len() > MOST_STRAYS
+                && let Some(oldest) = table.strays.pop_front()
+            {
+                table.nodes.remove(&oldest);
+            }
         }
-        let replicas = table.slots.replicas().iter().map(|(host, port)| self.login.at(host, *port));
-        for server in replicas.chain(self.seeds.iter().cloned()) {
-            if !candidates.iter().any(|known| known.name() == server.name()) {
-                candidates.push(Node::new(Dial::Server(Arc::new(server)), self.within));
+        node
+    }
+
+    /// The nodes to read the slots from, in order: some masters and replicas, others each time so that
+    /// hung nodes are not always among them; the node that a call was redirected to last; and the
+    /// seeds, which may be gone.
+    fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
+        let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
+        let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
+        masters.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        let masters = some(&masters, table.count, MASTERS_TO_ASK);
+        let mut candidates: Vec<_> = masters.map(|&node| node.clone()).collect();
+        let replicas = some(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
+            .map(|(host, port)| self.login.at(host, *port));
+        let others = replicas.map(|server| self.known(table, server));
+        let stray = table.strays.back().and_then(|name| table.nodes.get(name)).cloned();
+        let seeds = self.seeds.iter().map(|server| self.known(table, server.clone()));
+        for node in others.chain(stray).chain(seeds) {
+            if !candidates.iter().any(|known| known.name() == node.name()) {
+                candidates.push(node);
             }
         }
         candidates
     }
+
+    /// The node of this server, or a new one that is not kept yet.
+    fn known(&self, table: &ClusterTable, server: Server) -> Node {
+        match table.nodes.get(server.name()) {
+            Some(node) => node.clone(),
+            None => Node::new(Dial::Server(Arc::new(server)), self.within),
+        }
+    }
+}
+
+/// So many of these at most, the next ones in each turn.
+fn some<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
+    let step = if all.len() > most { most } else { 1 };
+    let first = turn.wrapping_mul(step).checked_rem(all.len()).unwrap_or_default();
+    all.iter().cycle().skip(first).take(most.min(all.len()))
 }
 
 /// Asks one node after the other until one knows the slots.
 async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkError> {
     let mut error = LinkError::new("there are no nodes to ask");
-    let command = {
-        let mut command = ::redis::cmd("CLUSTER");
-        command.arg("SLOTS");
-        command
-    };
     for node in &candidates {
-        let ask = async {
-            let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
-            match connection.run(&command).await {
-                Ok(answer) => Ok(SlotMap::read(answer, node.host())),
-                Err(Fault::Reply(reply)) => Err(LinkError::reply(node.name(), &reply).into()),
-                Err(Fault::Unknown(error)) => Err(error),
+        // A task of its own: a late answer is still an answer, and counted as one.
+        let asked = tokio::spawn(slots_by(node.clone()));
+        error = match timeout(READ_TIMEOUT, asked).await {
+            Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
+            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} knows of no slots", node.name())),
+            Ok(Ok(Ok(None))) => {
+                LinkError::new(format!("{} named no slots that a cluster has", node.name()))
             }
-        };
-        error = match timeout(READ_TIMEOUT, ask).await {
-            Ok(Ok(Some(slots))) if !slots.is_empty() => return Ok((slots, candidates)),
-            Ok(Ok(_)) => LinkError::new(format!("{} knows of no slots", node.name())),
-            Ok(Err(error)) => {
+            Ok(Ok(Err(error))) => {
                 LinkError::with_backend_cause("cannot read the slots of the cluster", error)
             }
-            Err(_) => LinkError::new(format!("{} did not tell the slots", node.name())),
+            Ok(Err(_)) | Err(_) => {
+                LinkError::new(format!("{} did not tell the slots", node.name()))
+            }
         };
     }
     Err(error)
+}
+
+/// Asks a node for the slots; `None` if its answer cannot be read.
+async fn slots_by(node: Node) -> Result<Option<SlotMap>, BackendError> {
+    let mut command = ::redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
+    match connection.run(&command, LONGEST_SLOTS).await {
+        Ok(answer) => Ok(SlotMap::read(answer, node.host())),
+        Err(Fault::Reply(reply)) => Err(node.reply(&reply).into()),
+        Err(Fault::Unknown(error)) => Err(error),
+    }
 }
 
 /// Takes over what a reading has found.
@@ -258,13 +329,18 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
                 let known = before.into_values().chain(asked);
                 let mut known: HashMap<_, _> =
                     known.map(|node| (node.name().to_owned(), node)).collect();
+                table.strays.clear();
                 for range in slots.ranges() {
                     let server = shared.login.at(&range.host, range.port);
                     if let Some(node) = known.remove(server.name()) {
                         table.nodes.insert(server.name().to_owned(), node);
                     }
+                    let is_early = table.nodes.len() < EARLY_CONNECTIONS;
+                    let node = shared.node(table, &range.host, range.port);
                     // Connects before a call needs it.
-                    shared.node(table, &range.host, range.port).connect();
+                    if is_early {
+                        node.connect();
+                    }
                 }
                 table.slots = slots;
                 table.last = Some((Instant::now(), None));
@@ -276,6 +352,20 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
 
 /// How long one node may take to answer before the next is asked.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// The longest answer about the slots: 5,000 ranges, each with a master and a replica, have as much.
+const LONGEST_SLOTS: usize = 1024 * 1024;
+
+/// How many nodes are asked for the slots before the seeds are: while none of them answers, it is two
+/// seconds.
+const MASTERS_TO_ASK: usize = 5;
+const REPLICAS_TO_ASK: usize = 2;
+
+/// The nodes that are connected to before a call needs them.
+const EARLY_CONNECTIONS: usize = 64;
+
+/// The nodes that are known by a redirection alone, until the slots are read again.
+const MOST_STRAYS: usize = 64;
 
 /// The pause between two readings, however many calls find that slots have moved: a cluster takes
 /// longer than this to move one.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use ::redis::aio::MultiplexedConnection;
+use ::redis::RedisError;
 
 use super::error::LinkError;
 use super::sentinel::Sentinels;
 use super::server::Server;
+use super::wire::Wire;
 
 /// The way to a server. Its `Debug` output has no password.
 #[derive(Clone, Debug)]
@@ -32,11 +33,19 @@ impl Dial {
         }
     }
 
+    /// An error reply of the server that is connected to.
+    pub(super) fn reply(&self, reply: &RedisError) -> LinkError {
+        match self {
+            Self::Server(server) => server.reply(server.name(), reply),
+            Self::Master(sentinels) => sentinels.reply(reply),
+        }
+    }
+
     /// Makes a connection; `hang_up` is called when it ends.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, LinkError> {
+    ) -> Result<Wire, LinkError> {
         match self {
             Self::Server(server) => server.dial(hang_up).await,
             Self::Master(sentinels) => sentinels.dial(hang_up).await,

@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 
-use ::redis::RedisError;
+use ::redis::{ErrorKind, RedisError};
 
 use crate::backend::BackendError;
 
@@ -17,6 +18,9 @@ pub(super) struct LinkError {
 
 #[derive(Debug)]
 enum LinkErrorCause {
+    Link(Box<LinkError>),
+    Io(io::Error),
+    /// An input or output error.
     Client(RedisError),
     Backend(BackendError),
 }
@@ -26,8 +30,22 @@ impl LinkError {
         Self { text: text.into(), cause: None, scattered: false }
     }
 
+    pub(super) fn because(text: impl Into<String>, cause: impl Into<String>) -> Self {
+        let cause = Box::new(Self::new(cause));
+        Self { cause: Some(LinkErrorCause::Link(cause)), ..Self::new(text) }
+    }
+
+    pub(super) fn with_io_cause(text: impl Into<String>, cause: io::Error) -> Self {
+        Self { cause: Some(LinkErrorCause::Io(cause)), ..Self::new(text) }
+    }
+
+    /// The cause is an error of the client, and no reply of a server. Its own words are kept only if
+    /// the system said them: others quote what the server sent, which may be what it was sent.
     pub(super) fn with_cause(text: impl Into<String>, cause: RedisError) -> Self {
-        Self { cause: Some(LinkErrorCause::Client(cause)), ..Self::new(text) }
+        match cause.kind() {
+            ErrorKind::Io => Self { cause: Some(LinkErrorCause::Client(cause)), ..Self::new(text) },
+            _ => Self::because(text, "it does not answer as a server of Redis does"),
+        }
     }
 
     pub(super) fn with_backend_cause(text: impl Into<String>, cause: BackendError) -> Self {
@@ -47,17 +65,35 @@ impl LinkError {
     }
 
     /// An error reply of the server `name`, without the arguments that it quotes: they may hold a
-    /// password or identify a client.
-    pub(super) fn reply(name: &str, error: &RedisError) -> Self {
+    /// password or identify a client. Nor is `secret` told, however it is quoted.
+    pub(super) fn reply(name: &str, error: &RedisError, secret: &str) -> Self {
         let code = error.code().unwrap_or("ERR");
         let own =
             |detail: &str| detail.split(", with args beginning with").next().map(str::to_owned);
-        Self::new(match error.detail().and_then(own) {
-            Some(detail) => format!("{name} answered `{code} {detail}`"),
-            None => format!("{name} answered `{code}`"),
-        })
+        let reply = match error.detail().and_then(own) {
+            Some(detail) => format!("{code} {detail}"),
+            None => code.to_owned(),
+        };
+        let reply = if secret.is_empty() { reply } else { reply.replace(secret, "..") };
+        Self::new(format!("{name} answered `{}`", printable(&reply)))
     }
 }
+
+/// A text that a server chose, on one line of a bounded length.
+fn printable(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(LONGEST_REPLY)
+        .map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter })
+        .collect();
+    if shown.len() < text.len() && text.chars().nth(LONGEST_REPLY).is_some() {
+        shown.push_str("..");
+    }
+    shown
+}
+
+/// The letters of an error reply that are told. Those of Redis are shorter.
+const LONGEST_REPLY: usize = 300;
 
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,6 +104,8 @@ impl fmt::Display for LinkError {
 impl Error for LinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self.cause.as_ref()? {
+            LinkErrorCause::Link(cause) => Some(&**cause),
+            LinkErrorCause::Io(cause) => Some(cause),
             // The client's error repeats its source in its own message.
             LinkErrorCause::Client(cause) => Some(cause.source().unwrap_or(cause)),
             // The message says already what the backend's error adds.

@@ -7,6 +7,8 @@
 //! A call that may have been carried out, because the connection broke or the server fell silent,
 //! fails instead: sent again, it might take tokens twice.
 
+mod address;
+mod allowance;
 mod call;
 mod cluster;
 mod dial;
@@ -20,7 +22,9 @@ mod single_flight;
 mod slot_map;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod url;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -151,6 +155,7 @@ impl Link {
         &self,
         call: Call<'_, K>,
     ) -> Result<Value, BackendError> {
+        let longest = call.longest_answer();
         let Call { keys, argument, deadline, divisible, reads } = call;
         let mut form = Form::Digest;
         let mut target = Target::Owner;
@@ -165,8 +170,8 @@ impl Link {
             };
             let command = self.command(form, keys, argument);
             let answer = match &target {
-                Target::Owner | Target::Moved(_) => connection.run(&command).await,
-                Target::Importing(_) => connection.run_asking(&command).await,
+                Target::Owner | Target::Moved(_) => connection.run(&command, longest).await,
+                Target::Importing(_) => connection.run_asking(&command, longest).await,
             };
             let reply = match answer {
                 Ok(value) if reads(&value, keys.len()) => return Ok(value),
@@ -194,7 +199,7 @@ impl Link {
                 RetryAction::SendText if matches!(form, Form::Digest) => form = Form::Text,
                 RetryAction::SendText | RetryAction::Fail => return Err(reply_error(node, &reply)),
                 RetryAction::Wait if divisible && reply.code() == Some("TRYAGAIN") => {
-                    return Err(LinkError::reply(node.name(), &reply).scattered().into());
+                    return Err(node.reply(&reply).scattered().into());
                 }
                 RetryAction::Wait => {
                     target = Target::Owner;
@@ -261,7 +266,7 @@ impl Link {
             Route::Single(_) => {
                 let text =
                     format!("{} is a node of a cluster (use `Redis::cluster`)", sender.name());
-                Err(LinkError::new(text).into())
+                Err(BackendError::undecidable("redis", LinkError::new(text)))
             }
             Route::Cluster(cluster) => {
                 cluster.at(address, sender).ok_or_else(|| reply_error(sender, reply))
@@ -304,7 +309,11 @@ impl fmt::Debug for Link {
 
 /// A server's error reply, as the error of the call.
 fn reply_error(node: &NodeState, reply: &RedisError) -> BackendError {
-    LinkError::reply(node.name(), reply).into()
+    let error = node.reply(reply);
+    match reply.code() {
+        Some("CROSSSLOT") => BackendError::undecidable("redis", error),
+        _ => error.into(),
+    }
 }
 
 /// The pauses of one call, each longer than the last.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::redis::RedisError;
 use tokio::time::{Instant, timeout_at};
 
 use super::call::Connection;
 use super::dial::Dial;
+use super::error::LinkError;
 use super::node_state::{Lookup, NodeState};
 use crate::backend::BackendError;
 
@@ -30,6 +32,11 @@ impl Node {
         self.0.host()
     }
 
+    /// An error reply of the node.
+    pub(super) fn reply(&self, reply: &RedisError) -> LinkError {
+        self.0.reply(reply)
+    }
+
     /// Waits until the connection with this number is lost.
     #[cfg(test)]
     pub(super) async fn loss(&self, serial: u64) {
@@ -47,8 +54,8 @@ impl Node {
         loop {
             changes.mark();
             match self.0.look() {
-                Lookup::Connection(client, serial) => {
-                    return Ok(Connection::new(client, Arc::clone(&self.0), serial));
+                Lookup::Connection(wire, serial) => {
+                    return Ok(Connection::new(wire, Arc::clone(&self.0), serial));
                 }
                 Lookup::Failure(cause) => return Err(cause),
                 Lookup::Attempt => {}

@@ -21,13 +21,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
+use ::redis::RedisError;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::dial::Dial;
 use super::error::LinkError;
 use super::single_flight::SingleFlight;
+use super::wire::Wire;
 use crate::backend::BackendError;
 
 /// What all clones of a [`Node`](super::node::Node), and its connections, share.
@@ -54,7 +55,7 @@ struct Connectivity {
 enum Phase {
     Disconnected,
     Connecting,
-    Connected { client: MultiplexedConnection, since: Instant },
+    Connected { wire: Wire, since: Instant },
     Pausing { until: Instant, cause: BackendError },
 }
 
@@ -62,7 +63,7 @@ enum Phase {
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// A connection, and its number.
-    Connection(MultiplexedConnection, u64),
+    Connection(Wire, u64),
     /// An attempt is under way: wait for a change.
     Attempt,
     /// The last attempt has failed just now.
@@ -105,8 +106,8 @@ impl NodeState {
         let mut start = None;
         self.connectivity.send_if_modified(|state| {
             match &state.phase {
-                Phase::Connected { client, .. } => {
-                    lookup = Lookup::Connection(client.clone(), state.serial);
+                Phase::Connected { wire, .. } => {
+                    lookup = Lookup::Connection(wire.clone(), state.serial);
                 }
                 Phase::Connecting => {}
                 Phase::Pausing { until, cause } if Instant::now() < *until => {
@@ -184,6 +185,11 @@ impl NodeState {
         }
     }
 
+    /// An error reply of the node.
+    pub(super) fn reply(&self, reply: &RedisError) -> LinkError {
+        self.dial.reply(reply)
+    }
+
     /// The message about a connection that broke.
     pub(super) fn lost_text(&self) -> String {
         format!("lost the connection to {}", self.name())
@@ -219,7 +225,7 @@ impl NodeState {
     }
 
     /// Takes over what an attempt has made.
-    fn settle(&self, serial: u64, made: Result<MultiplexedConnection, LinkError>) {
+    fn settle(&self, serial: u64, made: Result<Wire, LinkError>) {
         self.connectivity.send_if_modified(|state| {
             if state.serial != serial || !matches!(state.phase, Phase::Connecting) {
                 return false;
@@ -230,8 +236,8 @@ impl NodeState {
                     let text = format!("{} hung up at once", self.name());
                     state.fail(LinkError::new(text).into());
                 }
-                Ok(client) => {
-                    state.phase = Phase::Connected { client, since: Instant::now() };
+                Ok(wire) => {
+                    state.phase = Phase::Connected { wire, since: Instant::now() };
                 }
                 Err(error) => state.fail(error.into()),
             }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ::redis::aio::MultiplexedConnection;
 use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
 
+use super::address::is_host;
 use super::error::LinkError;
-use super::server::{Server, answer};
+use super::server::Server;
+use super::wire::Wire;
 
 /// Sentinels, the name of the master that they watch, and how to log in to it.
 #[derive(Debug)]
@@ -30,6 +31,11 @@ impl Sentinels {
         &self.name
     }
 
+    /// An error reply of the master.
+    pub(super) fn reply(&self, reply: &RedisError) -> LinkError {
+        self.login.reply(&self.name, reply)
+    }
+
     /// Asks all sentinels at once, and takes the first server that one names and that is a master.
     ///
     /// A sentinel that hangs or has outdated knowledge does not delay the others, nor does the server
@@ -38,7 +44,7 @@ impl Sentinels {
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, LinkError> {
+    ) -> Result<Wire, LinkError> {
         let hang_up: Arc<dyn Fn() + Send + Sync> = Arc::new(hang_up);
         let mut steps = JoinSet::new();
         for sentinel in &self.sentinels {
@@ -74,7 +80,7 @@ enum DialStep {
 
 /// A connection whose end is reported only if it is taken: the others may end unnoticed.
 struct Master {
-    client: MultiplexedConnection,
+    wire: Wire,
     end: Arc<ConnectionEnd>,
 }
 
@@ -85,13 +91,13 @@ struct ConnectionEnd {
 }
 
 impl Master {
-    fn taken(self) -> MultiplexedConnection {
+    fn taken(self) -> Wire {
         self.end.is_taken.store(true, Ordering::SeqCst);
         // Each side writes its flag before it reads the other's, so at least one of them sees both set.
         if self.end.is_over.load(Ordering::SeqCst) {
             (self.end.hang_up)();
         }
-        self.client
+        self.wire
     }
 }
 
@@ -106,40 +112,48 @@ async fn reach(server: Server, hang_up: Arc<dyn Fn() + Send + Sync>) -> Result<M
             (reported.hang_up)();
         }
     };
-    let mut client = server.dial(over).await?;
-    match answer(&mut client, ::redis::cmd("ROLE")).await {
+    let wire = server.dial(over).await?;
+    match wire.ask(&::redis::cmd("ROLE"), 0).await {
         Ok(role) if !is_master(&role) => {
             Err(LinkError::new(format!("{} is not a master", server.name())))
         }
         // A user without the right to `ROLE` may still have the right to decide.
         Err(error) if error.code() != Some("NOPERM") => {
-            Err(LinkError::with_cause(format!("{} has no role", server.name()), error))
+            Err(server.failed(format!("{} has no role", server.name()), error))
         }
-        _ => Ok(Master { client, end }),
+        _ => Ok(Master { wire, end }),
     }
 }
 
 /// Asks one sentinel where the master is.
 async fn ask(sentinel: Arc<Server>, master: String) -> Result<(String, u16), LinkError> {
-    let mut client = sentinel.dial(|| ()).await?;
+    let wire = sentinel.dial(|| ()).await?;
     let mut command = ::redis::cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
-    let named = answer(&mut client, command).await.map_err(|error| not_named(&sentinel, error))?;
-    match ::redis::from_redis_value::<Option<(String, u16)>>(named) {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => {
+    let named = wire.ask(&command, 0).await.map_err(|error| not_named(&sentinel, error))?;
+    match read(named) {
+        Some(Some(address)) => Ok(address),
+        Some(None) => {
             let text = format!("the sentinel {} knows no master `{master}`", sentinel.name());
             Err(LinkError::new(text))
         }
-        Err(error) => Err(not_named(&sentinel, error.into())),
+        None => {
+            let text = format!("the sentinel {} named no address of a master", sentinel.name());
+            Err(LinkError::new(text))
+        }
     }
 }
 
+/// The address in a sentinel's answer, if it knows one; `None` if the answer is none.
+pub(super) fn read(named: Value) -> Option<Option<(String, u16)>> {
+    let named = ::redis::from_redis_value::<Option<(String, u16)>>(named).ok()?;
+    let is_sound = named.as_ref().is_none_or(|(host, _)| is_host(host));
+    is_sound.then_some(named)
+}
+
 fn not_named(sentinel: &Server, error: RedisError) -> LinkError {
-    LinkError::with_cause(
-        format!("the sentinel {} did not name the master", sentinel.name()),
-        error,
-    )
+    let text = format!("the sentinel {} did not name the master", sentinel.name());
+    sentinel.failed(text, error)
 }
 
 fn is_master(role: &Value) -> bool {

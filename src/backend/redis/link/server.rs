@@ -1,24 +1,25 @@
 //! One server: its address and login, and how to connect to it.
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, PushInfo, PushKind,
-    RedisError, Value,
-};
+use std::fmt;
 
+use ::redis::{RedisConnectionInfo, RedisError};
+
+use super::address::Address;
 use super::error::LinkError;
+use super::wire::Wire;
 
 /// A server and how to log in to it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Server {
-    info: ConnectionInfo,
+    address: Address,
+    login: RedisConnectionInfo,
     name: String,
 }
 
 impl Server {
-    pub(super) fn new(info: ConnectionInfo) -> Self {
-        let name = info.addr().to_string();
-        Self { info, name }
+    pub(super) fn new(address: Address, login: RedisConnectionInfo) -> Self {
+        let name = address.to_string();
+        Self { address, login, name }
     }
 
     /// Where the server is, as `host:port` or the path of its socket.
@@ -28,23 +29,40 @@ impl Server {
 
     /// The name or address of its host, empty for a socket.
     pub(super) fn host(&self) -> &str {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
-            _ => "",
-        }
+        self.address.host()
+    }
+
+    /// The number of its database.
+    pub(super) fn database(&self) -> i64 {
+        self.login.db()
     }
 
     /// Another server with the same login.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        let host = host.to_owned();
-        let address = match self.info.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                let (insecure, tls_params) = (*insecure, tls_params.clone());
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Self::new(self.info.clone().set_addr(address))
+        Self::new(self.address.at(host, port), self.login.clone())
+    }
+
+    /// The same server with the login of another.
+    pub(super) fn with_login_of(self, other: &Self) -> Self {
+        Self { login: other.login.clone(), ..self }
+    }
+
+    /// The same server with this login.
+    pub(super) fn with_login(self, login: RedisConnectionInfo) -> Self {
+        Self { login, ..self }
+    }
+
+    /// An error reply of the server by this name, which has the same login.
+    pub(super) fn reply(&self, name: &str, reply: &RedisError) -> LinkError {
+        LinkError::reply(name, reply, self.login.password().unwrap_or_default())
+    }
+
+    /// An error reply of this server, or another error of its connection.
+    pub(super) fn failed(&self, text: String, cause: RedisError) -> LinkError {
+        match cause.code() {
+            Some(_) => self.reply(&self.name, &cause),
+            None => LinkError::with_cause(text, cause),
+        }
     }
 
     /// Connects, logs in, and checks that the login suffices; `hang_up` is called when the connection
@@ -52,48 +70,26 @@ impl Server {
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<MultiplexedConnection, LinkError> {
-        let failed = |cause: RedisError| match cause.code() {
-            Some(_) => LinkError::reply(&self.name, &cause),
-            None => LinkError::with_cause(format!("cannot connect to {}", self.name), cause),
-        };
-        // The callers bound the time.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(COMMANDS)
-            .set_write_backpressure_boundary(BYTES)
-            .set_push_sender(move |push: PushInfo| -> Result<(), ()> {
-                if push.kind == PushKind::Disconnection {
-                    hang_up();
-                }
-                Ok(())
-            });
-        let client = Client::open(self.info.clone()).map_err(failed)?;
-        let mut client =
-            client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+    ) -> Result<Wire, LinkError> {
+        let text = || format!("cannot connect to {}", self.name);
+        let stream = self.address.connect().await;
+        let stream = stream.map_err(|cause| LinkError::with_io_cause(text(), cause))?;
+        let wire = Wire::open(stream, &self.login, hang_up).await;
+        let wire = wire.map_err(|cause| self.failed(text(), cause))?;
         // A server that wants a login accepts connections without one, and refuses each command.
-        match answer(&mut client, ::redis::cmd("PING")).await {
-            Err(error) if error.code() == Some("NOAUTH") => {
-                Err(LinkError::reply(&self.name, &error))
-            }
+        match wire.ask(&::redis::cmd("PING"), 0).await {
+            Err(error) if error.code() == Some("NOAUTH") => Err(self.reply(&self.name, &error)),
             // Calls deal with any other reply: the server may be loading its data, or the user may
             // lack the right to this command.
-            Err(error) if error.code().is_none() => Err(failed(error)),
-            _ => Ok(client),
+            Err(error) if error.code().is_none() => Err(self.failed(text(), error)),
+            _ => Ok(wire),
         }
     }
 }
 
-/// A server's answer to a command.
-pub(super) async fn answer(
-    client: &mut MultiplexedConnection,
-    command: Cmd,
-) -> Result<Value, RedisError> {
-    command.query_async(client).await
+/// Shows no login.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Server").field(&self.name).finish()
+    }
 }
-
-/// How many commands may wait for the task that writes them, and how many bytes that task gathers
-/// before it writes. The client's own values make it write far more often under load.
-const COMMANDS: usize = 2048;
-const BYTES: usize = 64 * 1024;

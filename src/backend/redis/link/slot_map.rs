@@ -1,6 +1,11 @@
 //! Which node of a cluster has which slots.
 
+use std::collections::HashSet;
+
 use ::redis::Value;
+
+use super::address::is_host;
+use crate::backend::redis::key_name::slot;
 
 /// The slots of all masters, in order, and their replicas.
 #[derive(Debug, Default)]
@@ -20,22 +25,32 @@ pub(super) struct SlotRange {
 
 impl SlotMap {
     /// Reads the answer to `CLUSTER SLOTS`, in which a node that does not know its own host leaves it
-    /// out.
+    /// out. `None` if it is not that of a cluster: no cluster has slots that do not exist, hosts that
+    /// have no name, or thousands of masters, to each of which this process would connect.
     pub(super) fn read(answer: Value, own_host: &str) -> Option<Self> {
         let Value::Array(parts) = answer else { return None };
         let mut slots = Self::default();
+        let mut masters = HashSet::new();
         for part in &parts {
             // [first, last, master, replicas ..]
             let Value::Array(part) = part else { return None };
             let [first, last, master, replicas @ ..] = part.as_slice() else { return None };
             let (host, port) = place(master, own_host)?;
             let (first, last) = (number(first)?, number(last)?);
+            if last < first || last > slot::LAST {
+                return None;
+            }
+            masters.insert((host.clone(), port));
             slots.ranges.push(SlotRange { first, last, host, port });
             slots.replicas.extend(replicas.iter().filter_map(|replica| place(replica, own_host)));
+        }
+        if masters.len() > MOST_MASTERS {
+            return None;
         }
         slots.ranges.sort_unstable_by_key(|range| range.first);
         slots.replicas.sort_unstable();
         slots.replicas.dedup();
+        slots.replicas.truncate(MOST_MASTERS);
         Some(slots)
     }
 
@@ -69,6 +84,8 @@ fn place(node: &Value, own_host: &str) -> Option<(String, u16)> {
         Value::BulkString(_) | Value::Nil => own_host.to_owned(),
         _ => return None,
     };
+    // The own host of a socket is none.
+    (is_host(&host) || host == own_host).then_some(())?;
     Some((host, number(port)?))
 }
 
@@ -78,3 +95,6 @@ fn number(value: &Value) -> Option<u16> {
         _ => None,
     }
 }
+
+/// A cluster of Redis has at most so many nodes by its own recommendation.
+const MOST_MASTERS: usize = 1_000;

@@ -1,18 +1,20 @@
 //! The servers of a store, from the URLs that the user gave.
+//!
+//! No error quotes a URL that cannot be read: wherever a separator is missing or too much, a password
+//! may stand in any part of it.
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
-#[cfg(feature = "redis-tls")]
-use ::redis::ConnectionAddr;
-use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use ::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use ::redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+};
 
+use super::address::Address;
 use super::dial::Dial;
-use super::error::LinkError;
 use super::sentinel::Sentinels;
 use super::server::Server;
+use super::tls::TlsSettings;
 use crate::backend::BackendError;
 
 /// The servers of one store.
@@ -44,7 +46,7 @@ impl Servers {
         url: &str,
         common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
-        let server = Server::new(parse(url, common)?);
+        let server = parse(url, Which::TheOnly, common)?;
         Ok(Self(Topology::One(Dial::Server(Arc::new(server)))))
     }
 
@@ -53,16 +55,15 @@ impl Servers {
         urls: &[String],
         common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
-        let (first, infos) = parse_all(urls, common)?;
-        let settings = first.redis_settings();
-        if settings.db() != 0 {
+        let (first, servers) = parse_all(urls, common)?;
+        if first.database() != 0 {
             return Err(wrong(format!(
                 "a cluster has no database {} (leave it out of the URL)",
-                settings.db()
+                first.database()
             )));
         }
-        let seeds = infos.into_iter().map(|info| info.set_redis_settings(settings.clone()));
-        Ok(Self(Topology::Cluster(seeds.map(Server::new).collect())))
+        let seeds = servers.into_iter().map(|server| server.with_login_of(&first));
+        Ok(Self(Topology::Cluster(seeds.collect())))
     }
 
     /// The master that these sentinels name; the first URL has the login of the data nodes.
@@ -72,14 +73,13 @@ impl Servers {
         own: Option<(&str, &str)>,
         common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
-        let (first, infos) = parse_all(urls, common)?;
-        let settings = match own {
+        let (first, servers) = parse_all(urls, common)?;
+        let login = match own {
             Some((user, password)) => bare().set_username(user).set_password(password),
             None => bare(),
         };
-        let sentinels = infos.into_iter().map(|info| info.set_redis_settings(settings.clone()));
-        let sentinels = sentinels.map(Server::new).collect();
-        let sentinels = Sentinels::new(sentinels, master.to_owned(), Server::new(first));
+        let sentinels = servers.into_iter().map(|server| server.with_login(login.clone()));
+        let sentinels = Sentinels::new(sentinels.collect(), master.to_owned(), first);
         Ok(Self(Topology::One(Dial::Master(Arc::new(sentinels)))))
     }
 }
@@ -88,11 +88,12 @@ impl Servers {
 fn parse_all(
     urls: &[String],
     common: &ConnectOptions,
-) -> Result<(ConnectionInfo, Vec<ConnectionInfo>), BackendError> {
-    let infos = urls.iter().map(|url| parse(url, common));
-    let infos = infos.collect::<Result<Vec<_>, _>>()?;
-    match infos.first() {
-        Some(first) => Ok((first.clone(), infos)),
+) -> Result<(Server, Vec<Server>), BackendError> {
+    let count = urls.len();
+    let servers = urls.iter().zip(1..).map(|(url, nth)| parse(url, Which::Nth(nth, count), common));
+    let servers = servers.collect::<Result<Vec<_>, _>>()?;
+    match servers.first() {
+        Some(first) => Ok((first.clone(), servers)),
         None => Err(wrong("no URL was given (at least one is needed, like redis://host:6379)")),
     }
 }
@@ -106,106 +107,138 @@ fn bare() -> RedisConnectionInfo {
     RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3)
 }
 
-fn parse(url: &str, common: &ConnectOptions) -> Result<ConnectionInfo, BackendError> {
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    if cfg!(not(feature = "redis-tls")) && matches!(scheme, "rediss" | "valkeys") {
-        return Err(wrong(format!(
-            "`{}` asks for TLS, which needs the feature `redis-tls` of tollgate",
-            without_secrets(url)
-        )));
+/// Which of the URLs it is, for messages.
+#[derive(Clone, Copy)]
+enum Which {
+    TheOnly,
+    Nth(usize, usize),
+}
+
+impl Which {
+    /// The error about this URL.
+    fn cannot_be_used(self, problem: &str) -> BackendError {
+        let which = match self {
+            Self::TheOnly | Self::Nth(_, 1) => "the URL of the server".to_owned(),
+            Self::Nth(nth, count) => format!("URL {nth} of {count}"),
+        };
+        wrong(format!("{which} cannot be used: {problem} ({FORM})"))
     }
-    let info = url.into_connection_info().map_err(|cause| {
+}
+
+/// The way out of an error in a URL.
+const FORM: &str = "write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
+                    socket, and in a password %40 for `@`, %2F for `/` and so on";
+
+fn parse(url: &str, which: Which, common: &ConnectOptions) -> Result<Server, BackendError> {
+    let unusable = |problem| which.cannot_be_used(problem);
+    let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url.trim()));
+    let scheme = scheme.to_ascii_lowercase();
+    // The client reads the URL of a server with TLS only if it makes the connection itself.
+    let (is_tls, plain) = match scheme.as_str() {
+        "rediss" | "valkeys" => (true, format!("redis://{rest}")),
+        _ => (false, format!("{scheme}://{rest}")),
+    };
+    if is_tls && cfg!(not(feature = "redis-tls")) {
+        return Err(unusable("it asks for TLS, which needs the feature `redis-tls` of tollgate"));
+    }
+    if let Some(problem) = problem(&scheme, rest, &plain) {
+        return Err(unusable(problem));
+    }
+    let info = plain.into_connection_info().map_err(|_| unusable("it is no URL of a server"))?;
+    let address = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => {
+            let address = |tls| Address::Tcp { host: host.clone(), port: *port, tls };
+            let tls = certificates(is_tls, &address(None), common)?;
+            address(tls)
+        }
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => {
+            let address = Address::Unix(path.clone());
+            certificates(false, &address, common)?;
+            address
+        }
+        _ => return Err(unusable("it is no URL of a server")),
+    };
+    Ok(Server::new(address, login(&info)))
+}
+
+fn login(info: &ConnectionInfo) -> RedisConnectionInfo {
+    info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3)
+}
+
+/// What is wrong with a URL, as far as that can be told; `plain` is its form without TLS.
+fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
+    const SCHEMES: [&str; 7] =
+        ["redis", "rediss", "valkey", "valkeys", "unix", "redis+unix", "valkey+unix"];
+
+    if scheme.is_empty() {
+        return Some("it has no `://`");
+    }
+    if !SCHEMES.contains(&scheme) {
+        return Some("its scheme is not that of a server");
+    }
+    let is_socket = scheme.ends_with("unix");
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at_checked(end)?;
+    let Some(url) = ::redis::parse_redis_url(plain) else {
+        return Some(match authority.contains('@') {
+            true => "its host or its port is none",
+            false => "its host or its port is none (is there an `@` before the host?)",
+        });
+    };
+    // The client would take what stands before them for the host, and show it.
+    if !is_socket && (behind.contains('@') || url.fragment().is_some()) {
+        return Some("there is an `@` or a `#` behind its host");
+    }
+    let protocol = url.query_pairs().find(|(name, _)| name == "protocol");
+    if protocol.is_some_and(|(_, version)| !["2", "3", "resp2", "resp3"].contains(&&*version)) {
+        return Some("its `protocol` is neither `resp2` nor `resp3`");
+    }
+    let database = match is_socket {
+        true => url.query_pairs().find(|(name, _)| name == "db").map(|(_, db)| db.into_owned()),
+        false => Some(url.path().trim_matches('/').to_owned()).filter(|db| !db.is_empty()),
+    };
+    if database.is_some_and(|database| database.parse::<i64>().is_err()) {
+        return Some("its database is no number");
+    }
+    match url.host_str() {
+        _ if is_socket => None,
+        None | Some("") => Some("it has no host"),
+        Some("0.0.0.0" | "[::]") => Some("0.0.0.0 and [::] are no addresses to connect to"),
+        Some(_) => None,
+    }
+}
+
+/// The settings of TLS, if a server speaks it.
+///
+/// # Errors
+///
+/// If there are certificates that cannot be used, or that are for no connection.
+#[cfg(feature = "redis-tls")]
+fn certificates(
+    is_tls: bool,
+    address: &Address,
+    common: &ConnectOptions,
+) -> Result<Option<TlsSettings>, BackendError> {
+    let unfit = |cause: &str| {
         let text = format!(
-            "`{}` is not the URL of a server (redis://user:password@host:port/db, rediss:// for \
-             TLS, unix:///path for a socket)",
-            without_secrets(url)
+            "the certificates cannot be used for {address} (they are PEM, for a rediss:// URL)"
         );
-        wrong(LinkError::with_cause(text, cause))
-    })?;
-    #[cfg(feature = "redis-tls")]
-    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-        choose_cryptography();
+        wrong(super::error::LinkError::because(text, cause))
+    };
+    if !is_tls {
+        let none = common.root.is_none() && common.client.is_none();
+        return if none { Ok(None) } else { Err(unfit("its URL does not ask for TLS")) };
     }
-    let info = certified(info, common)?;
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    // Finds out that an idle connection is dead before a call uses it.
-    let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_AGAIN);
-    #[cfg(unix)]
-    let keepalive = keepalive.with_retries(KEEP_ALIVE_TRIES);
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
+    let own = common.client.as_ref().map(|(chain, key)| (&**chain, &**key));
+    TlsSettings::new(common.root.as_deref(), own).map(Some).map_err(unfit)
 }
 
 #[cfg(not(feature = "redis-tls"))]
-fn certified(info: ConnectionInfo, _: &ConnectOptions) -> Result<ConnectionInfo, BackendError> {
-    Ok(info)
+fn certificates(
+    _: bool,
+    _: &Address,
+    _: &ConnectOptions,
+) -> Result<Option<TlsSettings>, BackendError> {
+    Ok(None)
 }
-
-/// Installs a cryptography provider: the client panics if the process has none, or several.
-#[cfg(feature = "redis-tls")]
-fn choose_cryptography() {
-    use rustls::crypto::{CryptoProvider, ring};
-
-    if CryptoProvider::get_default().is_none() {
-        // An error means that another thread installed one meanwhile.
-        drop(ring::default_provider().install_default());
-    }
-}
-
-/// The same server, reached with the certificates that were given.
-#[cfg(feature = "redis-tls")]
-fn certified(
-    info: ConnectionInfo,
-    common: &ConnectOptions,
-) -> Result<ConnectionInfo, BackendError> {
-    use ::redis::{Client, ClientTlsConfig, TlsCertificates};
-
-    if common.root.is_none() && common.client.is_none() {
-        return Ok(info);
-    }
-    let address = info.addr().to_string();
-    let client_tls = common.client.clone();
-    let client_tls =
-        client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
-    let certificates = TlsCertificates { client_tls, root_cert: common.root.clone() };
-    match Client::build_with_tls(info, certificates) {
-        Ok(client) => Ok(client.get_connection_info().clone()),
-        Err(cause) => {
-            let text = format!(
-                "the certificates cannot be used for {address} (they are PEM, for a rediss:// URL)"
-            );
-            Err(wrong(LinkError::with_cause(text, cause)))
-        }
-    }
-}
-
-/// A URL that may be shown: without user, password and query, and without anything that might be
-/// meant as one of them.
-fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
-    let (secret, rest) = match rest.rsplit_once('@') {
-        Some((_, rest)) => ("..@", rest),
-        None => ("", rest),
-    };
-    let (rest, query) = match rest.find(['?', '#']) {
-        Some(at) => (rest.get(..at).unwrap_or_default(), ".."),
-        None => (rest, ""),
-    };
-    // Without a host, a password stands where the port would be.
-    let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
-    let rest = match rest.rsplit_once(':') {
-        Some((host, port)) if !digits(port.split('/').next().unwrap_or_default()) => {
-            format!("{host}:..")
-        }
-        _ => rest.to_owned(),
-    };
-    format!("{scheme}{secret}{rest}{query}")
-}
-
-/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a minute.
-/// The defaults of most systems keep probing for ten minutes and more.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(5);
-#[cfg(unix)]
-const KEEP_ALIVE_TRIES: u32 = 3;

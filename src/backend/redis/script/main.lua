@@ -1,8 +1,16 @@
--- Carries out the operations in their order, and stores what they changed.
+-- Carries out the operations, and stores what they changed.
 
-local at = args[2] * 5 + 4
-for _ = 1, args[at - 1] do
-  at = operations[args[at]](at)
+if rest then
+  for k, at in pairs(rest) do
+    for i = at + 3, at + 2 + args[at + 2] do
+      take(k, args[at], args[at + 1], args[i])
+    end
+  end
+else
+  local at = args[2] * 5 + 4
+  for _ = 1, args[at - 1] do
+    at = operations[args[at]](at)
+  end
 end
 
 for k, s in pairs(changed) do

@@ -3,8 +3,10 @@
 -- When every absent bucket was empty, if that counts.
 local initialized_at
 if args[1] == 1 then
-  initialized_at = tonumber(raw[buckets])
-  if not initialized_at then
+  local noted = raw[buckets]
+  -- Whole microseconds, as the client reads them; anything else is overwritten.
+  initialized_at = noted and #noted <= 16 and string.find(noted, '^%d+$') and tonumber(noted)
+  if not initialized_at or initialized_at >= MAX_UNITS then
     initialized_at = now
     call('SET', KEYS[buckets], format('%.0f', now))
   end
@@ -125,12 +127,8 @@ local function refuse(k, s, phase, value, ts)
   end
 end
 
--- Each takes the place of its code among the numbers, and returns the place behind the operation.
-local operations = {}
-
--- One charge, on one bucket, without debt: bucket, limit, phase, units.
-operations[1] = function(at)
-  local k, s, phase, units = unpack(args, at + 1, at + 4)
+-- One charge, on one bucket, without debt.
+local function take(k, s, phase, units)
   local value, ts = read(k, s, phase)
   if value then
     value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
@@ -140,6 +138,14 @@ operations[1] = function(at)
       write(k, s, value - units, ts)
     end
   end
+end
+
+-- Each takes the place of its code among the numbers, and returns the place behind the operation.
+local operations = {}
+
+-- `take`: bucket, limit, phase, units.
+operations[1] = function(at)
+  take(unpack(args, at + 1, at + 4))
   return at + 5
 end
 

@@ -9,7 +9,7 @@ use ::redis::Value;
 use smallvec::SmallVec;
 
 use super::double;
-use crate::algebra::{Bucket, State};
+use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedCharge};
 use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
@@ -24,7 +24,7 @@ pub(in crate::backend::redis) struct ScriptReply {
     initialized_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum StoredValue {
     Absent,
     Stored(BucketRecord),
@@ -51,12 +51,12 @@ impl ScriptReply {
             return None;
         }
         let now = Timestamp::from_micros(*now);
-        let initialized_at = match raw.last() {
-            Some(Value::BulkString(at)) if init_counts => {
-                Timestamp::from_micros(std::str::from_utf8(at).ok()?.parse().ok()?)
-            }
-            _ => now,
+        let noted = match raw.last() {
+            Some(Value::BulkString(noted)) if init_counts => initialization(noted),
+            _ => None,
         };
+        // The script has overwritten anything else by its own time.
+        let initialized_at = noted.unwrap_or(now);
         let cells = raw.iter().take(buckets).map(StoredValue::read).collect();
         Some(Self { now, cells, initialized_at: init_counts.then_some(initialized_at) })
     }
@@ -83,6 +83,25 @@ impl ScriptReply {
         }
     }
 
+    /// What these charges are told on the buckets as they are now, if that is a refusal that changes
+    /// nothing.
+    pub(in crate::backend::redis) fn refusal(
+        &self,
+        operation: &Operation,
+        places: &[usize],
+    ) -> Option<Applied> {
+        let Operation::Charges(charges) = operation else { return None };
+        if !charges.iter().all(|charge| charge.takes) || !are_distinct(places) {
+            return None;
+        }
+        let cells: Vec<_> =
+            places.iter().map(|&place| self.cells.get(place).copied()).collect::<Option<_>>()?;
+        let mut tried = Self { cells: cells.clone(), ..*self };
+        let own: SmallVec<[_; 8]> = (0..cells.len()).collect();
+        let applied = tried.replay(operation, &own).ok()?;
+        (applied.verdict() == Verdict::Refused && tried.cells == cells).then_some(applied)
+    }
+
     /// # Errors
     ///
     /// If one of these keys holds something that no limiter has stored.
@@ -97,7 +116,7 @@ impl ScriptReply {
         let problem = format!(
             "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
         );
-        Err(BackendError::unavailable("redis", problem))
+        Err(BackendError::undecidable("redis", problem))
     }
 
     fn apply(&mut self, charges: &[OwnedCharge], places: &[usize]) -> Applied {
@@ -157,6 +176,18 @@ impl ScriptReply {
     }
 }
 
+/// Whether no place is named twice.
+fn are_distinct(places: &[usize]) -> bool {
+    let mut rest = places;
+    while let Some((first, others)) = rest.split_first() {
+        if others.contains(first) {
+            return false;
+        }
+        rest = others;
+    }
+    true
+}
+
 impl CellStore for ScriptReply {
     type Cell = usize;
 
@@ -190,6 +221,15 @@ impl CellStore for ScriptReply {
     fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {
         self.keep(place, StoredValue::Stored(BucketRecord::new(bucket, state)));
     }
+}
+
+/// The time of initialization, as the script reads it; `None` if the value is none.
+fn initialization(noted: &[u8]) -> Option<Timestamp> {
+    if noted.len() > 16 || !noted.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let micros: i64 = std::str::from_utf8(noted).ok()?.parse().ok()?;
+    (micros < double::MAX).then(|| Timestamp::from_micros(micros))
 }
 
 impl StoredValue {

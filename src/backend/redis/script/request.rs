@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
+
 use super::double;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
-use crate::backend::record::has_same_numbers;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
@@ -26,15 +27,20 @@ impl<'o> ScriptRequest<'o> {
         init_counts: bool,
     ) -> Self {
         let (keys, places) = number(operations.clone());
-        let mut writer = RequestWriter { limits: Vec::new(), numbers: Vec::new(), plain: true };
-        let (mut rest, mut count) = (places.as_slice(), 0_i64);
-        for operation in operations {
-            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
-            rest = others;
-            writer.operation(operation, own);
-            count = count.saturating_add(1);
-        }
-        let argument = writer.argument(count, init_counts);
+        let plain = if init_counts { None } else { plain(operations.clone(), &places) };
+        let argument = plain.unwrap_or_else(|| {
+            let mut writer = RequestWriter::default();
+            let (mut rest, mut count) = (places.as_slice(), 0_i64);
+            for operation in operations {
+                let (own, others) =
+                    rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+                rest = others;
+                writer.operation(operation, own);
+                count = count.saturating_add(1);
+            }
+            let kind = if init_counts { kind::INITIALIZED } else { kind::GENERAL };
+            writer.argument(kind, Some(count))
+        });
         Self { keys, places, argument }
     }
 
@@ -88,23 +94,48 @@ fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyNa
     (keys, places)
 }
 
+/// The numbers of a batch whose operations are all plain charges: the charges of each bucket, one bucket after the
+/// other. `None` if an operation is none, or if a bucket is charged by several limits.
+fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) -> Option<Vec<u8>> {
+    let charges = operations.zip(places).map(|(operation, place)| match operation {
+        Operation::Charges(charges) => match charges.as_slice() {
+            [one] if is_plain(one) => Some((place, one)),
+            _ => None,
+        },
+        Operation::Adjustments(_) | Operation::Resets(_) => None,
+    });
+    let mut charges: SmallVec<[_; 1]> = charges.collect::<Option<_>>()?;
+    // Charges of one bucket stay in their order; those of several do not depend on each other.
+    charges.sort_by_key(|(place, _)| **place);
+    let mut writer = RequestWriter::default();
+    for of_bucket in charges.chunk_by(|(one, _), (other, _)| one == other) {
+        let [(_, first), others @ ..] = of_bucket else { continue };
+        let limit = writer.limit_of(&first.bucket, &first.id);
+        for (_, other) in others {
+            if writer.limit_of(&other.bucket, &other.id) != limit {
+                return None;
+            }
+        }
+        limit.into_iter().for_each(|number| writer.push_f64(number));
+        writer.push_f64(length(of_bucket.len()));
+        of_bucket.iter().for_each(|(_, charge)| writer.push_i64(charge.units.max(0)));
+    }
+    Some(writer.argument(kind::PLAIN, None))
+}
+
 /// Writes the numbers of the limits and of the operations.
+#[derive(Default)]
 struct RequestWriter<'o> {
     limits: Vec<&'o Bucket>,
+    /// The places of the limits, once there are more than a few: each would be compared with all others.
+    known: HashMap<[u64; 5], usize>,
     numbers: Vec<u8>,
-    /// Whether all operations are plain charges.
-    plain: bool,
 }
 
 impl<'o> RequestWriter<'o> {
-    /// All numbers.
-    fn argument(self, count: i64, init_counts: bool) -> Vec<u8> {
+    /// All numbers, with the number of operations where the script has to know it.
+    fn argument(self, kind: i64, count: Option<i64>) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.numbers.len().saturating_add(64));
-        let kind = match (init_counts, self.plain) {
-            (true, _) => 1,
-            (false, true) => 2,
-            (false, false) => 0,
-        };
         push(&mut all, double::from_i64(kind));
         push(&mut all, length(self.limits.len()));
         for limit in self.limits {
@@ -114,7 +145,7 @@ impl<'o> RequestWriter<'o> {
             push(&mut all, double::from_u64(limit.step()));
             push(&mut all, double::from_i64(limit.initial()));
         }
-        push(&mut all, double::from_i64(count));
+        count.into_iter().for_each(|count| push(&mut all, double::from_i64(count)));
         all.extend_from_slice(&self.numbers);
         all
     }
@@ -128,7 +159,6 @@ impl<'o> RequestWriter<'o> {
             self.bucket(places.first(), &one.bucket, &one.id);
             return self.push_i64(one.units.max(0));
         }
-        self.plain = false;
         match operation {
             Operation::Charges(charges) => {
                 self.push_i64(code::CHARGES);
@@ -195,15 +225,26 @@ impl<'o> RequestWriter<'o> {
 
     /// Writes a limit and its phase.
     fn limit(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) {
-        let same = |known: &&Bucket| {
-            has_same_numbers(known, bucket) && known.initial() == bucket.initial()
+        let limit = self.limit_of(bucket, id);
+        limit.into_iter().for_each(|number| self.push_f64(number));
+    }
+
+    /// The number of a limit, and its phase.
+    fn limit_of(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
+        let next = self.limits.len();
+        let place = if next < FEW {
+            let same = |known: &&Bucket| numbers(known) == numbers(bucket);
+            self.limits.iter().position(same).unwrap_or(next)
+        } else {
+            if self.known.is_empty() {
+                self.known = self.limits.iter().map(|limit| numbers(limit)).zip(0..).collect();
+            }
+            *self.known.entry(numbers(bucket)).or_insert(next)
         };
-        let place = self.limits.iter().position(same).unwrap_or_else(|| {
+        if place == next {
             self.limits.push(bucket);
-            self.limits.len().saturating_sub(1)
-        });
-        self.push_f64(key(Some(&place)));
-        self.push_i64(phase(bucket, id));
+        }
+        [key(Some(&place)), double::from_i64(phase(bucket, id))]
     }
 
     fn state(&mut self, state: Option<State>) {
@@ -219,6 +260,16 @@ impl<'o> RequestWriter<'o> {
     fn push_f64(&mut self, number: f64) {
         push(&mut self.numbers, number);
     }
+}
+
+/// Up to how many limits are searched one by one.
+const FEW: usize = 8;
+
+/// What tells a limit from the others of a request.
+const fn numbers(bucket: &Bucket) -> [u64; 5] {
+    let (capacity, initial) = (bucket.capacity(), bucket.initial());
+    let [capacity, initial] = [capacity.cast_unsigned(), initial.cast_unsigned()];
+    [bucket.step(), bucket.gain(), bucket.token(), capacity, initial]
 }
 
 /// Whether the script's fast way can decide a charge.
@@ -253,6 +304,16 @@ fn length(length: usize) -> f64 {
 
 fn push(bytes: &mut Vec<u8>, number: f64) {
     bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+/// What kind of batch it is.
+mod kind {
+    /// None of the others.
+    pub(super) const GENERAL: i64 = 0;
+    /// Absent buckets were empty when the store was initialized.
+    pub(super) const INITIALIZED: i64 = 1;
+    /// All operations are plain charges.
+    pub(super) const PLAIN: i64 = 2;
 }
 
 /// The codes of the operations.

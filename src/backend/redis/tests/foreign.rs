@@ -7,7 +7,7 @@ use super::servers::{Client, Reply};
 use super::{Dice, START, Server, on};
 use crate::HOUR;
 use crate::algebra::{State, Verdict};
-use crate::backend::{Adjustment, Backend, BackendError, BucketId, Charge, Key};
+use crate::backend::{Adjustment, Backend, BackendError, BucketId, Charge, ColdStart, Key};
 use crate::clock::ManualClock;
 use crate::quota::Quota;
 
@@ -23,7 +23,6 @@ fn nonsense() -> Vec<Vec<u8>> {
     // 10 an hour.
     let sound = [3.0, 4.1e15, 1.0, 360_000_000.0, 3_600_000_000.0, 1.0];
     let mut all = vec![
-        Vec::new(),
         b"hello".to_vec(),
         b"7".to_vec(),
         vec![b'x'; 48],
@@ -132,9 +131,8 @@ async fn what_is_no_bucket_is_an_error_and_stays_as_it_is_until_it_is_reset() {
     }
 }
 
-/// They are seen only by who would store something.
 #[tokio::test]
-async fn other_types_are_not_overwritten() {
+async fn other_types_are_an_error_and_stay_as_they_are_until_they_are_reset() {
     let server = Server::start();
     let mut client = server.client();
     let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
@@ -145,28 +143,96 @@ async fn other_types_are_not_overwritten() {
         &[b"ZADD", One::NAME, b"1", b"2"],
     ];
     for words in made {
+        let what = format!("{:?}", str::from_utf8(words[0]));
         client.call(words).unwrap();
-        let (what, before) = (format!("{:?}", str::from_utf8(words[0])), dump(&mut client));
-        let bob = Key::from("bob");
-        let bob = BucketId::new("one", &bob);
+        is_refused_by_all(&one, &mut client, &what).await;
+        is_mended(&one, &mut client, &what).await;
+        client.call(words).unwrap();
+        is_mended_and_used(&one).await;
+    }
+}
+
+/// Resets a bucket and uses it, perhaps in one call.
+async fn is_mended_and_used(one: &One) {
+    let token = one.bucket.units(1).unwrap();
+    let reset = one.redis.reset(&[one.id()]);
+    let first = one.redis.apply(&[Charge::take(one.id(), &one.bucket, token)]);
+    reset.wait().await.unwrap();
+    assert_eq!(first.wait().await.unwrap().verdict(), Verdict::Admitted);
+    assert_eq!(one.take(9).await, (true, "0".to_owned()));
+    one.redis.reset(&[one.id()]).wait().await.unwrap();
+}
+
+/// It is seen only by what would store something.
+#[tokio::test]
+async fn an_empty_string_is_not_overwritten() {
+    let server = Server::start();
+    let mut client = server.client();
+    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let empty: [&[u8]; 3] = [b"SET", One::NAME, b""];
+    client.call(&empty).unwrap().ok();
+    let (what, before) = ("an empty string", dump(&mut client));
+    let bob = Key::from("bob");
+    let bob = BucketId::new("one", &bob);
+    let token = one.bucket.units(1).unwrap();
+    let take = |id| one.redis.apply(&[Charge::take(id, &one.bucket, token)]);
+    let (first, own, second) = (take(one.id()), take(bob), take(one.id()));
+    is_told(&first.wait().await.map(drop), what);
+    assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
+    is_told(&second.wait().await.map(drop), what);
+    let block = one.redis.adjust(&[Adjustment::block(one.id(), &one.bucket, HOUR)]);
+    is_told(&block.wait().await.map(drop), what);
+    assert_eq!(dump(&mut client), before);
+    is_mended(&one, &mut client, what).await;
+    client.call(&empty).unwrap().ok();
+    is_mended_and_used(&one).await;
+}
+
+/// Where an integer of `INFO` stands.
+fn figure(server: &Server, section: &str, field: &str) -> u64 {
+    server.info(section, field).parse().unwrap()
+}
+
+/// The script read the whole value and sent it to the client: 64 MB for each call, and 57 of 65 decisions on other keys
+/// failed meanwhile.
+#[tokio::test]
+async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
+    const LENGTH: u64 = 64 << 20;
+    let server = Server::start();
+    let mut client = server.client();
+    let init: &[u8] = b"tollgate:#init";
+    for (cold_start, name) in
+        [(ColdStart::Full, One::NAME), (ColdStart::Empty, One::NAME), (ColdStart::Empty, init)]
+    {
+        server.flush_all();
+        let clock = ManualClock::new(START);
+        let one = One::of(on(&server, &clock).cold_start(cold_start), &QUOTA).await;
+        one.take(0).await;
+        let last = (LENGTH - 1).to_string();
+        let made = client.call(&[b"SETRANGE", name, last.as_bytes(), b"x"]).unwrap();
+        assert_eq!(made.int(), LENGTH.cast_signed());
+        clock.advance(HOUR);
+        let before = ["used_memory_peak", "total_net_output_bytes"];
+        let figures =
+            || [figure(&server, "memory", before[0]), figure(&server, "stats", before[1])];
+        let [peak, sent] = figures();
+        let keys: Vec<_> = (0_u64..65).map(Key::from).collect();
         let token = one.bucket.units(1).unwrap();
         let take = |id| one.redis.apply(&[Charge::take(id, &one.bucket, token)]);
-        let (first, own, second) = (take(one.id()), take(bob), take(one.id()));
-        is_told(&first.wait().await.map(drop), &what);
-        assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
-        is_told(&second.wait().await.map(drop), &what);
-        let block = one.redis.adjust(&[Adjustment::block(one.id(), &one.bucket, HOUR)]);
-        is_told(&block.wait().await.map(drop), &what);
-        assert_eq!(dump(&mut client), before, "{what}");
-        is_mended(&one, &mut client, &what).await;
-
-        // Mended and used in one call, perhaps.
-        client.call(words).unwrap();
-        let (reset, first) = (one.redis.reset(&[one.id()]), take(one.id()));
-        reset.wait().await.unwrap();
-        assert_eq!(first.wait().await.unwrap().verdict(), Verdict::Admitted);
-        assert_eq!(one.take(9).await, (true, "0".to_owned()));
-        one.redis.reset(&[one.id(), bob]).wait().await.unwrap();
+        for key in &keys {
+            let (foreign, own) = (take(one.id()), take(BucketId::new("one", key)));
+            let foreign = foreign.wait().await.map(drop);
+            if name == One::NAME {
+                is_told(&foreign, "a long value");
+            }
+            let own = own.wait().await.unwrap();
+            // What is no time of a birth is replaced by one: buckets are empty from then on.
+            let is_born_now = name == init;
+            assert_eq!(own.verdict() == Verdict::Refused, is_born_now, "{cold_start:?}");
+        }
+        let [peak_after, sent_after] = figures();
+        assert!(peak_after < peak + LENGTH / 16, "{} bytes of memory", peak_after - peak);
+        assert!(sent_after < sent + LENGTH / 16, "{} bytes to clients", sent_after - sent);
     }
 }
 

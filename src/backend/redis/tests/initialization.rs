@@ -193,3 +193,38 @@ async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen(
         }
     }
 }
+
+/// What the script took for a time and the client did not read made every decision an error, until someone deleted it.
+#[tokio::test]
+async fn what_is_no_time_of_a_birth_is_replaced_by_one() {
+    let server = Server::start();
+    let clock = ManualClock::new(START);
+    let quota = Quota::token_bucket(10, MINUTE);
+    let now = START.as_micros().to_string();
+    for (noted, is_kept) in [
+        ("0", true),
+        ("0000000000000000", true),
+        ("9007199254740991", true),
+        ("9007199254740992", false),
+        ("9007199254740993", false),
+        ("00000000000000000", false),
+        ("1e3", false),
+        ("0x10", false),
+        (" 7 ", false),
+        ("+7", false),
+        ("-7", false),
+        ("7.0", false),
+        ("inf", false),
+        ("nan", false),
+        ("", false),
+        ("text", false),
+    ] {
+        server.flush_all();
+        server.command(&["SET", "tollgate:#init", noted]).ok();
+        let one = One::of(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+        let (admitted, _) = one.take(1).await;
+        let born_long_ago = noted.trim_start_matches('0').is_empty() && is_kept;
+        assert_eq!(admitted, born_long_ago, "{noted}");
+        assert_eq!(born(&server, "tollgate").text(), if is_kept { noted } else { &*now });
+    }
+}

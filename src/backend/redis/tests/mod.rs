@@ -1,13 +1,14 @@
 //! The engine against real servers, at times that the tests choose.
 
 #[path = "../../../../tests/support/redis/mod.rs"]
-mod servers;
+pub(super) mod servers;
 
 mod calls;
 mod changed;
 mod cluster;
 mod cross_slot;
 mod expiry;
+mod fight;
 mod foreign;
 mod initialization;
 mod limiter;

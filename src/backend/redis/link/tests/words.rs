@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::super::retry_action::RetryAction;
 use super::super::{ConnectOptions, Servers};
+#[cfg(feature = "redis-tls")]
+use super::single::chain;
 use crate::backend::redis::RedisBuilder;
 use crate::backend::{HashTag, Redis};
 
@@ -16,21 +18,68 @@ fn wrong(url: &str) -> String {
     error.source().unwrap().to_string()
 }
 
+/// A URL was quoted without what was taken for its password, which is not all that may be one.
 #[test]
-fn a_url_that_cannot_be_used_is_shown_without_its_secrets() {
-    let way_out = "is not the URL of a server (redis://user:password@host:port/db, rediss:// for \
-                   TLS, unix:///path for a socket)";
-    for (url, shown) in [
-        ("localhost:6379", "localhost:6379"),
-        ("http://localhost", "http://localhost"),
-        ("redis://user:secret@host:port", "redis://..@host:.."),
-        ("redis://:secret@word@host:99999", "redis://..@host:99999"),
-        ("redis://:secret", "redis://:.."),
-        ("redis://host/text", "redis://host/text"),
-        ("unix://?pass=secret", "unix://.."),
-        ("", ""),
+fn what_is_wrong_with_a_url_is_told_and_nothing_of_it_is_quoted() {
+    let way_out = "(write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
+                   socket, and in a password %40 for `@`, %2F for `/` and so on)";
+    let no_host = "its host or its port is none";
+    let no_login = "its host or its port is none (is there an `@` before the host?)";
+    let no_database = "its database is no number";
+    let behind = "there is an `@` or a `#` behind its host";
+    for (url, problem) in [
+        ("", "it has no `://`"),
+        ("localhost:6379", "it has no `://`"),
+        ("redis:user:secret@host", "it has no `://`"),
+        ("http://localhost", "its scheme is not that of a server"),
+        ("redis+user:secret://host", "its scheme is not that of a server"),
+        ("redis://user:secret127.0.0.1:6379", no_login),
+        ("redis://user:secret@host:port", no_host),
+        ("redis://:secret@word@host:99999", no_host),
+        ("redis://:secret", no_login),
+        ("redis://user:secret/word@host", no_login),
+        ("redis://user:12/word@host", behind),
+        ("redis://user:12?word@host", behind),
+        ("redis://user:12#word@host", behind),
+        ("redis://host/text", no_database),
+        ("redis://host/?protocol=secret", "its `protocol` is neither `resp2` nor `resp3`"),
+        ("redis:///3", "it has no host"),
+        ("redis://0.0.0.0", "0.0.0.0 and [::] are no addresses to connect to"),
+        ("redis://[::]:6379", "0.0.0.0 and [::] are no addresses to connect to"),
+        ("redis://%ff:secret@host", "it is no URL of a server"),
+        ("unix://?pass=secret", "it is no URL of a server"),
+        ("unix:///socket?pass=secret&db=secret", no_database),
+        (
+            "unix:///socket?pass=secret&protocol=secret",
+            "its `protocol` is neither `resp2` nor `resp3`",
+        ),
     ] {
-        assert_eq!(wrong(url), format!("`{shown}` {way_out}"));
+        assert_eq!(
+            wrong(url),
+            format!("the URL of the server cannot be used: {problem} {way_out}")
+        );
+    }
+    let seeds = ["redis://host", "redis://:secret@:6379"].map(str::to_owned);
+    let error = Servers::cluster(&seeds, &ConnectOptions::default()).unwrap_err();
+    let told = error.source().unwrap().to_string();
+    assert!(
+        told.starts_with("URL 2 of 2 cannot be used: its host or its port is none ("),
+        "{told}"
+    );
+}
+
+#[test]
+fn urls_of_all_forms_can_be_used() {
+    for (url, name) in [
+        ("redis://127.0.0.1", "127.0.0.1:6379"),
+        (" valkey://user:p%40ss@host:7000/3\n", "host:7000"),
+        ("REDIS://user:p@ss@host/", "host:6379"),
+        ("redis://host?protocol=resp2", "host:6379"),
+        ("redis://[::1]:7000", "::1:7000"),
+        ("unix:///run/redis@1.sock?user=u&pass=p@ss&db=3", "/run/redis@1.sock"),
+    ] {
+        let servers = Servers::single(url, &ConnectOptions::default()).unwrap();
+        assert!(format!("{servers:?}").contains(&format!("Server({name:?})")), "{servers:?}");
     }
 }
 
@@ -64,20 +113,38 @@ async fn what_is_set_wrong_is_told_with_the_way_out() {
 fn tls_needs_its_feature() {
     assert_eq!(
         wrong("rediss://user:secret@host"),
-        "`rediss://..@host` asks for TLS, which needs the feature `redis-tls` of tollgate"
+        "the URL of the server cannot be used: it asks for TLS, which needs the feature `redis-tls` of \
+         tollgate (write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
+         socket, and in a password %40 for `@`, %2F for `/` and so on)"
     );
 }
 
+/// A key whose line breaks were lost was quoted whole.
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
-async fn certificates_need_tls() {
-    for (url, pem) in [("redis://:secret@host", ""), ("rediss://:secret@host", "no certificate")] {
-        let builder = Redis::at(url).client_certificate(pem, pem);
+async fn certificates_that_cannot_be_used_are_told_and_not_quoted() {
+    const KEY: &str = "-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----";
+    let plain = || Redis::at("redis://:secret@host");
+    let tls = || Redis::at("rediss://:secret@host");
+    for (builder, problem) in [
+        (plain().client_certificate("", ""), "its URL does not ask for TLS"),
+        (plain().root_certificate(""), "its URL does not ask for TLS"),
+        (tls().client_certificate("none", "none"), "there is no client certificate in the PEM"),
+        (tls().client_certificate(KEY, KEY), "the client certificate is no PEM"),
+        (tls().root_certificate(KEY), "the root certificate is no PEM"),
+        (tls().root_certificate("none"), "there is no root certificate in the PEM"),
+    ] {
+        assert!(!format!("{builder:?}").contains("c2VjcmV0"));
         let error = builder.connect_lazily().unwrap_err();
         assert_eq!(
-            error.source().unwrap().to_string(),
-            "the certificates cannot be used for host:6379 (they are PEM, for a rediss:// URL)"
+            chain(&error),
+            format!(
+                "redis backend is misconfigured: the certificates cannot be used for host:6379 \
+                 (they are PEM, for a rediss:// URL): {problem}"
+            )
         );
+        let shown = format!("{error:?}");
+        assert!(!shown.contains("c2VjcmV0") && !shown.contains("99, 50, 86"), "{shown}");
     }
 }
 

@@ -1,0 +1,148 @@
+//! Where a server is, and the stream to it.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+#[cfg(unix)]
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::tls::TlsSettings;
+
+/// The address of a server.
+#[derive(Clone, Debug)]
+pub(super) enum Address {
+    Tcp {
+        host: String,
+        port: u16,
+        /// How to speak TLS, if so.
+        tls: Option<TlsSettings>,
+    },
+    #[cfg(unix)]
+    Unix(PathBuf),
+}
+
+/// The bytes to a server and from it.
+pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for S {}
+
+impl Address {
+    /// The name or address of the host, empty for a socket.
+    pub(super) fn host(&self) -> &str {
+        match self {
+            Self::Tcp { host, .. } => host,
+            #[cfg(unix)]
+            Self::Unix(_) => "",
+        }
+    }
+
+    /// The same way to another server.
+    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+        let tls = match self {
+            Self::Tcp { tls, .. } => tls.clone(),
+            #[cfg(unix)]
+            Self::Unix(_) => None,
+        };
+        Self::Tcp { host: host.to_owned(), port, tls }
+    }
+
+    /// Connects, with TLS if so.
+    ///
+    /// All addresses that the host has are tried at once, and the first that is reached is taken: one
+    /// that is silent does not hold up the others.
+    pub(super) async fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        let (host, port, tls) = match self {
+            Self::Tcp { host, port, tls } => (host, *port, tls),
+            #[cfg(unix)]
+            Self::Unix(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        };
+        let mut attempts = JoinSet::new();
+        for address in resolve(host, port).await? {
+            let (host, tls) = (host.clone(), tls.clone());
+            attempts.spawn(async move {
+                let stream = connect(address).await?;
+                let stream: Box<dyn Transport> = match tls {
+                    Some(tls) => Box::new(tls.greet(&host, stream).await?),
+                    None => Box::new(stream),
+                };
+                Ok::<_, io::Error>(stream)
+            });
+        }
+        let mut error = io::Error::other("the host has no address");
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(failed)) => error = failed,
+                Err(_) => {}
+            }
+        }
+        Err(error)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+            #[cfg(unix)]
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Whether a text that a server sent can be the name or the address of a host. It is shown in errors.
+pub(super) fn is_host(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+    (1..=LONGEST_HOST).contains(&text.len()) && text.bytes().all(fits)
+}
+
+/// The addresses of a host.
+///
+/// The system looks names up in a thread, which goes on after the time for an attempt is up. So few
+/// names are looked up at once: a cluster may name hosts whose names take long to fail, and the threads
+/// are those in which the rest of the process does its own blocking work.
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_AT_ONCE);
+
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let permit = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+    let host = host.to_owned();
+    let looked_up = spawn_blocking(move || {
+        let _permit = permit;
+        (host.as_str(), port).to_socket_addrs().map(Iterator::collect)
+    });
+    looked_up.await.map_err(io::Error::other)?
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    // Finds out that an idle connection is dead before a call uses it.
+    let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_AGAIN);
+    #[cfg(unix)]
+    let keepalive = keepalive.with_retries(KEEP_ALIVE_TRIES);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}
+
+/// The names that are looked up at the same time in a process.
+const LOOKUPS_AT_ONCE: usize = 8;
+
+/// The longest name of a host that there can be.
+const LONGEST_HOST: usize = 253;
+
+/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a minute.
+/// The defaults of most systems keep probing for ten minutes and more.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(5);
+#[cfg(unix)]
+const KEEP_ALIVE_TRIES: u32 = 3;

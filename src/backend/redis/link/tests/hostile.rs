@@ -1,0 +1,199 @@
+//! A cluster whose nodes mean harm: they fill no memory, and a node that is sound is found.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+
+use ::redis::Value;
+use tokio::time::Instant;
+
+use super::super::{Call, ConnectOptions, Link, Route, Servers};
+use super::process::until;
+use super::single::{COUNT, WITHIN, chain};
+use crate::backend::redis::tests::servers::{Impostor, Words, greet};
+
+/// The answer about a cluster whose slots are spread evenly over these masters.
+fn slots(masters: &[(String, u16)]) -> Vec<u8> {
+    let each = 16_384 / masters.len();
+    let mut answer = format!("*{}\r\n", masters.len()).into_bytes();
+    for (nth, (host, port)) in masters.iter().enumerate() {
+        let (first, last) = (nth * each, nth * each + each - 1);
+        let length = host.len();
+        let range =
+            format!("*3\r\n:{first}\r\n:{last}\r\n*2\r\n${length}\r\n{host}\r\n:{port}\r\n");
+        answer.extend_from_slice(range.as_bytes());
+    }
+    answer
+}
+
+/// A node that answers about the slots by one function, and about anything else by another.
+fn node(
+    slots: impl Fn(u16) -> Vec<u8> + Send + Sync + 'static,
+    reply: impl Fn() -> String + Send + Sync + 'static,
+) -> Impostor {
+    Impostor::answering(move |words: &Words, to: &mut TcpStream| -> io::Result<()> {
+        match words.first().map(Vec::as_slice) {
+            _ if greet(words, to)? => Ok(()),
+            Some(b"CLUSTER") => to.write_all(&slots(to.local_addr()?.port())),
+            _ => to.write_all(reply().as_bytes()),
+        }
+    })
+}
+
+/// A node that says it has all slots.
+fn alone(reply: impl Fn() -> String + Send + Sync + 'static) -> Impostor {
+    node(|port| slots(&[("127.0.0.1".to_owned(), port)]), reply)
+}
+
+fn link(nodes: &[&Impostor]) -> Link {
+    let urls: Vec<_> = nodes.iter().map(|node| node.url()).collect();
+    let servers = Servers::cluster(&urls, &ConnectOptions::default()).unwrap();
+    Link::open(servers, COUNT, WITHIN).unwrap()
+}
+
+async fn call(link: &Link) -> Result<Value, String> {
+    let soon = Instant::now() + WITHIN;
+    link.call(Call::new(&["count"], b"", soon)).await.map_err(|error| chain(&error))
+}
+
+fn known_nodes(link: &Link) -> usize {
+    let Route::Cluster(cluster) = &link.0.route else { panic!("a cluster") };
+    cluster.known_nodes()
+}
+
+/// 16,384 connections were begun at once; where the masters had names, 512 threads looked them up for minutes.
+#[tokio::test]
+async fn slots_of_thousands_of_masters_are_not_believed() {
+    for (host, masters) in [("127.0.0.1", 16_384), ("no-such-host.invalid", 1_001)] {
+        let masters = (1..=masters).map(|port| (host.to_owned(), port)).collect::<Vec<_>>();
+        let liar = node(move |_| slots(&masters), || "-ERR\r\n".to_owned());
+        let link = link(&[&liar]);
+        let told = chain(&link.ready().await.unwrap_err());
+        let port = liar.port();
+        // A slow machine has not read it in time.
+        let texts = ["named no slots that a cluster has", "did not tell the slots"];
+        let is_told = |text| told.ends_with(&format!("127.0.0.1:{port} {text}"));
+        assert!(texts.into_iter().any(is_told), "{told}");
+        assert_eq!(known_nodes(&link), 0);
+    }
+}
+
+#[tokio::test]
+async fn slots_and_hosts_that_do_not_exist_are_not_believed() {
+    let place = |host: &str, port: u16| (host.to_owned(), port);
+    let mut lies: Vec<Vec<u8>> = vec![
+        b"*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n".to_vec(),
+        b"*1\r\n*3\r\n:9\r\n:8\r\n*2\r\n$1\r\na\r\n:1\r\n".to_vec(),
+        b"*1\r\n*3\r\n:-1\r\n:8\r\n*2\r\n$1\r\na\r\n:1\r\n".to_vec(),
+        b"*1\r\n*3\r\n:0\r\n:8\r\n*2\r\n$1\r\na\r\n:65536\r\n".to_vec(),
+        b"*1\r\n*3\r\n:0\r\n:8\r\n$1\r\na\r\n".to_vec(),
+        b"*1\r\n:0\r\n".to_vec(),
+        b":1\r\n".to_vec(),
+    ];
+    for host in ["a b", "a\nb", "../a", "a@b", "\u{1b}[31m", &"a".repeat(254)] {
+        lies.push(slots(&[place(host, 7000)]));
+    }
+    for lie in lies {
+        let shown = String::from_utf8_lossy(&lie).into_owned();
+        let liar = node(move |_| lie.clone(), || "-ERR\r\n".to_owned());
+        let told = chain(&link(&[&liar]).ready().await.unwrap_err());
+        assert!(told.ends_with("named no slots that a cluster has"), "{told}: {shown}");
+    }
+}
+
+/// Each address stayed known for as long as the slots could not be read.
+#[tokio::test]
+async fn redirections_to_ever_other_addresses_are_forgotten() {
+    let next = Arc::new(AtomicUsize::new(0));
+    let is_known = Arc::new(AtomicBool::new(true));
+    let (count, known) = (Arc::clone(&next), Arc::clone(&is_known));
+    let slots_once = move |port| match known.swap(false, Ordering::Relaxed) {
+        true => slots(&[("127.0.0.1".to_owned(), port)]),
+        false => b"-ERR not now\r\n".to_vec(),
+    };
+    let liar = node(slots_once, move || {
+        let nth = count.fetch_add(1, Ordering::Relaxed);
+        format!("-MOVED 1 127.0.0.1:{}\r\n", 1 + nth % 1_000)
+    });
+    let link = link(&[&liar]);
+    link.ready().await.unwrap();
+    while next.load(Ordering::Relaxed) < 500 {
+        call(&link).await.unwrap_err();
+    }
+    assert!(known_nodes(&link) <= 65, "{}", known_nodes(&link));
+    // They are not asked for the slots instead of those that are known: each asks on its connection.
+    assert_eq!(liar.connections(), 1);
+}
+
+#[tokio::test]
+async fn redirections_that_go_round_end_with_the_deadline() {
+    let ports = Arc::new([AtomicU16::new(0), AtomicU16::new(0)]);
+    for word in ["ASK", "MOVED"] {
+        let to = |nth: usize| {
+            let ports = Arc::clone(&ports);
+            move || format!("-{word} 1 127.0.0.1:{}\r\n", ports[nth].load(Ordering::Relaxed))
+        };
+        let nodes = [alone(to(1)), alone(to(0))];
+        for (port, node) in ports.iter().zip(&nodes) {
+            port.store(node.port(), Ordering::Relaxed);
+        }
+        let link = link(&[&nodes[0]]);
+        link.ready().await.unwrap();
+        let told = call(&link).await.unwrap_err();
+        let late = "redis backend could not decide within 50 ms";
+        assert!(told.contains(&format!("answered `{word} 1 127.0.0.1:")) || told == late, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn redirections_to_what_is_no_address_are_an_error() {
+    for address in
+        ["127.0.0.1", "a b:1", "127.0.0.1:99999", "127.0.0.1:-1", "\u{1b}[31m:1", ":", ""]
+    {
+        let liar = alone(move || format!("-MOVED 1 {address}\r\n"));
+        let link = link(&[&liar]);
+        link.ready().await.unwrap();
+        let told = call(&link).await.unwrap_err();
+        assert!(told.contains("answered `MOVED"), "{told}");
+        assert!(!told.contains(char::is_control), "{told:?}");
+    }
+}
+
+/// After a liar has named a thousand masters that say nothing, the seeds were asked after five minutes.
+#[tokio::test]
+async fn a_sound_seed_is_asked_soon_though_a_node_named_a_thousand_masters() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let sound = {
+        let is_over = Arc::clone(&is_over);
+        node(
+            move |port| match is_over.load(Ordering::Relaxed) {
+                true => slots(&[("127.0.0.1".to_owned(), port)]),
+                false => b"-ERR not yet\r\n".to_vec(),
+            },
+            || ":7\r\n".to_owned(),
+        )
+    };
+    // At most of these ports there is nothing.
+    let masters: Vec<_> = (1..=1_000).map(|port| ("127.0.0.1".to_owned(), port)).collect();
+    let liar = node(move |_| slots(&masters), || "-ERR\r\n".to_owned());
+    let link = link(&[&liar, &sound]);
+    link.ready().await.unwrap();
+    assert_eq!(known_nodes(&link), 1_000);
+
+    let Route::Cluster(cluster) = &link.0.route else { panic!("a cluster") };
+    let seeds = [&liar, &sound].map(|seed| format!("127.0.0.1:{}", seed.port()));
+    let mut masters = HashSet::new();
+    for turn in 0..200 {
+        let mut asked = cluster.asked_in_turn(turn);
+        assert_eq!(asked.split_off(5), seeds);
+        masters.extend(asked);
+    }
+    assert_eq!(masters.len(), 1_000, "each in its turn");
+
+    is_over.store(true, Ordering::Relaxed);
+    drop(liar);
+    until("the sound node is asked", async || call(&link).await.is_ok()).await;
+    assert_eq!(known_nodes(&link), 1);
+}

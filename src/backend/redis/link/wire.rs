@@ -1,0 +1,95 @@
+//! A connection to a server that has answered the login.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::redis::aio::{ConnectionLike, MultiplexedConnection};
+use ::redis::{
+    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisConnectionInfo, RedisResult, Value,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
+
+use super::allowance::{Allowance, BoundedStream};
+
+/// A connection on which any number of commands may be under way. Clones share it, and it ends with
+/// the last of them.
+#[derive(Clone, Debug)]
+pub(super) struct Wire {
+    client: MultiplexedConnection,
+    shared: Arc<WireShared>,
+}
+
+struct WireShared {
+    allowance: Arc<Allowance>,
+    /// The task that writes and reads.
+    driver: AbortHandle,
+}
+
+impl Wire {
+    /// Logs in on a stream; `hang_up` is called when the connection ends.
+    pub(super) async fn open<S>(
+        stream: S,
+        login: &RedisConnectionInfo,
+        hang_up: impl Fn() + Send + Sync + 'static,
+    ) -> RedisResult<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        // The callers bound the time.
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(COMMANDS)
+            .set_write_backpressure_boundary(BYTES)
+            .set_push_sender(move |push: PushInfo| -> Result<(), ()> {
+                if push.kind == PushKind::Disconnection {
+                    hang_up();
+                }
+                Ok(())
+            });
+        let allowance = Arc::new(Allowance::new());
+        let stream = BoundedStream::new(stream, Arc::clone(&allowance));
+        let (client, driver) =
+            MultiplexedConnection::new_with_config(login, stream, config).await?;
+        let driver = tokio::spawn(driver).abort_handle();
+        Ok(Self { client, shared: Arc::new(WireShared { allowance, driver }) })
+    }
+
+    /// Sends a command, once. Its answer has at most so many bytes, or a few.
+    pub(super) async fn ask(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
+        let expected = self.shared.allowance.expect(longest);
+        let answer = self.client.clone().req_packed_command(command).await?;
+        expected.complete();
+        answer.extract_error()
+    }
+
+    /// Sends a command, once, about keys that the node is importing.
+    pub(super) async fn ask_importing(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
+        let mut both = ::redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let expected = self.shared.allowance.expect(longest);
+        let answers = self.client.clone().req_packed_commands(&both, 0, 2).await?;
+        expected.complete();
+        match answers.into_iter().next_back() {
+            Some(answer) => answer.extract_error(),
+            None => Ok(Value::Nil),
+        }
+    }
+}
+
+impl Drop for WireShared {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for WireShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WireShared").field(&self.allowance).finish()
+    }
+}
+
+/// How many commands may wait for the task that writes them, and how many bytes that task gathers
+/// before it writes. The client's own values make it write far more often under load.
+const COMMANDS: usize = 2048;
+const BYTES: usize = 64 * 1024;
