@@ -369,3 +369,108 @@ fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp
     let least = i64::from(state.ts > now);
     bucket.gained_at(state, short.max(least).unsigned_abs())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Quota, SECOND};
+
+    const START: i64 = 1_700_000_000_000_000;
+
+    /// What changes a line, and the questions about it.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Enter { units: Units, value: Units, waits: bool },
+        Grant { value: Units },
+        Leave { nth: usize, value: Units },
+        Keep { nth: usize },
+        KeepPromises { value: Units },
+        Rescale { value: Units },
+        ForgetUnattended,
+        Ask { end: i64 },
+        Cap { value: Units },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (nth, value, end) = (0_usize..8, -400_i64..20, 0_i64..500);
+        let step = prop_oneof![
+            6 => (0_i64..40, value.clone(), any::<bool>())
+                .prop_map(|(units, value, waits)| Step::Enter { units, value, waits }),
+            2 => value.clone().prop_map(|value| Step::Grant { value }),
+            4 => (nth.clone(), value.clone()).prop_map(|(nth, value)| Step::Leave { nth, value }),
+            1 => nth.prop_map(|nth| Step::Keep { nth }),
+            1 => value.clone().prop_map(|value| Step::KeepPromises { value }),
+            1 => value.clone().prop_map(|value| Step::Rescale { value }),
+            1 => Just(Step::ForgetUnattended),
+            3 => end.prop_map(|end| Step::Ask { end }),
+            3 => value.prop_map(|value| Step::Cap { value }),
+        ];
+        prop::collection::vec(step, 1..80)
+    }
+
+    /// The same, summed up.
+    fn summed_up(line: &Line, after: Timestamp) -> Units {
+        line.entries.values().filter(|entry| entry.told > after).map(|entry| entry.units).sum()
+    }
+
+    proptest! {
+        /// Whatever has changed the line since the sum was last asked for.
+        #[test]
+        fn what_was_told_after_an_instant_is_counted_exactly(steps in steps(), block in 1_i64..400) {
+            let numbers = [2_u64, 3].map(|rate| Quota::token_bucket(rate, SECOND).capacity(5));
+            let mut numbers = numbers.map(|quota| Bucket::new(&quota).unwrap());
+            let token = Units::try_from(numbers[0].token()).unwrap();
+            let [now, end] = [0, block].map(|s| Timestamp::from_micros(START + s * 1_000_000));
+            // Blocked, so that leavers ask for the sum.
+            let state = |value| State { value: value * token, ts: end };
+            let (mut line, mut next) = (Line::default(), 0);
+            for step in steps {
+                let bucket = numbers[0];
+                let ticket = |line: &Line, nth| line.entries.keys().nth(nth).copied();
+                match step {
+                    Step::Enter { units, value, waits } => {
+                        next += 1;
+                        let waiter = waits.then(|| LineWaiter::new(None));
+                        // Some are told an instant from before the block.
+                        let ts = if value % 2 == 0 { end } else { now };
+                        let state = State { ts, ..state(value) };
+                        line.enter(next, units * token, waiter.as_ref(), &bucket, state, now);
+                    }
+                    Step::Grant { value } => {
+                        let wakeups = &mut Wakeups::default();
+                        line.grant(&bucket, state(value), None, [now, end], wakeups);
+                    }
+                    Step::Leave { nth, value } => {
+                        if let Some(ticket) = ticket(&line, nth) {
+                            line.leave(ticket, &bucket, state(value), now);
+                        }
+                    }
+                    Step::Keep { nth } => {
+                        ticket(&line, nth).into_iter().for_each(|ticket| line.keep(ticket));
+                    }
+                    Step::KeepPromises { value } => line.keep_promises(&bucket, state(value), now),
+                    Step::Rescale { value } => {
+                        let values = [state(value), state(value - 1)].map(|state| state.value);
+                        line.rescale([&numbers[0], &numbers[1]], values[0], values[1]);
+                        numbers.reverse();
+                    }
+                    Step::ForgetUnattended => line.forget_unattended(),
+                    Step::Ask { end } => {
+                        let end = Timestamp::from_micros(START + end * 1_000_000);
+                        prop_assert_eq!(line.units_told_after(end), summed_up(&line, end));
+                    }
+                    Step::Cap { value } => {
+                        line.capped(&bucket, state(value), value.min(-1), now);
+                    }
+                }
+                let all: Units = line.entries.values().map(|entry| entry.units).sum();
+                prop_assert_eq!(line.units, all);
+                if let Some((end, after)) = line.told_after {
+                    prop_assert_eq!(after, summed_up(&line, end));
+                }
+            }
+        }
+    }
+}
