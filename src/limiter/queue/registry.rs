@@ -126,7 +126,9 @@ impl QueueRegistry {
             if is_this && queue.is_empty() { queues.remove(queue.whose()) } else { None };
         // It may hold the last handle of the store, which runs foreign code when it is dropped.
         drop(queues);
-        drop(forgotten);
+        if let Some(forgotten) = forgotten {
+            forgotten.ledgers.iter().for_each(|ledger| ledger.retries().forget(&forgotten));
+        }
     }
 
     /// After which instant no request is to wait, if there is one.

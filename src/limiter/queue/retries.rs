@@ -23,8 +23,10 @@ impl RetryKey {
 /// wait for the bucket, of which there may be as many as clients.
 #[derive(Debug)]
 pub(super) struct Retries<Q> {
-    /// By their last free slots. What is not true any more is tried in vain.
+    /// By their last free slots, each queue once.
     kept: BTreeMap<RetryKey, Weak<Q>>,
+    /// The same by the addresses of the queues, which no other queue has while one is kept.
+    keys: HashMap<usize, RetryKey>,
     /// Those that are to be tried when a return is there, by their addresses.
     awaiting: HashMap<usize, Weak<Q>>,
     /// With how many to look for those that are gone.
@@ -36,27 +38,43 @@ const KEPT: usize = 1_024;
 
 impl<Q> Default for Retries<Q> {
     fn default() -> Self {
-        Self { kept: BTreeMap::new(), awaiting: HashMap::new(), sweep: KEPT }
+        let (kept, keys, awaiting) = Default::default();
+        Self { kept, keys, awaiting, sweep: KEPT }
     }
 }
 
 impl<Q> Retries<Q> {
-    /// The queue keeps a free slot that was made then.
+    /// The queue keeps a free slot that was made then, and none that was made later.
     pub(super) fn keep(&mut self, made: RetryKey, queue: &Arc<Q>) {
-        self.kept.entry(made).or_insert_with(|| Arc::downgrade(queue));
-        if self.kept.len() > KEPT {
-            self.kept.pop_first();
+        if let Some(before) = self.keys.insert(Arc::as_ptr(queue).addr(), made) {
+            self.kept.remove(&before);
+        }
+        self.kept.insert(made, Arc::downgrade(queue));
+        if self.kept.len() > KEPT
+            && let Some((_, queue)) = self.kept.pop_first()
+        {
+            self.keys.remove(&queue.as_ptr().addr());
         }
     }
 
-    /// Takes out the queue whose free slot was made last.
-    pub(super) fn take_newest(&mut self) -> Option<Arc<Q>> {
-        while let Some((_, queue)) = self.kept.pop_last() {
+    /// Takes out the queue whose free slot was made last, and when that was.
+    pub(super) fn take_newest(&mut self) -> Option<(RetryKey, Arc<Q>)> {
+        while let Some((made, queue)) = self.kept.pop_last() {
+            self.keys.remove(&queue.as_ptr().addr());
             if let Some(queue) = queue.upgrade() {
-                return Some(queue);
+                return Some((made, queue));
             }
         }
         None
+    }
+
+    /// The queue has no slot that is worth a try.
+    pub(super) fn forget(&mut self, queue: &Q) {
+        let address = (&raw const *queue).addr();
+        if let Some(made) = self.keys.remove(&address) {
+            self.kept.remove(&made);
+        }
+        self.awaiting.remove(&address);
     }
 
     /// The queue is to be tried when a return is there.
@@ -88,27 +106,36 @@ mod tests {
         let mut retries = Retries::default();
         let queues: Vec<_> = (0..4_u64).map(Arc::new).collect();
         for nth in [1, 3, 0, 2] {
-            retries.keep(made(u64::try_from(nth).unwrap()), &queues[nth]);
+            retries.keep(made(10 * *queues[nth]), &queues[nth]);
         }
+        // Once more, with a slot that was made before or after the one that is known.
+        retries.keep(made(50), &queues[1]);
+        retries.keep(made(15), &queues[3]);
+        retries.keep(made(25), &queues[2]);
+        retries.forget(&queues[0]);
         let taken: Vec<_> = std::iter::from_fn(|| retries.take_newest()).collect();
-        assert_eq!(taken.iter().map(|queue| **queue).collect::<Vec<_>>(), [3, 2, 1, 0]);
+        let taken: Vec<_> = taken.iter().map(|(made, queue)| (*made, **queue)).collect();
+        assert_eq!(taken, [(made(50), 1), (made(25), 2), (made(15), 3)]);
+        assert!(retries.keys.is_empty());
     }
 
     #[test]
     fn what_is_remembered_has_a_bound() {
         let mut retries = Retries::default();
-        let queue = Arc::new(());
-        for number in 0..5_000 {
-            retries.keep(made(number), &queue);
+        let queues: Vec<_> = (0..5_000_u64).map(Arc::new).collect();
+        for queue in &queues {
+            // Each queue is there once, however often it is kept.
+            (0..3).for_each(|again| retries.keep(made(3 * **queue + again), queue));
         }
-        assert_eq!(retries.kept.len(), KEPT);
+        assert_eq!((retries.kept.len(), retries.keys.len()), (KEPT, KEPT));
         for _ in 0..5_000 {
             // Gone at once.
-            retries.await_return(&Arc::new(()));
+            retries.await_return(&Arc::new(0));
         }
         assert!(retries.awaiting.len() <= 2 * KEPT);
         assert!(retries.take_awaiting().is_empty());
-        drop(queue);
+        drop(queues);
         assert!(retries.take_newest().is_none());
+        assert!(retries.keys.is_empty());
     }
 }

@@ -26,8 +26,16 @@ impl SharedQueue {
         let mut ledgers = self.ledgers.clone();
         while let Some(ledger) = ledgers.pop() {
             // The last one that was made first: if that cannot be undone, none before it can.
-            while let Some(queue) = { ledger.retries().take_newest() } {
-                queue.with(|line, _| line.free.retry());
+            while let Some((made, queue)) = { ledger.retries().take_newest() } {
+                match queue.with(|line, _| line.free.newest()) {
+                    Some(newest) if newest == made => queue.with(|line, _| line.free.retry()),
+                    // It was made then, or before what another queue keeps.
+                    Some(newest) => {
+                        ledger.retries().keep(newest, &queue);
+                        continue;
+                    }
+                    None => continue,
+                }
                 match queue.undo_own_slots() {
                     UndoResult::Undone => {
                         let others = queue.ledgers.iter().filter(|one| !Arc::ptr_eq(one, &ledger));
@@ -42,11 +50,10 @@ impl SharedQueue {
 
     fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
         let mut result = UndoResult::Nothing;
-        let now = self.now();
-        while let Some(slot) = self.with(|line, wakers| line.next_to_undo(now, wakers)) {
+        while let Some(slot) = self.with(|line, wakers| line.next_to_undo(self.now(), wakers)) {
             let over_counted = self.is_returning();
             let Some(expected) = self.expected(&slot) else {
-                self.with(|line, wakers| line.refused(slot, now, wakers));
+                self.with(|line, wakers| line.refused(slot, self.now(), wakers));
                 continue;
             };
             let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
@@ -152,9 +159,8 @@ impl Undo {
         let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
-            let now = self.queue.now();
             self.queue.with(|line, wakers| {
-                line.refused(slot, now, wakers);
+                line.refused(slot, self.queue.now(), wakers);
                 if self.over_counted {
                     line.free.retry_on_return();
                 }
