@@ -74,7 +74,7 @@ impl Class {
         let behind = self.slots.range(order..).take(NEAR.saturating_add(1)).count();
         let mut back = self.waiters.keys().rev().copied();
         let Some(nth) = behind.checked_sub(1) else {
-            return Some(self.last.saturating_add(GAP));
+            return self.last.checked_add(GAP);
         };
         let next = back.nth(nth).filter(|_| behind <= NEAR)?;
         let before = back.next().unwrap_or_else(|| next.saturating_sub(GAP.saturating_mul(2)));
