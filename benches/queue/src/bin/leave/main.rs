@@ -25,34 +25,45 @@ static UNRELATED: Limit = Limit::new("unrelated", Quota::token_bucket(1, SECOND)
 /// A case that takes longer is broken off.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Of so many runs, the least of each figure is shown: what other programs do is in none of them then.
-const ROUNDS: usize = 5;
+/// How many wait, and how often each case is run.
+#[derive(Clone, Copy)]
+struct Effort {
+    requests: &'static [u64],
+    /// Of so many runs, the least of each figure is shown: what other programs do is in none of them
+    /// then.
+    rounds: usize,
+}
+
+const FULL: Effort = Effort { requests: &[4_000, 40_000], rounds: 5 };
+const QUICK: Effort = Effort { requests: &[4_000], rounds: 1 };
 
 fn main() {
+    let quick = std::env::args().nth(1).is_some_and(|argument| argument == "quick");
+    let effort = if quick { QUICK } else { FULL };
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime of one thread").block_on(async {
         for (store, limiter) in STORES {
             println!("\n{store}: all requests of one key leave");
             head();
-            for requests in [4_000, 40_000] {
+            for &requests in effort.requests {
                 for costs in [Costs::Equal, Costs::Falling, Costs::Rising, Costs::Random] {
                     for order in [Order::FirstFirst, Order::LastFirst, Order::Random] {
-                        row(limiter, requests, Waiting::OneKey(costs), order).await;
+                        row(limiter, (requests, effort.rounds), Waiting::OneKey(costs), order).await;
                     }
                 }
             }
             println!("\n{store}: all requests of one key leave, which was blocked meanwhile");
             head();
-            for requests in [4_000, 40_000] {
+            for &requests in effort.requests {
                 for order in [Order::FirstFirst, Order::LastFirst, Order::Random] {
-                    row(limiter, requests, Waiting::Blocked, order).await;
+                    row(limiter, (requests, effort.rounds), Waiting::Blocked, order).await;
                 }
             }
             println!("\n{store}: requests of as many keys, which wait for a shared bucket too");
             head();
-            for requests in [4_000, 40_000] {
+            for &requests in effort.requests {
                 for order in [Order::FirstFirst, Order::LastFirst, Order::Random] {
-                    row(limiter, requests, Waiting::ManyKeys, order).await;
+                    row(limiter, (requests, effort.rounds), Waiting::ManyKeys, order).await;
                 }
             }
         }
@@ -162,9 +173,14 @@ struct Figures {
     others_longest: Duration,
 }
 
-async fn row(limiter: NewLimiter, requests: u64, waiting: Waiting, order: Order) {
+async fn row(
+    limiter: NewLimiter,
+    (requests, rounds): (u64, usize),
+    waiting: Waiting,
+    order: Order,
+) {
     let mut runs = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let limiter = limiter();
         let line = enter(&limiter, requests, waiting).await;
         let run = leave(&limiter, order, line);
