@@ -16,6 +16,8 @@ pub enum Flood {
     /// Streams that are reset at once; the server closes the connection after some, and the client
     /// opens another one.
     Resets,
+    /// Streams that stand in the same queue by the time at which they are reset.
+    QueuedResets,
 }
 
 /// How many connections it has.
@@ -24,9 +26,22 @@ const CONNECTIONS: usize = 4;
 /// How many frames it writes at once.
 const BATCH: usize = 1_000;
 
+/// How many streams of a connection wait before they are reset: as many as hyper allows at once if
+/// nothing else is said.
+const STREAMS: usize = 200;
+
+/// By then they wait.
+const PAUSE: Duration = Duration::from_millis(2);
+
 impl Flood {
-    pub const ALL: [Self; 5] =
-        [Self::Nothing, Self::Pings, Self::Settings, Self::WindowUpdates, Self::Resets];
+    pub const ALL: [Self; 6] = [
+        Self::Nothing,
+        Self::Pings,
+        Self::Settings,
+        Self::WindowUpdates,
+        Self::Resets,
+        Self::QueuedResets,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,6 +50,7 @@ impl Flood {
             Self::Settings => "settings",
             Self::WindowUpdates => "window updates",
             Self::Resets => "resets",
+            Self::QueuedResets => "resets in the queue",
         }
     }
 
@@ -43,20 +59,28 @@ impl Flood {
         for nth in 0..BATCH as u32 {
             let stream = 2 * nth + 1;
             match self {
-                Self::Nothing => {}
+                Self::Nothing | Self::QueuedResets => {}
                 Self::Pings => push(&mut frames, 6, 0, 0, &[0; 8]),
                 Self::Settings => push(&mut frames, 4, 0, 0, &[]),
                 Self::WindowUpdates => push(&mut frames, 8, 0, 0, &1_u32.to_be_bytes()),
                 Self::Resets => {
-                    // GET http /free, by the static table of HPACK.
-                    let block = b"\x82\x86\x04\x05/free\x01\x04test";
-                    push(&mut frames, 1, 5, stream, block);
-                    push(&mut frames, 3, 0, stream, &8_u32.to_be_bytes());
+                    ask(&mut frames, stream, b"/free");
+                    reset(&mut frames, stream);
                 }
             }
         }
         frames
     }
+}
+
+/// GET, by the static table of HPACK.
+fn ask(frames: &mut Vec<u8>, stream: u32, path: &[u8; 5]) {
+    let block = [b"\x82\x86\x04\x05", path.as_slice(), b"\x01\x04test"].concat();
+    push(frames, 1, 5, stream, &block);
+}
+
+fn reset(frames: &mut Vec<u8>, stream: u32) {
+    push(frames, 3, 0, stream, &8_u32.to_be_bytes());
 }
 
 fn push(frames: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -116,7 +140,13 @@ fn connect_and_flood(flood: Flood, server: SocketAddr, over: &AtomicBool, sent: 
     });
     let frames = flood.frames();
     let _ = connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
-    while !over.load(Ordering::Relaxed) && connection.write_all(&frames).is_ok() {
+    if flood == Flood::QueuedResets {
+        let _ = wait_and_reset(&mut connection, over, sent);
+    }
+    while flood != Flood::QueuedResets
+        && !over.load(Ordering::Relaxed)
+        && connection.write_all(&frames).is_ok()
+    {
         sent.fetch_add(BATCH as u64, Ordering::Relaxed);
         if flood == Flood::Resets {
             // Streams have to be new.
@@ -125,4 +155,25 @@ fn connect_and_flood(flood: Flood, server: SocketAddr, over: &AtomicBool, sent: 
     }
     let _ = connection.shutdown(std::net::Shutdown::Both);
     reader.join().expect("a reader does not panic");
+}
+
+/// Lets streams wait in the queue, resets them, and goes on with others.
+fn wait_and_reset(
+    connection: &mut TcpStream,
+    over: &AtomicBool,
+    sent: &AtomicU64,
+) -> std::io::Result<()> {
+    let mut streams = (1_u32..1 << 31).step_by(2);
+    while !over.load(Ordering::Relaxed) {
+        let (mut asked, mut left) = (Vec::new(), Vec::new());
+        for stream in streams.by_ref().take(STREAMS) {
+            ask(&mut asked, stream, b"/same");
+            reset(&mut left, stream);
+        }
+        connection.write_all(&asked)?;
+        thread::sleep(PAUSE);
+        connection.write_all(&left)?;
+        sent.fetch_add(2 * STREAMS as u64, Ordering::Relaxed);
+    }
+    Ok(())
 }

@@ -6,11 +6,13 @@
 mod attacker;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::extract::Request;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +20,7 @@ use tokio::runtime::Builder;
 use tokio::time::{sleep, sleep_until};
 use tollgate::middleware::Queue;
 use tollgate::{Limit, Quota, RateLimitExt, RateLimiter, SECOND};
+use tower::util::MapRequestLayer;
 
 use crate::attacker::{Flood, Flooding};
 
@@ -33,21 +36,32 @@ const TOKENS_AHEAD: u64 = 600;
 
 fn main() {
     println!("lateness of {REQUESTS} requests that wait, of which one is due each {EVERY:?}");
-    println!("                                  the queue's                      bare timers");
+    println!("                                    the queue's                      bare timers");
     println!(
-        "  another client sends      p50        p99        max        p50        p99        max   \
-         frames a second"
+        "  another client sends        p50        p99        max        p50        p99        max   \
+         frames a second   stood in the queue"
     );
     for flood in Flood::ALL {
-        let (lateness, of_timers, frames) = run(flood);
+        let Figures { lateness, of_timers, frames, came } = run(flood);
         let [p50, p99, max] = parts(lateness);
         let [timer_p50, timer_p99, timer_max] = parts(of_timers);
         println!(
-            "  {:<18} {p50:>7.3} ms {p99:>7.3} ms {max:>7.3} ms {timer_p50:>7.3} ms \
-             {timer_p99:>7.3} ms {timer_max:>7.3} ms {frames:>17.0}",
+            "  {:<20} {p50:>7.3} ms {p99:>7.3} ms {max:>7.3} ms {timer_p50:>7.3} ms \
+             {timer_p99:>7.3} ms {timer_max:>7.3} ms {frames:>17.0} {came:>20}",
             flood.name()
         );
     }
+}
+
+/// What a flood has shown.
+struct Figures {
+    /// How late each request ran, and tasks beside them that only sleep.
+    lateness: Vec<Duration>,
+    of_timers: Vec<Duration>,
+    /// How many frames were sent in a second.
+    frames: f64,
+    /// How many requests of the flood came to the queue.
+    came: u64,
 }
 
 /// The median, the last of a hundred, and the longest.
@@ -58,13 +72,13 @@ fn parts(mut times: Vec<Duration>) -> [f64; 3] {
 
 type Instants = Arc<Mutex<Vec<Instant>>>;
 
-/// How late each request ran, and tasks beside them that only sleep; and how many frames came
-/// meanwhile in a second.
-fn run(flood: Flood) -> (Vec<Duration>, Vec<Duration>, f64) {
+fn run(flood: Flood) -> Figures {
     let (tell, address) = mpsc::channel();
     let (ran, slept) = (Instants::default(), Instants::default());
     let (runs, sleeps) = (Arc::clone(&ran), Arc::clone(&slept));
-    thread::spawn(move || serve(&tell, runs, sleeps));
+    let came = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&came);
+    thread::spawn(move || serve(&tell, runs, sleeps, counted));
     let address = address.recv().expect("the server listens");
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let frames = runtime.block_on(async {
@@ -81,9 +95,9 @@ fn run(flood: Flood) -> (Vec<Duration>, Vec<Duration>, f64) {
         }
         flooding.stop()
     });
-    let ran = lateness(&ran);
-    assert_eq!(ran.len(), REQUESTS as usize);
-    (ran, lateness(&slept), frames)
+    let [lateness, of_timers] = [&ran, &slept].map(lateness);
+    assert_eq!(lateness.len(), REQUESTS as usize);
+    Figures { lateness, of_timers, frames, came: came.load(Ordering::Relaxed) }
 }
 
 /// One is due each 5 ms.
@@ -95,7 +109,7 @@ fn lateness(at: &Instants) -> Vec<Duration> {
     (0..).zip(&at).map(|(number, at)| at.duration_since(start + EVERY * number)).collect()
 }
 
-fn serve(tell: &mpsc::Sender<SocketAddr>, ran: Instants, slept: Instants) {
+fn serve(tell: &mpsc::Sender<SocketAddr>, ran: Instants, slept: Instants, came: Arc<AtomicU64>) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let queue = Queue::up_to(Duration::from_secs(60));
@@ -105,8 +119,14 @@ fn serve(tell: &mpsc::Sender<SocketAddr>, ran: Instants, slept: Instants) {
         drop(ahead.expect("the debt is allowed").keep());
         let layer = limiter.layer(&LIMIT).queue(queue);
         let run = async move || ran.lock().expect("nothing panics here").push(Instant::now());
-        let app =
-            Router::new().route("/", get(run).rate_limit(layer)).route("/free", get(async || ()));
+        let count = MapRequestLayer::new(move |request: Request| {
+            came.fetch_add(1, Ordering::Relaxed);
+            request
+        });
+        let app = Router::new()
+            .route("/", get(run).rate_limit(layer.clone()))
+            .route("/same", get(async || ()).rate_limit(layer).layer(count))
+            .route("/free", get(async || ()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         tell.send(listener.local_addr().expect("a bound socket has an address"))
             .expect("a listener");

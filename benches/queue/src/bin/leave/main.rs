@@ -48,7 +48,8 @@ fn main() {
             for &requests in effort.requests {
                 for costs in [Costs::Equal, Costs::Falling, Costs::Rising, Costs::Random] {
                     for order in [Order::FirstFirst, Order::LastFirst, Order::Random] {
-                        row(limiter, (requests, effort.rounds), Waiting::OneKey(costs), order).await;
+                        row(limiter, (requests, effort.rounds), Waiting::OneKey(costs), order)
+                            .await;
                     }
                 }
             }
