@@ -11,8 +11,8 @@ use super::unit_vec::UnitVec;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClassId {
     pub(super) cost: UnitVec,
-    /// Zero for the class of nearly all waiters of this cost. One that finds no room there is alone
-    /// in a class of its own, named by its number.
+    /// Zero for the class of nearly all waiters of this cost. Those that find no room there make
+    /// another one, which the number of the first of them names.
     pile: u64,
 }
 
@@ -22,8 +22,8 @@ impl ClassId {
         Self { cost, pile: 0 }
     }
 
-    /// The class of this waiter alone.
-    pub(super) const fn own(cost: UnitVec, number: u64) -> Self {
+    /// A class that this waiter begins.
+    pub(super) const fn pile(cost: UnitVec, number: u64) -> Self {
         Self { cost, pile: number.saturating_add(1) }
     }
 
@@ -64,6 +64,9 @@ const GAP: i64 = 1 << 24;
 const NEAR: usize = 64;
 
 impl Class {
+    /// The label of the first waiter of a class.
+    pub(super) const FIRST: i64 = GAP;
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.slots.is_empty()
     }

@@ -14,6 +14,7 @@
 //! that they are told to, and try to undo the slots that are left over.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use super::budget::HandOnBudget;
 use super::class::{Class, ClassId, Waiter};
@@ -23,6 +24,9 @@ use super::time_slot::{SlotKey, TimeSlot};
 use super::unit_vec::{StateVec, UnitVec};
 use super::wakers::Wakers;
 use crate::clock::Timestamp;
+
+/// How many classes of its cost a newcomer looks at beside the main one.
+const PILES: usize = 8;
 
 /// Waiters and slots.
 #[derive(Debug, Default)]
@@ -115,15 +119,20 @@ impl WaitQueue {
         (WaiterId { number, told: own.at() }, self.due(turn))
     }
 
-    /// The class in which a waiter with this slot stands, and its label there.
+    /// The class in which a waiter with this slot stands, and its label there. Where it finds no room
+    /// in the main class of its cost, it joins those that found none either.
     fn class_for(&self, own: SlotKey, cost: &UnitVec, number: u64) -> (ClassId, i64) {
-        let id = ClassId::main(cost.clone());
-        let label = match self.classes.get(&id) {
-            Some(class) => class.label_for(own),
-            None => Class::default().label_for(own),
-        };
-        let alone = || (ClassId::own(cost.clone(), number), 0);
-        label.map(|label| (id, label)).unwrap_or_else(alone)
+        let (main, last) = (ClassId::main(cost.clone()), ClassId::last(cost.clone()));
+        let Some(class) = self.classes.get(&main) else { return (main, Class::FIRST) };
+        if let Some(label) = class.label_for(own) {
+            return (main, label);
+        }
+        let piles = self.classes.range((Bound::Excluded(main), Bound::Included(last)));
+        let mut with_room = piles
+            .rev()
+            .take(PILES)
+            .filter_map(|(id, class)| class.label_for(own).map(|label| (id.clone(), label)));
+        with_room.next().unwrap_or_else(|| (ClassId::pile(cost.clone(), number), Class::FIRST))
     }
 
     /// Lets a waiter out that gives up. Returns the units that it was granted of those that were
