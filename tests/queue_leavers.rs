@@ -9,8 +9,9 @@ use std::pin::Pin;
 
 use support::at_once;
 use support::dice::Dice;
-use support::queue::{Late, lines, poll, reserve, reserved, settled, tokens};
+use support::queue::{Held, Late, lines, poll, reserve, reserved, settled, tokens};
 use support::shared::Shared;
+use tokio::task::JoinHandle;
 use tokio::time::advance;
 use tollgate::limiter::Ready;
 use tollgate::{Key, Limit, Quota, RateLimiter, SECOND, Timestamp};
@@ -116,8 +117,55 @@ async fn all_that_leave_at_once_give_back_what_they_took() {
     assert_eq!(tokens(&memory, &SPACED), 0.0);
 }
 
-/// A newcomer that comes before more than 64 others of its cost is alone in its class, as these are no
-/// longer counted while the queue is locked. Each of them keeps what it was told, whichever leave.
+/// A slot may be refused only because a return is counted that the store has not carried out yet.
+/// Where some return is always on its way, each of them made the limiter ask once more about each slot.
+#[tokio::test(start_paused = true)]
+async fn returns_that_never_end_ask_about_each_slot_a_bounded_number_of_times() {
+    const CLIENTS: u64 = 20;
+    const RETURNS: u64 = 100;
+    let (store, limiter, _) = Late::new();
+    let mut planned = Vec::new();
+    for _ in 0..RETURNS {
+        planned.push(reserved(&limiter, &SHARED, 2).await.keep());
+    }
+    let mut line = Vec::new();
+    for client in 0..2 * CLIENTS {
+        let call = limiter.limit(&SPACED).key(Key::from(client / 2)).and(&SHARED).reserve();
+        let mut ready = Box::pin(call.await.unwrap().ready());
+        assert!(poll(&mut ready).is_none());
+        line.push(ready);
+    }
+    // So that no slot can be undone.
+    let kept = reserved(&limiter, &SHARED, 1).await.keep();
+    let mut returned = None;
+    for (nth, permit) in planned.into_iter().enumerate() {
+        // The next is on its way before this one is there.
+        let held = store.close();
+        let task = tokio::spawn(permit.settle(1));
+        settled().await;
+        store.open();
+        if nth == 0 {
+            line = line.into_iter().step_by(2).collect();
+            settled().await;
+            store.take_adjusted();
+        }
+        if let Some((held, task)) = returned.replace((held, task)) {
+            let (held, task): (Held, JoinHandle<_>) = (held, task);
+            held.let_go();
+            task.await.unwrap().unwrap();
+            settled().await;
+        }
+    }
+    // Without the returns themselves.
+    let asked = store.take_adjusted().saturating_sub(RETURNS - 1);
+    println!("asked {asked} times about {CLIENTS} slots");
+    assert!(asked <= 8 * CLIENTS, "{asked} times for {CLIENTS} slots");
+    drop((line, kept));
+}
+
+/// Newcomers that come before more than 64 others of their cost stand in a class beside these, which
+/// are not counted while the queue is locked. None runs later than it was told, whichever leave, and
+/// nearly all of them move forward. Each alone in a class, 156 of 250 did.
 #[tokio::test(start_paused = true)]
 async fn newcomers_before_many_others_make_none_late() {
     for seed in 0..5 {
@@ -139,7 +187,7 @@ async fn newcomers_before_many_others_make_none_late() {
         let all = line.len();
         let moved = moved(line).await;
         println!("seed {seed}: {moved} of {all} moved");
-        assert!(moved * 2 > all, "seed {seed}: {moved} of {all}");
+        assert!(moved * 10 > all * 9, "seed {seed}: {moved} of {all}");
         assert_eq!(lines(&limiter), 0);
     }
 }

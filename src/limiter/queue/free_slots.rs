@@ -14,6 +14,10 @@ const KEPT: usize = 1_000;
 /// How many of them are offered at once when one cannot be undone.
 const OFFERED: usize = 64;
 
+/// For how many returns on their way one slot waits. In a busy process there is always another one,
+/// and each asks the store once more about the slots of all queues on the bucket.
+const AWAITED: u8 = 4;
+
 /// Free slots in the order in which they were made. They are undone one after another from the
 /// last one on: of the others it is known that the bucket was charged since.
 ///
@@ -29,6 +33,8 @@ pub(super) struct FreeSlots {
     refused: Option<MadeOrder>,
     /// Whether that may be for a return on its way, which the store had not carried out yet.
     waits_for_return: bool,
+    /// The slot that was last refused when returns were on their way, and how often.
+    awaited: Option<(MadeOrder, u8)>,
 }
 
 impl FreeSlots {
@@ -92,9 +98,14 @@ impl FreeSlots {
         self.waits_for_return = false;
     }
 
-    /// Tries it when the returns on their way are there.
-    pub(super) const fn retry_on_return(&mut self) {
-        self.waits_for_return = true;
+    /// Tries the slot that was refused when the returns on their way are there, unless that was in
+    /// vain before. Returns whether it is to be tried.
+    pub(super) fn retry_on_return(&mut self) -> bool {
+        let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
+        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
+        self.awaited = self.refused.map(|slot| (slot, times));
+        self.waits_for_return = times <= AWAITED;
+        self.waits_for_return
     }
 
     /// Whether there is a slot to be tried when returns are there.

@@ -159,14 +159,12 @@ impl Undo {
         let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
-            self.queue.with(|line, wakers| {
+            let is_awaited = self.queue.with(|line, wakers| {
                 line.refused(slot, self.queue.now(), wakers);
-                if self.over_counted {
-                    line.free.retry_on_return();
-                }
+                self.over_counted && line.free.retry_on_return()
             });
             // Only now, as a return that was heard before that has tried nothing.
-            if self.over_counted {
+            if is_awaited {
                 for ledger in &self.queue.ledgers {
                     ledger.retries().await_return(&self.queue);
                 }
