@@ -15,9 +15,12 @@ use crate::backend::BucketId;
 /// buckets are found without looking at any other queue on them.
 #[derive(Debug)]
 pub(super) struct QueueIndex<Q> {
-    queues: HashMap<u64, SmallVec<[(BucketSet, Arc<Q>); 1]>>,
+    queues: HashMap<u64, SameHash<Q>>,
     hasher: RandomState,
 }
+
+/// The queues whose buckets have one hash: nearly always one queue.
+type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
 
 /// Above this, room for queues is given back when most of it is not used.
 const ROOM: usize = 1_024;
