@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -160,6 +161,8 @@ where
 pub(crate) struct Late {
     memory: Arc<Memory>,
     gate: Arc<Mutex<watch::Receiver<bool>>>,
+    /// How often it was asked to give something back.
+    adjusted: Arc<AtomicU64>,
 }
 
 /// Holds back what the store was asked since the gate was closed and before it was opened.
@@ -177,8 +180,13 @@ impl Late {
     pub(crate) fn new() -> (Self, RateLimiter, RateLimiter) {
         let memory = Arc::new(Memory::new().clock(TokioClock::new()));
         let gate = Arc::new(Mutex::new(watch::channel(true).1));
-        let late = Self { memory: Arc::clone(&memory), gate };
+        let late = Self { memory: Arc::clone(&memory), gate, adjusted: Arc::default() };
         (late.clone(), RateLimiter::new(late), RateLimiter::new(memory))
+    }
+
+    /// How often it was asked to give something back since this was last read.
+    pub(crate) fn take_adjusted(&self) -> u64 {
+        self.adjusted.swap(0, Ordering::Relaxed)
     }
 
     /// Holds back the answers to what is asked from here on.
@@ -211,6 +219,7 @@ impl Backend for Late {
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.adjusted.fetch_add(1, Ordering::Relaxed);
         let own = |one: &Adjustment<'_>| -> Owned {
             let id = one.id();
             let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());

@@ -2,6 +2,7 @@
 //! to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::algebra::{Bucket, check_history};
@@ -11,17 +12,28 @@ use tollgate::{Quota, RateLimiter, Timestamp};
 
 /// A memory store that the limiter does not know as one. It answers at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Memory>, TokioClock);
+pub(crate) struct Shared {
+    memory: Arc<Memory>,
+    clock: TokioClock,
+    /// How often it was asked to give something back.
+    adjusted: Arc<AtomicU64>,
+}
 
 impl Shared {
     /// On the clock of the runtime.
     pub(crate) fn new() -> Self {
         let clock = TokioClock::new();
-        Self(Arc::new(Memory::new().clock(clock)), clock)
+        let memory = Arc::new(Memory::new().clock(clock));
+        Self { memory, clock, adjusted: Arc::default() }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.1.now()
+        self.clock.now()
+    }
+
+    /// How often it was asked to give something back since this was last read.
+    pub(crate) fn take_adjusted(&self) -> u64 {
+        self.adjusted.swap(0, Ordering::Relaxed)
     }
 
     /// A limiter like that of another process.
@@ -32,15 +44,16 @@ impl Shared {
 
 impl Backend for Shared {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        self.0.apply(charges)
+        self.memory.apply(charges)
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
-        self.0.adjust(adjustments)
+        self.adjusted.fetch_add(1, Ordering::Relaxed);
+        self.memory.adjust(adjustments)
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
-        self.0.reset(ids)
+        self.memory.reset(ids)
     }
 }
 

@@ -38,6 +38,9 @@ pub(super) struct Line {
     entries: BTreeMap<u64, LineEntry>,
     /// What all waiters cost together.
     units: Units,
+    /// What those cost together that were told an instant after this one: the end of a block, while
+    /// there is one. Kept, so that it need not be summed up for each waiter that leaves.
+    told_after: Option<(Timestamp, Units)>,
     /// How many of them are requests.
     requests: usize,
     left: u64,
@@ -91,6 +94,11 @@ impl Line {
             waiter.enter(now);
             self.requests = self.requests.saturating_add(1);
         }
+        if let Some((end, after)) = &mut self.told_after
+            && told > *end
+        {
+            *after = after.saturating_add(units);
+        }
         let waiter = waiter.cloned();
         self.entries.insert(ticket, LineEntry { units, told, waiter });
         self.units = self.units.saturating_add(units);
@@ -113,7 +121,7 @@ impl Line {
                 break;
             }
             let Some((_, entry)) = self.entries.pop_first() else { break };
-            self.units = self.units.saturating_sub(units);
+            self.discount(&entry);
             if let Some(waiter) = entry.waiter {
                 self.requests = self.requests.saturating_sub(1);
                 wakeups.wake(waiter.grant(at));
@@ -149,7 +157,7 @@ impl Line {
         let is_head = self.entries.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let entry = self.entries.remove(&ticket)?;
         let free = value.saturating_add(self.units);
-        self.units = self.units.saturating_sub(entry.units);
+        self.discount(&entry);
         self.requests = self.requests.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
@@ -189,16 +197,14 @@ impl Line {
     /// is blocked grants nothing, and is empty at the end of the block for all who were not told an
     /// instant within it: more is lost.
     pub(super) fn capped(
-        &self,
+        &mut self,
         bucket: &Bucket,
         State { value, ts }: State,
         before: Units,
         now: Timestamp,
     ) -> State {
         let cap = if ts > now && before < 0 {
-            let later = self.entries.values().filter(|entry| entry.told > ts);
-            let later = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
-            0_i64.saturating_sub(later).saturating_sub(1)
+            0_i64.saturating_sub(self.units_told_after(ts)).saturating_sub(1)
         } else {
             self.free_cap(bucket).saturating_sub(self.units)
         };
@@ -210,6 +216,7 @@ impl Line {
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
+        self.told_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
@@ -234,7 +241,7 @@ impl Line {
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);
         let mut most = Units::try_from(most).unwrap_or(Units::MAX);
-        self.units = 0;
+        (self.units, self.told_after) = (0, None);
         for entry in self.entries.values_mut() {
             // Whole tokens nearly always, which are converted exactly.
             let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
@@ -247,6 +254,7 @@ impl Line {
     /// Forgets the tokens that no request waits for.
     pub(super) fn forget_unattended(&mut self) {
         self.entries.retain(|_, entry| entry.waiter.is_some());
+        self.told_after = None;
         self.units = self.entries.values().fold(0, |all, entry| all.saturating_add(entry.units));
     }
 
@@ -322,6 +330,29 @@ impl Line {
         due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
     }
 
+    /// What all cost together that were told an instant after this one.
+    fn units_told_after(&mut self, end: Timestamp) -> Units {
+        if let Some((known, after)) = self.told_after
+            && known == end
+        {
+            return after;
+        }
+        let later = self.entries.values().filter(|entry| entry.told > end);
+        let after = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
+        self.told_after = Some((end, after));
+        after
+    }
+
+    /// An entry is no longer in the line.
+    fn discount(&mut self, entry: &LineEntry) {
+        self.units = self.units.saturating_sub(entry.units);
+        if let Some((end, after)) = &mut self.told_after
+            && entry.told > *end
+        {
+            *after = after.saturating_sub(entry.units);
+        }
+    }
+
     /// Whether the instant has come that a request was told which is no earlier than the head.
     fn is_promised(&self, ticket: u64, until: Timestamp) -> bool {
         self.entries.get(&ticket).is_some_and(|entry| entry.told <= until)
@@ -337,4 +368,109 @@ fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp
     // A state of an instant to come grants nothing before it: the last tick of a block.
     let least = i64::from(state.ts > now);
     bucket.gained_at(state, short.max(least).unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Quota, SECOND};
+
+    const START: i64 = 1_700_000_000_000_000;
+
+    /// What changes a line, and the questions about it.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Enter { units: Units, value: Units, waits: bool },
+        Grant { value: Units },
+        Leave { nth: usize, value: Units },
+        Keep { nth: usize },
+        KeepPromises { value: Units },
+        Rescale { value: Units },
+        ForgetUnattended,
+        Ask { end: i64 },
+        Cap { value: Units },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (nth, value, end) = (0_usize..8, -400_i64..20, 0_i64..500);
+        let step = prop_oneof![
+            6 => (0_i64..40, value.clone(), any::<bool>())
+                .prop_map(|(units, value, waits)| Step::Enter { units, value, waits }),
+            2 => value.clone().prop_map(|value| Step::Grant { value }),
+            4 => (nth.clone(), value.clone()).prop_map(|(nth, value)| Step::Leave { nth, value }),
+            1 => nth.prop_map(|nth| Step::Keep { nth }),
+            1 => value.clone().prop_map(|value| Step::KeepPromises { value }),
+            1 => value.clone().prop_map(|value| Step::Rescale { value }),
+            1 => Just(Step::ForgetUnattended),
+            3 => end.prop_map(|end| Step::Ask { end }),
+            3 => value.prop_map(|value| Step::Cap { value }),
+        ];
+        prop::collection::vec(step, 1..80)
+    }
+
+    /// The same, summed up.
+    fn summed_up(line: &Line, after: Timestamp) -> Units {
+        line.entries.values().filter(|entry| entry.told > after).map(|entry| entry.units).sum()
+    }
+
+    proptest! {
+        /// Whatever has changed the line since the sum was last asked for.
+        #[test]
+        fn what_was_told_after_an_instant_is_counted_exactly(steps in steps(), block in 1_i64..400) {
+            let numbers = [2_u64, 3].map(|rate| Quota::token_bucket(rate, SECOND).capacity(5));
+            let mut numbers = numbers.map(|quota| Bucket::new(&quota).unwrap());
+            let token = Units::try_from(numbers[0].token()).unwrap();
+            let [now, end] = [0, block].map(|s| Timestamp::from_micros(START + s * 1_000_000));
+            // Blocked, so that leavers ask for the sum.
+            let state = |value| State { value: value * token, ts: end };
+            let (mut line, mut next) = (Line::default(), 0);
+            for step in steps {
+                let bucket = numbers[0];
+                let ticket = |line: &Line, nth| line.entries.keys().nth(nth).copied();
+                match step {
+                    Step::Enter { units, value, waits } => {
+                        next += 1;
+                        let waiter = waits.then(|| LineWaiter::new(None));
+                        // Some are told an instant from before the block.
+                        let ts = if value % 2 == 0 { end } else { now };
+                        let state = State { ts, ..state(value) };
+                        line.enter(next, units * token, waiter.as_ref(), &bucket, state, now);
+                    }
+                    Step::Grant { value } => {
+                        let wakeups = &mut Wakeups::default();
+                        line.grant(&bucket, state(value), None, [now, end], wakeups);
+                    }
+                    Step::Leave { nth, value } => {
+                        if let Some(ticket) = ticket(&line, nth) {
+                            line.leave(ticket, &bucket, state(value), now);
+                        }
+                    }
+                    Step::Keep { nth } => {
+                        ticket(&line, nth).into_iter().for_each(|ticket| line.keep(ticket));
+                    }
+                    Step::KeepPromises { value } => line.keep_promises(&bucket, state(value), now),
+                    Step::Rescale { value } => {
+                        let values = [state(value), state(value - 1)].map(|state| state.value);
+                        line.rescale([&numbers[0], &numbers[1]], values[0], values[1]);
+                        numbers.reverse();
+                    }
+                    Step::ForgetUnattended => line.forget_unattended(),
+                    Step::Ask { end } => {
+                        let end = Timestamp::from_micros(START + end * 1_000_000);
+                        prop_assert_eq!(line.units_told_after(end), summed_up(&line, end));
+                    }
+                    Step::Cap { value } => {
+                        line.capped(&bucket, state(value), value.min(-1), now);
+                    }
+                }
+                let all: Units = line.entries.values().map(|entry| entry.units).sum();
+                prop_assert_eq!(line.units, all);
+                if let Some((end, after)) = line.told_after {
+                    prop_assert_eq!(after, summed_up(&line, end));
+                }
+            }
+        }
+    }
 }

@@ -121,9 +121,9 @@ impl Lines {
     }
 
     /// What the bucket may hold beside its line, given what it held `before` tokens came back.
-    pub(super) fn capped(&self, stored: Stored<'_>, before: Units, now: Timestamp) -> State {
+    pub(super) fn capped(&mut self, stored: Stored<'_>, before: Units, now: Timestamp) -> State {
         let Stored { tag, bucket, state } = stored;
-        self.by_tag.get(&tag).map_or(state, |line| line.capped(bucket, state, before, now))
+        self.by_tag.get_mut(&tag).map_or(state, |line| line.capped(bucket, state, before, now))
     }
 
     /// The bucket is going to be changed. If that `delays` the waiters, they keep what they were

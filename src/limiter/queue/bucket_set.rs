@@ -1,6 +1,5 @@
 //! Which buckets a queue waits for.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::algebra::{Bucket, State, Units};
@@ -9,8 +8,8 @@ use crate::limiter::Limit;
 
 /// The buckets of a reservation, sorted by name: all that reserve from the same ones stand in one
 /// line.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct BucketSet(Box<[QueueBucket]>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BucketSet(Arc<[QueueBucket]>);
 
 /// One bucket. Numbers are part of it: a slot is worth nothing under other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +17,6 @@ pub(crate) struct QueueBucket {
     limit: Arc<Limit>,
     key: Key,
     shard: u32,
-}
-
-impl Hash for QueueBucket {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.limit.name(), &self.key, self.shard).hash(state);
-        self.bucket().hash(state);
-    }
 }
 
 impl QueueBucket {

@@ -3,10 +3,35 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-use smallvec::SmallVec;
-
 use super::local_instant::LocalInstant;
 use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::unit_vec::UnitVec;
+
+/// Names a class among all of a queue, which are sorted by cost.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClassId {
+    pub(super) cost: UnitVec,
+    /// Zero for the class of nearly all waiters of this cost. Those that find no room there make
+    /// another one, which the number of the first of them names.
+    pile: u64,
+}
+
+impl ClassId {
+    /// The class of nearly all waiters of a cost.
+    pub(super) const fn main(cost: UnitVec) -> Self {
+        Self { cost, pile: 0 }
+    }
+
+    /// A class that this waiter begins.
+    pub(super) const fn pile(cost: UnitVec, number: u64) -> Self {
+        Self { cost, pile: number.saturating_add(1) }
+    }
+
+    /// No class that costs as much, or less, comes after this.
+    pub(super) const fn last(cost: UnitVec) -> Self {
+        Self { cost, pile: u64::MAX }
+    }
+}
 
 /// As many waiters as slots, both in order: the first waiter has the first slot, the second the
 /// second, and so on. When a waiter leaves, all behind it have moved forward by one without being
@@ -35,39 +60,36 @@ pub(super) struct Waiter {
 /// How far apart labels are.
 const GAP: i64 = 1 << 24;
 
+/// How many waiters of its cost a newcomer comes before at most, as they have to be counted.
+const NEAR: usize = 64;
+
 impl Class {
+    /// The label of the first waiter of a class.
+    pub(super) const FIRST: i64 = GAP;
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty() && self.slots.is_empty()
     }
 
-    /// Lets a waiter in with its slot. Returns the numbers of the waiters whose labels are new: its
-    /// own, or those of all.
-    pub(super) fn enter(&mut self, slot: TimeSlot, waiter: Waiter) -> Labels {
-        let number = waiter.number;
-        let behind = self.slots.range(slot.order..).count();
-        self.slots.insert(slot.order, slot.grant);
+    /// Where a waiter with a slot of this order stands. None if there is no room for it: too many are
+    /// behind it, or there is no label left between two.
+    pub(super) fn label_for(&self, order: SlotKey) -> Option<i64> {
+        let behind = self.slots.range(order..).take(NEAR.saturating_add(1)).count();
         let mut back = self.waiters.keys().rev().copied();
-        let Some(next) = behind.checked_sub(1).and_then(|nth| back.nth(nth)) else {
-            self.last = self.last.saturating_add(GAP);
-            self.waiters.insert(self.last, waiter);
-            return Labels::from([(number, self.last)]);
+        let Some(nth) = behind.checked_sub(1) else {
+            return self.last.checked_add(GAP);
         };
+        let next = back.nth(nth).filter(|_| behind <= NEAR)?;
         let before = back.next().unwrap_or_else(|| next.saturating_sub(GAP.saturating_mul(2)));
         let label = before.midpoint(next);
-        if label > before && label < next {
-            self.waiters.insert(label, waiter);
-            return Labels::from([(number, label)]);
-        }
-        // There is no label left between the two.
-        let place = self.waiters.len().saturating_sub(behind);
-        let mut all: Vec<_> = std::mem::take(&mut self.waiters).into_values().collect();
-        all.insert(place.min(all.len()), waiter);
-        self.last = 0;
-        for waiter in all {
-            self.last = self.last.saturating_add(GAP);
-            self.waiters.insert(self.last, waiter);
-        }
-        self.waiters.iter().map(|(label, waiter)| (waiter.number, *label)).collect()
+        (label > before && label < next).then_some(label)
+    }
+
+    /// Lets a waiter in with its slot.
+    pub(super) fn enter(&mut self, label: i64, slot: TimeSlot, waiter: Waiter) {
+        self.last = self.last.max(label);
+        self.waiters.insert(label, waiter);
+        self.slots.insert(slot.order, slot.grant);
     }
 
     /// Gives the waiters a slot, and takes the last of theirs in place of it.
@@ -88,7 +110,7 @@ impl Class {
         Some((waiter, TimeSlot { order, grant }))
     }
 
-    /// The slot of a waiter; quick for one of the last.
+    /// The slot of a waiter that has just come in.
     pub(super) fn slot_of(&self, label: i64) -> Option<SlotKey> {
         let behind = self.waiters.range(label..).skip(1).count();
         self.slots.keys().rev().nth(behind).copied()
@@ -99,6 +121,3 @@ impl Class {
         self.waiters.values().zip(self.slots.keys())
     }
 }
-
-/// Waiters by their numbers, and their labels.
-type Labels = SmallVec<[(u64, i64); 1]>;

@@ -3,11 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::local_instant::{LocalInstant, StoreClock};
+use super::retries::RetryKey;
 use super::time_slot::{MadeOrder, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
-/// How many are kept for later waiters.
-const KEPT: usize = 64;
+/// How many are kept: as many as wait in a layer's queue if nothing else is said, since all of these
+/// may leave while the store is asked about the first one.
+const KEPT: usize = 1_000;
+
+/// How many of them are offered at once when one cannot be undone.
+const OFFERED: usize = 64;
+
+/// For how many returns on their way one slot waits. In a busy process there is always another one,
+/// and each asks the store once more about the slots of all queues on the bucket.
+const AWAITED: u8 = 4;
 
 /// Free slots in the order in which they were made. They are undone one after another from the
 /// last one on: of the others it is known that the bucket was charged since.
@@ -24,11 +33,18 @@ pub(super) struct FreeSlots {
     refused: Option<MadeOrder>,
     /// Whether that may be for a return on its way, which the store had not carried out yet.
     waits_for_return: bool,
+    /// The slot that was last refused when returns were on their way, and how often.
+    awaited: Option<(MadeOrder, u8)>,
 }
 
 impl FreeSlots {
     pub(super) const fn is_undoing(&self) -> bool {
         self.undoing
+    }
+
+    /// When the slot was made that would be undone first, if there is one.
+    pub(super) fn newest(&self) -> Option<RetryKey> {
+        self.slots.last_key_value().map(|(_, slot)| RetryKey::new(&slot.grant.made))
     }
 
     pub(super) fn add(&mut self, slot: TimeSlot) {
@@ -61,13 +77,19 @@ impl FreeSlots {
         self.refused = None;
     }
 
-    /// Hears that a slot could not be undone. Returns all that are free, to be offered once more.
-    pub(super) fn refused(&mut self, slot: TimeSlot) -> Vec<TimeSlot> {
+    /// Hears that a slot could not be undone. Returns the first of those that are free and still to
+    /// come, to be offered once more.
+    pub(super) fn refused(
+        &mut self,
+        slot: TimeSlot,
+        is_to_come: impl Fn(&TimeSlot) -> bool,
+    ) -> Vec<TimeSlot> {
         self.undoing = false;
         self.refused = Some(slot.made_order());
-        let mut all: Vec<_> = std::mem::take(&mut self.slots).into_values().collect();
-        all.push(slot);
-        all
+        self.add(slot);
+        let to_come = self.slots.iter().filter(|(_, slot)| is_to_come(slot));
+        let offered: Vec<_> = to_come.map(|(made, _)| *made).take(OFFERED).collect();
+        offered.iter().filter_map(|made| self.slots.remove(made)).collect()
     }
 
     /// Tries once more what could not be undone.
@@ -76,9 +98,14 @@ impl FreeSlots {
         self.waits_for_return = false;
     }
 
-    /// Tries it when the returns on their way are there.
-    pub(super) const fn retry_on_return(&mut self) {
-        self.waits_for_return = true;
+    /// Tries the slot that was refused when the returns on their way are there, unless that was in
+    /// vain before. Returns whether it is to be tried.
+    pub(super) fn retry_on_return(&mut self) -> bool {
+        let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
+        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
+        self.awaited = self.refused.map(|slot| (slot, times));
+        self.waits_for_return = times <= AWAITED;
+        self.waits_for_return
     }
 
     /// Whether there is a slot to be tried when returns are there.

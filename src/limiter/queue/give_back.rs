@@ -11,7 +11,7 @@ use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::StoreEvent;
 use super::unit_vec::UnitVec;
 use crate::algebra::{Bucket, Units, Verdict};
-use crate::backend::{Adjustment, Answer, Applied, Change};
+use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
 use crate::clock::Timestamp;
 use crate::limiter::detached::DetachOnDrop;
 
@@ -48,15 +48,13 @@ impl QueueRegistry {
 
     /// Takes out of the adjustments what grants waiters their turn.
     fn grant_waiters(&self, adjustments: &mut [Adjustment<'_>]) {
-        let mut queues = Vec::<Arc<SharedQueue>>::new();
+        let mut buckets = SmallVec::<[BucketId<'_>; 4]>::new();
         for adjustment in adjustments.iter().filter(|one| one.change().returns_at_most() > 0) {
-            for queue in self.ledgers.get(adjustment.id()).queues() {
-                if !queues.iter().any(|known| Arc::ptr_eq(known, &queue)) {
-                    queues.push(queue);
-                }
+            if !buckets.contains(&adjustment.id()) {
+                buckets.push(adjustment.id());
             }
         }
-        for queue in queues {
+        for queue in self.within(&buckets) {
             let parts = queue.whose().parts().iter();
             let Some(places) = parts.map(|part| place_of(part, adjustments)).collect() else {
                 continue;
@@ -147,7 +145,7 @@ impl Returning {
             });
             ledger.hear(*units, returned, number);
         }
-        let queues = returns.iter().flat_map(|one| one.ledger.queues());
+        let queues = returns.iter().flat_map(|one| one.ledger.retries().take_awaiting());
         queues.for_each(|queue| queue.returned());
     }
 }

@@ -2,7 +2,8 @@
 
 use std::task::Waker;
 
-use super::class::Waiter;
+use super::budget::HandOnBudget;
+use super::class::{ClassId, Waiter};
 use super::local_instant::LocalInstant;
 use super::time_slot::TimeSlot;
 use super::unit_vec::{StateVec, UnitVec};
@@ -46,7 +47,7 @@ impl WaitQueue {
         let until = moved.map_or(told, |due| due.min(told));
         let entry = self.waiting.get(&who.number);
         let waiter =
-            entry.and_then(|(cost, label)| self.classes.get_mut(cost)?.waiters.get_mut(label));
+            entry.and_then(|(class, label)| self.classes.get_mut(class)?.waiters.get_mut(label));
         let Some(waiter) = waiter else { return WaiterAnswer::Drained };
         waiter.alarm = until;
         wakers.dead.extend(remember(&mut waiter.waker, waker));
@@ -67,14 +68,14 @@ impl WaitQueue {
         wakers: &mut Wakers,
     ) -> Option<UnitVec> {
         self.grant_due(now, None, wakers);
-        let (_, cost) = self.slots.first_key_value().filter(|(_, cost)| covers(cost))?;
-        let cost = cost.clone();
+        let (_, class) = self.slots.first_key_value().filter(|(_, class)| covers(&class.cost))?;
+        let (class, cost) = (class.clone(), class.cost.clone());
         let at = self.clock.shows(now);
-        let (waiter, slot) = self.take_first(&cost)?;
+        let (waiter, slot) = self.take_first(&class)?;
         let at = at.max(slot.grant.made.at).min(slot.order.at());
         let source = GrantSource::Returned(cost.clone());
         self.grant(waiter, at, &slot.grant.left.clone(), source, None, wakers);
-        self.give_up(slot, true);
+        self.give_up(slot, true, &mut HandOnBudget::default());
         self.wake_next(wakers);
         Some(cost)
     }
@@ -87,11 +88,11 @@ impl WaitQueue {
         except: Option<u64>,
         wakers: &mut Wakers,
     ) {
-        while let Some((order, cost)) = self.slots.first_key_value()
+        while let Some((order, class)) = self.slots.first_key_value()
             && self.due(*order) <= now
         {
-            let (at, cost) = (order.at(), cost.clone());
-            let Some((waiter, slot)) = self.take_first(&cost) else { return };
+            let (at, class) = (order.at(), class.clone());
+            let Some((waiter, slot)) = self.take_first(&class) else { return };
             let left = slot.grant.left.clone();
             self.grant(waiter, at, &left, GrantSource::Slot(slot), except, wakers);
         }
@@ -114,21 +115,21 @@ impl WaitQueue {
         self.granted.insert(waiter.number, granted);
     }
 
-    /// Takes the first waiter of a cost out, with its slot.
-    fn take_first(&mut self, cost: &UnitVec) -> Option<(Waiter, TimeSlot)> {
-        let (waiter, slot) = self.classes.get_mut(cost)?.first()?;
+    /// Takes the first waiter of a class out, with its slot.
+    fn take_first(&mut self, class: &ClassId) -> Option<(Waiter, TimeSlot)> {
+        let (waiter, slot) = self.classes.get_mut(class)?.first()?;
         self.slots.remove(&slot.order);
         self.waiting.remove(&waiter.number);
-        self.drop_empty(cost);
+        self.drop_empty(class);
         Some((waiter, slot))
     }
 
     /// Wakes the waiters of the first two slots whose timers would wake them later: two of them, as
     /// there may be one that is not polled.
     pub(super) fn wake_next(&mut self, wakers: &mut Wakers) {
-        for (_, cost, nth, due) in self.next_two().into_iter().flatten() {
+        for (_, class, nth, due) in self.next_two().into_iter().flatten() {
             let waiter =
-                self.classes.get_mut(&cost).and_then(|class| class.waiters.values_mut().nth(nth));
+                self.classes.get_mut(&class).and_then(|class| class.waiters.values_mut().nth(nth));
             if let Some(waiter) = waiter
                 && waiter.alarm > due
             {
@@ -140,15 +141,15 @@ impl WaitQueue {
 
     /// The waiters of the first two slots, as numbers and as places in their classes, and when
     /// these are due.
-    fn next_two(&self) -> [Option<(u64, UnitVec, usize, LocalInstant)>; 2] {
-        let mut slots = self.slots.iter().map(|(order, cost)| (*order, cost.clone()));
+    fn next_two(&self) -> [Option<(u64, ClassId, usize, LocalInstant)>; 2] {
+        let mut slots = self.slots.iter().map(|(order, class)| (*order, class.clone()));
         let (first, second) = (slots.next(), slots.next());
         let are_equal = matches!((&first, &second), (Some((_, one)), Some((_, two))) if one == two);
         [(first, 0), (second, usize::from(are_equal))].map(|(slot, nth)| {
-            let (order, cost) = slot?;
-            let number = self.classes.get(&cost)?.waiters.values().nth(nth)?.number;
+            let (order, class) = slot?;
+            let number = self.classes.get(&class)?.waiters.values().nth(nth)?.number;
             let due = self.due(order);
-            Some((number, cost, nth, due))
+            Some((number, class, nth, due))
         })
     }
 }

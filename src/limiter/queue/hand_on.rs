@@ -1,18 +1,28 @@
 //! What happens to a slot that has lost its waiter.
+//!
+//! # Design
+//!
+//! A free slot goes to the largest cost that fits in it, of a waiter that it makes run earlier, and
+//! the slot of that one is free in turn. With costs in any order, that ends after a few steps; where
+//! each waiter costs less than the one before, it is a step for every waiter in the queue. So the
+//! steps that are done at once have a [bound](HandOnBudget), and what is left of a slot then is kept
+//! like one that fits no waiter.
 
+use super::budget::HandOnBudget;
+use super::class::ClassId;
 use super::time_slot::{SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 use super::wait_queue::WaitQueue;
 
 impl WaitQueue {
-    /// Gives up the slot of a waiter of this cost that has left: the last one of its class, as those
+    /// Gives up the slot of a waiter of this class that has left: the last one of its class, as those
     /// behind it have moved forward.
-    pub(super) fn give_up_last(&mut self, cost: &UnitVec) {
-        let last = self.classes.get_mut(cost).and_then(|class| class.last_slot());
-        self.drop_empty(cost);
+    pub(super) fn give_up_last(&mut self, class: &ClassId, budget: &mut HandOnBudget) {
+        let last = self.classes.get_mut(class).and_then(|class| class.last_slot());
+        self.drop_empty(class);
         if let Some(slot) = last {
             self.slots.remove(&slot.order);
-            self.give_up(slot, true);
+            self.give_up(slot, true, budget);
         }
     }
 
@@ -21,15 +31,21 @@ impl WaitQueue {
     /// A slot can be undone only if no reservation was made after it. Slots come in the order of
     /// their reservations, so those behind are handed forward at once. Only where units were
     /// returned may one behind be older; with `undo_first`, the store is asked before that is moved.
-    pub(super) fn give_up(&mut self, mut slot: TimeSlot, undo_first: bool) {
-        while let Some(cost) = self.receiver(&slot) {
-            let last = self.classes.get(&cost).and_then(|class| class.slots.last_key_value());
+    pub(super) fn give_up(
+        &mut self,
+        mut slot: TimeSlot,
+        undo_first: bool,
+        budget: &mut HandOnBudget,
+    ) {
+        while let Some(class) = self.receiver(&slot, budget) {
+            let last = self.classes.get(&class).and_then(|class| class.slots.last_key_value());
             let is_newer =
                 last.is_some_and(|(order, last)| (last.made.at, *order) < slot.made_order());
-            if undo_first && is_newer && self.free.undoes_next(&slot) {
+            let is_asked = undo_first && is_newer && self.free.undoes_next(&slot);
+            if (is_asked && self.is_newest(&slot)) || !budget.take_hop() {
                 break;
             }
-            match self.exchange(slot, &cost) {
+            match self.exchange(slot, &class) {
                 Some(freed) => slot = freed,
                 None => return,
             }
@@ -38,44 +54,53 @@ impl WaitQueue {
     }
 
     /// Gives a class a slot, and takes its last one in place of it.
-    pub(super) fn exchange(&mut self, slot: TimeSlot, cost: &UnitVec) -> Option<TimeSlot> {
-        let class = self.classes.get_mut(cost)?;
-        self.slots.insert(slot.order, cost.clone());
+    pub(super) fn exchange(&mut self, slot: TimeSlot, id: &ClassId) -> Option<TimeSlot> {
+        let class = self.classes.get_mut(id)?;
+        self.slots.insert(slot.order, id.clone());
         let last = class.exchange(slot)?;
         self.slots.remove(&last.order);
         Some(last)
     }
 
+    /// Whether a slot may be the last that was made, as far as is known here. Another waiter's that
+    /// was made after it has charged the same buckets.
+    pub(super) fn is_newest(&self, slot: &TimeSlot) -> bool {
+        let last = self.slots.last_key_value();
+        let last =
+            last.and_then(|(order, class)| self.classes.get(class)?.slots.get_key_value(order));
+        last.is_none_or(|(order, grant)| (grant.made.at, *order) < slot.made_order())
+    }
+
     /// The largest cost that fits in a slot, of a waiter that it makes run earlier.
-    fn receiver(&self, slot: &TimeSlot) -> Option<UnitVec> {
+    fn receiver(&self, slot: &TimeSlot, budget: &mut HandOnBudget) -> Option<ClassId> {
         let (at, taken) = (slot.order.at(), &slot.grant.taken);
         let gains = |last: &SlotKey| last.at() > at;
-        let mut largest: Option<&UnitVec> = None;
+        let fits = |cost: &UnitVec| cost.fits(taken) && !cost.is_nothing();
+        let mut largest: Option<&ClassId> = None;
         let mut behind = self.slots.iter().rev().take_while(|(order, _)| gains(order));
         // Either many slots lie behind, and one of the first classes has one of them; or few do,
         // and are looked through: whichever search is over first has the answer.
-        for (cost, class) in self.classes.range(..=taken).rev() {
-            if cost.is_nothing() {
+        for (id, class) in self.classes.range(..=ClassId::last(taken.clone())).rev() {
+            if id.cost.is_nothing() || !budget.take_look() {
                 break;
             }
-            if cost.fits(taken) && class.slots.last_key_value().is_some_and(|(last, _)| gains(last))
-            {
-                return Some(cost.clone());
+            if fits(&id.cost) && class.slots.last_key_value().is_some_and(|(last, _)| gains(last)) {
+                return Some(id.clone());
             }
             match behind.next() {
-                Some((_, cost)) if cost.fits(taken) && largest.is_none_or(|most| most < cost) => {
-                    largest = Some(cost);
+                Some((_, id)) if fits(&id.cost) && largest.is_none_or(|most| most < id) => {
+                    largest = Some(id);
                 }
                 Some(_) => {}
-                None => return largest.filter(|cost| !cost.is_nothing()).cloned(),
+                None => break,
             }
         }
-        None
+        largest.cloned()
     }
 
-    pub(super) fn drop_empty(&mut self, cost: &UnitVec) {
-        if self.classes.get(cost).is_some_and(|class| class.is_empty()) {
-            self.classes.remove(cost);
+    pub(super) fn drop_empty(&mut self, id: &ClassId) {
+        if self.classes.get(id).is_some_and(|class| class.is_empty()) {
+            self.classes.remove(id);
         }
     }
 }

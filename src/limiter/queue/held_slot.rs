@@ -52,7 +52,7 @@ impl HeldSlot {
     /// Stays away from the slot without giving it up: the work will run at its time.
     pub(crate) fn keep(mut self) {
         self.held = false;
-        self.queue.with(|line, _| line.outside = line.outside.saturating_sub(1));
+        self.queue.end_reservation();
         self.queue.undo_free_slots();
     }
 
@@ -67,10 +67,8 @@ impl Drop for HeldSlot {
     fn drop(&mut self) {
         if self.held {
             let (place, now) = (self.place.clone(), self.queue.now());
-            self.queue.with(|line, wakers| {
-                line.outside = line.outside.saturating_sub(1);
-                line.offer(place, now, wakers);
-            });
+            self.queue.with(|line, wakers| line.offer(place, now, wakers));
+            self.queue.end_reservation();
             self.queue.undo_free_slots();
         }
     }

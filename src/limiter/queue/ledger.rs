@@ -13,19 +13,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::retries::Retries;
 use super::time_slot::StoreEvent;
 use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
 
-/// The returns to one bucket, and the queues `Q` that wait for it.
+/// The returns to one bucket, and the queues `Q` on it that are to be tried once more.
 #[derive(Debug)]
 pub(super) struct Ledger<Q> {
     returns: Mutex<Returns>,
-    queues: Mutex<Vec<Weak<Q>>>,
+    retries: Mutex<Retries<Q>>,
 }
 
 #[derive(Debug, Default)]
@@ -99,16 +100,9 @@ impl<Q> Ledger<Q> {
         lock(&self.returns).asked > 0
     }
 
-    /// Adds a queue that waits for the bucket.
-    pub(super) fn join(&self, queue: &Arc<Q>) {
-        let mut queues = lock(&self.queues);
-        queues.retain(|queue| queue.strong_count() > 0);
-        queues.push(Arc::downgrade(queue));
-    }
-
-    /// The queues that wait for the bucket.
-    pub(super) fn queues(&self) -> Vec<Arc<Q>> {
-        lock(&self.queues).iter().filter_map(Weak::upgrade).collect()
+    /// The queues on the bucket whose free slots could not be undone.
+    pub(super) fn retries(&self) -> MutexGuard<'_, Retries<Q>> {
+        lock(&self.retries)
     }
 
     fn last(&self) -> Option<Timestamp> {
@@ -156,7 +150,7 @@ impl<Q> Ledgers<Q> {
             map.sweep();
         }
         let returns = Returns { forgotten: map.forgotten, ..Returns::default() };
-        let ledger = Ledger { returns: Mutex::new(returns), queues: Mutex::default() };
+        let ledger = Ledger { returns: Mutex::new(returns), retries: Mutex::default() };
         let ledger = Arc::new(ledger);
         map.ledgers.insert(key, Arc::clone(&ledger));
         ledger

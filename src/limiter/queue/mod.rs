@@ -26,18 +26,22 @@
 //! ```
 //!
 //! A free slot goes to the waiter behind it with the largest cost that fits, whose own slot is free
-//! in turn ([`hand_on`]). What is left over in the end is undone if no process has charged its
-//! buckets since ([`undo`], [`ledger`]), and stays on offer to newcomers otherwise ([`free_slots`]).
+//! in turn ([`hand_on`]), for a bounded number of steps ([`budget`]). What is left over in the end is
+//! undone if no process has charged its buckets since ([`undo`], [`ledger`]), and stays on offer to
+//! newcomers otherwise ([`free_slots`]). Once a slot was undone, one other queue on its buckets is
+//! tried, whose slot may be the next ([`retries`]).
 //! To return the units without that condition would break the bound, as later reservations have
 //! counted on them being spent.
 //!
 //! What requests return grants the first waiters their turns, where it covers their costs, and goes
-//! to the store otherwise ([`give_back`]).
+//! to the store otherwise ([`give_back`]). The queues that it may cover are found by their buckets
+//! ([`queue_index`]), of which a shared one may have as many queues as there are clients.
 //!
 //! A reservation that was not polled keeps its instant, as its work may be planned for it. When it
 //! is dropped, its slot is offered to the waiters.
 
 mod bucket_set;
+mod budget;
 mod class;
 mod drain;
 mod drained;
@@ -48,7 +52,9 @@ mod hand_on;
 mod held_slot;
 mod ledger;
 mod local_instant;
+mod queue_index;
 mod registry;
+mod retries;
 mod time_slot;
 mod undo;
 mod unit_vec;

@@ -1,11 +1,8 @@
 //! The queues of a limiter, found by the buckets that they wait for.
 
-use std::borrow::Borrow;
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
 #[cfg(feature = "memory")]
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::thread;
@@ -17,6 +14,7 @@ use tokio::time::Instant;
 use super::bucket_set::BucketSet;
 use super::ledger::{Ledger, Ledgers, lock};
 use super::local_instant::{Epoch, LocalInstant};
+use super::queue_index::QueueIndex;
 use super::time_slot::StoreEvent;
 use super::wait_queue::{WaitQueue, WaitStatus};
 use super::wakers::Wakers;
@@ -28,8 +26,8 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub(crate) struct QueueRegistry {
     pub(super) backend: Arc<dyn Backend>,
-    queues: Mutex<HashSet<RegistryEntry>>,
-    /// What was returned to the buckets, and the queues of their waiters.
+    queues: Mutex<QueueIndex<SharedQueue>>,
+    /// What was returned to the buckets.
     pub(super) ledgers: Ledgers<SharedQueue>,
     /// After which no request is to wait.
     end: Mutex<Option<LocalInstant>>,
@@ -37,33 +35,6 @@ pub(crate) struct QueueRegistry {
     epoch: Epoch,
     numbers: AtomicU64,
 }
-
-/// A queue, found by its buckets.
-#[derive(Debug)]
-struct RegistryEntry(Arc<SharedQueue>);
-
-impl Borrow<BucketSet> for RegistryEntry {
-    fn borrow(&self) -> &BucketSet {
-        self.0.whose()
-    }
-}
-
-impl PartialEq for RegistryEntry {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.whose() == other.0.whose()
-    }
-}
-
-impl Eq for RegistryEntry {}
-
-impl Hash for RegistryEntry {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.whose().hash(state);
-    }
-}
-
-/// Above this, room for queues is given back when most of it is not used.
-const ROOM: usize = 1_024;
 
 impl QueueRegistry {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
@@ -115,30 +86,34 @@ impl QueueRegistry {
     }
 
     fn all(&self) -> Vec<Arc<SharedQueue>> {
-        lock(&self.queues).iter().map(|RegistryEntry(queue)| Arc::clone(queue)).collect()
+        lock(&self.queues).all()
+    }
+
+    /// The queues that wait for some of these buckets, and few others.
+    pub(super) fn within(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<SharedQueue>> {
+        lock(&self.queues).within(buckets)
     }
 
     /// The queue of these buckets, with one reservation more, which the store made at `now`.
     pub(super) fn reserve(self: &Arc<Self>, whose: BucketSet, now: Timestamp) -> Arc<SharedQueue> {
         let heard = self.epoch.now();
-        let mut queues = lock(&self.queues);
-        let queue = match queues.get(&whose) {
-            Some(RegistryEntry(queue)) => Arc::clone(queue),
-            None => {
-                let queue = Arc::new(SharedQueue::new(self, whose));
-                queue.ledgers.iter().for_each(|ledger| ledger.join(&queue));
-                queues.insert(RegistryEntry(Arc::clone(&queue)));
+        let queue = {
+            let mut queues = lock(&self.queues);
+            let known = queues.get(&whose).map(Arc::clone);
+            let queue = known.unwrap_or_else(|| {
+                let queue = Arc::new(SharedQueue::new(self, whose.clone()));
+                queues.insert(whose, Arc::clone(&queue));
                 queue
-            }
+            });
+            // While the registry is locked, so that this queue is not forgotten as empty. The queue
+            // itself may be locked for other work, which other queues need not wait for.
+            queue.outside.fetch_add(1, Ordering::AcqRel);
+            queue
         };
         for ledger in &queue.ledgers {
             ledger.reserved(now);
         }
-        // While the registry is locked, so that this queue is not forgotten as empty.
-        queue.with(|line, _| {
-            line.outside = line.outside.saturating_add(1);
-            line.clock.heard(now, heard);
-        });
+        queue.with(|line, _| line.clock.heard(now, heard));
         queue
     }
 
@@ -146,20 +121,14 @@ impl QueueRegistry {
     pub(super) fn forget(&self, queue: &SharedQueue) {
         let mut queues = lock(&self.queues);
         let found = queues.get(queue.whose());
-        let is_this =
-            found.is_some_and(|RegistryEntry(found)| std::ptr::eq(&raw const **found, queue));
-        let forgotten = if is_this && queue.with(|line, _| line.is_empty()) {
-            let forgotten = queues.take(queue.whose());
-            if queues.capacity() > ROOM && queues.len() < queues.capacity() / 8 {
-                queues.shrink_to(ROOM);
-            }
-            forgotten
-        } else {
-            None
-        };
+        let is_this = found.is_some_and(|found| std::ptr::eq(&raw const **found, queue));
+        let forgotten =
+            if is_this && queue.is_empty() { queues.remove(queue.whose()) } else { None };
         // It may hold the last handle of the store, which runs foreign code when it is dropped.
         drop(queues);
-        drop(forgotten);
+        if let Some(forgotten) = forgotten {
+            forgotten.ledgers.iter().for_each(|ledger| ledger.retries().forget(&forgotten));
+        }
     }
 
     /// After which instant no request is to wait, if there is one.
@@ -207,6 +176,8 @@ pub(crate) struct SharedQueue {
     whose: BucketSet,
     /// Of its buckets, in their order.
     pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
+    /// The reservations that do not stand in the queue, or not yet.
+    outside: AtomicUsize,
     line: Mutex<WaitQueue>,
 }
 
@@ -214,8 +185,20 @@ impl SharedQueue {
     fn new(registry: &Arc<QueueRegistry>, whose: BucketSet) -> Self {
         let (backend, epoch) = (Arc::clone(&registry.backend), registry.epoch);
         let ledgers = whose.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
-        let (registry, line) = (Arc::downgrade(registry), Mutex::default());
-        Self { backend, registry, epoch, whose, ledgers, line }
+        let (registry, outside, line) =
+            (Arc::downgrade(registry), AtomicUsize::new(0), Mutex::default());
+        Self { backend, registry, epoch, whose, ledgers, outside, line }
+    }
+
+    /// A reservation stands in the queue now, or has been given up.
+    pub(super) fn end_reservation(&self) {
+        self.outside.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether it has no waiter and no reservation.
+    pub(super) fn is_empty(&self) -> bool {
+        // In this order: a reservation stands in the queue before it is no longer outside.
+        self.outside.load(Ordering::Acquire) == 0 && self.with(|line, _| line.is_empty())
     }
 
     pub(crate) const fn whose(&self) -> &BucketSet {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::registry::SharedQueue;
 use super::time_slot::TimeSlot;
 use crate::algebra::{State, Verdict};
-use crate::backend::{Adjustment, Applied, BackendError};
+use crate::backend::{Adjustment, Answer, Applied, BackendError};
 use crate::limiter::detached::DetachOnDrop;
 
 impl SharedQueue {
@@ -16,11 +16,44 @@ impl SharedQueue {
     ///
     /// Then forgets the queue if it has no waiter and no reservation.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
-        while let Some(slot) = self.with(|line, _| line.free.next_to_undo()) {
+        if self.undo_own_slots() == UndoResult::Undone {
+            self.retry_others();
+        }
+    }
+
+    /// Undoes what other queues have reserved and given up, as it may be untouched again.
+    fn retry_others(&self) {
+        let mut ledgers = self.ledgers.clone();
+        while let Some(ledger) = ledgers.pop() {
+            // The last one that was made first: if that cannot be undone, none before it can.
+            while let Some((made, queue)) = { ledger.retries().take_newest() } {
+                match queue.with(|line, _| line.free.newest()) {
+                    Some(newest) if newest == made => queue.with(|line, _| line.free.retry()),
+                    // It was made then, or before what another queue keeps.
+                    Some(newest) => {
+                        ledger.retries().keep(newest, &queue);
+                        continue;
+                    }
+                    None => continue,
+                }
+                match queue.undo_own_slots() {
+                    UndoResult::Undone => {
+                        let others = queue.ledgers.iter().filter(|one| !Arc::ptr_eq(one, &ledger));
+                        ledgers.extend(others.cloned());
+                    }
+                    UndoResult::Nothing => {}
+                    UndoResult::Kept | UndoResult::Asked => break,
+                }
+            }
+        }
+    }
+
+    fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
+        let mut result = UndoResult::Nothing;
+        while let Some(slot) = self.with(|line, wakers| line.next_to_undo(self.now(), wakers)) {
             let over_counted = self.is_returning();
             let Some(expected) = self.expected(&slot) else {
-                let now = self.now();
-                self.with(|line, wakers| line.refused(slot, now, wakers));
+                self.with(|line, wakers| line.refused(slot, self.now(), wakers));
                 continue;
             };
             let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
@@ -28,27 +61,43 @@ impl SharedQueue {
             for ((part, &units), left) in parts.zip(expected) {
                 undo.push(Adjustment::undo(part.id(), part.bucket(), units, left));
             }
-            let answer = DetachOnDrop::new(self.backend.adjust(&undo));
+            let answer = self.backend.adjust(&undo);
             let undo = Undo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             match answer {
-                ready @ DetachOnDrop::Ready(_) => ready.finish_with(|answer| undo.hear(&answer)),
+                Answer::Ready(answer) => {
+                    if undo.hear(&answer) {
+                        result = UndoResult::Undone;
+                    }
+                }
                 // No caller waits for this, so a store that answers later completes it in a task of
                 // its own.
-                pending @ DetachOnDrop::Pending(_) => {
-                    pending.finish_with(|answer| {
+                pending @ Answer::Pending(_) => {
+                    DetachOnDrop::new(pending).finish_with(|answer| {
                         let queue = Arc::clone(&undo.queue);
-                        undo.hear(&answer);
+                        if undo.hear(&answer) {
+                            queue.retry_others();
+                        }
                         queue.undo_free_slots();
                     });
-                    return;
+                    return UndoResult::Asked;
                 }
             }
         }
-        if self.with(|line, _| line.is_empty() && !line.free.waits_for_return())
+        if let Some(made) = self.with(|line, _| line.free.newest()) {
+            for ledger in &self.ledgers {
+                ledger.retries().keep(made, self);
+            }
+            if result == UndoResult::Nothing {
+                result = UndoResult::Kept;
+            }
+        }
+        if !self.with(|line, _| line.free.waits_for_return())
+            && self.is_empty()
             && let Some(registry) = self.registry.upgrade()
         {
             registry.forget(self);
         }
+        result
     }
 
     /// Whether the store was asked to return something and has not answered.
@@ -82,6 +131,19 @@ impl SharedQueue {
     }
 }
 
+/// What became of the free slots of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UndoResult {
+    /// There was none.
+    Nothing,
+    /// At least one was undone.
+    Undone,
+    /// None can be undone now.
+    Kept,
+    /// The store was asked, and answers later.
+    Asked,
+}
+
 /// A slot that the store was asked to undo.
 struct Undo {
     queue: Arc<SharedQueue>,
@@ -92,29 +154,29 @@ struct Undo {
 }
 
 impl Undo {
-    fn hear(mut self, answer: &Result<Applied, BackendError>) {
-        let Some(slot) = self.slot.take() else { return };
+    /// Returns whether the slot was undone, as far as is known.
+    fn hear(mut self, answer: &Result<Applied, BackendError>) -> bool {
+        let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
-            let now = self.queue.now();
-            self.queue.with(|line, wakers| {
-                line.refused(slot, now, wakers);
-                if self.over_counted {
-                    line.free.retry_on_return();
-                }
+            let is_awaited = self.queue.with(|line, wakers| {
+                line.refused(slot, self.queue.now(), wakers);
+                self.over_counted && line.free.retry_on_return()
             });
             // Only now, as a return that was heard before that has tried nothing.
-            if self.over_counted && !self.queue.is_returning() {
-                self.queue.with(|line, _| line.free.retry());
+            if is_awaited {
+                for ledger in &self.queue.ledgers {
+                    ledger.retries().await_return(&self.queue);
+                }
+                if !self.queue.is_returning() {
+                    self.queue.with(|line, _| line.free.retry());
+                }
             }
-            return;
+            return false;
         }
         // What became of it in a store that gives no answer is unknown: it is spent then.
         self.queue.with(|line, _| line.free.undone());
-        // What other queues have reserved may be untouched again.
-        let others = self.queue.ledgers.iter().flat_map(|ledger| ledger.queues());
-        let others = others.filter(|other| !Arc::ptr_eq(other, &self.queue));
-        others.for_each(|other| other.retry_undo());
+        true
     }
 }
 

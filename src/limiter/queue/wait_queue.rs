@@ -5,14 +5,19 @@
 //! Waiters of one cost are a [`Class`]. A slot that is free goes to the largest cost that fits in
 //! it, of a waiter that it makes run earlier: with a smaller one, what is left of the slot
 //! would be of no use. The last slot of that class is free in turn, and lies behind; so the slot is
-//! handed on once to a class at most.
+//! handed on once to a class at most, and to a [bounded](super::hand_on) number of them.
+//!
+//! Whatever one waiter does takes a bounded number of steps, each in a map. What concerns many of
+//! them is done once for each: to grant those that are due, and to drain.
 //!
 //! There is no clock, no lock and no future here; the callers bring the time, wake the waiters
 //! that they are told to, and try to undo the slots that are left over.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
-use super::class::{Class, Waiter};
+use super::budget::HandOnBudget;
+use super::class::{Class, ClassId, Waiter};
 use super::free_slots::FreeSlots;
 use super::local_instant::{LocalInstant, StoreClock};
 use super::time_slot::{SlotKey, TimeSlot};
@@ -20,21 +25,22 @@ use super::unit_vec::{StateVec, UnitVec};
 use super::wakers::Wakers;
 use crate::clock::Timestamp;
 
+/// How many classes of its cost a newcomer looks at beside the main one.
+const PILES: usize = 8;
+
 /// Waiters and slots.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    pub(super) classes: BTreeMap<UnitVec, Class>,
-    /// The slots of all waiters, with the cost of the class that each is in.
-    pub(super) slots: BTreeMap<SlotKey, UnitVec>,
-    /// The waiters by their numbers, with cost and label.
-    pub(super) waiting: HashMap<u64, (UnitVec, i64)>,
+    pub(super) classes: BTreeMap<ClassId, Class>,
+    /// The slots of all waiters, with the class that each is in.
+    pub(super) slots: BTreeMap<SlotKey, ClassId>,
+    /// The waiters by their numbers, with class and label.
+    pub(super) waiting: HashMap<u64, (ClassId, i64)>,
     /// The waiters whose instant has come and whose work does not run yet.
     pub(super) granted: BTreeMap<u64, Granted>,
     pub(super) free: FreeSlots,
     /// By which the instants of all slots are told.
     pub(super) clock: StoreClock,
-    /// The reservations that do not stand in the queue, or not yet.
-    pub(super) outside: usize,
     /// How many have left since no waiter was here.
     left: u64,
 }
@@ -79,7 +85,7 @@ impl WaitQueue {
     /// Whether nothing is left to be done.
     pub(super) fn is_empty(&self) -> bool {
         let waits = !self.waiting.is_empty() || !self.granted.is_empty();
-        !waits && self.outside == 0 && !self.free.is_undoing()
+        !waits && !self.free.is_undoing()
     }
 
     pub(super) fn status(&self) -> WaitStatus<LocalInstant> {
@@ -100,17 +106,33 @@ impl WaitQueue {
         }
         let (own, cost, number) = (slot.order, slot.grant.taken.clone(), slot.grant.made.number);
         let waiter = Waiter { number, waker: None, alarm: self.due(own), drainable };
-        self.slots.insert(own, cost.clone());
-        let labels = self.classes.entry(cost.clone()).or_default().enter(slot, waiter);
-        self.waiting.extend(labels.into_iter().map(|(who, label)| (who, (cost.clone(), label))));
+        let (id, label) = self.class_for(own, &cost, number);
+        self.slots.insert(own, id.clone());
+        self.waiting.insert(number, (id.clone(), label));
+        self.classes.entry(id.clone()).or_default().enter(label, slot, waiter);
         if let Some(free) = self.free.take_before(own, &cost, &self.clock, now)
-            && let Some(rest) = self.exchange(free, &cost)
+            && let Some(rest) = self.exchange(free, &id)
         {
-            self.give_up(rest, true);
+            self.give_up(rest, true, &mut HandOnBudget::default());
         }
-        let class = self.classes.get(&cost).zip(self.waiting.get(&number));
-        let turn = class.and_then(|(class, (_, label))| class.slot_of(*label)).unwrap_or(own);
+        let turn = self.classes.get(&id).and_then(|class| class.slot_of(label)).unwrap_or(own);
         (WaiterId { number, told: own.at() }, self.due(turn))
+    }
+
+    /// The class in which a waiter with this slot stands, and its label there. Where it finds no room
+    /// in the main class of its cost, it joins those that found none either.
+    fn class_for(&self, own: SlotKey, cost: &UnitVec, number: u64) -> (ClassId, i64) {
+        let (main, last) = (ClassId::main(cost.clone()), ClassId::last(cost.clone()));
+        let Some(class) = self.classes.get(&main) else { return (main, Class::FIRST) };
+        if let Some(label) = class.label_for(own) {
+            return (main, label);
+        }
+        let piles = self.classes.range((Bound::Excluded(main), Bound::Included(last)));
+        let mut with_room = piles
+            .rev()
+            .take(PILES)
+            .filter_map(|(id, class)| class.label_for(own).map(|label| (id.clone(), label)));
+        with_room.next().unwrap_or_else(|| (ClassId::pile(cost.clone(), number), Class::FIRST))
     }
 
     /// Lets a waiter out that gives up. Returns the units that it was granted of those that were
@@ -130,10 +152,10 @@ impl WaitQueue {
                 GrantSource::Slot(slot) => self.free.add(slot),
                 GrantSource::Returned(units) => return Some(units),
             }
-        } else if let Some((cost, label)) = self.waiting.remove(&who.number) {
-            let gone = self.classes.get_mut(&cost).and_then(|class| class.waiters.remove(&label));
+        } else if let Some((class, label)) = self.waiting.remove(&who.number) {
+            let gone = self.classes.get_mut(&class).and_then(|class| class.waiters.remove(&label));
             wakers.dead.extend(gone.and_then(|waiter| waiter.waker));
-            self.give_up_last(&cost);
+            self.give_up_last(&class, &mut HandOnBudget::default());
         }
         self.wake_next(wakers);
         None
@@ -143,22 +165,48 @@ impl WaitQueue {
     pub(super) fn offer(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);
         match self.due(slot.order) > now {
-            true => self.give_up(slot, true),
+            true => self.give_up(slot, true, &mut HandOnBudget::default()),
             false => self.free.add(slot),
         }
         self.wake_next(wakers);
     }
 
+    /// Takes the next slot out that the store is to be asked to undo.
+    pub(super) fn next_to_undo(
+        &mut self,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) -> Option<TimeSlot> {
+        let mut budget = HandOnBudget::default();
+        while let Some(slot) = self.free.next_to_undo() {
+            if self.is_newest(&slot) {
+                return Some(slot);
+            }
+            // The store would say no.
+            self.offer_again(slot, now, &mut budget, wakers);
+        }
+        None
+    }
+
     /// Hears that a slot could not be undone.
     pub(super) fn refused(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
+        self.offer_again(slot, now, &mut HandOnBudget::default(), wakers);
+    }
+
+    /// Offers free slots to those behind them, as none is going to be undone.
+    fn offer_again(
+        &mut self,
+        slot: TimeSlot,
+        now: LocalInstant,
+        budget: &mut HandOnBudget,
+        wakers: &mut Wakers,
+    ) {
         self.grant_due(now, None, wakers);
-        let mut all = self.free.refused(slot);
-        all.sort_unstable_by_key(|slot| slot.order);
-        for slot in all {
-            match self.due(slot.order) > now {
-                true => self.give_up(slot, false),
-                false => self.free.add(slot),
-            }
+        let clock = &self.clock;
+        let mut offered = self.free.refused(slot, |slot| clock.moment(slot.order.at()) > now);
+        offered.sort_unstable_by_key(|slot| slot.order);
+        for slot in offered {
+            self.give_up(slot, false, budget);
         }
         self.wake_next(wakers);
     }
@@ -174,12 +222,13 @@ impl WaitQueue {
             }
         }
         late.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(*slot));
+        let mut budget = HandOnBudget::default();
         for (_, number) in late {
-            let Some((cost, label)) = self.waiting.remove(&number) else { continue };
-            let gone = self.classes.get_mut(&cost).and_then(|class| class.waiters.remove(&label));
+            let Some((class, label)) = self.waiting.remove(&number) else { continue };
+            let gone = self.classes.get_mut(&class).and_then(|class| class.waiters.remove(&label));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
             self.left = self.left.saturating_add(1);
-            self.give_up_last(&cost);
+            self.give_up_last(&class, &mut budget);
         }
         self.wake_next(wakers);
     }

@@ -56,10 +56,8 @@ impl WaiterHandle {
     pub(crate) fn enter(booking: HeldSlot, drainable: bool) -> Self {
         let (queue, slot) = booking.hand_over();
         let now = queue.now();
-        let (who, turn) = queue.with(|line, _| {
-            line.outside = line.outside.saturating_sub(1);
-            line.enter(slot, drainable, now)
-        });
+        let (who, turn) = queue.with(|line, _| line.enter(slot, drainable, now));
+        queue.end_reservation();
         queue.undo_free_slots();
         Self { queue, who, turn, used: false }
     }

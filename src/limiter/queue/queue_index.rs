@@ -1,0 +1,157 @@
+//! The queues of a limiter, found by the buckets that they wait for.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::bucket_set::BucketSet;
+use crate::backend::BucketId;
+
+/// The queues `Q`, by the names of their buckets.
+///
+/// The hash of a set is the sum of those of its buckets, so that the queues of all subsets of some
+/// buckets are found without looking at any other queue on them.
+#[derive(Debug)]
+pub(super) struct QueueIndex<Q> {
+    queues: HashMap<u64, SameHash<Q>>,
+    hasher: RandomState,
+}
+
+/// The queues whose buckets have one hash: nearly always one queue.
+type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
+
+/// Above this, room for queues is given back when most of it is not used.
+const ROOM: usize = 1_024;
+
+/// Of so many buckets all subsets are looked up; of more, each one alone, and all together.
+const FEW: usize = 6;
+
+impl<Q> Default for QueueIndex<Q> {
+    fn default() -> Self {
+        Self { queues: HashMap::new(), hasher: RandomState::new() }
+    }
+}
+
+impl<Q> QueueIndex<Q> {
+    fn hash(&self, whose: &BucketSet) -> u64 {
+        let hashes = whose.parts().iter().map(|part| self.hasher.hash_one(part.id()));
+        hashes.fold(0, u64::wrapping_add)
+    }
+
+    /// The queue of these buckets.
+    pub(super) fn get(&self, whose: &BucketSet) -> Option<&Arc<Q>> {
+        let found = self.queues.get(&self.hash(whose))?;
+        found.iter().find(|(known, _)| known == whose).map(|(_, queue)| queue)
+    }
+
+    pub(super) fn insert(&mut self, whose: BucketSet, queue: Arc<Q>) {
+        let hash = self.hash(&whose);
+        self.queues.entry(hash).or_default().push((whose, queue));
+    }
+
+    pub(super) fn remove(&mut self, whose: &BucketSet) -> Option<Arc<Q>> {
+        let hash = self.hash(whose);
+        let found = self.queues.get_mut(&hash)?;
+        let place = found.iter().position(|(known, _)| known == whose)?;
+        let (_, removed) = found.swap_remove(place);
+        if found.is_empty() {
+            self.queues.remove(&hash);
+        }
+        if self.queues.capacity() > ROOM && self.queues.len() < self.queues.capacity() / 8 {
+            self.queues.shrink_to(ROOM);
+        }
+        Some(removed)
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Q>> {
+        self.queues.values().flatten().map(|(_, queue)| Arc::clone(queue)).collect()
+    }
+
+    /// The queues that wait for some of these buckets and for no other, and by chance for others.
+    pub(super) fn within(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<Q>> {
+        let hashes: SmallVec<[u64; FEW]> =
+            buckets.iter().map(|&id| self.hasher.hash_one(id)).collect();
+        let mut sums = Vec::new();
+        if hashes.len() <= FEW {
+            for hash in hashes {
+                let with: Vec<_> = sums.iter().map(|sum: &u64| sum.wrapping_add(hash)).collect();
+                sums.push(hash);
+                sums.extend(with);
+            }
+        } else {
+            let all = hashes.iter().copied().fold(0, u64::wrapping_add);
+            sums.extend(hashes);
+            sums.push(all);
+        }
+        let found = sums.iter().filter_map(|sum| self.queues.get(sum)).flatten();
+        found.map(|(_, queue)| Arc::clone(queue)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::super::bucket_set::{QueueBucket, TakenUnits};
+    use super::*;
+    use crate::algebra::State;
+    use crate::backend::Key;
+    use crate::clock::Timestamp;
+    use crate::limiter::Limit;
+    use crate::quota::{HOUR, Quota};
+
+    fn bucket(key: u64, rate: u64) -> QueueBucket {
+        let limit = Limit::new("limit", Quota::token_bucket(rate, HOUR));
+        QueueBucket::new(Arc::new(limit), Key::from(key), 0)
+    }
+
+    fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
+        let left = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+        let took = buckets.into_iter().map(|part| TakenUnits { part, units: 1, left });
+        BucketSet::sorted(took.collect()).0
+    }
+
+    #[test]
+    fn queues_of_the_same_names_are_told_apart_by_their_numbers() {
+        let mut index = QueueIndex::default();
+        let [small, large] = [5, 7].map(|rate| set([bucket(1, rate)]));
+        index.insert(small.clone(), Arc::new("small"));
+        assert!(index.get(&large).is_none());
+        index.insert(large.clone(), Arc::new("large"));
+        assert_eq!(index.get(&small).map(|queue| **queue), Some("small"));
+        assert_eq!(index.remove(&large).map(|queue| *queue), Some("large"));
+        assert_eq!((index.remove(&large), index.all().len()), (None, 1));
+    }
+
+    /// Whichever of them a queue waits for, and whatever other queues wait for one of them.
+    #[test]
+    fn the_queues_of_all_subsets_are_found_and_no_other() {
+        let key = |nth: u32| bucket(u64::from(nth), 5);
+        let mut index = QueueIndex::default();
+        for subset in 1_u32..1 << 7 {
+            let buckets = (0..7).filter(|nth| subset >> nth & 1 == 1).map(key);
+            index.insert(set(buckets), Arc::new(subset));
+        }
+        for asked in 1_u32..1 << 7 {
+            let asked_for: Vec<_> = (0..7).filter(|nth| asked >> nth & 1 == 1).map(key).collect();
+            let ids: Vec<_> = asked_for.iter().map(QueueBucket::id).collect();
+            let mut found: Vec<_> = index.within(&ids).iter().map(|queue| **queue).collect();
+            found.sort_unstable();
+            let subsets: Vec<_> = (1..1 << 7).filter(|one| one & asked == *one).collect();
+            let is_few = ids.len() <= FEW;
+            let singles = (0..7).map(|nth| 1 << nth).chain(iter::once(asked));
+            assert_eq!(found, if is_few { subsets } else { singles.collect() }, "{asked:b}");
+        }
+    }
+
+    #[test]
+    fn the_room_of_many_queues_is_given_back() {
+        let mut index = QueueIndex::default();
+        let sets: Vec<_> = (0..20_000).map(|key| set([bucket(key, 5)])).collect();
+        sets.iter().for_each(|set| index.insert(set.clone(), Arc::new(())));
+        sets.iter().for_each(|set| assert!(index.remove(set).is_some()));
+        assert!(index.queues.capacity() <= 8 * ROOM);
+    }
+}
