@@ -117,6 +117,42 @@ async fn all_that_leave_at_once_give_back_what_they_took() {
     assert_eq!(tokens(&memory, &SPACED), 0.0);
 }
 
+/// The store has charged the bucket for a reservation whose answer is on its way, so the one before
+/// cannot be undone. Its slot was forgotten then, and spent, although the other was given up as well.
+#[tokio::test(start_paused = true)]
+async fn reservations_that_are_given_up_before_the_answer_of_the_next_give_back_what_they_took() {
+    let (store, limiter, memory) = Late::new();
+    let planned = reserved(&limiter, &SPACED, 1).await.keep();
+    let before = tokens(&memory, &SPACED);
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        let answer = store.close();
+        // Its caller goes before the answer comes.
+        drop(reservation_under_way(&limiter).await);
+        answers.push(answer);
+    }
+    store.open();
+    for answer in answers {
+        answer.let_go();
+        settled().await;
+    }
+    assert_eq!(tokens(&memory, &SPACED), before);
+    assert_eq!(lines(&limiter), 0);
+    drop(planned);
+}
+
+/// A call that the store was asked for, and that waits for the answer.
+async fn reservation_under_way(
+    limiter: &RateLimiter,
+) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+    let limiter = limiter.clone();
+    let mut call: Pin<Box<dyn Future<Output = ()> + Send>> =
+        Box::pin(async move { drop(limiter.limit(&SPACED).reserve().await) });
+    let asked = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx))).await;
+    assert!(asked.is_pending());
+    call
+}
+
 /// A slot may be refused only because a return is counted that the store has not carried out yet.
 /// Where some return is always on its way, each of them made the limiter ask once more about each slot.
 #[tokio::test(start_paused = true)]

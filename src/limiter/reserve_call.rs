@@ -15,7 +15,7 @@ use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
 use super::progress::Progress;
-use super::queue::HeldSlot;
+use super::queue::{HeldSlot, ReservationUnderWay};
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
 use crate::backend::{Answer, BackendError};
@@ -82,6 +82,7 @@ impl Future for ReserveCall<'_> {
                     Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
                 return Ok(Answer::Ready(Ok(reserved)));
             }
+            let under_way = ReservationUnderWay::new(limiter.queues());
             let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
             let owned = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
@@ -91,7 +92,10 @@ impl Future for ReserveCall<'_> {
                     let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
                     Some(Booking::Slot(Box::new(slot)))
                 };
-                Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book)
+                let reserved =
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
+                drop(under_way);
+                reserved
             };
             Ok(match submitted.map(reserve) {
                 ready @ Answer::Ready(_) => ready,

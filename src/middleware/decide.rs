@@ -21,7 +21,9 @@ use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::clock::Timestamp;
 use crate::key::Head;
-use crate::limiter::{Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome};
+use crate::limiter::{
+    Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, ReservationUnderWay,
+};
 #[cfg(feature = "memory")]
 use crate::limiter::{LineSlot, decide_one};
 
@@ -115,18 +117,21 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
             },
         );
     }
+    let reserves = matches!(submission.mode, Mode::Reserve(_));
+    let under_way = reserves.then(|| ReservationUnderWay::new(plan.limiter.queues()));
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
             let book = book_slot(plan);
             ActionStep::Ready(read(plan, submission, demands, answer, book))
         }
         Ok(Answer::Pending(answer)) => {
-            let reserves = matches!(submission.mode, Mode::Reserve(_));
             let gives_back = reserves || plan.settings.refunds_dropped;
             let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reading = async move {
                 let answer = answer.await;
-                read(&plan, submission, demands, answer, book_slot(&plan))
+                let action = read(&plan, submission, demands, answer, book_slot(&plan));
+                drop(under_way);
+                action
             };
             match gives_back {
                 false => ActionStep::Pending(Box::pin(reading)),

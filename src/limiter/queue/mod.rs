@@ -28,7 +28,7 @@
 //! A free slot goes to the waiter behind it with the largest cost that fits, whose own slot is free
 //! in turn ([`hand_on`]), for a bounded number of steps ([`budget`]). What is left over in the end is
 //! undone if no process has charged its buckets since ([`undo`], [`ledger`]), and stays on offer to
-//! newcomers otherwise ([`free_slots`]). Once a slot was undone, one other queue on its buckets is
+//! newcomers otherwise ([`free_slots`]), also while no request waits but an answer is on its way ([`lingering`]). Once a slot was undone, one other queue on its buckets is
 //! tried, whose slot may be the next ([`retries`]).
 //! To return the units without that condition would break the bound, as later reservations have
 //! counted on them being spent.
@@ -51,11 +51,13 @@ mod granting;
 mod hand_on;
 mod held_slot;
 mod ledger;
+mod lingering;
 mod local_instant;
 mod queue_index;
 mod registry;
 mod retries;
 mod time_slot;
+mod under_way;
 mod undo;
 mod unit_vec;
 mod wait_queue;
@@ -67,4 +69,5 @@ pub(crate) use self::drained::Drained;
 pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::registry::QueueRegistry;
 pub(crate) use self::time_slot::StoreEvent;
+pub(crate) use self::under_way::ReservationUnderWay;
 pub(crate) use self::waiter_handle::{Turn, WaiterHandle};

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::bucket_set::BucketSet;
 use super::ledger::{Ledger, Ledgers, lock};
+use super::lingering::Lingering;
 use super::local_instant::{Epoch, LocalInstant};
 use super::queue_index::QueueIndex;
 use super::time_slot::StoreEvent;
@@ -29,6 +30,8 @@ pub(crate) struct QueueRegistry {
     queues: Mutex<QueueIndex<SharedQueue>>,
     /// What was returned to the buckets.
     pub(super) ledgers: Ledgers<SharedQueue>,
+    /// The queues that are kept although nothing waits.
+    pub(super) lingering: Lingering<SharedQueue>,
     /// After which no request is to wait.
     end: Mutex<Option<LocalInstant>>,
     drained: Notify,
@@ -38,8 +41,10 @@ pub(crate) struct QueueRegistry {
 
 impl QueueRegistry {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
-        let (queues, ledgers, end, drained, numbers) = Default::default();
-        Self { backend, queues, ledgers, end, drained, epoch: Epoch::new(), numbers }
+        let (queues, ledgers, lingering) = Default::default();
+        let (end, drained, epoch, numbers) =
+            (Mutex::default(), Notify::new(), Epoch::new(), AtomicU64::new(0));
+        Self { backend, queues, ledgers, lingering, end, drained, epoch, numbers }
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
@@ -185,8 +190,8 @@ impl SharedQueue {
     fn new(registry: &Arc<QueueRegistry>, whose: BucketSet) -> Self {
         let (backend, epoch) = (Arc::clone(&registry.backend), registry.epoch);
         let ledgers = whose.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
-        let (registry, outside, line) =
-            (Arc::downgrade(registry), AtomicUsize::new(0), Mutex::default());
+        let (outside, line) = Default::default();
+        let registry = Arc::downgrade(registry);
         Self { backend, registry, epoch, whose, ledgers, outside, line }
     }
 

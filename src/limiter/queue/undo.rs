@@ -95,7 +95,14 @@ impl SharedQueue {
             && self.is_empty()
             && let Some(registry) = self.registry.upgrade()
         {
-            registry.forget(self);
+            let has_slots = self.with(|line, _| line.free.newest().is_some());
+            let forgotten = match has_slots {
+                true => registry.lingering.keep(self),
+                false => Some(Arc::clone(self)),
+            };
+            if let Some(forgotten) = forgotten {
+                registry.forget(&forgotten);
+            }
         }
         result
     }
