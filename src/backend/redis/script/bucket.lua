@@ -11,10 +11,18 @@ local function refresh(gain, capacity, step, value, ts, at)
   local steps = at - ts
   if steps > 0 then
     -- The common case, a token bucket, gains every microsecond and needs no division.
-    if step > 1 then
+    if step == 1 then
+      ts = at
+    elseif steps <= MAX_UNITS then
       steps = floor(steps / step)
+      ts = ts + steps * step
+    else
+      -- The difference is rounded, its parts are not.
+      local rest, before = at % step, ts % step
+      steps = floor(at / step) - floor(ts / step) - (rest < before and 1 or 0)
+      ts = at - (rest - before) % step
     end
-    value, ts = value + steps * gain, ts + steps * step
+    value = value + steps * gain
   end
   if value > capacity then
     value = capacity

@@ -205,19 +205,22 @@ impl StoredValue {
     fn read(raw: &Value) -> Self {
         match raw {
             Value::Nil => Self::Absent,
-            Value::BulkString(raw) => Self::stored(raw).unwrap_or(Self::Foreign),
+            Value::BulkString(raw) => record(raw).map_or(Self::Foreign, Self::Stored),
             _ => Self::Foreign,
         }
     }
+}
 
-    /// Value, ts, gain, token, capacity, step.
-    fn stored(raw: &[u8]) -> Option<Self> {
-        let raw: &[u8; 48] = raw.try_into().ok()?;
-        let (numbers, _) = raw.as_chunks::<8>();
-        let mut whole = [0; 6];
-        for (number, bytes) in whole.iter_mut().zip(numbers) {
-            *number = double::to_i64(f64::from_le_bytes(*bytes))?;
-        }
-        BucketRecord::from_numbers(whole).map(Self::Stored)
+/// A bucket as it is stored: value, ts, gain, token, capacity, step. `None` if no limiter has stored it.
+pub(in crate::backend::redis) fn record(raw: &[u8]) -> Option<BucketRecord> {
+    let raw: &[u8; 48] = raw.try_into().ok()?;
+    let (numbers, _) = raw.as_chunks::<8>();
+    let mut whole = [0; 6];
+    for (number, bytes) in whole.iter_mut().zip(numbers) {
+        *number = double::to_i64(f64::from_le_bytes(*bytes))?;
     }
+    let [value, .., capacity, _] = whole;
+    // No quota lets a bucket owe more, and the script counts no further.
+    let is_counted = capacity.checked_sub(value).is_some_and(|missing| missing <= double::MAX);
+    BucketRecord::from_numbers(whole).filter(|_| is_counted)
 }

@@ -13,6 +13,7 @@ mod foreign;
 mod initialization;
 mod limiter;
 mod one;
+mod outside_input;
 mod trace;
 
 use super::{Redis, RedisBuilder};

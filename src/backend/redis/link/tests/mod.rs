@@ -3,6 +3,7 @@
 mod cluster;
 #[cfg(feature = "memory")]
 mod hostile;
+mod outside_input;
 mod process;
 mod sentinel;
 mod single;
