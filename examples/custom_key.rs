@@ -21,6 +21,8 @@ impl KeyExtractor for Tenant {
             return Ok(Extracted::Exempt);
         }
         let host = head.headers().get("host").and_then(|host| host.to_str().ok());
+        // Over HTTP/2, a client can send spaces around a value: they make no other tenant.
+        let host = host.map(str::trim);
         match host.and_then(|host| host.split_once('.')) {
             Some((tenant, _)) => Ok(tenant.to_ascii_lowercase().into()),
             None => Err(KeyError::invalid("no tenant: the host name has no label of its own")),

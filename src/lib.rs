@@ -132,6 +132,11 @@ struct KeysGuide;
 #[doc = include_str!("../docs/headers.md")]
 struct HeadersGuide;
 
+/// The code in the page on security compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/security.md")]
+struct SecurityGuide;
+
 /// The code in the guide to Redis compiles.
 #[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../docs/redis.md")]

@@ -15,6 +15,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use proptest::prelude::*;
 use support::dice::Dice;
 use support::queue::{Late, Recorder, ms, paused, send, settled, tokens};
+use support::web::grpc_call;
 use support::{START, at_once, limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -505,8 +506,8 @@ fn a_failure_of_grpc_is_no_success() {
     }
     // Nor is the refusal of a layer within.
     let refusing = layer.layer(limiter.layer(&CALLS).cost(11).layer(answer));
-    let request = Request::builder().header("content-type", "application/grpc").body(None);
-    let response = at_once(refusing.oneshot(request.unwrap())).unwrap();
+    let request = grpc_call("application/grpc", None);
+    let response = at_once(refusing.oneshot(request)).unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["grpc-status"], "8");
     assert_eq!(left(&limiter, &FAILURES), 2);

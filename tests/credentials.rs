@@ -109,6 +109,16 @@ fn what_is_no_bearer_token_is_told_why_and_not_what() {
             false,
         ),
         (
+            &["\u{a0}Bearer s3cret"],
+            "the scheme in the `authorization` header is not ASCII (send `Authorization: Bearer ..`)",
+            false,
+        ),
+        (
+            &["Bearer\u{a0}s3cret"],
+            "the scheme in the `authorization` header is not ASCII (send `Authorization: Bearer ..`)",
+            false,
+        ),
+        (
             &["Bearer s3cret", "Bearer s3cret"],
             "the request has more than one `authorization` header (send it once)",
             false,

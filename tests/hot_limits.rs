@@ -398,6 +398,19 @@ fn granted(call: LimitCall<'_>, reserves: bool) -> Option<Permit<'static>> {
     granted.map_err(|error| assert!(error.is_refused(), "{error:?}")).ok()
 }
 
+/// As many as a quota may have are looked at, and reset, at one instant.
+#[test]
+fn a_peek_tells_the_sum_of_as_many_shards_as_there_may_be() {
+    let quota = Quota::token_bucket(20_480, HOUR).shards(Quota::MAX_SHARDS);
+    let (limit, limiter) = (Limit::new("hot", quota), frozen().seed(1));
+    let permits: Vec<_> = (0..3_000).map(|_| at_once(limiter.limit(&limit)).unwrap()).collect();
+    let left = || at_once(limiter.peek(&limit)).unwrap().remaining();
+    assert_eq!(left(), 20_480 - 3_000);
+    at_once(limiter.reset(&limit)).unwrap();
+    assert_eq!(left(), 20_480);
+    drop(permits);
+}
+
 proptest! {
     /// Nothing that is given back is lost for want of room, and nothing is made.
     #[test]

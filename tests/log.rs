@@ -21,7 +21,7 @@ use tollgate::key::{
     ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global, header,
 };
 use tollgate::middleware::{Admission, MissingKey};
-use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule};
+use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
 use tower::{Layer, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -46,6 +46,36 @@ fn a_store_that_fails_is_told_once_until_it_answers_again() {
         .collect();
     assert_eq!(told, [(true, false), (false, true), (true, false)], "{lines:#?}");
     assert!(lines[0].contains("it is down"), "{lines:#?}");
+}
+
+/// A client that finds a call which the store cannot decide sends it as often as it likes: a line
+/// each time, and one that the store has recovered, would fill the log.
+#[test]
+fn what_the_store_can_never_decide_is_told_once_and_never_admitted() {
+    let store = Flaky::default();
+    let (is_misused, down) = (Arc::clone(&store.is_misused), Arc::clone(&store.down));
+    let service = RateLimiter::new(store)
+        .layer(Limit::new("l", Quota::token_bucket(100, MINUTE)))
+        .on_failure(OnFailure::Admit)
+        .layer(inner());
+    let ask = |status: u16| {
+        let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+        assert_eq!(response.status(), status);
+    };
+    let lines = logged(tracing::Level::INFO, || {
+        for misuses in [true, true, false, true, false, true] {
+            is_misused.store(misuses, Ordering::Relaxed);
+            ask(if misuses { 503 } else { 200 });
+        }
+        is_misused.store(false, Ordering::Relaxed);
+        // An outage has a line of its own.
+        down.store(true, Ordering::Relaxed);
+        ask(200);
+    });
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(lines[0].contains("the backend can never decide such requests"), "{lines:#?}");
+    assert!(lines[0].contains("too long a name"), "{lines:#?}");
+    assert!(lines[1].contains("it is down"), "{lines:#?}");
 }
 
 #[test]
@@ -458,11 +488,15 @@ fn inner()
 struct Flaky {
     memory: Memory,
     down: Arc<AtomicBool>,
+    is_misused: Arc<AtomicBool>,
 }
 impl Backend for Flaky {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        match self.down.load(Ordering::Relaxed) {
-            true => Answer::Ready(Err(BackendError::unavailable("flaky", "it is down"))),
+        if self.down.load(Ordering::Relaxed) {
+            return Answer::Ready(Err(BackendError::unavailable("flaky", "it is down")));
+        }
+        match self.is_misused.load(Ordering::Relaxed) {
+            true => Answer::Ready(Err(BackendError::undecidable("flaky", "too long a name"))),
             false => self.memory.apply(charges),
         }
     }

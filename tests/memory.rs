@@ -168,7 +168,7 @@ fn a_bucket_with_initial_tokens_starts_again_when_the_bound_needs_its_room() {
     clock.advance(HOUR);
     assert_eq!(remaining(&limiter, &SLOW_START, 1), 10);
     for key in 100..110 {
-        assert!(admitted(&limiter, &LOGIN, key, 5));
+        assert!(!admitted(&limiter, &SLOW_START, key, 1));
     }
     // Closed, never more.
     assert_eq!(remaining(&limiter, &SLOW_START, 1), 0);

@@ -149,22 +149,42 @@ fn a_quota_has_at_least_one_shard() {
     );
 }
 
+/// To look at 10,000,000 shards took `peek` five seconds and 2.4 GB.
+#[test]
+fn a_quota_has_at_most_so_many_shards_as_a_peek_can_look_at() {
+    let quota = Quota::token_bucket(1_000_000, SECOND);
+    for (shards, given) in [(10_000_000, "10000000"), (1_025, "1025"), (u32::MAX, "4294967295")] {
+        let problem = format!(
+            "{given} shards are too many, as `peek` and `reset` ask the store for each of them (use at \
+             most 1024)"
+        );
+        says(quota.shards(shards).validated(), &problem);
+        let limit = Limit::try_new("hot", quota.shards(shards)).unwrap_err();
+        assert_eq!(limit.source().unwrap().to_string(), problem);
+        let text = format!("1000000 per second, shards {given}");
+        let parsed = text.parse::<Quota>().unwrap_err();
+        assert!(chain(&parsed).concat().contains(&problem), "{parsed}");
+    }
+    assert!(quota.shards(Quota::MAX_SHARDS).validated().is_ok());
+    assert_eq!(Quota::MAX_SHARDS, 1_024);
+}
+
 #[test]
 fn shards_that_do_not_fit_are_told_the_way_out() {
-    let quota = Quota::token_bucket(1, DAY * 30);
+    let quota = Quota::token_bucket(1, DAY * 300);
     says(
-        quota.shards(10_000).validated(),
-        "10000 shards of 1 per 30 days do not fit: a token would count as more than 2^53 (use \
+        quota.shards(1_000).validated(),
+        "1000 shards of 1 per 300 days do not fit: a token would count as more than 2^53 (use \
          fewer shards, or a shorter period)",
     );
-    assert!(quota.shards(3_000).validated().is_ok());
-    assert!(Quota::token_bucket(1, DAY).shards(10_000).validated().is_ok());
+    assert!(quota.shards(300).validated().is_ok());
+    assert!(Quota::token_bucket(1, DAY).shards(1_000).validated().is_ok());
 }
 
 /// Only a token bucket spreads its tokens over the period; a window's token is one unit a shard.
 #[test]
 fn the_shards_of_a_fixed_window_fit_whatever_the_period() {
-    assert_eq!(Quota::fixed_window(10, DAY).shards(u32::MAX).validated().err(), None);
+    assert_eq!(Quota::fixed_window(10, DAY * 3_650).shards(1_024).validated().err(), None);
 }
 
 #[test]
@@ -561,6 +581,10 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
         (
             panic_message(|| Limit::new("login", LOGIN.quota().shards(0))),
             "a quota needs at least one shard",
+        ),
+        (
+            panic_message(|| Limit::new("login", LOGIN.quota().shards(1_025))),
+            "a quota has at most 1024 shards",
         ),
         (panic_message(|| header("x user")), r#""x user" is not the name of a header field"#),
     ] {
@@ -987,8 +1011,8 @@ fn sharded_quotas() -> [Quota; 10] {
         Quota::token_bucket(1, DAY).shards(1_000),
         Quota::fixed_window(100, HOUR).shards(10),
         Quota::fixed_window(7, SECOND).shards(1_000),
-        Quota::fixed_window(7, SECOND).shards(1_000_000),
-        Quota::token_bucket(1_000_000, SECOND).shards(1_000_000),
+        Quota::fixed_window(7, SECOND).shards(1_024),
+        Quota::token_bucket(1_000_000, SECOND).shards(1_024),
     ]
 }
 

@@ -162,7 +162,8 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
         let limiter = paused();
         let left =
             |user: &str| support::at_once(limiter.peek(&ONE).key(user)).unwrap().tokens().to_f64();
-        let layer = limiter.layer(&ONE).key(header("x-user")).queue(queue.max_waiters(2));
+        let queue = queue.max_waiters(2).max_waiters_per_key(2);
+        let layer = limiter.layer(&ONE).key(header("x-user")).queue(queue);
         let service = layer.layer(Recorder::new());
         let ask = async |user| service.clone().oneshot(by(user)).await.unwrap();
         assert_eq!(ask("alice").await.status(), StatusCode::OK);

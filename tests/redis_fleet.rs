@@ -426,6 +426,8 @@ fn nothing_is_owed(runtime: &Runtime) {
         let others = reserve(&other, 3).await;
         assert_eq!(left().await, -2.0);
         drop(gone);
+        // A call of this process behind that: the processes do not race with what they drop.
+        assert_eq!(left().await, -2.0);
         drop(others);
         until(1.0).await;
     });

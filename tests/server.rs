@@ -16,9 +16,9 @@ use axum::routing::{any, get, post};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Method, StatusCode};
-use support::web::{self, Reply, send, serve};
+use support::web::{self, Reply, read_to, send, serve};
 use support::{START, at_once, limiter};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tollgate::clock::ManualClock;
@@ -379,14 +379,6 @@ async fn connect(to: SocketAddr) -> TcpStream {
     let mut connection = TcpStream::connect(to).await.unwrap();
     connection.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
     connection
-}
-
-/// Reads until this has come.
-async fn read_to(connection: &mut TcpStream, text: &str) {
-    let mut read = Vec::new();
-    while !String::from_utf8_lossy(&read).contains(text) {
-        assert!(connection.read_buf(&mut read).await.unwrap() > 0, "{text} does not come");
-    }
 }
 
 #[tokio::test]

@@ -50,7 +50,12 @@ fn three_limits() -> impl Strategy<Value = Vec<Limit>> {
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
     let cost = prop_oneof![12 => 0_u64..=3, 6 => 0_u64..=30, 1 => Just(u64::MAX)];
-    prop::collection::vec((0_usize..3, 0_u64..2, cost), 1..6)
+    // Long lists are decided by sorting, not pair by pair.
+    let (ask, long) = ((0_usize..3, 0_u64..2, cost), (0_usize..3, 0_u64..9, 0_u64..=2));
+    prop_oneof![
+        4 => prop::collection::vec(ask, 1..6),
+        1 => prop::collection::vec(long, 9..30),
+    ]
 }
 
 /// How long a step lets pass.
@@ -394,6 +399,39 @@ fn a_dozen_limits_are_one_transaction() {
     for limit in &limits {
         let left = at_once(limiter.peek(limit).key(7_u64)).unwrap().remaining();
         assert_eq!(left, limit.quota().rate());
+    }
+}
+
+/// All pairs of them were compared: 8,000 limits in one call took more than a second.
+#[test]
+fn thousands_of_limits_are_one_transaction() {
+    const LIMITS: usize = 8_000;
+    let quota = |rate: u64| Quota::token_bucket(rate, HOUR).max_reserved(10);
+    let limits: Vec<_> = (0..LIMITS)
+        .map(|nth| Limit::try_new(format!("limit-{nth}"), quota(2 + nth as u64 % 50)).unwrap())
+        .collect();
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    // The last one is named a second time.
+    let asks: Vec<_> = (0..LIMITS).chain([LIMITS - 1]).map(|nth| (nth, 1, 1)).collect();
+    let left = |nth: usize| at_once(limiter.peek(&limits[nth]).key(1_u64)).unwrap().tokens();
+    let permit = at_once(all(&limiter, &limits, &asks)).unwrap();
+    assert_eq!((memory.len(), permit.snapshots().count()), (LIMITS, LIMITS + 1));
+    assert_eq!(["1", "2", "3"], [0, 1, 2].map(|nth| left(nth).to_string().leak() as &str));
+    assert_eq!(left(LIMITS - 1).to_string(), "49");
+    at_once(permit.refund()).unwrap();
+    assert_eq!(left(LIMITS - 1).to_string(), "51");
+
+    // Twice as much as most hold: all of these stand in line, and leave it.
+    let twice = asks.iter().chain(&asks).map(|&(nth, key, cost)| (nth, key, 3 * cost));
+    let twice: Vec<_> = twice.collect();
+    let refused = at_once(all(&limiter, &limits, &twice)).unwrap_err();
+    assert!(refused.is_too_large(), "{refused}");
+    let waits = at_once(all(&limiter, &limits, &twice).reserve()).unwrap();
+    assert_eq!(left(0).to_string(), "-4");
+    assert_eq!(left(LIMITS - 1).to_string(), "39");
+    drop(waits);
+    for nth in [0, 1, LIMITS / 2, LIMITS - 1] {
+        assert_eq!(left(nth).to_string(), (2 + nth % 50).to_string());
     }
 }
 

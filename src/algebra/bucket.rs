@@ -314,6 +314,12 @@ impl Bucket {
         if value >= self.capacity { 0 } else { self.capacity.abs_diff(value) }
     }
 
+    /// The units that a bucket in `state` is short of its capacity at `now`.
+    #[cfg(feature = "memory")]
+    pub(crate) fn used(&self, state: State, now: Timestamp) -> u64 {
+        self.missing(self.refresh(state, now).value)
+    }
+
     /// The instant at which a bucket in `state` has gained `units` more.
     #[inline]
     pub(crate) fn gained_at(&self, state: State, units: u64) -> Timestamp {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::charge::BucketId;
+use super::reset_log::ResetMark;
 #[cfg(feature = "memory")]
 use crate::algebra::rescale;
 use crate::algebra::{Bucket, State, Units, block, refund, undo, untouched};
@@ -42,6 +43,8 @@ pub struct Adjustment<'a> {
     id: BucketId<'a>,
     bucket: &'a Bucket,
     change: Change,
+    /// When its units were taken; `None` if a reset since then makes no difference.
+    mark: Option<ResetMark>,
 }
 
 /// What an [`Adjustment`] does to its bucket.
@@ -106,13 +109,42 @@ impl Change {
             Self::Undo { .. } | Self::Block { .. } => self,
         }
     }
+
+    /// The same change with nothing to give back: it takes at most.
+    pub(crate) const fn returning_nothing(self) -> Self {
+        let units = self.returns_at_most();
+        if units > 0 { self.returning_less(units) } else { self }
+    }
 }
 
 impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self { id, bucket, change }
+        Self { id, bucket, change, mark: None }
+    }
+
+    /// The units were taken when the store had this mark. If the bucket was reset since, they are
+    /// forgiven, and not given back.
+    pub(crate) const fn taken_at(mut self, mark: ResetMark) -> Self {
+        self.mark = Some(mark);
+        self
+    }
+
+    pub(crate) const fn mark(&self) -> Option<ResetMark> {
+        self.mark
+    }
+
+    /// The same for a store that does not count resets.
+    pub(crate) const fn unmarked(mut self) -> Self {
+        self.mark = None;
+        self
+    }
+
+    /// The same with another change.
+    pub(crate) const fn with_change(mut self, change: Change) -> Self {
+        self.change = change;
+        self
     }
 
     /// Gives units back, as far as they fit into the bucket.
@@ -296,7 +328,7 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        Adjustment::new(self.id, bucket, change)
+        Adjustment { id: self.id, bucket, change, mark: self.mark }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::adjustment::Adjustment;
 use super::charge::Charge;
 use super::error::BackendError;
+use super::reset_log::ResetMark;
 #[cfg(feature = "memory")]
 use crate::algebra::{Bucket, rescale};
 use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
@@ -93,6 +94,15 @@ impl<T> List<T> {
         }
     }
 
+    #[cfg(feature = "memory")]
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        match self {
+            Self::One(one) => one,
+            Self::Two(two) => two,
+            Self::Many(many) => many,
+        }
+    }
+
     /// A list of these, of which there are `count`.
     pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
@@ -146,6 +156,16 @@ impl Applied {
         Self { now, readings: List::collect(count, readings) }
     }
 
+    /// The same with this mark for all buckets.
+    #[cfg(feature = "memory")]
+    pub(super) fn marked(mut self, mark: ResetMark) -> Self {
+        if !mark.is_none() {
+            let readings = self.readings.as_mut_slice();
+            readings.iter_mut().for_each(|reading| reading.mark = mark);
+        }
+        self
+    }
+
     /// The time at which all of them were decided.
     #[must_use]
     pub const fn now(&self) -> Timestamp {
@@ -192,6 +212,8 @@ pub struct Reading {
     units: Units,
     /// In microseconds: a `Duration` takes twice the room.
     wait: u64,
+    /// For what gives the units back.
+    mark: ResetMark,
 }
 
 impl Reading {
@@ -253,7 +275,21 @@ impl Reading {
 
     #[inline]
     pub(super) const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
-        Self { verdict, state, units, wait }
+        Self { verdict, state, units, wait, mark: ResetMark::NONE }
+    }
+
+    /// The same with this mark.
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(super) const fn marked(mut self, mark: ResetMark) -> Self {
+        self.mark = mark;
+        self
+    }
+
+    /// How many resets the store knew of when it took the units.
+    #[inline]
+    pub(crate) const fn mark(&self) -> ResetMark {
+        self.mark
     }
 
     /// The verdict of this bucket by itself; of a two-choices charge, that of both together.

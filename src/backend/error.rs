@@ -36,6 +36,15 @@ enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
+    Undecidable {
+        backend: &'static str,
+        cause: Arc<dyn Error + Send + Sync>,
+    },
+    #[cfg(feature = "redis")]
+    Overloaded {
+        backend: &'static str,
+        within: Duration,
+    },
     CrossSlot {
         limits: String,
     },
@@ -60,6 +69,35 @@ impl BackendError {
     #[must_use]
     pub const fn timeout(backend: &'static str, within: Duration) -> Self {
         Self(Problem::Timeout { backend, within })
+    }
+
+    /// The store can never decide this call, however often it is asked: what it holds for a bucket is
+    /// no bucket, say, or the numbers are too large for it.
+    ///
+    /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
+    /// [`OnFailure`](crate::OnFailure): a client that finds such a call would pass each time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let error = BackendError::undecidable("files", "the name of the key is too long");
+    /// assert!(!error.is_outage());
+    /// assert_eq!(error.to_string(), "files backend can never decide this");
+    /// ```
+    pub fn undecidable(
+        backend: &'static str,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self(Problem::Undecidable { backend, cause: Arc::from(cause.into()) })
+    }
+
+    /// So many calls of this process waited to be sent that this one was late before the store could
+    /// answer it.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn overloaded(backend: &'static str, within: Duration) -> Self {
+        Self(Problem::Overloaded { backend, within })
     }
 
     /// The store cannot be used as it was set up.
@@ -94,10 +132,40 @@ impl BackendError {
         matches!(self.0, Problem::CrossSlot { .. })
     }
 
-    /// Whether the store did not answer in time. It may have taken the tokens all the same.
+    /// Whether there was no answer in time. The store may have taken the tokens all the same.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
-        matches!(self.0, Problem::Timeout { .. })
+        matches!(self.0, Problem::Timeout { .. }) || self.is_overload()
+    }
+
+    /// Whether the store failed, could not be reached, or did not answer in time: what
+    /// [`OnFailure::Admit`](crate::OnFailure::Admit) is for.
+    ///
+    /// False for what the store can never decide, and for a call that was late because too many calls
+    /// of this process waited to be sent while the store was answering. A client can bring about
+    /// either by itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::backend::BackendError;
+    ///
+    /// assert!(BackendError::timeout("redis", Duration::from_millis(50)).is_outage());
+    /// assert!(!BackendError::cross_slot("per-client`, `everyone").is_outage());
+    /// ```
+    #[must_use]
+    pub const fn is_outage(&self) -> bool {
+        matches!(self.0, Problem::Unavailable { .. } | Problem::Timeout { .. })
+    }
+
+    /// Whether the call was late because too many calls of this process waited to be sent.
+    #[must_use]
+    pub const fn is_overload(&self) -> bool {
+        #[cfg(feature = "redis")]
+        return matches!(self.0, Problem::Overloaded { .. });
+        #[cfg(not(feature = "redis"))]
+        false
     }
 }
 
@@ -105,12 +173,17 @@ impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
-            Problem::Timeout { backend, within } => {
-                write!(f, "{backend} backend could not decide within ")?;
-                match (within.as_millis(), within.as_micros().checked_rem(1_000)) {
-                    (millis, Some(0)) => write!(f, "{millis} ms"),
-                    _ => write!(f, "{within:?}"),
-                }
+            Problem::Timeout { backend, within } => late(backend, *within, f),
+            Problem::Undecidable { backend, .. } => {
+                write!(f, "{backend} backend can never decide this")
+            }
+            #[cfg(feature = "redis")]
+            Problem::Overloaded { backend, within } => {
+                late(backend, *within, f)?;
+                f.write_str(
+                    ", as too many calls of this process waited to be sent (let fewer requests run \
+                     at once, or set a longer deadline)",
+                )
             }
             Problem::CrossSlot { limits } => write!(
                 f,
@@ -131,14 +204,24 @@ impl fmt::Display for BackendError {
     }
 }
 
+fn late(backend: &str, within: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{backend} backend could not decide within ")?;
+    match (within.as_millis(), within.as_micros().checked_rem(1_000)) {
+        (millis, Some(0)) => write!(f, "{millis} ms"),
+        _ => write!(f, "{within:?}"),
+    }
+}
+
 impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
-            Problem::Unavailable { cause, .. } => Some(&**cause),
+            Problem::Unavailable { cause, .. } | Problem::Undecidable { cause, .. } => {
+                Some(&**cause)
+            }
             #[cfg(feature = "redis")]
             Problem::Misconfigured { cause, .. } => Some(&**cause),
             #[cfg(feature = "redis")]
-            Problem::Internal { .. } => None,
+            Problem::Internal { .. } | Problem::Overloaded { .. } => None,
             Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
         }
     }

@@ -30,6 +30,8 @@ mod memory;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+mod repeats;
+mod reset_log;
 #[cfg(test)]
 #[cfg(feature = "memory")]
 mod tests;
@@ -50,6 +52,8 @@ pub(crate) use self::memory::{LinePlace, LineTicket, LineTimer, LineWaiter, Wait
 pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
+pub(crate) use self::repeats::Repeats;
+pub(crate) use self::reset_log::{ResetLog, ResetMark};
 
 /// A store of buckets.
 ///

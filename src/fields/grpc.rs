@@ -5,20 +5,40 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 
-use super::number;
+use super::{NO_STORE, number};
 
-/// Whether a request is one of gRPC over HTTP/2: of content type `application/grpc`, with or without a
-/// codec (`+proto`). `application/grpc-web` is another protocol.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
-    let Some((start, rest)) = content_type.as_bytes().split_at_checked(GRPC.len()) else {
+/// Whether a request is one of gRPC over HTTP/2: a POST of content type `application/grpc`, with or
+/// without a codec (`+proto`). `application/grpc-web` is another protocol.
+///
+/// Any client can send the content type, and its refusals have status 200: with another method, a cache
+/// could keep them as the response of the resource.
+pub(crate) fn is_grpc(method: &Method, version: Version, headers: &HeaderMap) -> bool {
+    if (method, version) != (&Method::POST, Version::HTTP_2) {
         return false;
-    };
+    }
+    let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
+    let content_type = content_type.as_bytes().trim_ascii();
+    let Some((start, rest)) = content_type.split_at_checked(GRPC.len()) else { return false };
+    // Blanks may stand before parameters (RFC 9110, section 5.6.6), and nowhere else.
     start.eq_ignore_ascii_case(GRPC.as_bytes())
-        && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+        && (rest.starts_with(b"+") || matches!(rest.trim_ascii_start().first(), None | Some(b';')))
+}
+
+/// The status that a refusal in gRPC stands for, in the extensions of its response.
+#[derive(Clone, Copy)]
+struct RefusedStatus(StatusCode);
+
+/// The status of a response, where a refusal in gRPC has the status that it would have without gRPC.
+///
+/// A layer around may count by the status, and the client chooses whether the refusal is in gRPC.
+pub(crate) fn status_of<B>(response: &Response<B>) -> StatusCode {
+    match (response.status(), response.extensions().get()) {
+        (StatusCode::OK, Some(&RefusedStatus(status))) => status,
+        (status, _) => status,
+    }
 }
 
 /// Whether the header fields of a response say that the call has failed. A status in the trailers is
@@ -37,6 +57,7 @@ pub(super) fn respond(
     let mut response = Response::new(Bytes::new());
     let (code, headers) = (code(status), response.headers_mut());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(GRPC_STATUS, number::value(code));
     // Printable ASCII stays as it is, but for the percent sign.
     if let Ok(message) = HeaderValue::try_from(message.replace('%', "%25")) {
@@ -48,6 +69,7 @@ pub(super) fn respond(
             headers.insert(GRPC_STATUS_DETAILS, details);
         }
     }
+    response.extensions_mut().insert(RefusedStatus(status));
     response
 }
 
@@ -134,6 +156,8 @@ mod tests {
             ("application/grpc+proto", true),
             ("application/grpc+json", true),
             ("application/grpc; charset=utf-8", true),
+            ("application/grpc\t; charset=utf-8", true),
+            ("application/grpc proto", false),
             ("Application/GRPC", true),
             ("application/grpc-web", false),
             ("application/grpc-web+proto", false),
@@ -144,9 +168,12 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-            assert_eq!(is_grpc(&headers), wanted, "{content_type:?}");
+            let (post, second) = (&Method::POST, Version::HTTP_2);
+            assert_eq!(is_grpc(post, second, &headers), wanted, "{content_type:?}");
+            assert!(!is_grpc(&Method::GET, second, &headers), "{content_type:?}");
+            assert!(!is_grpc(post, Version::HTTP_11, &headers), "{content_type:?}");
+            assert!(!is_grpc(post, second, &HeaderMap::new()));
         }
-        assert!(!is_grpc(&HeaderMap::new()));
     }
 
     /// The decoder of `tonic-types` reads what was written, whatever the numbers.

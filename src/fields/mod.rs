@@ -28,14 +28,17 @@ mod template;
 
 pub use self::dialect::{Dialect, Dialects};
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
-pub(crate) use self::grpc::{has_grpc_failed, is_grpc};
+pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::PolicyText;
 pub(crate) use self::rejection::{
-    RetryHint, SERVER_TIMING, Wording, failure, put_retry_after, put_retry_soon, quota_exceeded,
-    refusal, server_timing, too_large,
+    RetryHint, SERVER_TIMING, Wording, failure, put_no_store, put_retry_after, put_retry_soon,
+    quota_exceeded, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
 #[cfg(feature = "retry")]
 pub(crate) use self::retry_after::read_retry_after;
 pub(crate) use self::template::FieldTemplate;
+
+/// `Cache-Control` of every refusal: a cache that keeps one would answer other clients by it.
+const NO_STORE: http::HeaderValue = http::HeaderValue::from_static("no-store");

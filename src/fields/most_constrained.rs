@@ -59,30 +59,33 @@ impl MostConstrained {
         // well, but none of those below yet, so it makes no difference there.
         let refused = headers.contains_key(RETRY_AFTER);
         if dialects.draft_7
-            && self.replaces(headers.get(&RATELIMIT), draft_7_remaining, refused)
+            && self.replaces(headers, &RATELIMIT, draft_7_remaining, refused)
             && let Some(value) = self.draft_7()
         {
             let _ = headers.try_insert(&RATELIMIT, value);
         }
-        if dialects.draft_6 && self.replaces(headers.get(&DRAFT_6[1]), digits, refused) {
+        if dialects.draft_6 && self.replaces(headers, &DRAFT_6[1], digits, refused) {
             self.insert(headers, &DRAFT_6, seconds());
         }
-        if dialects.x_ratelimit && self.replaces(headers.get(&X_RATELIMIT[1]), digits, refused) {
+        if dialects.x_ratelimit && self.replaces(headers, &X_RATELIMIT[1], digits, refused) {
             let epoch = epoch_up(self.now, self.reset).min(MAX_INTEGER);
             self.insert(headers, &X_RATELIMIT, number::value(epoch));
         }
     }
 
     /// Whether this limit replaces what an inner layer wrote. A refusal stays, and so does what has
-    /// no more tokens left than this limit, and what cannot be parsed.
+    /// no more tokens left than this limit, and what cannot be parsed, such as two lines.
     fn replaces(
         &self,
-        written: Option<&HeaderValue>,
+        headers: &HeaderMap,
+        name: &HeaderName,
         remaining: impl Fn(&[u8]) -> Option<u64>,
         refused: bool,
     ) -> bool {
-        let Some(written) = written else { return true };
-        !refused && remaining(written.as_bytes()).is_some_and(|inner| inner > self.remaining)
+        let mut written = headers.get_all(name).iter();
+        let Some(line) = written.next() else { return true };
+        let inner = remaining(line.as_bytes().trim_ascii()).filter(|_| written.next().is_none());
+        !refused && inner.is_some_and(|inner| inner > self.remaining)
     }
 
     fn seconds(&self) -> u64 {
@@ -125,6 +128,13 @@ fn digits(text: &[u8]) -> Option<u64> {
 }
 
 fn draft_7_remaining(text: &[u8]) -> Option<u64> {
-    let mut members = text.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-    digits(members.find_map(|member| member.strip_prefix(b"remaining="))?)
+    // A comma in a string would look like the end of a member.
+    if text.contains(&b'"') {
+        return None;
+    }
+    // Of members with one name, the last counts (RFC 9651, section 3.2).
+    let mut members = text.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    let ends_key = |byte: &u8| matches!(byte, b'=' | b';');
+    let last = members.find(|member| member.split(ends_key).next() == Some(b"remaining"))?;
+    digits(last.strip_prefix(b"remaining=")?)
 }

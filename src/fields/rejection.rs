@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::retry_after::{RetryAfter, seconds_up};
-use super::{grpc, problem};
+use super::{NO_STORE, grpc, problem};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
 
@@ -66,8 +66,13 @@ pub(crate) fn refusal(
 pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
     let RetryHint { after, now, format } = hint;
     if let Some(value) = format.value(after, now) {
-        put_if_absent(response, value);
+        put_if_absent(response, RETRY_AFTER, value);
     }
+}
+
+/// Forbids caches to store the response, unless it has a `Cache-Control`.
+pub(crate) fn put_no_store<B>(response: &mut Response<B>) {
+    put_if_absent(response, CACHE_CONTROL, NO_STORE);
 }
 
 /// 429 without a time to come back, as no wait would help.
@@ -109,14 +114,14 @@ pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) 
 /// Adds a `Retry-After` of one second unless the response has one.
 pub(crate) fn put_retry_soon<B>(response: &mut Response<B>, format: RetryAfter) {
     if let Some(soon) = format.soon() {
-        put_if_absent(response, soon);
+        put_if_absent(response, RETRY_AFTER, soon);
     }
 }
 
-fn put_if_absent<B>(response: &mut Response<B>, retry_after: HeaderValue) {
+fn put_if_absent<B>(response: &mut Response<B>, name: HeaderName, value: HeaderValue) {
     // An error means that the map is full, and then the field is left out.
-    if let Ok(entry) = response.headers_mut().try_entry(RETRY_AFTER) {
-        let _ = entry.or_try_insert(retry_after);
+    if let Ok(entry) = response.headers_mut().try_entry(name) {
+        let _ = entry.or_try_insert(value);
     }
 }
 
@@ -140,7 +145,7 @@ fn respond(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(CACHE_CONTROL, NO_STORE);
     response
 }
 

@@ -10,7 +10,7 @@ use super::dialect::Dialects;
 use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
 use super::retry_after::seconds_up;
-use super::{number, problem};
+use super::{NO_STORE, number, problem};
 
 /// Header maps whose names are laid out and hashed once: cloning one is cheaper than inserting its
 /// fields one by one.
@@ -41,7 +41,7 @@ impl FieldTemplate {
         refusal.insert(RETRY_AFTER, blank());
         refusal.extend(fields.clone());
         refusal.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
-        refusal.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        refusal.insert(CACHE_CONTROL, NO_STORE);
         Self { policy, fields, refusal }
     }
 

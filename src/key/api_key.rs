@@ -19,7 +19,8 @@ pub struct ApiKey {
 /// session.
 ///
 /// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
-/// The field has to be there exactly once, with a value of at most 1,024 bytes.
+/// The field has to be there exactly once, with a value of at most 1,024 bytes; spaces and tabs around it
+/// do not count.
 ///
 /// The value is not verified: a client that makes up values gets a bucket for each. Put the layer inside
 /// of the authentication, or also limit requests by address.

@@ -17,8 +17,9 @@ pub struct Bearer {
 /// Takes the digest of the request's bearer token: `Authorization: Bearer ..` (RFC 6750, section 2.1).
 ///
 /// The token is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
-/// It may have at most 8,192 bytes, and upper and lower case differ. If the field is absent or has another
-/// scheme, the key is missing.
+/// The field may have at most 8,192 bytes, and upper and lower case of the token differ. Spaces and tabs
+/// around the token do not count. If the field is absent or has another scheme, the key is missing. A scheme
+/// that is not ASCII is an error.
 ///
 /// The token is not verified: a client that makes up tokens gets a bucket for each. Put the layer inside
 /// of the authentication, or also limit requests by address.
@@ -53,12 +54,20 @@ impl KeyExtractor for Bearer {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let value = match single_value(head, &AUTHORIZATION, self.max_len) {
             Err(error) if error.is_missing() => return Err(no_token()),
-            value => value?.as_bytes(),
+            value => value?,
         };
-        let end = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
+        // One space, says the grammar. Servers that take other blanks take the same token.
+        let end = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
         let Some((scheme, token)) = value.split_at_checked(end) else {
             return Err(no_token());
         };
+        // A server that reads UTF-8 may take white space of Unicode for a blank, and find the token.
+        if !scheme.is_ascii() {
+            return Err(KeyError::invalid(
+                "no key: the scheme in the `authorization` header is not ASCII (send \
+                 `Authorization: Bearer ..`)",
+            ));
+        }
         if !scheme.eq_ignore_ascii_case(b"bearer") {
             return Err(no_token());
         }

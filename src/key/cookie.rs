@@ -1,11 +1,13 @@
 //! Keys from cookies.
 
 use std::sync::Arc;
+use std::{iter, mem};
 
 use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::extractor::{Extracted, KeyExtractor};
+use super::field_value::trimmed;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
@@ -19,8 +21,9 @@ pub struct Cookie {
 /// Takes the digest of the cookie of this name, such as a session's id.
 ///
 /// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
-/// A value is the same key in any spelling: quoted or not, percent-encoded or not. So is the name. All
-/// `Cookie` field lines are read, up to 65,536 bytes in total.
+/// A value is the same key in any spelling: quoted or not, percent-encoded or not, with white space around
+/// it or not, that of Unicode included. So is the name. All `Cookie` field lines are read, up to 65,536
+/// bytes in total.
 ///
 /// * Two cookies of this name are an error, unless their values are the same. Servers differ in which of
 ///   the two they use (RFC 6265, section 5.4): a client could have one counted and the other used, and get
@@ -61,7 +64,7 @@ const MAX_LEN: usize = 65_536;
 impl KeyExtractor for Cookie {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let name = &self.name;
-        let lines = || head.headers().get_all(COOKIE).iter().map(|line| line.as_bytes());
+        let lines = || head.headers().get_all(COOKIE).iter().map(trimmed);
         let len = lines().fold(0, |len: usize, line| len.saturating_add(line.len()));
         if len > MAX_LEN {
             return Err(KeyError::invalid(format!(
@@ -76,7 +79,7 @@ impl KeyExtractor for Cookie {
                  what happens without it)"
             )));
         };
-        if values.any(|other| other != value) {
+        if values.any(|other| other != value && !decoded(other).eq(decoded(value))) {
             return Err(KeyError::invalid(format!(
                 "no key: the request has more than one `{name}` cookie, and they differ (send it once)"
             )));
@@ -94,19 +97,26 @@ impl KeyExtractor for Cookie {
 fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
     let (named, value) = pair.split_at_checked(equals)?;
-    let value = value.strip_prefix(b"=")?.trim_ascii();
-    let named = named.trim_ascii();
-    (named == name || is_decoded(named, name)).then_some(unquoted(value))
+    let (named, value) = (trimmed_text(named), trimmed_text(value.strip_prefix(b"=")?));
+    // Servers decode percent-encoding in names as well.
+    let is_same = || named.contains(&b'%') && decoded(named).eq(name.iter().copied());
+    (named == name || is_same()).then_some(unquoted(value))
 }
 
-/// Whether `written` is `name` with percent-encoding, which servers decode in names as well.
-fn is_decoded(written: &[u8], name: &[u8]) -> bool {
-    if !written.contains(&b'%') {
-        return false;
+/// The text without the white space around it, that of Unicode included: servers that read cookies as
+/// text trim it, as the crate `cookie` does, which `tower-sessions` uses. Bytes that are not UTF-8 are no
+/// white space.
+fn trimmed_text(text: &[u8]) -> &[u8] {
+    if text.is_ascii() {
+        return text.trim_ascii();
     }
-    let mut rest = Some(name);
-    decode(written, |piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
-    rest.is_some_and(<[u8]>::is_empty)
+    let blanks = |text: &str, trim: fn(&str) -> &str| text.len().saturating_sub(trim(text).len());
+    let first = text.utf8_chunks().next();
+    let leading = first.map_or(0, |chunk| blanks(chunk.valid(), str::trim_start));
+    let text = text.get(leading..).unwrap_or(text);
+    let last = text.utf8_chunks().last().filter(|chunk| chunk.invalid().is_empty());
+    let trailing = last.map_or(0, |chunk| blanks(chunk.valid(), str::trim_end));
+    text.get(..text.len().saturating_sub(trailing)).unwrap_or(text)
 }
 
 /// The value without quotes: some servers strip them, before or after decoding.
@@ -121,35 +131,38 @@ fn unquoted(value: &[u8]) -> &[u8] {
 /// one id have to be one bucket.
 fn digest_of_decoded(value: &[u8]) -> Key {
     let mut digest = Digest::default();
-    decode(value, |piece| digest.update(piece));
+    for (plain, encoded) in pieces(value) {
+        digest.update(plain);
+        encoded.iter().for_each(|byte| digest.update(&[*byte]));
+    }
     digest.key()
 }
 
-/// Decodes percent-encoding, piece by piece.
-fn decode(text: &[u8], mut take: impl FnMut(&[u8])) {
+/// The bytes of a text without its percent-encoding.
+fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
+    pieces(text).flat_map(|(plain, encoded)| plain.iter().copied().chain(encoded))
+}
+
+/// The runs of bytes in a text that stand for themselves, each with the byte that is percent-encoded behind
+/// it.
+fn pieces(text: &[u8]) -> impl Iterator<Item = (&[u8], Option<u8>)> {
     let mut rest = text;
-    while let Some((before, from)) =
-        rest.iter().position(|&byte| byte == b'%').and_then(|at| rest.split_at_checked(at))
-    {
-        take(before);
-        let decoded = match from {
-            [_, high, low, after @ ..] => hex(*high).zip(hex(*low)).map(|pair| (pair, after)),
-            _ => None,
+    iter::from_fn(move || {
+        let Some(at) = rest.iter().position(|&byte| byte == b'%') else {
+            return (!rest.is_empty()).then(|| (mem::take(&mut rest), None));
         };
-        rest = match (decoded, from) {
-            (Some(((high, low), after)), _) => {
-                take(&[high << 4 | low]);
-                after
-            }
-            // A percent sign without two hexadecimal digits stands for itself.
-            (None, [percent, after @ ..]) => {
-                take(&[*percent]);
-                after
-            }
-            (None, []) => break,
-        };
-    }
-    take(rest);
+        let (before, from) = rest.split_at_checked(at)?;
+        if let [_, high, low, after @ ..] = from
+            && let Some((high, low)) = hex(*high).zip(hex(*low))
+        {
+            rest = after;
+            return Some((before, Some(high << 4 | low)));
+        }
+        // A percent sign without two hexadecimal digits stands for itself.
+        let (before, after) = rest.split_at_checked(at.saturating_add(1))?;
+        rest = after;
+        Some((before, None))
+    })
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -90,6 +90,14 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Unless::new(self, is_exempt)
     }
 
+    /// Whether it gives all requests the same key, as [`global`](super::global) does.
+    ///
+    /// A [`Queue`](crate::middleware::Queue) bounds the waiters of each key, unless it is that of all
+    /// requests.
+    fn is_global(&self) -> bool {
+        false
+    }
+
     /// Looks at a request for a sign of a misconfiguration; most extractors have none to look for.
     ///
     /// A rule calls this for its first thousand requests that have a key, and logs the warning once. It has
@@ -179,6 +187,10 @@ where
             true => Ok(Extracted::Exempt),
             false => self.key.extract(head),
         }
+    }
+
+    fn is_global(&self) -> bool {
+        self.key.is_global()
     }
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {

@@ -20,6 +20,9 @@ pub struct FromFn<F>(F);
 /// these: see [`IntoExtracted`]. An empty text is not a key. The key cannot borrow from the head: return a
 /// [`Key`], which does not allocate up to 36 bytes of text, or a `String`.
 ///
+/// Trim the value of a header field: over HTTP/2, a client can send spaces and tabs around it, and each
+/// spelling is a key of its own.
+///
 /// # Examples
 ///
 /// ```
@@ -27,7 +30,7 @@ pub struct FromFn<F>(F);
 ///
 /// let by_language = from_fn(|head| {
 ///     let language = head.headers().get("accept-language")?;
-///     Some(Key::from(language.as_bytes()))
+///     Some(Key::from(language.as_bytes().trim_ascii()))
 /// });
 /// let but_for_health_checks = from_fn(|head| match head.uri().path() {
 ///     "/health" => Extracted::Exempt,

@@ -32,4 +32,8 @@ impl KeyExtractor for Global {
     fn extract(&self, _: &Head<'_>) -> Result<Extracted, KeyError> {
         Ok(Extracted::Key(Key::GLOBAL))
     }
+
+    fn is_global(&self) -> bool {
+        true
+    }
 }

@@ -1,13 +1,14 @@
 //! The head of a request: what an extractor sees of it.
 
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
-/// The head of a request, borrowed: everything but its body and version.
+/// The head of a request, borrowed: everything but its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     method: &'a Method,
     uri: &'a Uri,
+    version: Version,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
 }
@@ -19,6 +20,7 @@ impl<'a> Head<'a> {
         Self {
             method: request.method(),
             uri: request.uri(),
+            version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
         }
@@ -34,6 +36,12 @@ impl<'a> Head<'a> {
     #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         self.uri
+    }
+
+    /// The version of HTTP.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
     }
 
     /// The header fields.
@@ -54,6 +62,7 @@ impl<'a> From<&'a Parts> for Head<'a> {
         Self {
             method: &parts.method,
             uri: &parts.uri,
+            version: parts.version,
             headers: &parts.headers,
             extensions: &parts.extensions,
         }

@@ -1,8 +1,9 @@
 //! Keys from a header field.
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 
 use super::extractor::{Extracted, KeyExtractor};
+use super::field_value::trimmed;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
@@ -24,8 +25,8 @@ enum Case {
 /// Takes the key from the header field of this name.
 ///
 /// The field has to be there exactly once, with a value of printable ASCII and at most 1,024 bytes. The
-/// value is the key as it is written: upper and lower case differ (unless you
-/// [`ignore_case`](Header::ignore_case)), and so do different encodings of one name.
+/// value is the key as it is written, without the spaces and tabs around it: upper and lower case differ
+/// (unless you [`ignore_case`](Header::ignore_case)), and so do different encodings of one name.
 ///
 /// The client chooses the value. Rely on it behind an authentication that sets the field, not on what a
 /// client claims. Do not use a secret as a key: for API keys and sessions there is `api_key`, with the
@@ -99,7 +100,10 @@ impl Header {
 impl KeyExtractor for Header {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Self { name, max_len, case } = self;
-        let Ok(text) = single_value(head, name, *max_len)?.to_str() else {
+        let value = single_value(head, name, *max_len)?;
+        // Of the characters that do not print, only the tab can be in a header value.
+        let is_printable = |text: &&str| text.is_ascii() && !text.as_bytes().contains(&b'\t');
+        let Some(text) = str::from_utf8(value).ok().filter(is_printable) else {
             return Err(KeyError::invalid(format!(
                 "no key: the `{name}` header is not printable ASCII (encode it, as in \
                  percent-encoding)"
@@ -114,14 +118,14 @@ impl KeyExtractor for Header {
     }
 }
 
-/// The value of a field that has to be there exactly once and not be empty.
+/// The trimmed value of a field that has to be there exactly once and not be empty.
 pub(super) fn single_value<'h>(
     head: &Head<'h>,
     name: &HeaderName,
     max_len: usize,
-) -> Result<&'h HeaderValue, KeyError> {
+) -> Result<&'h [u8], KeyError> {
     let mut values = head.headers().get_all(name).iter();
-    let Some(value) = values.next() else {
+    let Some(value) = values.next().map(trimmed) else {
         return Err(KeyError::missing(format!(
             "no key: the request has no `{name}` header (send it, or choose by `missing_key` what \
              happens without it)"

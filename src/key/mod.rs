@@ -17,7 +17,7 @@
 //! # ); takes(
 //! key::extension(|tenant: &Tenant| tenant.id)            // what another layer knows
 //! # ); takes(
-//! key::from_fn(|head| head.method().as_str().to_owned()) // anything
+//! key::from_fn(|head| if head.method().is_safe() { "reads" } else { "writes" }) // anything
 //! # ); takes(
 //! (key::header("x-tenant"), ClientIp::peer())            // each address of each tenant
 //! # ); takes(
@@ -47,6 +47,7 @@ mod cookie;
 mod digest;
 mod extension;
 mod extractor;
+mod field_value;
 mod from_fn;
 mod global;
 mod head;

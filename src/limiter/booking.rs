@@ -8,6 +8,7 @@ use std::task::Poll;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::{LineSlot, LineTurn};
 use super::queue::{Drained, HeldSlot, QueueBucket, Turn, WaiterHandle};
@@ -35,10 +36,14 @@ impl Booking {
     }
 
     /// Keeps what was reserved without waiting for it: the work will run at its instant.
-    pub(crate) fn keep(self) {
+    #[cfg_attr(
+        not(feature = "memory"),
+        expect(unused_variables, reason = "no line outlives a reset")
+    )]
+    pub(crate) fn keep<'g>(self, grants: impl Iterator<Item = &'g mut Grant>) {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => slot.keep(),
+            Self::Line(slot) => slot.keep(grants),
             Self::Slot(slot) => slot.keep(),
         }
     }
@@ -117,6 +122,19 @@ pub(crate) enum PendingTurn {
 }
 
 impl PendingTurn {
+    /// Notes which of the buckets were reset while it stood in line there.
+    #[cfg_attr(
+        not(feature = "memory"),
+        expect(unused_variables, reason = "no line outlives a reset")
+    )]
+    pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
+        match self {
+            #[cfg(feature = "memory")]
+            Self::Line(turn) => turn.slot.outlive_resets(grants),
+            Self::Slot(_) => {}
+        }
+    }
+
     /// The work runs now: nothing is given back any more.
     pub(crate) fn use_up(self) -> UsedTurn {
         match self {

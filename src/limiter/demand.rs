@@ -3,11 +3,14 @@
 use std::borrow::Borrow;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::Limit;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use crate::algebra::{Terms, Units};
-use crate::backend::{BucketId, Charge, Key, Reading};
+use crate::backend::{BucketId, Charge, Key, Reading, Repeats, ResetMark};
+use crate::quota::Kind;
 
 /// Tokens that a request demands of one limit.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub(crate) struct Demand<L> {
     pub(crate) explicit_cost: bool,
     /// The two shards that may pay; the same twice where the limit is one bucket.
     pub(super) shards: [u32; 2],
+    /// How many resets the limiter knew of when it asked its store; none if the store counts them.
+    pub(super) asked_at: ResetMark,
 }
 
 /// How a demand is made.
@@ -43,7 +48,8 @@ impl<L> Demand<L> {
     /// One token, of the bucket that all callers share.
     #[inline]
     pub(crate) const fn new(limit: L) -> Self {
-        Self { limit, key: Key::GLOBAL, cost: 1, explicit_cost: false, shards: [0; 2] }
+        let (cost, explicit_cost, shards, asked_at) = (1, false, [0; 2], ResetMark::NONE);
+        Self { limit, key: Key::GLOBAL, cost, explicit_cost, shards, asked_at }
     }
 
     pub(crate) const fn set_cost(&mut self, tokens: u64) {
@@ -52,8 +58,8 @@ impl<L> Demand<L> {
 
     /// The same demand on the same shards, with the limit held in another way.
     pub(crate) fn with_limit<M>(&self, limit: M) -> Demand<M> {
-        let &Self { cost, explicit_cost, shards, .. } = self;
-        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards }
+        let &Self { cost, explicit_cost, shards, asked_at, .. } = self;
+        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards, asked_at }
     }
 }
 
@@ -73,6 +79,15 @@ impl<L: Borrow<Limit>> Demand<L> {
             && self.limit().name() == other.limit().name()
             && self.limit().bucket() == other.limit().bucket()
             && self.limit().quota().shard_count() == other.limit().quota().shard_count()
+    }
+
+    /// Sorts demands on the same buckets next to each other.
+    fn bucket_order(&self) -> impl Ord + use<'_, L> {
+        let (limit, bucket) = (self.limit(), self.limit().bucket());
+        let gains = (bucket.kind() == Kind::TokenBucket, bucket.step(), bucket.gain());
+        let holds = (bucket.token(), bucket.capacity(), bucket.floor(), bucket.initial());
+        let shards = limit.quota().shard_count();
+        (BucketId::new(limit.name(), &self.key), gains, holds, bucket.start(), shards)
     }
 
     /// An error if its buckets could never grant this much.
@@ -140,19 +155,48 @@ pub(super) fn draw_all_shards<L: Borrow<Limit>>(
     random: &Random,
     longest: Mode,
 ) -> Result<(), RateLimited> {
+    if could_all_have_all(demands) {
+        return Ok(());
+    }
+    let repeats = repeats(demands);
+    let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
     for nth in 0..demands.len() {
+        let first = first(&repeats, demands, nth);
         let (before, rest) = demands.split_at_mut(nth);
-        let Some(demand) = rest.first_mut() else { continue };
-        let mut same = before.iter().filter(|earlier| earlier.is_of_same_buckets(demand));
-        let Some(first) = same.next() else {
-            demand.draw_shards(random);
-            continue;
-        };
-        let again = same.fold(demand.cost, |all, same| all.saturating_add(same.cost));
-        demand.shards = first.shards;
-        demand.could_have(again.saturating_add(first.cost), longest)?;
+        let (Some(demand), Some(sum)) = (rest.first_mut(), sums.get_mut(first)) else { continue };
+        *sum = sum.saturating_add(demand.cost);
+        match before.get(first) {
+            None => demand.draw_shards(random),
+            Some(first) => {
+                demand.shards = first.shards;
+                demand.could_have(*sum, longest)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Whether each is on a single bucket that could grant all costs together, as nearly always. Then no
+/// sum can be too large, and there are no shards to draw.
+fn could_all_have_all<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
+    let all = demands.iter().fold(0_u64, |all, demand| all.saturating_add(demand.cost));
+    demands.iter().all(|demand| {
+        let (limit, bucket) = (demand.limit(), demand.limit().bucket());
+        !limit.is_in_shards() && bucket.units(all).is_some_and(|units| units <= bucket.capacity())
+    })
+}
+
+/// Which demands are on the same buckets.
+fn repeats<L: Borrow<Limit>>(demands: &[Demand<L>]) -> Repeats {
+    Repeats::find(demands.iter().map(Demand::bucket_order))
+}
+
+/// The first demand on the same buckets as this one.
+fn first<L: Borrow<Limit>>(repeats: &Repeats, demands: &[Demand<L>], nth: usize) -> usize {
+    repeats.first(nth, |earlier| {
+        let (earlier, demand) = (demands.get(earlier), demands.get(nth));
+        earlier.zip(demand).is_some_and(|(earlier, demand)| earlier.is_of_same_buckets(demand))
+    })
 }
 
 /// Checks demands whose shards are drawn.
@@ -164,9 +208,15 @@ pub(super) fn check_sums<L: Borrow<Limit>>(
     demands: &[Demand<L>],
     longest: Mode,
 ) -> Result<(), RateLimited> {
-    for demand in demands {
-        let same = demands.iter().filter(|other| other.is_of_same_buckets(demand));
-        let all = same.fold(0_u64, |all, same| all.saturating_add(same.cost));
+    let repeats = repeats(demands);
+    let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
+    for (nth, demand) in demands.iter().enumerate() {
+        if let Some(sum) = sums.get_mut(first(&repeats, demands, nth)) {
+            *sum = sum.saturating_add(demand.cost);
+        }
+    }
+    for (nth, demand) in demands.iter().enumerate() {
+        let all = sums.get(first(&repeats, demands, nth)).copied().unwrap_or(demand.cost);
         demand.could_have(all, longest)?;
     }
     Ok(())
@@ -182,6 +232,9 @@ pub(super) enum Demands<'l> {
         demands: Vec<Demand<&'l Limit>>,
     },
 }
+
+/// How many demands most calls make at most that make several.
+const SHORT: usize = 8;
 
 /// How many limits most calls name that name several.
 const USUAL: usize = 4;

@@ -14,6 +14,7 @@ use super::grant::Grant;
 use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
+use super::shared_resets::SharedResets;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
@@ -58,6 +59,8 @@ struct LimiterState {
     store: Store,
     queues: Arc<QueueRegistry>,
     random: Random,
+    /// The resets that were made through this limiter; the memory store counts its own.
+    resets: Arc<SharedResets>,
 }
 
 /// Where the buckets of a limiter are.
@@ -75,7 +78,8 @@ impl RateLimiter {
     pub fn new(backend: impl Backend) -> Self {
         let store = Store::new(backend);
         let queues = Arc::new(QueueRegistry::new(store.share()));
-        Self { shared: Arc::new(LimiterState { store, queues, random: Random::default() }) }
+        let (random, resets) = Default::default();
+        Self { shared: Arc::new(LimiterState { store, queues, random, resets }) }
     }
 
     /// A limiter that keeps its buckets in this process, at most
@@ -127,6 +131,10 @@ impl RateLimiter {
         &self.shared.random
     }
 
+    pub(super) fn resets(&self) -> &Arc<SharedResets> {
+        &self.shared.resets
+    }
+
     pub(crate) fn queues(&self) -> &Arc<QueueRegistry> {
         &self.shared.queues
     }
@@ -143,6 +151,11 @@ impl RateLimiter {
         mode: Mode,
         longest: Mode,
     ) -> Result<Answer<Applied>, RateLimited> {
+        // The memory store counts the resets itself.
+        if !self.has_lines() {
+            let mark = self.shared.resets.mark();
+            demands.iter_mut().for_each(|demand| demand.asked_at = mark);
+        }
         if let [demand] = demands {
             demand.draw_shards(self.random());
         } else {
@@ -195,7 +208,12 @@ impl RateLimiter {
         match &self.shared.store {
             #[cfg(feature = "memory")]
             Store::Memory(memory) => memory.adjust(adjustments),
-            Store::Other(_) => self.queues().give_back(adjustments),
+            Store::Other(_) => {
+                for adjustment in adjustments.iter_mut() {
+                    *adjustment = self.shared.resets.owed(*adjustment);
+                }
+                self.queues().give_back(adjustments)
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot, sum_of_shards};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Adjustment, BucketId, Key, Reading};
+use crate::backend::{Adjustment, BucketId, Key, Reading, ResetMark};
 use crate::clock::Timestamp;
 
 /// What a request took of one limit, and what was left: enough to settle it, and to tell how the
@@ -24,7 +24,10 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     /// The wait does not follow from what is left: a bucket that is named twice waits less for the
     /// first.
     terms: GrantTerms,
-    shards: [u32; 2],
+    /// A quota has no more shards than these can number.
+    shards: [u16; 2],
+    /// How many resets the store knew of when they have paid.
+    mark: ResetMark,
     /// What each bucket has paid.
     units: [Units; 2],
     /// What each bucket held after that.
@@ -38,6 +41,7 @@ pub(crate) struct PaidBucket {
     pub(crate) shard: u32,
     pub(crate) units: Units,
     pub(crate) after: State,
+    pub(crate) mark: ResetMark,
 }
 
 impl<L> Grant<L> {
@@ -50,17 +54,21 @@ impl<L> Grant<L> {
         let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
         let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
         let (terms, after) = (GrantTerms::at_once(explicit_cost), [reading.state(), NOTHING]);
-        Self { limit, key, terms, shards, units, after, at }
+        let (shards, mark) = (numbers(shards), reading.mark());
+        Self { limit, key, terms, shards, mark, units, after, at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in
     /// shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
-        let Demand { limit, key, explicit_cost, shards, .. } = demand;
-        let (mut units, mut after) = ([0; 2], [NOTHING; 2]);
-        fill(&mut units, &mut after, readings);
+        let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
+        let (units, after) = paid(readings);
         let terms = GrantTerms::new(explicit_cost, readings);
-        Self { limit, key, terms, shards, units, after, at }
+        let mark = match readings.first() {
+            Some(reading) if asked_at.is_none() => reading.mark(),
+            _ => asked_at,
+        };
+        Self { limit, key, terms, shards: numbers(shards), mark, units, after, at }
     }
 
     /// The time of the decision.
@@ -77,10 +85,11 @@ impl<L> Grant<L> {
         self.terms.has_explicit_cost()
     }
 
-    /// Counts what was charged on top of it.
+    /// Counts what was charged on top of it. If the bucket was reset in between, none of it comes back:
+    /// which part of it was taken before that is not kept.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
         let before = self.units;
-        fill(&mut self.units, &mut self.after, readings);
+        (self.units, self.after) = paid(readings);
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
@@ -119,11 +128,19 @@ impl GrantTerms {
     }
 }
 
-fn fill(units: &mut [Units; 2], after: &mut [State; 2], readings: &[Reading]) {
-    for ((units, after), reading) in units.iter_mut().zip(after).zip(readings) {
-        *units = reading.units();
-        *after = reading.state();
-    }
+/// A quota has at most [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
+#[inline]
+fn numbers(shards: [u32; 2]) -> [u16; 2] {
+    shards.map(|shard| u16::try_from(shard).unwrap_or(u16::MAX))
+}
+
+/// What each bucket has paid, and what it held after that.
+fn paid(readings: &[Reading]) -> ([Units; 2], [State; 2]) {
+    (of_both(readings, 0, Reading::units), of_both(readings, NOTHING, Reading::state))
+}
+
+fn of_both<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
+    [readings.first().map_or(none, &what), readings.get(1).map_or(none, &what)]
 }
 
 const NOTHING: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
@@ -135,16 +152,15 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same with a limit of its own.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { ref limit, ref key, terms, shards, units, after, at } = self;
-        Grant { limit: own(limit), key: key.clone(), terms, shards, units, after, at }
+        let &Self { ref limit, ref key, terms, shards, mark, units, after, at } = self;
+        Grant { limit: own(limit), key: key.clone(), terms, shards, mark, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
-        let &Self {
-            shards: [shard, other], units: [units, other_units], after: [after, rest], ..
-        } = self;
-        let first = PaidBucket { shard, units, after };
-        let second = PaidBucket { shard: other, units: other_units, after: rest };
+        let &Self { shards, mark, units: [units, other_units], after: [after, rest], .. } = self;
+        let [shard, other] = shards.map(u32::from);
+        let first = PaidBucket { shard, units, after, mark };
+        let second = PaidBucket { shard: other, units: other_units, after: rest, mark };
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
     }
 
@@ -211,12 +227,27 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            (refund, paid.units.saturating_sub(units))
+            (refund.taken_at(paid.mark), paid.units.saturating_sub(units))
         })
     }
 }
 
 impl Grant {
+    /// The buckets that paid were reset while a waiter stood in their lines: what they have paid is
+    /// taken after that.
+    ///
+    /// If that is true of one of two shards, and the other had granted before, neither gets anything back:
+    /// there is one mark for both.
+    #[cfg(feature = "memory")]
+    pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
+        let id = |paid: PaidBucket| BucketId::new(self.limit.name(), &self.key).shard(paid.shard);
+        // The store marks all buckets that it resets at once alike.
+        let marks = self.paid().map(|paid| mark_of(id(paid)));
+        if let Some(mark) = marks.reduce(|one, other| one.and(other)).flatten() {
+            self.mark = mark;
+        }
+    }
+
     /// The limit, as it is shared.
     pub(crate) const fn shared_limit(&self) -> &Arc<Limit> {
         &self.limit
@@ -227,7 +258,7 @@ impl Grant {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();
         demand.set_cost(tokens);
-        demand.shards = self.shards;
+        demand.shards = self.shards.map(u32::from);
         demand
     }
 }

@@ -84,6 +84,7 @@ mod calls;
 mod demand;
 mod detached;
 mod engine;
+mod forget;
 mod grant;
 mod limit;
 #[cfg(feature = "memory")]
@@ -98,6 +99,7 @@ mod rate_limited;
 mod reservation;
 mod reserve_call;
 mod settle;
+mod shared_resets;
 mod snapshot;
 mod too_large;
 mod wait;

@@ -63,6 +63,19 @@ impl RateLimiter {
     /// Makes a bucket as if it had never been used, or [penalized](Self::penalize), or
     /// [blocked](Self::block).
     ///
+    /// What was taken before is forgiven, so a permit from before the reset gives nothing back after
+    /// it: its refund would be worth the same tokens a second time. A settlement above what it has paid
+    /// is still taken. A request that waits keeps its place; what it is granted after the reset
+    /// is taken from the fresh bucket, and comes back to that.
+    ///
+    /// * **In memory** this holds for all limiters on the store. Each shard of some 1,000 keys knows
+    ///   its last 1,024 keys that were reset. A permit that outlives the resets of more keys than that
+    ///   may give nothing back although its own key was not reset.
+    /// * **In a store that other processes use as well** this holds for the permits of this limiter and
+    ///   its clones, of the last 1,024 keys that were reset through them. Permits of other processes from
+    ///   before the reset, and refunds that are under way during it, still give back what they have
+    ///   taken: so many tokens more than the quota allows may run after it.
+    ///
     /// # Errors
     ///
     /// Awaiting it fails if the store could not do it.
@@ -211,7 +224,7 @@ impl Future for ResetCall<'_> {
         let Self { limiter, limit, key, progress } = &mut *self;
         let submit = || {
             let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
-            Ok::<_, RateLimited>(limiter.backend().reset(&ids))
+            Ok::<_, RateLimited>(limiter.forget(&ids))
         };
         let answer = ready!(progress.poll(cx, submit))?;
         Poll::Ready(answer.map_err(|error| RateLimited::unavailable(limit, error)))

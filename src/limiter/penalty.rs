@@ -78,8 +78,8 @@ impl RateLimiter {
     ///   one that came later: no more work runs during the block than was promised an instant.
     /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a fixed
     ///   window, but not before the window begins in which the time is up.
-    /// * It ends in the year 2255 at the latest. The memory store forgets it last, when its bound is
-    ///   reached.
+    /// * It ends in the year 2255 at the latest. A memory store at its bound forgets it last, but only
+    ///   half of [the bound](crate::backend::Memory::max_keys) is kept for blocked keys.
     ///
     /// [`reset`](Self::reset) undoes it. No time at all changes nothing.
     ///

@@ -167,6 +167,8 @@ impl<'l> Permit<'l> {
 
     /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
     ///
+    /// A bucket that was [reset](RateLimiter::reset) since has forgiven them, and gets nothing back.
+    ///
     /// # Errors
     ///
     /// As [`settle`](Self::settle).
@@ -212,7 +214,7 @@ impl<'l> Permit<'l> {
             Holder::Several(all) => (all.limiter, all.iter().flat_map(Grant::all_shards).collect()),
             Holder::Owned(all) => (&all.limiter, all.iter().flat_map(Grant::all_shards).collect()),
         };
-        DetachOnDrop::new(limiter.backend().reset(&ids))
+        DetachOnDrop::new(limiter.forget(&ids))
     }
 }
 

@@ -166,10 +166,41 @@ impl RateLimited {
         matches!(&*self.0, RateLimitedCause::TooLarge { .. })
     }
 
-    /// Whether the store failed or did not answer in time.
+    /// Whether there was no decision: the store failed, did not answer in time, or cannot decide this.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(&*self.0, RateLimitedCause::Unavailable { .. })
+    }
+
+    /// Whether the store failed, could not be reached, or did not answer in time.
+    ///
+    /// This is the one to ask if work is to run uncounted while there is an outage. What is
+    /// [unavailable](Self::is_unavailable) and no outage is what the store can never decide, or was
+    /// late by a flood of this process' own calls: a client can bring about either by itself, as
+    /// often as it likes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+    ///
+    /// const SEARCHES: Limit = Limit::new("searches", Quota::token_bucket(100, HOUR));
+    ///
+    /// async fn search(limiter: &RateLimiter, user: &str) -> Result<&'static str, RateLimited> {
+    ///     match limiter.limit(&SEARCHES).key(user).await {
+    ///         Err(error) if error.is_outage() => Ok("found, uncounted"),
+    ///         permit => permit.map(|_| "found"),
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// assert_eq!(search(&RateLimiter::in_memory(), "alice").await.unwrap(), "found");
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_outage())
     }
 
     /// Whether the store did not answer in time; it may have taken the tokens all the same.

@@ -161,9 +161,9 @@ impl Reservation {
     #[must_use = "the permit is leave to run, and what is settled"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
-        let Reserved { grants, booking, .. } = *self.0;
+        let Reserved { mut grants, booking, .. } = *self.0;
         if let Some(booking) = booking {
-            booking.keep();
+            booking.keep(grants.iter_mut());
         }
         grants.into_permit(at)
     }
@@ -180,6 +180,10 @@ struct HeldGrants {
 }
 
 impl HeldGrants {
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Grant> {
+        iter::once(&mut self.first).chain(&mut self.rest)
+    }
+
     fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
         self.undo_on_drop = None;
         let rest = mem::take(&mut self.rest);
@@ -202,7 +206,11 @@ impl HeldGrants {
                     let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
                     let bucket = grant.limit().bucket();
                     if has_lines {
-                        return Some(Adjustment::refund(id, bucket, paid.units));
+                        let refund = Adjustment::refund(id, bucket, paid.units);
+                        return Some(refund.taken_at(paid.mark));
+                    }
+                    if self.limiter.has_forgiven(id, paid.mark) {
+                        return None;
                     }
                     let returned = self.limiter.queues().returned_since(id, made)?;
                     let left = bucket.with_returned(paid.after, returned);
@@ -255,6 +263,7 @@ impl Future for Ready {
             this.waiting.set(None);
             // Only a waiter that can be sent away is.
             let Ok(turn) = turn else { return Poll::Pending };
+            turn.outlive_resets(this.grants.iter_mut().flat_map(HeldGrants::iter_mut));
             *this.at = turn.use_up().at();
         }
         // A future that has given its answer is not polled again.

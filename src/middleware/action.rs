@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
+use super::places::WaiterPlace;
 use super::planned_rule::Choice;
-use super::queue::WaiterPlace;
 use crate::limiter::{Booking, Demand, Outcome, RateLimited};
 
 /// What is demanded for a request by the rules; mostly by one.

@@ -12,9 +12,10 @@ use super::advertise::field_set;
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
 use super::on_response::OnResponse;
+use super::places::KeyHashes;
 use super::plan::{Plan, Way};
 use super::planned_rule::Choice;
-use super::queue::Queue;
+use super::queue::{NoPlace, Queue};
 use super::shadow;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
@@ -92,7 +93,7 @@ fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
 
 /// Asks the store, and reads its answer when it is there.
 fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'p> {
-    let submission = Submission::new(plan);
+    let submission = Submission::new(plan, &demands);
     #[cfg(feature = "memory")]
     if let (Some(memory), Mode::Reserve(_)) = (plan.limiter.memory(), submission.mode) {
         let (modes, queues) = ([submission.mode, submission.longest], plan.limiter.queues());
@@ -158,7 +159,7 @@ struct Submission {
 }
 
 impl Submission {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, demands: &[Demand<Choice<'_>>]) -> Self {
         let (limiter, queue) = (&plan.limiter, plan.settings.queue);
         let jitter = limiter.random().up_to(plan.settings.jitter);
         let Some(queue) = queue else {
@@ -166,16 +167,17 @@ impl Submission {
             return Self { mode, longest: mode, queue, max_wait, status: TOO_MANY, jitter };
         };
         // Without room in the queue, nothing is reserved that would have to be given up.
-        let has_room = plan.waiters.has_room(&queue);
+        let place = plan.places.look(&queue, || counted_keys(plan, demands));
         let drain = limiter.time_to_drain();
         let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
-        let status = match drain {
-            _ if !has_room => queue.on_full.status(),
+        let status = match (place, drain) {
+            (Err(no_place), None) => status_without_place(&queue, no_place),
+            (Err(NoPlace::Full), Some(_)) => queue.on_full.status(),
             // The client has not asked for too much: the server is going away.
-            Some(_) => UNAVAILABLE,
-            None => TOO_MANY,
+            (_, Some(_)) => UNAVAILABLE,
+            (Ok(()), None) => TOO_MANY,
         };
-        let mode = if has_room { Mode::Reserve(max_wait) } else { Mode::Take };
+        let mode = if place.is_ok() { Mode::Reserve(max_wait) } else { Mode::Take };
         let longest = Mode::Reserve(queue.max_wait);
         Self { mode, longest, queue: Some(queue), max_wait, status, jitter }
     }
@@ -245,14 +247,34 @@ fn wait_in<'p>(
         return store_failed(plan, first, &BackendError::incomplete());
     };
     // Only now, as a request that need not wait takes no place.
-    let Some(place) = plan.waiters.take(queue) else {
-        return Submission { status: queue.on_full.status(), ..submission }
-            .refuse(demands, outcome);
+    let place = match plan.places.take(queue, counted_keys(plan, &demands)) {
+        Ok(place) => place,
+        Err(no_place) => {
+            let status = status_without_place(queue, no_place);
+            return Submission { status, ..submission }.refuse(demands, outcome);
+        }
     };
     // Chance never decides whether there is a turn.
     let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
     let ledger = RequestLedger::of(plan, &demands, &outcome);
     Action::Queue(Box::new(QueuedSlot { booking, place, jitter, ledger }))
+}
+
+/// The keys by which the waiters of a request are counted.
+fn counted_keys(plan: &Plan, demands: &[Demand<Choice<'_>>]) -> KeyHashes {
+    let is_counted = |demand: &&Demand<Choice<'_>>| {
+        plan.rule_at(demand.limit.rule).is_some_and(|planned| planned.is_keyed)
+    };
+    let counted = demands.iter().filter(is_counted);
+    counted.map(|demand| plan.places.hash(demand.limit.rule, &demand.key)).collect()
+}
+
+const fn status_without_place(queue: &Queue, no_place: NoPlace) -> StatusCode {
+    match no_place {
+        NoPlace::Full => queue.on_full.status(),
+        // The client has its share of the queue, and others still find a place.
+        NoPlace::KeyHasShare => TOO_MANY,
+    }
 }
 
 /// Lets a request run that was admitted.
@@ -274,8 +296,8 @@ fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Ac
     let on_failure = plan.settings.on_failure;
     plan.log.store_failed(limit, error, on_failure);
     match on_failure {
-        OnFailure::Refuse => Action::reject(UNAVAILABLE),
-        OnFailure::Admit => run_uncharged(plan),
+        OnFailure::Admit if error.is_outage() => run_uncharged(plan),
+        OnFailure::Admit | OnFailure::Refuse => Action::reject(UNAVAILABLE),
     }
 }
 

@@ -16,7 +16,8 @@ use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
 use crate::limiter::{
-    Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, Permit, RateLimited, Settlement, Snapshot,
+    Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, PendingTurn, Permit, RateLimited,
+    Settlement, Snapshot,
 };
 
 /// Kept for a request whose response, or whose handler, may do something to its tokens.
@@ -92,6 +93,11 @@ impl RequestLedger {
             is_open: !is_refused,
         });
         self.entries().charges.extend(entries);
+    }
+
+    /// Its turn has come: notes which of the buckets were reset while it stood in line.
+    pub(super) fn outlive_resets(&self, turn: &PendingTurn) {
+        turn.outlive_resets(self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
     }
 
     pub(super) fn is_exposed(&self) -> bool {

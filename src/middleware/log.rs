@@ -17,29 +17,32 @@ use crate::limiter::{Limit, RateLimited};
 /// mistake in the set-up, and a store that fails until it answers again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    keys: Arc<Keys>,
-    has_failed: Arc<AtomicBool>,
+    told: Arc<Told>,
 }
 
-/// What has been logged about requests without a key. One kind does not use up the line of another:
-/// a client can leave a key out, or send an empty one, at any time.
+/// What has been logged. One kind does not use up the line of another: a client can leave a key out,
+/// or send an empty one, at any time.
 #[derive(Debug, Default)]
-struct Keys {
-    misconfigured: AtomicBool,
-    missing: AtomicBool,
-    empty: AtomicBool,
+struct Told {
+    misconfigured_key: AtomicBool,
+    missing_key: AtomicBool,
+    empty_key: AtomicBool,
+    /// Until the store answers again.
+    outage: AtomicBool,
+    overload: AtomicBool,
+    undecidable: AtomicBool,
 }
 
 impl Log {
     /// A request without a key was answered with this status, or went on without.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
         let told = match status {
-            _ if error.is_misconfigured() => Some(&self.keys.misconfigured),
-            _ if error.is_empty() => Some(&self.keys.empty),
+            _ if error.is_misconfigured() => Some(&self.told.misconfigured_key),
+            _ if error.is_empty() => Some(&self.told.empty_key),
             // As it was chosen.
             None => return,
             Some(status) if error.is_missing() && status.is_server_error() => {
-                Some(&self.keys.missing)
+                Some(&self.told.missing_key)
             }
             Some(_) => None,
         };
@@ -99,13 +102,25 @@ impl Log {
         tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
     }
 
+    /// The store did not decide. What a client can bring about by itself is told once for all time, or
+    /// it would fill the log.
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        let first = !self.has_failed.swap(true, Ordering::Relaxed);
+        let (told, hint) = if error.is_outage() {
+            (&self.told.outage, "no decision (logged once until the backend recovers)")
+        } else if error.is_overload() {
+            let hint = "decisions are late before they are sent, and their requests are not admitted \
+                        (logged once)";
+            (&self.told.overload, hint)
+        } else {
+            let hint = "the backend can never decide such requests, and they are not admitted (logged \
+                        once)";
+            (&self.told.undecidable, hint)
+        };
+        let first = !told.swap(true, Ordering::Relaxed);
         #[cfg(feature = "tracing")]
         {
             let error: &(dyn std::error::Error + 'static) = error;
             if first {
-                let hint = "no decision (logged once until the backend recovers)";
                 tracing::error!(limit = limit.name(), ?on_failure, error, "{hint}");
             } else {
                 tracing::debug!(limit = limit.name(), ?on_failure, error, "no decision");
@@ -115,8 +130,8 @@ impl Log {
 
     /// The store has answered.
     pub(super) fn store_recovered(&self, limit: &Limit) {
-        if self.has_failed.load(Ordering::Relaxed) && self.has_failed.swap(false, Ordering::Relaxed)
-        {
+        let outage = &self.told.outage;
+        if outage.load(Ordering::Relaxed) && outage.swap(false, Ordering::Relaxed) {
             #[cfg(feature = "tracing")]
             tracing::info!(limit = limit.name(), "backend recovered");
         }

@@ -356,6 +356,7 @@ mod missing_key;
 mod on_failure;
 mod on_refusal;
 mod on_response;
+mod places;
 mod plan;
 mod planned_rule;
 mod portion;

@@ -13,9 +13,11 @@ use crate::limiter::{RateLimited, Snapshot};
 /// How a request is answered that does not run: because it was refused, because the store failed,
 /// or because its key is missing.
 ///
-/// A gRPC request (of content type `application/grpc`) is answered by a status of gRPC whatever
-/// this says, as its client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with
-/// `google.rpc.RetryInfo`, and `UNAVAILABLE` for 503.
+/// A gRPC request (a POST over HTTP/2 of content type `application/grpc`) is answered by a status of
+/// gRPC whatever this says, as its client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with
+/// `google.rpc.RetryInfo`, and `UNAVAILABLE` for 503. Its HTTP status is 200.
+///
+/// Every answer has `Cache-Control: no-store`, so that no cache answers other clients by it.
 ///
 /// # Examples
 ///
@@ -73,8 +75,9 @@ impl OnRefusal {
 
     /// What this function makes of the refusal.
     ///
-    /// The layer adds `Retry-After` and the [fields](crate::fields::Dialect) that tell how the
-    /// limits stand, each unless the response has it already. The status is the function's own:
+    /// The layer adds `Retry-After`, `Cache-Control: no-store` and the
+    /// [fields](crate::fields::Dialect) that tell how the limits stand, each unless the response has
+    /// it already. The status is the function's own:
     /// [`Refused::status`] is what the layer would say.
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self

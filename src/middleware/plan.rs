@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::log::Log;
+use super::places::Places;
 use super::planned_rule::PlannedRule;
-use super::queue::WaiterCount;
 use super::rules::{LayerSettings, Rules};
 use crate::fields::{Dialects, FieldTemplate, PolicyText};
 use crate::key::Key;
@@ -27,7 +27,7 @@ pub(super) struct Plan {
     template: Option<Arc<FieldTemplate>>,
     /// How many rules the template is of.
     advertised_count: usize,
-    pub(super) waiters: WaiterCount,
+    pub(super) places: Places,
     pub(super) log: Log,
 }
 
@@ -53,7 +53,7 @@ impl Plan {
             is_silent: false,
             template: None,
             advertised_count: 0,
-            waiters: WaiterCount::default(),
+            places: Places::default(),
             log: Log::default(),
             settings,
         };

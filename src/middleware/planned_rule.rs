@@ -21,6 +21,8 @@ pub(super) struct PlannedRule {
     /// The body of its refusals.
     pub(super) refusal_body: Bytes,
     pub(super) log: Log,
+    /// Whether it tells requests apart by their keys.
+    pub(super) is_keyed: bool,
     setup_check: SetupCheck,
 }
 
@@ -65,6 +67,7 @@ impl PlannedRule {
         Self {
             policy: PolicyText::new(&rule.limit),
             refusal_body: fields::quota_exceeded(StatusCode::TOO_MANY_REQUESTS, name),
+            is_keyed: !rule.key.is_global(),
             rule,
             log: Log::default(),
             setup_check: SetupCheck::default(),

@@ -1,7 +1,5 @@
 //! How requests wait for their turn.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -9,6 +7,9 @@ use http::StatusCode;
 /// How long requests may wait for their turn, and how many of them at once.
 ///
 /// A [`Duration`] is a queue in which requests wait for at most that long.
+///
+/// The places belong to the layer, and its clients share them: see
+/// [`max_waiters_per_key`](Self::max_waiters_per_key).
 ///
 /// # Examples
 ///
@@ -29,6 +30,8 @@ use http::StatusCode;
 pub struct Queue {
     pub(super) max_wait: Duration,
     max_waiters: usize,
+    /// None if it depends on how many places are free.
+    max_waiters_per_key: Option<usize>,
     pub(super) on_full: QueueFull,
 }
 
@@ -61,7 +64,7 @@ impl Queue {
     #[must_use]
     pub const fn up_to(max_wait: Duration) -> Self {
         let (max_waiters, on_full) = (Self::MAX_WAITERS, QueueFull::ServiceUnavailable);
-        Self { max_wait, max_waiters, on_full }
+        Self { max_wait, max_waiters, max_waiters_per_key: None, on_full }
     }
 
     /// Lets at most this many requests wait, all services of the layer together.
@@ -71,44 +74,78 @@ impl Queue {
         self
     }
 
+    /// Lets at most this many requests of one key wait, all services of the layer together.
+    ///
+    /// Where it is not set, a key may have one more only while it has fewer than there are free
+    /// places: it has half of the places at most, with another one a third, and so on. So a client
+    /// that asks without end leaves room for the others, and a client that has no waiter finds a
+    /// place while there is one. [`max_waiters`](Self::max_waiters) and more lets one key have all
+    /// of the places.
+    ///
+    /// The keys are those of the layer's rules; of several, each counts. A rule of
+    /// [all requests](crate::key::global) has no clients to tell apart, and so no bound but that of
+    /// the queue. What is above the bound of its key is answered with 429, whatever
+    /// [`on_full`](Self::on_full) says: its client has its share of the queue. `Retry-After` is
+    /// that of any refusal.
+    ///
+    /// This bounds requests; [`max_reserved`](crate::Quota::max_reserved) bounds the tokens that
+    /// the requests of a key may wait for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::key::ClientIp;
+    /// use tollgate::middleware::Queue;
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE));
+    ///
+    /// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters_per_key(20);
+    /// let layer = RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer()).queue(queue);
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub const fn max_waiters_per_key(mut self, requests: usize) -> Self {
+        self.max_waiters_per_key = Some(requests);
+        self
+    }
+
     /// Sets how a request is answered that finds the queue full.
     #[must_use]
     pub const fn on_full(mut self, on_full: QueueFull) -> Self {
         self.on_full = on_full;
         self
     }
+
+    /// Whether one more may wait where so many places are `taken`, of which its key has `held`; that
+    /// is none if it has no key.
+    ///
+    /// The bound that depends on the free places is that of packet switches whose ports share a
+    /// memory (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+    /// switches", 1998), with a factor of one: `k` keys that ask without end have `1 / (k + 1)` of
+    /// the places each, and as many stay free.
+    pub(super) const fn admits(&self, taken: usize, held: Option<usize>) -> Result<(), NoPlace> {
+        let free = self.max_waiters.saturating_sub(taken);
+        match (held, self.max_waiters_per_key) {
+            _ if free == 0 => Err(NoPlace::Full),
+            (Some(held), Some(most)) if held >= most => Err(NoPlace::KeyHasShare),
+            (Some(held), None) if held >= free => Err(NoPlace::KeyHasShare),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a request finds no place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    Full,
+    /// Its key has as many waiters as it may.
+    KeyHasShare,
 }
 
 impl From<Duration> for Queue {
     fn from(max_wait: Duration) -> Self {
         Self::up_to(max_wait)
-    }
-}
-
-/// How many requests wait in all services of a layer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WaiterCount(Arc<AtomicUsize>);
-
-/// Room for one request to wait; free again when it is dropped.
-#[derive(Debug)]
-pub(super) struct WaiterPlace(Arc<AtomicUsize>);
-
-impl WaiterCount {
-    /// Whether one more may wait, as far as is known now.
-    pub(super) fn has_room(&self, queue: &Queue) -> bool {
-        self.0.load(Ordering::Relaxed) < queue.max_waiters
-    }
-
-    /// Room for one more, unless the queue is full.
-    pub(super) fn take(&self, queue: &Queue) -> Option<WaiterPlace> {
-        let one_more = |taken: usize| taken.checked_add(1).filter(|&all| all <= queue.max_waiters);
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| WaiterPlace(Arc::clone(&self.0)))
-    }
-}
-
-impl Drop for WaiterPlace {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -14,8 +14,8 @@ use super::action::QueuedSlot;
 use super::advertise::fields_after_turn;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
+use super::places::WaiterPlace;
 use super::plan::Plan;
-use super::queue::WaiterPlace;
 use super::reject::render_drained;
 use crate::fields;
 use crate::key::Head;
@@ -105,6 +105,7 @@ where
             };
             let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
             if let Some(ledger) = &ledger {
+                ledger.outlive_resets(&pending);
                 OnResponse::show(ledger, &mut request);
             }
             let waited = since.elapsed();

@@ -62,7 +62,8 @@ fn render_refusal(plan: &Plan, refusal: &Refusal<'_>, head: &Head<'_>) -> Respon
                 refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
             let (retry_after, error) = (Some(after), None);
             let (head, status, snapshots) = (Some(*head), *status, &*snapshots);
-            let mut response = handler(&Refused { head, status, snapshots, retry_after, error });
+            let refused = Refused { head, status, snapshots, retry_after, error };
+            let mut response = answer(handler, &refused);
             fields::put_retry_after(&mut response, hint);
             write_missing(fields, &mut response);
             response
@@ -77,7 +78,7 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
         Renderer::Own(wording) => fields::too_large(wording, error.limit()),
         Renderer::Handler(handler) => {
             let (head, status, error) = (Some(*head), TOO_MANY, Some(error));
-            handler(&Refused { head, status, snapshots: &[], retry_after: None, error })
+            answer(handler, &Refused { head, status, snapshots: &[], retry_after: None, error })
         }
     };
     write_missing(fields, &mut response);
@@ -98,8 +99,8 @@ fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<B
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);
-            let mut response =
-                handler(&Refused { head, status, snapshots: &[], retry_after, error: None });
+            let refused = Refused { head, status, snapshots: &[], retry_after, error: None };
+            let mut response = answer(handler, &refused);
             if soon.is_some() {
                 fields::put_retry_soon(&mut response, format);
             }
@@ -110,11 +111,20 @@ fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<B
 
 fn renderer<'r>(plan: &'r Plan, head: &Head<'_>) -> Renderer<'r> {
     match plan.settings.on_refusal.wording() {
-        _ if fields::is_grpc(head.headers()) => Renderer::Own(Wording::Grpc),
+        _ if fields::is_grpc(head.method(), head.version(), head.headers()) => {
+            Renderer::Own(Wording::Grpc)
+        }
         RefusalWording::ProblemDetails => Renderer::Own(Wording::ProblemDetails),
         RefusalWording::PlainText => Renderer::Own(Wording::PlainText),
         RefusalWording::Handler(handler) => Renderer::Handler(handler.as_ref()),
     }
+}
+
+/// What a handler answers; not to be stored by caches, unless it says something about that itself.
+fn answer(handler: &Handler, refused: &Refused<'_>) -> Response<Bytes> {
+    let mut response = handler(refused);
+    fields::put_no_store(&mut response);
+    response
 }
 
 /// Adds the fields that the response does not have.

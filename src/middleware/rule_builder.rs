@@ -48,11 +48,13 @@ impl Rule {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{Key, Limit, MINUTE, Quota, Rule};
+    /// use tollgate::key::Head;
+    /// use tollgate::{Limit, MINUTE, Quota, Rule};
     ///
-    /// const PER_METHOD: Limit = Limit::new("per-method", Quota::token_bucket(100, MINUTE));
+    /// const CALLS: Limit = Limit::new("calls", Quota::token_bucket(100, MINUTE));
     ///
-    /// let rule = Rule::new(&PER_METHOD).key_with(|head| Key::from(head.method().as_str()));
+    /// let key = |head: &Head<'_>| if head.method().is_safe() { "reads" } else { "writes" };
+    /// let rule = Rule::new(&CALLS).key_with(key);
     /// # drop(rule);
     /// ```
     pub fn key_with<F, K>(self, key: F) -> Self
@@ -180,6 +182,8 @@ impl Rule {
 impl Rule {
     /// Applies this limit only to requests with one of these methods; the others pass.
     ///
+    /// GET includes HEAD, which servers answer by the work of GET; axum runs the handler of GET.
+    ///
     /// Where several conditions are set, a request has to meet all of them. A request that does not
     /// meet them is not asked for a key, so none can be missing.
     ///
@@ -196,13 +200,15 @@ impl Rule {
     /// ```
     #[doc(alias = "methods")]
     pub fn only_methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
-        let methods: Vec<_> = methods.into_iter().collect();
+        let mut methods: Vec<_> = methods.into_iter().collect();
+        let head = methods.contains(&Method::GET).then_some(Method::HEAD);
+        methods.extend(head);
         self.only_if(move |head| methods.contains(head.method()))
     }
 
     /// Applies this limit only to requests for which `predicate` returns true; the others pass.
     ///
-    /// See [`only_methods`](Self::only_methods).
+    /// See [`only_methods`](Self::only_methods). A predicate that names GET has to name HEAD as well.
     #[doc(alias = "skip")]
     #[doc(alias = "filter")]
     pub fn only_if<F>(mut self, predicate: F) -> Self

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::period::Period;
-use super::units::MAX_UNITS;
+use super::units::{MAX_SHARDS, MAX_UNITS};
 
 /// The numbers given are not a quota; the message says which would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,7 @@ enum QuotaProblem {
     Empty { rate: u64, period: Duration },
     Period { period: Duration },
     NoShards,
+    TooManyShards { shards: u32 },
     Shards { shards: u64, rate: u64, period: Duration },
     StartWithoutWindows,
     Initial { initial: u64, capacity: u64 },
@@ -46,6 +47,10 @@ impl QuotaError {
 
     pub(super) const fn no_shards() -> Self {
         Self(QuotaProblem::NoShards)
+    }
+
+    pub(super) const fn too_many_shards(shards: u32) -> Self {
+        Self(QuotaProblem::TooManyShards { shards })
     }
 
     pub(super) const fn shards(rate: u64, period: Duration, shards: u64) -> Self {
@@ -95,6 +100,7 @@ impl QuotaError {
                 panic!("the period must be whole microseconds, at most 2^53 of them")
             }
             QuotaProblem::NoShards => panic!("a quota needs at least one shard"),
+            QuotaProblem::TooManyShards { .. } => panic!("a quota has at most 1024 shards"),
             QuotaProblem::Shards { .. } => panic!("the shards do not fit 2^53 units"),
             QuotaProblem::StartWithoutWindows => panic!("only a fixed window has a start"),
             QuotaProblem::Initial { .. } => panic!("initial is above the capacity"),
@@ -120,6 +126,11 @@ impl fmt::Display for QuotaError {
                  microseconds, at most 2^53 of them, which is 285 years)"
             ),
             QuotaProblem::NoShards => f.write_str("0 shards hold no tokens (use 1 or more)"),
+            QuotaProblem::TooManyShards { shards } => write!(
+                f,
+                "{shards} shards are too many, as `peek` and `reset` ask the store for each of them \
+                 (use at most {MAX_SHARDS})"
+            ),
             QuotaProblem::Shards { shards, rate, period } => write!(
                 f,
                 "{shards} shards of {rate} per {} do not fit: a token would count as more than \

@@ -71,6 +71,13 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// The most [`shards`](Self::shards) that a quota may have.
+    ///
+    /// [`peek`](crate::RateLimiter::peek), [`reset`](crate::RateLimiter::reset) and penalties ask the
+    /// store for each shard in one step. Of 1,024 shards, a peek takes some 0.1 ms in memory, and 3 ms of
+    /// a Redis server, which decides nothing else meanwhile.
+    pub const MAX_SHARDS: u32 = units::MAX_SHARDS;
+
     /// Adds `rate` tokens every `period`, continuously, saving up to `rate` of them.
     ///
     /// # Panics
@@ -222,7 +229,8 @@ impl Quota {
     }
 
     /// Splits a hot limit into this many buckets, each with its part of rate, capacity and
-    /// max_reserved; one if not set. The number is checked with the others.
+    /// max_reserved; one if not set. The number is checked with the others: there are at most
+    /// [`MAX_SHARDS`](Self::MAX_SHARDS).
     ///
     /// A request looks at two shards at random. The fuller one pays, or both together if it is
     /// short.

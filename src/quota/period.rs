@@ -56,12 +56,19 @@ fn micros(number: &str, unit: u64) -> Option<u64> {
     if fraction.is_empty() {
         return None;
     }
-    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = fraction.parse::<u64>().ok()?.checked_mul(unit)?;
-    if part.checked_rem(scale)? != 0 {
-        return None;
-    }
-    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part.checked_div(scale)?)
+    let part = match fraction.trim_end_matches('0') {
+        "" => 0,
+        // 128 bits: the longest that is whole has 13 digits, and those of a week need 80.
+        digits => {
+            let scale = 10_u128.checked_pow(u32::try_from(digits.len()).ok()?)?;
+            let scaled = digits.parse::<u128>().ok()?.checked_mul(u128::from(unit))?;
+            if scaled.checked_rem(scale)? != 0 {
+                return None;
+            }
+            u64::try_from(scaled.checked_div(scale)?).ok()?
+        }
+    };
+    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part)
 }
 
 /// Shows a period as it is written after "per": `minute`, `30 days`.

@@ -43,6 +43,9 @@ impl Quota {
         if self.shards == 0 {
             return Err(QuotaError::no_shards());
         }
+        if self.shards > Self::MAX_SHARDS {
+            return Err(QuotaError::too_many_shards(self.shards));
+        }
         if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
             return Err(QuotaError::start_without_windows());
         }

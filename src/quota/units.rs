@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Redis scripts count in doubles, which hold every whole number up to here.
 pub(crate) const MAX_UNITS: u64 = 1 << 53;
 
+/// See [`Quota::MAX_SHARDS`](super::Quota::MAX_SHARDS).
+pub(super) const MAX_SHARDS: u32 = 1_024;
+
 /// A period in ticks; `None` if it is empty, not a whole number of them, or longer than 2^53.
 pub(super) const fn micros(period: Duration) -> Option<NonZeroU64> {
     let below_a_tick = period.subsec_nanos().checked_rem(1_000);

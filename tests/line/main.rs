@@ -44,7 +44,11 @@ struct Request {
     told: i64,
     /// The buckets that have granted, in the model, and the latest instant.
     granted: Vec<usize>,
+    /// Those of them that were reset since.
+    forgiven: Vec<usize>,
     granted_at: i64,
+    /// Whether its reservation is kept: no request waits any more.
+    is_kept: bool,
     waits: Waits,
 }
 
@@ -63,6 +67,8 @@ struct History {
     running: Running,
     /// What is to be settled: when, which request, and at how many tokens.
     open: Vec<(u64, usize, u64, Permit<'static>)>,
+    /// Whether buckets are reset now and then.
+    has_resets: bool,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +98,20 @@ impl History {
         }
         let limiter = RateLimiter::new(Memory::new().clock(clock));
         let (requests, running, open) = Default::default();
-        Self { dice, start, clock, now: 0, limiter, limits, buckets, requests, running, open }
+        let (now, has_resets) = (0, seed % 2 == 1);
+        Self {
+            dice,
+            start,
+            clock,
+            now,
+            limiter,
+            limits,
+            buckets,
+            requests,
+            running,
+            open,
+            has_resets,
+        }
     }
 
     fn micros(&self) -> i64 {
@@ -169,6 +188,7 @@ impl History {
             let bucket = &mut self.buckets[number];
             let token = bucket.token;
             match cost.checked_sub(actual) {
+                Some(_) if self.requests[who].forgiven.contains(&number) => {}
                 Some(back) => bucket.give_back(now, back as i64 * token),
                 None => bucket.enter(None, (actual - cost) as i64 * token),
             }
@@ -205,10 +225,12 @@ impl History {
             let bucket = &mut self.buckets[number];
             bucket.enter(Some(who), cost as i64 * bucket.token);
         }
+        let mut is_kept = false;
         let waits = match self.dice.below(10) {
             0 => Waits::Reserved(reservation),
             1 => {
                 // Its work will run at the instant that it was told.
+                is_kept = true;
                 drop(reservation.keep());
                 Waits::Gone
             }
@@ -222,7 +244,8 @@ impl History {
             }
         };
         let granted_at = now;
-        self.requests.push(Request { costs, told, granted: Vec::new(), granted_at, waits });
+        let (granted, forgiven) = Default::default();
+        self.requests.push(Request { costs, told, granted, forgiven, granted_at, is_kept, waits });
         self.settle_down().await;
         if let Waits::Polled(_) = &self.requests[who].waits {
             self.poll(who);
@@ -266,6 +289,9 @@ impl History {
         let request = &self.requests[who];
         for (number, cost) in &request.costs {
             let bucket = &mut self.buckets[*number];
+            if request.forgiven.contains(number) {
+                continue;
+            }
             if request.granted.contains(number) {
                 let units = *cost as i64 * bucket.token;
                 bucket.give_back(now, units);
@@ -309,12 +335,25 @@ impl History {
         self.settle_down().await;
     }
 
+    /// What was granted is forgiven; those that wait go on.
+    async fn reset(&mut self) {
+        let number = self.dice.nth(&self.limits);
+        at_once(self.limiter.reset(&self.limits[number])).unwrap();
+        let requests = &self.requests;
+        self.buckets[number].reset(|who| !requests[who].is_kept);
+        for request in self.requests.iter_mut().filter(|request| request.granted.contains(&number))
+        {
+            request.forgiven.push(number);
+        }
+        self.settle_down().await;
+    }
+
     async fn play(mut self) -> Counts {
         let mut counts = Counts::default();
         for _ in 0..50 {
             let time = [0, 0, 1, 2, 5, 30][self.dice.nth(&[0; 6])];
             self.pass(time, &mut counts).await;
-            match self.dice.below(20) {
+            match self.dice.below(if self.has_resets { 22 } else { 20 }) {
                 0..6 => self.leave(&mut counts).await,
                 6..8 => self.take().await,
                 8 => self.penalize().await,
@@ -324,6 +363,7 @@ impl History {
                         self.poll(who);
                     }
                 }
+                20.. => self.reset().await,
                 _ => self.arrive().await,
             }
         }

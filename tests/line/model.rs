@@ -116,7 +116,12 @@ impl ModelBucket {
     }
 
     pub(crate) fn enter(&mut self, who: Who, units: i64) {
-        self.line.push((who, units));
+        if who.is_none() && self.line.is_empty() {
+            // Without a line it is the bucket's own debt, for which nothing is saved up.
+            self.free -= units;
+        } else {
+            self.line.push((who, units));
+        }
     }
 
     /// A request that does not wait takes what is there.
@@ -128,6 +133,18 @@ impl ModelBucket {
     pub(crate) fn give_back(&mut self, now: i64, units: i64) {
         self.backs.push((now, units));
         self.free += units;
+    }
+
+    /// Forgives what was granted, and what stands in line without a request that waits. The others go on
+    /// from a full bucket, or from what was saved up for the head.
+    pub(crate) fn reset(&mut self, waits: impl Fn(usize) -> bool) {
+        self.line.retain(|(who, _)| who.is_some_and(&waits));
+        // What was saved up for one that is forgotten is no more than the bound of the next head.
+        let next = self.line.first().map_or(0, |(_, units)| *units);
+        self.free = self.free.clamp(self.capacity, self.capacity.max(next));
+        // What runs from here on has a bound of its own.
+        self.grants.clear();
+        self.backs.clear();
     }
 
     pub(crate) fn leave(&mut self, who: usize) {

@@ -174,6 +174,20 @@ async fn a_reset_makes_no_one_later() {
     assert_eq!(start.elapsed(), 10 * SECOND);
 }
 
+/// What the bucket had saved up for a kept reservation, beyond its capacity, went to those behind it
+/// when a reset forgave the reservation: 9 of 5 tokens ran at one instant.
+#[tokio::test(start_paused = true)]
+async fn a_reset_passes_on_no_more_than_the_capacity_of_what_was_saved_up_for_others() {
+    let limiter = paused();
+    let _empty = take(&limiter, &FIVE, 5);
+    let _kept = reserve(&limiter, &FIVE, 10).keep();
+    let mut line: Vec<_> = (0..9).map(|_| waiter(&limiter, &FIVE, 1)).collect();
+    advance(9 * SECOND).await;
+    at_once(limiter.reset(&FIVE)).unwrap();
+    let granted = line.iter_mut().filter_map(poll).count();
+    assert_eq!(granted, 5);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_larger_plan_moves_those_who_wait_forward_and_a_smaller_one_leaves_them_their_instants() {
     let plan = |quota| Limit::new("plan", quota);

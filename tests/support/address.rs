@@ -3,7 +3,23 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor};
+use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, Networks, Proxies};
+
+/// The fields that are walked from proxy to proxy.
+pub(crate) const FIELDS: [&str; 2] = ["x-forwarded-for", "forwarded"];
+
+/// By which networks the proxies of these tests are trusted.
+pub(crate) fn ours() -> Networks {
+    Networks::new(["10.0.0.0/8", "fd00::/8"])
+}
+
+/// The client by one of the two fields.
+pub(crate) fn by(field: &str, trusted: impl Into<Proxies>) -> ClientIp {
+    match field {
+        "forwarded" => ClientIp::forwarded(trusted),
+        _ => ClientIp::x_forwarded_for(trusted),
+    }
+}
 
 /// A request from this peer, with these lines of one field.
 pub(crate) fn request<L: AsRef<[u8]>>(peer: &str, field: &str, lines: &[L]) -> Request<()> {

@@ -4,7 +4,10 @@
 
 #[cfg(feature = "middleware")]
 pub(crate) mod address;
+pub(crate) mod attack;
+pub(crate) mod broken;
 pub(crate) mod dice;
+pub(crate) mod draw;
 pub(crate) mod queue;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

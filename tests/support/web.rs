@@ -4,15 +4,20 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use axum::serve::ListenerExt;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 /// Serves `app` until the runtime ends, and says where.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    // Small answers are not held back until the one before is acknowledged.
+    let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
@@ -55,13 +60,41 @@ pub(crate) async fn send(
     path: &str,
     fields: &[(&str, &str)],
 ) -> Reply {
-    let mut request = Request::builder().method(method).uri(format!("http://{to}{path}"));
+    send_over(Version::HTTP_11, to, method, path, fields).await
+}
+
+/// The same over this version of HTTP: 1.1 or 2.
+pub(crate) async fn send_over(
+    version: Version,
+    to: SocketAddr,
+    method: Method,
+    path: &str,
+    fields: &[(&str, &str)],
+) -> Reply {
+    let uri = format!("http://{to}{path}");
+    let mut request = Request::builder().version(version).method(method).uri(uri);
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    let client = Client::builder(TokioExecutor::new()).build_http();
+    let mut client = Client::builder(TokioExecutor::new());
+    let client = client.http2_only(version == Version::HTTP_2).build_http();
     let response = client.request(request.body(Body::empty()).unwrap()).await.unwrap();
     Reply::read(response).await
+}
+
+/// A call of gRPC, as a server of HTTP/2 hands it to its services.
+pub(crate) fn grpc_call<B>(content_type: &str, body: B) -> Request<B> {
+    let request = Request::post("/").version(Version::HTTP_2);
+    request.header("content-type", content_type).body(body).unwrap()
+}
+
+/// Reads from a connection until this has come.
+pub(crate) async fn read_to(connection: &mut TcpStream, text: &str) -> String {
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        assert!(connection.read_buf(&mut read).await.unwrap() > 0, "{text} does not come");
+    }
+    String::from_utf8(read).unwrap()
 }
 
 pub(crate) async fn get(to: SocketAddr, path: &str) -> Reply {

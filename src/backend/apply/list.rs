@@ -18,6 +18,7 @@ use crate::algebra::{State, Units, Verdict, charge, charge_pair};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::record::convert;
+use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
 /// Takes all charges, or none of them.
@@ -30,29 +31,35 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
     now: Timestamp,
 ) -> Applied {
     let mut entries: SmallVec<[Entry<'_, C::Cell>; 8]> = SmallVec::new();
-    let repeats = may_repeat(named.iter().map(|(cell, _)| *cell));
+    let repeats = Repeats::find(named.iter().map(|(cell, _)| *cell));
+    let mut lasts = Lasts::new(&repeats);
     let mut buckets = named.iter().copied();
     while let Some((cell, charge)) = buckets.next() {
-        let (id, before) = (charge.id(), if repeats { entries.as_slice() } else { &[] });
+        let (id, nth) = (charge.id(), entries.len());
+        let before = last(&entries, &lasts, nth, cell);
         let balance = Balance::read(cells, cell, id, charge, before, now);
         let Some(other) = charge.get_second_shard() else {
             entries.push(balance.charge(charge, now));
+            lasts.note(nth);
             continue;
         };
         let Some((cell, _)) = buckets.next() else { break };
+        let before = last(&entries, &lasts, nth.saturating_add(1), cell);
         let other = Balance::read(cells, cell, id.shard(other), charge, before, now);
         entries.extend(balance.charge_pair(other, charge, now));
+        lasts.note(nth);
+        lasts.note(nth.saturating_add(1));
     }
 
     let refused = entries.iter().any(|entry| entry.verdict == Verdict::Refused);
     if refused {
-        write_all_refused(cells, &entries, repeats, now);
+        write_all_refused(cells, &entries, &repeats, now);
     } else {
         write_all_taken(cells, &entries, now);
     }
-    let reading = |entry: &Entry<'_, C::Cell>| {
-        let last = || last(if repeats { entries.as_slice() } else { &[] }, entry.balance.cell);
-        let (state, units) = match last() {
+    let reading = |(nth, entry): (usize, &Entry<'_, C::Cell>)| {
+        let last = last(&entries, &lasts, nth, entry.balance.cell);
+        let (state, units) = match last {
             _ if refused => (entry.balance.stored, 0),
             // Nearly always the bucket is named once, and this is its own entry.
             Some(last) if !std::ptr::eq(last, entry) => {
@@ -62,7 +69,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
         };
         Reading::in_micros(entry.verdict, state, units, entry.wait)
     };
-    Applied::collect(now, entries.len(), entries.iter().map(reading))
+    Applied::collect(now, entries.len(), entries.iter().enumerate().map(reading))
 }
 
 /// Stores what the charges leave.
@@ -81,36 +88,60 @@ fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], 
 fn write_all_refused<C: CellStore>(
     cells: &mut C,
     entries: &[Entry<'_, C::Cell>],
-    repeats: bool,
+    repeats: &Repeats,
     now: Timestamp,
 ) {
+    let mut later = Lasts::new(repeats);
     // The last charge on a bucket comes first: those before it leave the bucket in its numbers.
     for (nth, entry) in entries.iter().enumerate().rev().filter(|(_, entry)| entry.charge.takes()) {
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
-        let later = || entries.iter().skip(nth.saturating_add(1));
-        let is_named_later =
-            || repeats && later().any(|later| later.charge.takes() && later.balance.cell == cell);
-        if cells.is_converted(cell, id, bucket, now) && !is_named_later() {
+        let names = |other: &Entry<'_, C::Cell>| other.charge.takes() && other.balance.cell == cell;
+        let search = || entries.iter().rposition(names).filter(|&last| last > nth);
+        if cells.is_converted(cell, id, bucket, now) && later.of(nth, search).is_none() {
             cells.write(cell, bucket, entry.balance.stored, now);
         } else {
             write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
         }
+        later.note(nth);
     }
 }
 
-/// Whether a bucket may be named twice. A short list is searched for each charge; in a long one
-/// that would take time that grows with its square, so it is sorted once instead.
-fn may_repeat<Cell: Ord>(cells: impl ExactSizeIterator<Item = Cell>) -> bool {
-    if cells.len() <= SHORT {
-        return true;
-    }
-    let mut cells: Vec<_> = cells.collect();
-    cells.sort_unstable();
-    cells.windows(2).any(|pair| matches!(pair, [one, next] if one == next))
+/// Of the entries of each bucket, the last one that was noted.
+struct Lasts<'r> {
+    repeats: &'r Repeats,
+    /// In the places of the first ones, if the list is long and names a bucket twice.
+    noted: Vec<Option<usize>>,
 }
 
-/// The length up to which a list is searched sooner than sorted.
-const SHORT: usize = 8;
+impl<'r> Lasts<'r> {
+    fn new(repeats: &'r Repeats) -> Self {
+        let noted = match repeats {
+            Repeats::Firsts(firsts) => vec![None; firsts.len()],
+            Repeats::Short | Repeats::Unique => Vec::new(),
+        };
+        Self { repeats, noted }
+    }
+
+    fn note(&mut self, nth: usize) {
+        if let Repeats::Firsts(firsts) = self.repeats
+            && let Some(noted) = firsts.get(nth).and_then(|first| self.noted.get_mut(*first))
+        {
+            *noted = Some(nth);
+        }
+    }
+
+    /// That of the bucket of this entry; a short list is searched for it.
+    #[inline]
+    fn of(&self, nth: usize, search: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        match self.repeats {
+            Repeats::Short => search(),
+            Repeats::Unique => None,
+            Repeats::Firsts(firsts) => {
+                firsts.get(nth).and_then(|first| self.noted.get(*first)).copied().flatten()
+            }
+        }
+    }
+}
 
 /// What a bucket holds when a charge comes to it.
 #[derive(Clone, Copy)]
@@ -128,12 +159,12 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         cell: Cell,
         id: BucketId<'_>,
         charge: &Charge<'_>,
-        entries: &[Entry<'_, Cell>],
+        before: Option<&Entry<'_, Cell>>,
         now: Timestamp,
     ) -> Self {
         let bucket = charge.bucket();
         let stored = bucket.refresh(cells.read(cell, id, bucket, now), now);
-        let available = last(entries, cell).map_or(stored, |entry| entry.left_for(charge, now));
+        let available = before.map_or(stored, |entry| entry.left_for(charge, now));
         Self { cell, stored, available }
     }
 
@@ -195,10 +226,13 @@ impl<Cell> Entry<'_, Cell> {
     }
 }
 
-/// The last charge on a bucket.
+/// The last charge so far on the bucket of this entry.
 fn last<'a, 'b, Cell: PartialEq>(
     entries: &'b [Entry<'a, Cell>],
+    lasts: &Lasts<'_>,
+    nth: usize,
     cell: Cell,
 ) -> Option<&'b Entry<'a, Cell>> {
-    entries.iter().rev().find(|entry| entry.balance.cell == cell)
+    let search = || entries.iter().rposition(|entry| entry.balance.cell == cell);
+    entries.get(lasts.of(nth, search)?)
 }

@@ -1,139 +1,537 @@
-//! Which bucket is evicted when a shard is full: the one nearest to full, and a blocked one last.
+//! Which bucket is evicted when a shard is full: a limit that fills it pays for that itself.
+//!
+//! # Design
+//!
+//! The victim comes from the numbers that hold the most buckets, with the newcomer's counted, and of
+//! these it is the bucket that has used the smallest share of its capacity. So a flood of one
+//! limit's keys evicts these keys, however long their debt takes to be worked off, and no bucket of
+//! another limit once it has outgrown that. Where several numbers hold as many, the newcomer's own
+//! pay, or else the bucket with the smallest share of them all.
+//!
+//! Blocked buckets go last, as to evict one lifts its block. But they hold at most half of the shard: above
+//! that, the numbers with the most blocked buckets lose the one whose block ends first. Else keys that
+//! are blocked could fill the store, and every other key would be forgotten at once.
+//!
+//! One scan of the whole shard finds the least buckets of each numbers, an eighth of the shard for
+//! each. Each eviction uses one up, so that a new bucket pays for a few slots and not for a scan,
+//! also if several numbers take turns in holding the most.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::num::NonZeroU32;
 
+use smallvec::SmallVec;
+
+use super::fingerprint::Tag;
 use super::lines::Lines;
-use super::quota_table::QuotaTable;
+use super::quota_table::{QuotaTable, index};
+use super::rank::{Rank, Share};
 use super::table::{Slot, Table};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// The buckets that are nearest to full. One scan of the whole shard finds some of them, and each
-/// eviction uses one up, so that a new bucket pays for a few slots and not for a scan.
-///
-/// Invariant: every bucket that is full before `horizon` is in the heap, ranked by the instant at
-/// which it was to be full when it was last seen. A charge only makes that instant later, which is
-/// noticed when the bucket is popped. Whatever may make it earlier (tokens that come back, other
-/// numbers, the end of a line) puts the bucket into the heap once more.
+/// What a shard knows of who is next. It is empty until an eviction is due.
 #[derive(Debug, Default)]
 pub(super) struct EvictionQueue {
-    nearest: BinaryHeap<Reverse<Candidate>>,
+    /// In the places of their numbers.
+    queues: Vec<VictimQueue>,
+    /// How many buckets are blocked.
+    blocked: usize,
+    /// When the shard was scanned; `None` if what is here does not count.
+    scanned_at: Option<Timestamp>,
+    /// How many candidates were added since.
+    notes: usize,
+    /// With which of several numbers that hold as many the next comparison begins.
+    turn: usize,
+    #[cfg(test)]
+    pub(super) scans: usize,
+}
+
+/// The buckets of some numbers that are next.
+///
+/// Invariant: every bucket below the `horizon` is in the heap, by the rank that it had when it was
+/// last seen. A charge only raises its rank, which is noticed when the bucket comes out. What lowers
+/// it (tokens that come back, other numbers, the end of a line or of a block) puts the bucket into
+/// the heap once more. The end of a window lowers it too, and is not noticed before the next scan, which
+/// is why that is due within a period.
+#[derive(Debug, Default)]
+struct VictimQueue {
+    least: BinaryHeap<Reverse<Candidate>>,
+    /// `None` if all buckets of these numbers are in the heap.
     horizon: Option<Rank>,
+    /// The blocked buckets, by the ends of their blocks.
+    blocked: BTreeSet<(Timestamp, Tag)>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     rank: Rank,
-    tag: (u64, u32),
+    tag: Tag,
 }
 
-/// The order of eviction, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    /// Whether it is blocked. It may well be full before others are, but to evict it would lift the
-    /// block.
-    is_closed: bool,
-    full_at: Timestamp,
+/// A shard as an eviction sees it.
+#[derive(Clone, Copy)]
+pub(super) struct ShardView<'s> {
+    pub(super) table: &'s Table,
+    pub(super) quotas: &'s QuotaTable,
+    pub(super) lines: Option<&'s Lines>,
+    pub(super) now: Timestamp,
 }
 
-/// A scan keeps one bucket of so many.
-const SCAN_SHARE: usize = 16;
+/// The candidates are used up: the shard has to be scanned.
+struct UsedUp;
+
+/// A scan keeps one bucket of so many, for each numbers.
+const SCAN_SHARE: usize = 8;
+
+/// Of how many numbers that hold as many buckets the shares are compared.
+const TIED: usize = 16;
+
+/// How long a scan holds at least for windows, in microseconds. Those that end are swept.
+const WINDOW_SCAN: u64 = 1_000_000;
 
 impl EvictionQueue {
-    /// The slot of the bucket to evict.
+    /// The slot of the bucket to evict for a newcomer, whose numbers count it already.
     pub(super) fn victim(
         &mut self,
-        table: &Table,
-        quotas: &QuotaTable,
-        lines: Option<&Lines>,
-        now: Timestamp,
+        view: ShardView<'_>,
+        newcomer: &Slot,
+        capacity: usize,
     ) -> Option<usize> {
-        self.pop(table, quotas, lines, now).or_else(|| {
-            self.scan(table, quotas, lines, now);
-            self.pop(table, quotas, lines, now)
-        })
+        if self.scanned_at.is_none() {
+            self.scan(view);
+        }
+        let found = self.search(view, newcomer, capacity).or_else(|UsedUp| {
+            self.scan(view);
+            self.search(view, newcomer, capacity)
+        });
+        found.unwrap_or(None)
     }
 
-    /// Takes note of a bucket that was just added, or that may be full earlier than before.
-    pub(super) fn noted(
-        &mut self,
-        slot: &Slot,
-        table: &Table,
-        quotas: &QuotaTable,
-        lines: Option<&Lines>,
-        now: Timestamp,
-    ) {
-        let Some(horizon) = self.horizon else { return };
-        if self.nearest.len() >= table.len() {
-            // Buckets come and go without evictions, so the heap has grown stale: scan when one is due.
-            *self = Self::default();
+    /// Whether any bucket is known to be blocked.
+    #[inline]
+    pub(super) const fn has_blocked(&self) -> bool {
+        self.blocked > 0
+    }
+
+    /// Takes note of a bucket that was just added, or whose rank may be lower than before.
+    pub(super) fn noted(&mut self, slot: &Slot, view: ShardView<'_>) {
+        if self.scanned_at.is_none() {
             return;
         }
-        if let Some(candidate) = candidate(slot, quotas, lines, now)
-            && candidate.rank < horizon
+        if self.notes >= view.table.len() {
+            // Buckets come and go without evictions, so the heaps have grown stale: scan when one is
+            // due.
+            *self = self.cleared();
+            return;
+        }
+        let Some(queue) = slot.quota().and_then(|name| self.queue_mut(name)) else { return };
+        if is_blocked(slot.state(), view.now) {
+            let is_new = queue.blocked.insert((slot.state().ts, slot.tag()));
+            self.blocked = self.blocked.saturating_add(usize::from(is_new));
+        } else if let Some(rank) = view.rank(slot)
+            && queue.horizon.is_none_or(|horizon| rank < horizon)
         {
-            self.nearest.push(Reverse(candidate));
+            queue.least.push(Reverse(Candidate { rank, tag: slot.tag() }));
+            self.notes = self.notes.saturating_add(1);
         }
     }
 
-    fn pop(
+    /// A bucket is removed, or is going to be changed otherwise than by a charge. Returns whether it
+    /// has to be noted again if it stays.
+    pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
+        if self.blocked == 0 || slot.state().value >= 0 {
+            return false;
+        }
+        let queue = slot.quota().and_then(|name| self.queues.get_mut(index(name)));
+        let was_blocked =
+            queue.is_some_and(|queue| queue.blocked.remove(&(slot.state().ts, slot.tag())));
+        self.blocked = self.blocked.saturating_sub(usize::from(was_blocked));
+        was_blocked
+    }
+
+    /// The same with nothing known.
+    fn cleared(&self) -> Self {
+        Self {
+            turn: self.turn,
+            #[cfg(test)]
+            scans: self.scans,
+            ..Self::default()
+        }
+    }
+
+    fn queue_mut(&mut self, name: NonZeroU32) -> Option<&mut VictimQueue> {
+        let place = index(name);
+        if place >= self.queues.len() {
+            self.queues.resize_with(place.saturating_add(1), VictimQueue::default);
+        }
+        self.queues.get_mut(place)
+    }
+
+    fn search(
         &mut self,
-        table: &Table,
-        quotas: &QuotaTable,
-        lines: Option<&Lines>,
-        now: Timestamp,
-    ) -> Option<usize> {
-        while let Some(Reverse(noted)) = self.nearest.pop() {
-            let Some(index) = table.find(noted.tag) else { continue };
-            let Some(current) =
-                table.get(index).and_then(|slot| candidate(slot, quotas, lines, now))
-            else {
-                continue;
-            };
-            if current.rank <= noted.rank {
-                return Some(index);
-            }
-            if self.horizon.is_some_and(|horizon| current.rank < horizon) {
-                self.nearest.push(Reverse(current));
-            }
+        view: ShardView<'_>,
+        newcomer: &Slot,
+        capacity: usize,
+    ) -> Result<Option<usize>, UsedUp> {
+        self.end_blocks(view);
+        let is_blocked = is_blocked(newcomer.state(), view.now);
+        if self.blocked.saturating_add(usize::from(is_blocked)) > capacity / 2
+            && let Some(index) = self.blocked_victim(view)
+        {
+            return Ok(Some(index));
         }
-        self.horizon = None;
-        None
+        let all = view.table.len().saturating_add(1);
+        let mut below = usize::MAX;
+        // Numbers whose buckets are all blocked or waited for are passed over.
+        while let Some(most) = view.quotas.most(below, all) {
+            // Of numbers that hold as many, the newcomer's own pay.
+            let own = newcomer.quota().filter(|&own| view.quotas.count(own, all) == most);
+            let own = match own {
+                Some(own) => self.least(own, view)?.map(|(index, _)| (own, index)),
+                None => None,
+            };
+            let victim = match own {
+                Some(own) => Some(own),
+                None => self.least_of(most, all, view)?,
+            };
+            if let Some((name, index)) = victim {
+                self.pop(name);
+                return Ok(Some(index));
+            }
+            below = most;
+        }
+        Ok(self.blocked_victim(view))
     }
 
-    /// Scans the whole shard, and keeps the nearest to full in a bounded heap.
-    fn scan(&mut self, table: &Table, quotas: &QuotaTable, lines: Option<&Lines>, now: Timestamp) {
-        let kept = table.len().div_ceil(SCAN_SHARE);
-        let mut nearest = BinaryHeap::with_capacity(kept);
-        let candidates = table.iter().filter_map(|slot| candidate(slot, quotas, lines, now));
-        for candidate in candidates {
-            if nearest.len() < kept {
-                nearest.push(candidate);
-            } else if let Some(mut last) = nearest.peek_mut()
-                && candidate < *last
-            {
-                *last = candidate;
+    /// The bucket with the smallest share of those that are the least of their numbers, of which each
+    /// hold so many.
+    fn least_of(
+        &mut self,
+        count: usize,
+        all: usize,
+        view: ShardView<'_>,
+    ) -> Result<Option<(NonZeroU32, usize)>, UsedUp> {
+        let tied = view.quotas.counts(all).filter(|&(_, slots)| slots == count);
+        let tied: SmallVec<[NonZeroU32; 8]> = tied.map(|(name, _)| name).collect();
+        let start = self.turn.checked_rem(tied.len()).unwrap_or(0);
+        self.turn = start.saturating_add(TIED);
+        let mut best: Option<(NonZeroU32, usize, Share)> = None;
+        let mut compared = 0_usize;
+        for &name in tied.iter().cycle().skip(start).take(tied.len()) {
+            let Some((index, slot)) = self.least(name, view)? else { continue };
+            let Some(share) = view.share(slot) else { continue };
+            if best.as_ref().is_none_or(|(.., best)| share.cmp(best).is_lt()) {
+                best = Some((name, index, share));
+            }
+            compared = compared.saturating_add(1);
+            if compared >= TIED {
+                break;
             }
         }
-        // A bucket that was left out is not full before the last of those that were kept.
-        self.horizon = nearest.peek().map(|last| last.rank);
-        self.nearest = nearest.into_iter().map(Reverse).collect();
+        Ok(best.map(|(name, index, _)| (name, index)))
+    }
+
+    /// The least bucket of these numbers, which stays in its heap; `None` if they have none that may
+    /// be evicted.
+    fn least<'v>(
+        &mut self,
+        name: NonZeroU32,
+        view: ShardView<'v>,
+    ) -> Result<Option<(usize, &'v Slot)>, UsedUp> {
+        let scanned_at = self.scanned_at;
+        let Some(queue) = self.queues.get_mut(index(name)) else { return Ok(None) };
+        if !queue.least.is_empty() && view.is_outdated(name, scanned_at) {
+            return Err(UsedUp);
+        }
+        while let Some(Reverse(noted)) = queue.least.peek() {
+            let found = view.table.find(noted.tag);
+            let found = found.and_then(|index| Some((index, view.table.get(index)?)));
+            let found = found.filter(|(_, slot)| slot.quota() == Some(name));
+            match found.and_then(|(_, slot)| view.rank(slot)) {
+                Some(rank) if rank <= noted.rank => return Ok(found),
+                Some(rank) if queue.horizon.is_none_or(|horizon| rank < horizon) => {
+                    let tag = noted.tag;
+                    queue.least.pop();
+                    queue.least.push(Reverse(Candidate { rank, tag }));
+                }
+                _ => {
+                    queue.least.pop();
+                }
+            }
+        }
+        if queue.horizon.is_none() { Ok(None) } else { Err(UsedUp) }
+    }
+
+    fn pop(&mut self, name: NonZeroU32) {
+        if let Some(queue) = self.queues.get_mut(index(name)) {
+            queue.least.pop();
+        }
+    }
+
+    /// Of the numbers with the most blocked buckets, the one whose block ends first.
+    fn blocked_victim(&self, view: ShardView<'_>) -> Option<usize> {
+        if self.blocked == 0 {
+            return None;
+        }
+        let first = |queue: &VictimQueue| {
+            let mut free = queue.blocked.iter().filter(|&&(_, tag)| !view.is_pinned(tag));
+            free.next().and_then(|&(_, tag)| view.table.find(tag))
+        };
+        let firsts = self.queues.iter().filter(|queue| !queue.blocked.is_empty());
+        let firsts = firsts.filter_map(|queue| Some((queue.blocked.len(), first(queue)?)));
+        firsts.max_by_key(|&(count, _)| count).map(|(_, index)| index)
+    }
+
+    /// Makes candidates of those whose blocks have ended.
+    fn end_blocks(&mut self, view: ShardView<'_>) {
+        if self.blocked == 0 {
+            return;
+        }
+        for queue in &mut self.queues {
+            while let Some((_, tag)) =
+                queue.blocked.first().copied().filter(|&(end, _)| end <= view.now)
+            {
+                queue.blocked.pop_first();
+                self.blocked = self.blocked.saturating_sub(1);
+                let slot = view.table.find(tag).and_then(|index| view.table.get(index));
+                if let Some(rank) = slot.and_then(|slot| view.rank(slot))
+                    && queue.horizon.is_none_or(|horizon| rank < horizon)
+                {
+                    queue.least.push(Reverse(Candidate { rank, tag }));
+                }
+            }
+        }
+    }
+
+    /// Scans the whole shard, and keeps the least of each numbers in bounded heaps.
+    fn scan(&mut self, view: ShardView<'_>) {
+        *self = Self { scanned_at: Some(view.now), ..self.cleared() };
+        #[cfg(test)]
+        {
+            self.scans = self.scans.saturating_add(1);
+        }
+        let kept = view.table.len().div_ceil(SCAN_SHARE);
+        let mut found = Vec::<Vec<Candidate>>::new();
+        for (name, count) in view.quotas.counts(view.table.len()) {
+            let place = index(name);
+            found.resize_with(found.len().max(place.saturating_add(1)), Vec::new);
+            if let Some(found) = found.get_mut(place) {
+                found.reserve_exact(count);
+            }
+        }
+        self.queues.resize_with(found.len(), VictimQueue::default);
+        for slot in view.table.iter() {
+            let (Some(name), tag) = (slot.quota(), slot.tag()) else { continue };
+            if let Some(rank) = view.rank(slot) {
+                if let Some(found) = found.get_mut(index(name)) {
+                    found.push(Candidate { rank, tag });
+                }
+            } else if is_blocked(slot.state(), view.now)
+                && let Some(queue) = self.queues.get_mut(index(name))
+            {
+                queue.blocked.insert((slot.state().ts, tag));
+                self.blocked = self.blocked.saturating_add(1);
+            }
+        }
+        for (queue, mut found) in self.queues.iter_mut().zip(found) {
+            if found.len() > kept {
+                // A bucket that is left out does not come before the last of those that are kept.
+                let (_, last, _) = found
+                    .select_nth_unstable_by_key(kept.saturating_sub(1), |candidate| candidate.rank);
+                queue.horizon = Some(last.rank);
+                found.truncate(kept);
+            }
+            // Room of its own for those that are kept: the rest goes back as a whole.
+            let mut least = Vec::with_capacity(found.len());
+            least.extend(found.into_iter().map(Reverse));
+            queue.least = least.into();
+        }
     }
 }
 
-/// `None` for a bucket that requests wait for: it is not evicted.
-fn candidate(
-    slot: &Slot,
-    quotas: &QuotaTable,
-    lines: Option<&Lines>,
-    now: Timestamp,
-) -> Option<Candidate> {
-    if lines.is_some_and(|lines| lines.pins(slot.tag())) {
-        return None;
+impl ShardView<'_> {
+    /// `None` for a bucket that is not to be evicted in turn: requests wait for it, or it is blocked.
+    fn rank(&self, slot: &Slot) -> Option<Rank> {
+        if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
+            return None;
+        }
+        Some(Rank::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
     }
-    let (bucket, state) = (quotas.get(slot.quota()?)?, slot.state());
-    let State { value, ts } = state;
-    let rank = Rank { is_closed: value < 0 && ts > now, full_at: bucket.full_at(state) };
-    Some(Candidate { rank, tag: slot.tag() })
+
+    fn share(&self, slot: &Slot) -> Option<Share> {
+        Some(Share::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
+    }
+
+    fn is_pinned(&self, tag: Tag) -> bool {
+        self.lines.is_some_and(|lines| lines.pins(tag))
+    }
+
+    /// Whether windows of these numbers may have ended since a scan.
+    fn is_outdated(&self, name: NonZeroU32, scanned_at: Option<Timestamp>) -> bool {
+        let step = self.quotas.get(name).map_or(1, |bucket| bucket.step());
+        step > 1 && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
+    }
+}
+
+/// Whether it is blocked. It may well be full before others are, but to evict it would lift the
+/// block.
+fn is_blocked(State { value, ts }: State, now: Timestamp) -> bool {
+    value < 0 && ts > now
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::super::fingerprint::Fingerprint;
+    use super::super::rank::Share;
+    use super::super::shard::Shard;
+    use super::{Tag, is_blocked};
+    use crate::algebra::{Bucket, State};
+    use crate::backend::{Adjustment, BucketId, Key};
+    use crate::clock::Timestamp;
+    use crate::{DAY, HOUR, MINUTE, Quota};
+
+    const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+    fn bucket(nth: usize) -> Bucket {
+        let quotas = [
+            Quota::token_bucket(5, HOUR),
+            Quota::token_bucket(1_000, DAY),
+            Quota::token_bucket(1, DAY),
+            Quota::token_bucket(100, MINUTE).capacity(0),
+        ];
+        Bucket::new(&quotas[nth % quotas.len()]).unwrap()
+    }
+
+    /// A bucket's name, spread over the table as a hash is.
+    fn print(nth: u64) -> Fingerprint {
+        Fingerprint::new(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)
+    }
+
+    fn take(shard: &mut Shard, nth: u64, bucket: &Bucket, tokens: u64, now: Timestamp) {
+        let key = Key::from(nth);
+        let id = BucketId::new("limit", &key);
+        // Below zero, as a penalty: any bucket may owe.
+        let units = bucket.units(tokens).unwrap();
+        let penalty = Adjustment::refund(id, bucket, -units);
+        let state = shard.read(print(nth), id, bucket, now);
+        shard.write(print(nth), bucket, penalty.apply_to(state, now), now);
+        shard.note(print(nth).tag(), now);
+    }
+
+    fn block(shard: &mut Shard, nth: u64, bucket: &Bucket, time: Duration, now: Timestamp) {
+        let key = Key::from(nth);
+        let id = BucketId::new("limit", &key);
+        let block = Adjustment::block(id, bucket, time);
+        let state = shard.read(print(nth), id, bucket, now);
+        shard.write(print(nth), bucket, block.apply_to(state, now), now);
+        shard.note(print(nth).tag(), now);
+    }
+
+    type Held = HashMap<Tag, (Bucket, State)>;
+
+    fn held(shard: &Shard) -> Held {
+        let one = |slot: &super::Slot| {
+            let bucket = *shard.quotas.get(slot.quota().unwrap()).unwrap();
+            (slot.tag(), (bucket, slot.state()))
+        };
+        shard.table.iter().map(one).collect()
+    }
+
+    /// Those that may be evicted for a newcomer, found by looking at all of them.
+    fn victims(held: &Held, newcomer: (Bucket, bool), capacity: usize, now: Timestamp) -> Vec<Tag> {
+        let blocked: Vec<_> =
+            held.iter().filter(|(_, (_, state))| is_blocked(*state, now)).collect();
+        let count = |bucket: &Bucket| {
+            held.values().filter(|(other, _)| other == bucket).count()
+                + usize::from(newcomer.0 == *bucket)
+        };
+        let free: Vec<_> = held.iter().filter(|(_, (_, state))| !is_blocked(*state, now)).collect();
+        let is_above = blocked.len() + usize::from(newcomer.1) > capacity / 2;
+        if (is_above && !blocked.is_empty()) || free.is_empty() {
+            let of = |bucket: &Bucket| blocked.iter().filter(|(_, (b, _))| b == bucket).count();
+            let most = blocked.iter().map(|(_, (bucket, _))| of(bucket)).max();
+            let of_most: Vec<_> =
+                blocked.iter().filter(|(_, (bucket, _))| Some(of(bucket)) == most).collect();
+            // Of each numbers, the one that ends first.
+            let is_first = |(_, (bucket, state)): &(&Tag, &(Bucket, State))| {
+                of_most.iter().all(|(_, (b, s))| b != bucket || s.ts >= state.ts)
+            };
+            return of_most.iter().filter(|one| is_first(one)).map(|(tag, _)| **tag).collect();
+        }
+        let most = free.iter().map(|(_, (bucket, _))| count(bucket)).max().unwrap();
+        let mut of_most: Vec<_> =
+            free.into_iter().filter(|(_, (bucket, _))| count(bucket) == most).collect();
+        if of_most.iter().any(|(_, (bucket, _))| *bucket == newcomer.0) {
+            of_most.retain(|(_, (bucket, _))| *bucket == newcomer.0);
+        }
+        let share =
+            |&(_, (bucket, state)): &(&Tag, &(Bucket, State))| Share::new(bucket, *state, now);
+        let least = of_most.iter().map(share).min_by(Share::cmp).unwrap();
+        of_most.iter().filter(|one| share(one).cmp(&least).is_eq()).map(|(tag, _)| **tag).collect()
+    }
+
+    proptest! {
+        /// Every bucket that is evicted is one that a look at all of them would choose.
+        #[test]
+        fn evicts_what_a_look_at_all_buckets_would(
+            capacity in 1_usize..20,
+            steps in prop::collection::vec((0_u8..10, 0_u64..60, 0_usize..4, 1_u64..8), 1..150),
+        ) {
+            let mut shard = Shard::new(capacity);
+            let mut now = START;
+            for (what, nth, numbers, much) in steps {
+                let bucket = bucket(numbers);
+                let before = held(&shard);
+                let is_new = !before.contains_key(&print(nth).tag());
+                if !is_new && what == 9 {
+                    let key = Key::from(nth);
+                    shard.forget(print(nth), BucketId::new("limit", &key), now);
+                    continue;
+                }
+                if what == 8 {
+                    block(&mut shard, nth, &bucket, MINUTE * u32::try_from(much).unwrap(), now);
+                } else {
+                    take(&mut shard, nth, &bucket, much, now);
+                }
+                let after = held(&shard);
+                let gone: Vec<_> = before.keys().filter(|tag| !after.contains_key(tag)).collect();
+                let is_evicted = |tag: &&&Tag| {
+                    let (bucket, state) = &before[**tag];
+                    bucket.full_at(*state).plus_micros(super::super::shard::GRACE) >= now
+                };
+                let evicted: Vec<_> = gone.iter().filter(is_evicted).collect();
+                prop_assert!(after.len() <= capacity);
+                prop_assert!(evicted.len() <= usize::from(is_new));
+                if let &[victim] = evicted.as_slice() {
+                    let swept = |tag: &Tag| gone.contains(&tag) && tag != *victim;
+                    let left: Held =
+                        before.iter().filter(|(tag, _)| !swept(tag)).map(|(&t, &v)| (t, v)).collect();
+                    let victims = victims(&left, (bucket, what == 8), capacity, now);
+                    prop_assert!(victims.contains(victim), "{left:?} at {now:?}: {victim:?}");
+                }
+                now = now + Duration::from_millis(much * much * much * 100);
+            }
+        }
+    }
+
+    /// Two numbers that hold as many take turns in making room.
+    #[test]
+    fn a_scan_yields_many_evictions_whatever_numbers_take_turns() {
+        for kinds in 1..=4 {
+            let mut shard = Shard::new(1_000);
+            for nth in 0..11_000 {
+                let numbers = usize::try_from(nth).unwrap() % kinds;
+                take(&mut shard, nth, &bucket(numbers), 1, START);
+            }
+            assert_eq!(shard.len(), 1_000);
+            let scans = shard.evictions.scans;
+            assert!((1..=10_000 / 60).contains(&scans), "{scans} scans, {kinds} kinds");
+        }
+    }
 }

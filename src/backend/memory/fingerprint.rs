@@ -144,6 +144,9 @@ const fn mixed(hash: u64) -> u64 {
 /// 2^64 divided by the golden ratio, made odd: a multiplication by it loses nothing.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// By what a slot knows its bucket.
+pub(super) type Tag = (u64, u32);
+
 /// 128 bits that stand for a bucket's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fingerprint {
@@ -163,7 +166,7 @@ impl Fingerprint {
     }
 
     /// The 96 bits by which a slot knows its bucket.
-    pub(super) fn tag(self) -> (u64, u32) {
+    pub(super) fn tag(self) -> Tag {
         // The lower half is what is left of a 64-bit number after the mask.
         (self.low, u32::try_from(self.high & u64::from(u32::MAX)).unwrap_or(0))
     }

@@ -22,7 +22,7 @@
 //! delay it, except for what changes the bucket itself: a block, and other numbers. Before
 //! these, all waiters are [told](Line::keep_promises) the instants that are due then.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,18 +30,14 @@ use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
-/// Above this, room for entries is given back when most of it is not used.
-const ROOM: usize = 64;
-
 /// The line of one bucket.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// In the order of their tickets. Those that have left stay until they are at an end, or are
-    /// more than half.
-    entries: VecDeque<LineEntry>,
+    /// By their tickets. A map, so that one that leaves takes a few steps wherever it stands: a
+    /// buffer has to be compacted now and then, while the shard of the bucket is locked.
+    entries: BTreeMap<u64, LineEntry>,
     /// What all waiters cost together.
     units: Units,
-    waiting: usize,
     /// How many of them are requests.
     requests: usize,
     left: u64,
@@ -55,17 +51,13 @@ pub(super) struct Line {
 
 #[derive(Debug)]
 struct LineEntry {
-    ticket: u64,
     units: Units,
-    /// The latest instant at which it is granted; [`LEFT`] if it has left.
+    /// The latest instant at which it is granted.
     told: Timestamp,
     /// None if no request waits for these tokens: those of a penalty, of a settlement above what was
     /// paid, of a reservation that is kept.
     waiter: Option<Arc<LineWaiter>>,
 }
-
-/// No request is told this instant.
-const LEFT: Timestamp = Timestamp::from_micros(i64::MIN);
 
 /// How a line stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +69,8 @@ pub(crate) struct LineLevel {
 }
 
 impl Line {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.waiting == 0
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Puts a request at the end, whose cost the `state` counts as taken. Its ticket is larger than
@@ -100,9 +92,8 @@ impl Line {
             self.requests = self.requests.saturating_add(1);
         }
         let waiter = waiter.cloned();
-        self.entries.push_back(LineEntry { ticket, units, told, waiter });
+        self.entries.insert(ticket, LineEntry { units, told, waiter });
         self.units = self.units.saturating_add(units);
-        self.waiting = self.waiting.saturating_add(1);
     }
 
     /// Grants what is due at `until`, and all up to a ticket whose own timer says so.
@@ -121,9 +112,8 @@ impl Line {
             if at > until && !is_promised {
                 break;
             }
-            let Some(entry) = self.pop() else { break };
+            let Some((_, entry)) = self.entries.pop_first() else { break };
             self.units = self.units.saturating_sub(units);
-            self.waiting = self.waiting.saturating_sub(1);
             if let Some(waiter) = entry.waiter {
                 self.requests = self.requests.saturating_sub(1);
                 wakeups.wake(waiter.grant(at));
@@ -156,17 +146,13 @@ impl Line {
         State { value, ts }: State,
         now: Timestamp,
     ) -> Option<State> {
-        let is_head = self.first_ticket() == Some(ticket);
-        let index = self.index(ticket)?;
-        let entry = self.entries.get_mut(index)?;
+        let is_head = self.entries.first_key_value().is_some_and(|(first, _)| *first == ticket);
+        let entry = self.entries.remove(&ticket)?;
         let free = value.saturating_add(self.units);
         self.units = self.units.saturating_sub(entry.units);
-        (entry.told, entry.waiter) = (LEFT, None);
         self.requests = self.requests.saturating_sub(1);
-        self.waiting = self.waiting.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
-        self.drop_left();
         // What was saved up for the head is no more than its own bound for those behind it.
         let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
         let left = State { value: free.saturating_sub(self.units), ts };
@@ -185,13 +171,13 @@ impl Line {
     }
 
     /// Whether no other waits.
-    pub(super) const fn is_alone(&self) -> bool {
-        self.waiting == 1 && !self.needs_timer
+    pub(super) fn is_alone(&self) -> bool {
+        self.entries.len() == 1 && !self.needs_timer
     }
 
     /// Leaves a place in line although no request waits for it any more.
     pub(super) fn keep(&mut self, ticket: u64) {
-        if let Some(entry) = self.index(ticket).and_then(|index| self.entries.get_mut(index)) {
+        if let Some(entry) = self.entries.get_mut(&ticket) {
             entry.waiter = None;
             self.requests = self.requests.saturating_sub(1);
         }
@@ -210,7 +196,7 @@ impl Line {
         now: Timestamp,
     ) -> State {
         let cap = if ts > now && before < 0 {
-            let later = self.entries.iter().filter(|entry| !entry.has_left() && entry.told > ts);
+            let later = self.entries.values().filter(|entry| entry.told > ts);
             let later = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
             0_i64.saturating_sub(later).saturating_sub(1)
         } else {
@@ -224,7 +210,7 @@ impl Line {
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
-        for entry in self.entries.iter_mut().filter(|entry| !entry.has_left()) {
+        for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
             entry.told = entry.told.min(due(short, bucket, state, now));
@@ -249,7 +235,7 @@ impl Line {
         let most = free.saturating_sub(i128::from(new_value)).max(0);
         let mut most = Units::try_from(most).unwrap_or(Units::MAX);
         self.units = 0;
-        for entry in self.entries.iter_mut().filter(|entry| !entry.has_left()) {
+        for entry in self.entries.values_mut() {
             // Whole tokens nearly always, which are converted exactly.
             let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
             entry.units = units.min(most);
@@ -260,9 +246,8 @@ impl Line {
 
     /// Forgets the tokens that no request waits for.
     pub(super) fn forget_unattended(&mut self) {
-        self.entries.retain(|entry| entry.waiter.is_some());
-        self.waiting = self.entries.len();
-        self.units = self.entries.iter().fold(0, |all, entry| all.saturating_add(entry.units));
+        self.entries.retain(|_, entry| entry.waiter.is_some());
+        self.units = self.entries.values().fold(0, |all, entry| all.saturating_add(entry.units));
     }
 
     /// Whether a request waits, and not only tokens that were taken without one.
@@ -297,10 +282,7 @@ impl Line {
         now: Timestamp,
     ) -> impl Iterator<Item = (&Arc<LineWaiter>, Timestamp)> {
         let (mut ahead, all): (Units, _) = (0, self.units);
-        self.entries.iter().filter_map(move |entry| {
-            if entry.has_left() {
-                return None;
-            }
+        self.entries.values().filter_map(move |entry| {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
             let at = due(short, bucket, state, now).min(entry.told);
@@ -308,16 +290,21 @@ impl Line {
         })
     }
 
+    /// The requests that wait, the first one first.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &Arc<LineWaiter>> {
+        self.entries.values().filter_map(|entry| entry.waiter.as_ref())
+    }
+
     pub(super) fn level(&self, bucket: &Bucket, state: State, now: Timestamp) -> LineLevel {
         let mut behind: Units = 0;
         let is_last = |entry: &&LineEntry| {
             let is_request = entry.waiter.is_some();
-            if !is_request && !entry.has_left() {
+            if !is_request {
                 behind = behind.saturating_add(entry.units);
             }
             is_request
         };
-        let last = self.entries.iter().rev().find(is_last);
+        let last = self.entries.values().rev().find(is_last);
         let longest = last.map_or(Duration::ZERO, |last| {
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
             due(short, bucket, state, now).min(last.told).since(now)
@@ -327,7 +314,7 @@ impl Line {
 
     /// The cost of the head, and the instant that it was told.
     fn head(&self) -> Option<(Units, Timestamp)> {
-        self.entries.front().map(|entry| (entry.units, entry.told))
+        self.entries.first_key_value().map(|(_, entry)| (entry.units, entry.told))
     }
 
     /// When `free` covers the cost of the head.
@@ -337,49 +324,11 @@ impl Line {
 
     /// Whether the instant has come that a request was told which is no earlier than the head.
     fn is_promised(&self, ticket: u64, until: Timestamp) -> bool {
-        let entry = self.index(ticket).and_then(|index| self.entries.get(index));
-        entry.is_some_and(|entry| entry.told <= until)
+        self.entries.get(&ticket).is_some_and(|entry| entry.told <= until)
     }
 
-    fn first_ticket(&self) -> Option<u64> {
-        self.entries.front().map(|entry| entry.ticket)
-    }
-
-    fn pop(&mut self) -> Option<LineEntry> {
-        let entry = self.entries.pop_front()?;
-        self.drop_left();
-        Some(entry)
-    }
-
-    /// So that the head is one that waits, and at least half of the entries are.
-    fn drop_left(&mut self) {
-        while self.entries.front().is_some_and(LineEntry::has_left) {
-            self.entries.pop_front();
-        }
-        while self.entries.back().is_some_and(LineEntry::has_left) {
-            self.entries.pop_back();
-        }
-        if self.entries.len() > self.waiting.saturating_mul(2) {
-            self.entries.retain(|entry| !entry.has_left());
-        }
-        if self.entries.capacity() > ROOM && self.entries.len() < self.entries.capacity() / 4 {
-            self.entries.shrink_to(self.entries.len().saturating_mul(2));
-        }
-    }
-
-    fn index(&self, ticket: u64) -> Option<usize> {
-        let index = self.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
-        self.entries.get(index).filter(|entry| !entry.has_left()).map(|_| index)
-    }
-
-    fn free_cap(&self, bucket: &Bucket) -> Units {
+    pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
         self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
-    }
-}
-
-impl LineEntry {
-    const fn has_left(&self) -> bool {
-        self.told.as_micros() == LEFT.as_micros()
     }
 }
 

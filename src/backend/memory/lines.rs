@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::fingerprint::Tag;
 use super::line::{Line, LineLevel};
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
-
-pub(super) type Tag = (u64, u32);
 
 /// The lines of a shard, and what is to be done once it is unlocked. Most shards have none.
 #[derive(Debug, Default)]
@@ -160,6 +160,13 @@ impl Lines {
         self.end_if_empty(tag)
     }
 
+    /// A bucket is reset, and its waiters go on. What they are granted is taken after that.
+    pub(super) fn outlive_reset(&self, tag: Tag, mark: ResetMark) {
+        if let Some(line) = self.by_tag.get(&tag) {
+            line.waiters().for_each(|waiter| waiter.outlive_reset(tag, mark));
+        }
+    }
+
     /// Whether requests wait for a bucket, or a call that reserves is at work on it.
     pub(super) fn pins(&self, tag: Tag) -> bool {
         self.by_tag.get(&tag).is_some_and(Line::has_requests) || self.at_work.contains(&tag)
@@ -183,6 +190,11 @@ impl Lines {
             self.wakeups.disarm(timer);
         }
         true
+    }
+
+    /// The most that a bucket may hold without its waiters, while the head is granted nothing.
+    pub(super) fn free_cap(&self, Stored { tag, bucket, .. }: Stored<'_>) -> Units {
+        self.by_tag.get(&tag).map_or(bucket.capacity(), |line| line.free_cap(bucket))
     }
 
     /// What all waiters cost together.

@@ -17,7 +17,11 @@ use crate::algebra::{Bucket, State, Units};
 use crate::backend::adjustment::Adjustment;
 use crate::backend::apply::{CellStore, absent};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
+
+/// Up to how many locks are searched one by one.
+const SHORT: usize = 4;
 
 /// The locked shards of a call, in the order of their numbers.
 pub(super) struct LockSet<'a> {
@@ -30,11 +34,10 @@ impl<'a> LockSet<'a> {
     pub(super) fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
         let mut indices = SmallVec::<[usize; 8]>::new();
         for print in prints {
-            let index = shards.index_of(print);
-            if let Err(place) = indices.binary_search(&index) {
-                indices.insert(place, index);
-            }
+            indices.push(shards.index_of(print));
         }
+        indices.sort_unstable();
+        indices.dedup();
         let mut guards = SmallVec::new();
         for index in indices {
             guards.push((index, shards.at(index).lock()));
@@ -46,8 +49,16 @@ impl<'a> LockSet<'a> {
     /// buckets of the call are.
     pub(super) fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
         let index = self.shards.index_of(print);
-        let position = self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
-        self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
+        let guards = self.guards.as_mut_slice();
+        if guards.len() <= SHORT {
+            // Two or three, nearly always.
+            return guards
+                .iter_mut()
+                .find(|(known, _)| *known == index)
+                .map(|(_, guard)| &mut **guard);
+        }
+        let position = guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
+        guards.get_mut(position).map(|(_, guard)| &mut **guard)
     }
 
     /// Grants what is due in the lines of these buckets.
@@ -59,6 +70,25 @@ impl<'a> LockSet<'a> {
                 }
             }
         }
+    }
+
+    /// What is taken from these shards now is marked with this: the same for all, as a permit keeps one
+    /// mark.
+    pub(super) fn mark(&mut self) -> ResetMark {
+        if !self.have_resets() {
+            return ResetMark::NONE;
+        }
+        let most = self.guards.iter().map(|(_, guard)| guard.resets.count()).max();
+        let mut mark = ResetMark::NONE;
+        for (_, guard) in &mut self.guards {
+            guard.count_resets_from(most.unwrap_or(0));
+            mark = guard.mark;
+        }
+        mark
+    }
+
+    pub(super) fn have_resets(&self) -> bool {
+        self.guards.iter().any(|(_, guard)| guard.has_resets())
     }
 
     pub(super) fn have_lines(&self) -> bool {
@@ -153,6 +183,18 @@ impl<'a> LockPair<'a> {
             Some((index, shard)) if self.shards.index_of(print) == *index => shard,
             _ => &mut self.low,
         }
+    }
+
+    /// As [`LockSet::mark`].
+    pub(super) fn mark(&mut self) -> ResetMark {
+        if let Some((_, high)) = &mut self.high
+            && (high.has_resets() || self.low.has_resets())
+        {
+            let most = high.resets.count().max(self.low.resets.count());
+            high.count_resets_from(most);
+            self.low.count_resets_from(most);
+        }
+        self.low.mark
     }
 
     /// As [`LockSet::unlock`].

@@ -13,8 +13,9 @@
 //! thousand.
 //!
 //! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full again.
-//! If the shard is at its capacity nevertheless, it evicts the bucket that is nearest to full: the
-//! client of that bucket gains least by it. A bucket that requests wait for is not evicted.
+//! If the shard is at its capacity nevertheless, it [evicts](eviction) a bucket of the quota that
+//! holds the most, the one with the smallest share of its capacity used. A bucket that requests wait for is
+//! not evicted.
 //!
 //! Requests that wait stand in the [line](line) of their bucket, beside the table: a bucket without
 //! a line pays nothing for it.
@@ -25,9 +26,11 @@ mod line;
 mod lines;
 mod lock_set;
 mod quota_table;
+mod rank;
 mod several;
 mod shard;
 mod shard_lines;
+mod shard_resets;
 mod shards;
 mod table;
 mod waiter;
@@ -50,8 +53,9 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
 ///
-/// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those closest to full. A
-/// bucket takes 32 bytes in tables that are at most four fifths full: 40 to 60 bytes while they grow.
+/// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those of the quota that holds
+/// the most, the smallest shares of their capacity first. A bucket takes 32 bytes in tables that are
+/// at most four fifths full: 40 to 60 bytes while they grow.
 ///
 /// # Examples
 ///
@@ -93,8 +97,24 @@ impl Memory {
 
     /// Holds at most this many buckets, and at least one.
     ///
-    /// The bound is divided among the shards, so the fullest of them may begin to evict when the
-    /// store as a whole holds a tenth less.
+    /// The bound is divided among the shards of the store, about 1,000 buckets each, so the fullest of
+    /// them may begin to evict when the store as a whole holds a tenth less.
+    ///
+    /// A shard that is full makes room like this:
+    ///
+    /// * The quota that holds the most buckets of the shard loses one. So made-up keys of one limit
+    ///   evict each other, and a limit with fewer keys loses none, whatever the periods of the two are.
+    /// * Of its buckets, the one goes that has used the smallest share of its capacity. Debt is a share
+    ///   above 1. The client of that bucket starts over with a full one.
+    /// * [Blocked](crate::RateLimiter::block) buckets go last, as long as they are at most half of the
+    ///   shard. Above that, one of them goes: of the quota with the most of them, the one whose block ends
+    ///   first.
+    /// * A bucket that requests wait for stays. So the bound is exceeded while requests wait for more
+    ///   buckets than that.
+    ///
+    /// To be free again, a client that has used up its limit needs other keys to fill its quota's part
+    /// of the shard, each of which has used more of the same quota since. That part is the whole shard, or
+    /// an equal share of it beside other quotas that are flooded.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
@@ -156,8 +176,9 @@ impl Memory {
         let Some(charged) = shard.charge_known(print, charge, now) else {
             return Self::charge_other(shard, print, charge, now);
         };
+        let mark = shard.mark;
         drop(shard);
-        (now, Reading::from_charged(charge, &charged))
+        (now, Reading::from_charged(charge, &charged).marked(mark))
     }
 
     /// As [`charge`](Self::charge), for a bucket that is new or has got other numbers.
@@ -169,10 +190,10 @@ impl Memory {
         now: Timestamp,
     ) -> (Timestamp, Reading) {
         let charged = shard.charge_other(print, charge, now);
-        let wakeups = shard.take_wakeups();
+        let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();
-        (now, Reading::from_charged(charge, &charged))
+        (now, Reading::from_charged(charge, &charged).marked(mark))
     }
 
     /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.

@@ -8,9 +8,12 @@ use crate::algebra::Bucket;
 ///
 /// The first one is in the shard's own cache lines, and usually it is the only one.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct QuotaTable {
     usual: Option<Bucket>,
     others: Vec<QuotaRow>,
+    /// The slots that name one of the others.
+    unusual: usize,
 }
 
 #[derive(Debug)]
@@ -43,7 +46,7 @@ impl QuotaTable {
         let index = match self.others.iter().position(known) {
             Some(index) => index,
             // No slot counts in the usual numbers any more.
-            None if self.others.iter().map(|row| row.slots).sum::<usize>() >= taken => {
+            None if self.unusual >= taken => {
                 self.usual = Some(*bucket);
                 return Some(USUAL);
             }
@@ -52,6 +55,7 @@ impl QuotaTable {
         let row = self.others.get_mut(index)?;
         row.bucket = *bucket;
         row.slots = row.slots.saturating_add(1);
+        self.unusual = self.unusual.saturating_add(1);
         name(index)
     }
 
@@ -59,7 +63,31 @@ impl QuotaTable {
     pub(super) fn leave(&mut self, name: NonZeroU32) {
         if let Some(row) = place(name).and_then(|index| self.others.get_mut(index)) {
             row.slots = row.slots.saturating_sub(1);
+            self.unusual = self.unusual.saturating_sub(1);
         }
+    }
+
+    /// The names that slots count in, and how many do; `all` slots altogether.
+    pub(super) fn counts(&self, all: usize) -> impl Iterator<Item = (NonZeroU32, usize)> {
+        let others = self.others.iter().enumerate();
+        let others = others.filter_map(|(place, row)| Some((name(place)?, row.slots)));
+        let usual = (USUAL, self.count(USUAL, all));
+        std::iter::once(usual).chain(others).filter(|&(_, slots)| slots > 0)
+    }
+
+    /// How many slots count in this name; `all` slots altogether.
+    pub(super) fn count(&self, name: NonZeroU32, all: usize) -> usize {
+        match place(name) {
+            None => all.saturating_sub(self.unusual),
+            Some(place) => self.others.get(place).map_or(0, |row| row.slots),
+        }
+    }
+
+    /// The most slots that count in one name, of those with fewer than `below`.
+    pub(super) fn most(&self, below: usize, all: usize) -> Option<usize> {
+        let others = self.others.iter().map(|row| row.slots);
+        let counts = std::iter::once(self.count(USUAL, all)).chain(others);
+        counts.filter(|&slots| (1..below).contains(&slots)).max()
     }
 
     /// A place that no slot names.
@@ -69,6 +97,12 @@ impl QuotaTable {
             self.others.len().saturating_sub(1)
         })
     }
+}
+
+/// A place for each name, the usual one first.
+pub(super) fn index(name: NonZeroU32) -> usize {
+    // A `usize` has 32 bits at least, where there are sockets.
+    usize::try_from(name.get().saturating_sub(1)).unwrap_or(0)
 }
 
 /// Where the numbers of this name are, unless they are the usual ones.

@@ -13,6 +13,7 @@ use crate::backend::adjustment::{Adjustment, Change, converted};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::apply::{CellStore as _, adjust_list, apply_list, apply_pair};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
 /// Takes all charges, or none of them.
@@ -30,7 +31,7 @@ pub(super) fn charge_all(
     if is_waited_for {
         locks.grant_all(&named, now);
     }
-    let applied = apply_list(&mut locks, &named, now);
+    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
         // The caller waits for it by itself, but comes after the requests in line.
         for (print, units) in waited_for(&named, applied.readings()) {
@@ -71,8 +72,10 @@ pub(super) fn charge_pair(
     let mut locks = LockPair::lock(shards, prints);
     let now = now();
     let charged = apply_pair(&mut locks, prints, charge, other, now);
+    let mark = locks.mark();
     locks.unlock().run();
-    Applied::two(now, Reading::from_charged_pair(charge, &charged))
+    let readings = Reading::from_charged_pair(charge, &charged);
+    Applied::two(now, readings.map(|reading| reading.marked(mark)))
 }
 
 /// Makes all adjustments, or none of them.
@@ -103,6 +106,12 @@ pub(super) fn forget_all(
     ids.iter().for_each(|&id| prints.push(hasher.fingerprint(id)));
     let mut locks = LockSet::lock(shards, prints.iter().copied());
     let now = now();
+    for &print in &prints {
+        if let Some(shard) = locks.shard(print) {
+            shard.record_reset(print);
+        }
+    }
+    let _same_for_all = locks.mark();
     for (&print, &id) in prints.iter().zip(ids) {
         if let Some(shard) = locks.shard(print) {
             shard.forget(print, id, now);
@@ -130,7 +139,7 @@ pub(super) fn reserve_all(
             shard.begin_work(print.tag());
         }
     }
-    let applied = apply_list(&mut locks, &named, now);
+    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
     let ticket = (applied.verdict() == Verdict::Reserved)
         .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
     for &(print, _) in several {
@@ -185,20 +194,34 @@ fn waited_for(
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {
     let mut waited_for = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
+    let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
+    // Where each is among those that are waited for.
+    let mut places = SmallVec::<[Option<usize>; 8]>::from_elem(None, named.len());
     for (nth, (&(print, charge), reading)) in named.iter().zip(readings).enumerate() {
         let (bucket, units) = (charge.bucket(), reading.units());
-        match waited_for.iter_mut().find(|(known, ..)| *known == print) {
+        let first = first(&repeats, named, nth);
+        let known = places.get(first).copied().flatten();
+        match known.and_then(|place| waited_for.get_mut(place)) {
             Some((_, counted_in, all)) => {
                 *all = converted(*all, counted_in, bucket).saturating_add(units);
                 *counted_in = bucket;
             }
             None if reading.state().value < 0 && is_asked(nth, named, readings) => {
+                if let Some(place) = places.get_mut(first) {
+                    *place = Some(waited_for.len());
+                }
                 waited_for.push((print, bucket, units));
             }
             None => {}
         }
     }
     waited_for.into_iter().map(|(print, _, units)| (print, units)).collect()
+}
+
+/// The place at which a bucket is named first.
+fn first<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
+    let print = |place: usize| named.get(place).map(|&(print, _)| print);
+    repeats.first(nth, |earlier| print(earlier) == print(nth))
 }
 
 /// Whether a charge waits for this bucket: of two shards, for those that pay, or for the fuller one
@@ -225,6 +248,33 @@ fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readin
 
 /// Makes all adjustments, or none of them, and lets the waiters have what comes back.
 fn adjust(
+    locks: &mut LockSet<'_>,
+    named: &[(Fingerprint, &Adjustment<'_>)],
+    now: Timestamp,
+) -> Applied {
+    if !locks.have_resets() {
+        return adjust_owed(locks, named, now);
+    }
+    let mut has_forgiven = |&(print, one): &(Fingerprint, &Adjustment<'_>)| {
+        locks.shard(print).is_some_and(|shard| shard.has_forgiven(print, one))
+    };
+    if !named.iter().any(&mut has_forgiven) {
+        return adjust_owed(locks, named, now);
+    }
+    let owed: SmallVec<[Adjustment<'_>; 4]> = named
+        .iter()
+        .map(|named| match has_forgiven(named) {
+            true => named.1.with_change(named.1.change().returning_nothing()),
+            false => *named.1,
+        })
+        .collect();
+    let prints = named.iter().map(|&(print, _)| print);
+    let named: SmallVec<[_; 4]> = prints.zip(&owed).collect();
+    adjust_owed(locks, &named, now)
+}
+
+/// The same of adjustments that no reset has forgiven.
+fn adjust_owed(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
     now: Timestamp,
@@ -283,15 +333,21 @@ fn adjust_lined(
     let before: SmallVec<[Units; 8]> =
         named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
     let applied = adjust_list(locks, named, now);
-    for (nth, (&(print, one), before)) in named.iter().zip(before).enumerate() {
-        if named.iter().take(nth).any(|&(earlier, _)| earlier == print) {
+    let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
+    // What is given to each bucket and taken from it, where it is named first.
+    let mut sums = SmallVec::<[[Units; 2]; 8]>::from_elem([0; 2], named.len());
+    for (nth, (_, one)) in named.iter().enumerate() {
+        if let Some([given, taken]) = sums.get_mut(first(&repeats, named, nth)) {
+            *given = given.saturating_add(one.units().max(0));
+            *taken = taken.saturating_add(0_i64.saturating_sub(one.units()).max(0));
+        }
+    }
+    for (nth, ((&(print, one), before), [given, taken])) in
+        named.iter().zip(before).zip(sums).enumerate()
+    {
+        if first(&repeats, named, nth) != nth {
             continue;
         }
-        let same = named.iter().filter(|&&(other, _)| other == print);
-        let units = same.map(|(_, one)| one.units()).collect::<SmallVec<[Units; 8]>>();
-        let sum = |units: &mut dyn Iterator<Item = Units>| units.fold(0, Units::saturating_add);
-        let given = sum(&mut units.iter().copied().filter(|&units| units > 0));
-        let taken = sum(&mut units.iter().map(|units| 0_i64.saturating_sub(*units).max(0)));
         // A debt that is too deep to be counted is cut, and so is what stands in line of it.
         let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
         let Some(shard) = locks.shard(print) else { continue };
@@ -308,11 +364,11 @@ fn adjust_lined(
 pub(super) fn leave_all(
     shards: &Shards,
     hasher: &Hasher,
-    places: &[LinePlace],
+    LineTicket { waiter, places, .. }: &LineTicket,
     refunds: &[Adjustment<'_>],
     now: impl FnOnce() -> Timestamp,
 ) {
-    let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), one));
+    let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), *one));
     let mut named: SmallVec<[_; 4]> = named.collect();
     let in_line = places.iter().map(|place| place.print);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print).chain(in_line));
@@ -323,7 +379,13 @@ pub(super) fn leave_all(
             named.retain(|&mut (named, _)| named != print);
         }
     }
+    for (print, one) in &mut named {
+        if let Some(mark) = waiter.mark_of(|| print.tag()) {
+            *one = one.taken_at(mark);
+        }
+    }
     if !named.is_empty() {
+        let named: SmallVec<[_; 4]> = named.iter().map(|(print, one)| (*print, one)).collect();
         adjust(&mut locks, &named, now);
     }
     locks.unlock().run();

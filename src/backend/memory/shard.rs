@@ -1,8 +1,6 @@
 //! One shard of the store: what happens under its lock.
 
-use std::num::NonZeroU32;
-
-use super::eviction::EvictionQueue;
+use super::eviction::{EvictionQueue, ShardView};
 use super::fingerprint::Fingerprint;
 use super::lines::Lines;
 use super::quota_table::QuotaTable;
@@ -11,6 +9,7 @@ use crate::algebra::{Bucket, Charged, State};
 use crate::backend::apply::{CellStore, absent, apply_one};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::record::{is_converted, stored_state};
+use crate::backend::reset_log::{ResetLog, ResetMark};
 use crate::clock::Timestamp;
 
 /// Buckets, at most `capacity` of them.
@@ -20,6 +19,8 @@ use crate::clock::Timestamp;
 #[repr(C)]
 pub(super) struct Shard {
     pub(super) table: Table,
+    /// What is taken now is marked with this: that of `resets`.
+    pub(super) mark: ResetMark,
     pub(super) quotas: QuotaTable,
     pub(super) evictions: EvictionQueue,
     capacity: usize,
@@ -28,6 +29,7 @@ pub(super) struct Shard {
     /// The lines of the buckets that requests wait for; none if no request waits.
     pub(super) lines: Option<Box<Lines>>,
     pub(super) last_ticket: u64,
+    pub(super) resets: ResetLog,
     /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
@@ -42,19 +44,21 @@ const MAX_EVICTIONS: usize = 2;
 
 /// How long a bucket has to be full before it is dropped, in microseconds. A clock that steps back
 /// by less changes no answer.
-const GRACE: u64 = 1_000_000;
+pub(super) const GRACE: u64 = 1_000_000;
 
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
-        let (quotas, evictions) = Default::default();
+        let (quotas, evictions, resets) = Default::default();
         Self {
             table: Table::holding(capacity),
+            mark: ResetMark::NONE,
             quotas,
             evictions,
             capacity,
             sweep_cursor: 0,
             lines: None,
             last_ticket: 0,
+            resets,
             #[cfg(test)]
             keep_full: false,
         }
@@ -92,6 +96,7 @@ impl Shard {
     }
 
     /// The state of a bucket, as far as it is known.
+    #[inline(always)]
     pub(super) fn read(
         &self,
         print: Fingerprint,
@@ -135,31 +140,6 @@ impl Shard {
         self.store(self.table.find(print.tag()), print, bucket, state, now);
     }
 
-    /// Makes a bucket as new. The waiters for it go on from there.
-    pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
-        let tag = print.tag();
-        self.before_change(tag, false, now);
-        let Some(index) = self.table.find(tag) else { return };
-        let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
-            self.remove(index, now);
-            return;
-        };
-        let fresh = absent(id, stored.bucket, now);
-        // The head may have more saved up for it already. In a bucket that is blocked, the waiters
-        // have been told their instants instead.
-        let State { value: held, ts } = stored.bucket.refresh(stored.state, now);
-        let saved = if ts > now { held } else { held.saturating_add(lines.units(tag)) };
-        let free = fresh.value.max(saved);
-        // What was taken without a request that waits is forgiven.
-        if lines.forget_unattended(tag) {
-            self.remove(index, now);
-            return;
-        }
-        let value = free.saturating_sub(lines.units(tag));
-        self.keep_state(tag, State { value, ts: fresh.ts }, now);
-        self.grant(tag, now);
-    }
-
     /// Drops every bucket that is full again.
     pub(super) fn purge(&mut self, now: Timestamp) {
         let mut index = 0;
@@ -174,6 +154,7 @@ impl Shard {
         self.sweep_cursor = 0;
     }
 
+    #[inline(always)]
     fn state(
         &self,
         found: Option<usize>,
@@ -184,6 +165,7 @@ impl Shard {
         self.stored(found, id, bucket, now).unwrap_or_else(|| absent(id, bucket, now))
     }
 
+    #[inline(always)]
     fn stored(
         &self,
         found: Option<usize>,
@@ -238,8 +220,16 @@ impl Shard {
         let taken = self.table.len();
         let Some(slot) = self.table.get_mut(index) else { return };
         let Some(quota) = slot.quota() else { return };
+        if self.quotas.get(quota) == Some(bucket) && !self.evictions.has_blocked() {
+            slot.update(quota, state);
+            return;
+        }
+        let was_blocked = self.evictions.forget_block(slot);
         if self.quotas.get(quota) == Some(bucket) {
             slot.update(quota, state);
+            if was_blocked {
+                self.note(print.tag(), now);
+            }
             return;
         }
         // Other numbers take over: the waiters keep what they were told under the old ones.
@@ -260,31 +250,39 @@ impl Shard {
 
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
         self.sweep(now);
+        let Some(quota) = self.quotas.enter(bucket, self.table.len()) else { return };
+        let slot = Slot::new(print, quota, state);
         // More than one if the bound was exceeded while requests waited for all of them.
         for _ in 0..MAX_EVICTIONS {
             if self.table.len() >= self.capacity
-                && let Some(index) = self.victim(now)
+                && let Some(index) = self.victim(&slot, now)
             {
                 self.remove(index, now);
             }
         }
-        if let Some(quota) = self.quotas.enter(bucket, self.table.len()) {
-            let slot = Slot::new(print, quota, state);
-            self.table.insert(slot);
-            self.evictions.noted(&slot, &self.table, &self.quotas, self.lines.as_deref(), now);
-        }
+        self.table.insert(slot);
+        let (view, evictions) = self.view(now);
+        evictions.noted(&slot, view);
     }
 
-    /// The slot of the bucket to evict.
-    fn victim(&mut self, now: Timestamp) -> Option<usize> {
-        let lines = self.lines.as_deref();
-        let victim = self.evictions.victim(&self.table, &self.quotas, lines, now);
-        if victim.is_some() || lines.is_none() {
+    /// The slot of the bucket to evict for this one.
+    fn victim(&mut self, newcomer: &Slot, now: Timestamp) -> Option<usize> {
+        let capacity = self.capacity;
+        let (view, evictions) = self.view(now);
+        let victim = evictions.victim(view, newcomer, capacity);
+        if victim.is_some() || view.lines.is_none() {
             return victim;
         }
         // Some may have been granted that nothing has touched since.
         self.grant_everywhere(now);
-        self.evictions.victim(&self.table, &self.quotas, self.lines.as_deref(), now)
+        let (view, evictions) = self.view(now);
+        evictions.victim(view, newcomer, capacity)
+    }
+
+    /// What an eviction sees of the shard, and who is next.
+    pub(super) fn view(&mut self, now: Timestamp) -> (ShardView<'_>, &mut EvictionQueue) {
+        let Self { table, quotas, lines, evictions, .. } = self;
+        (ShardView { table, quotas, lines: lines.as_deref(), now }, evictions)
     }
 
     fn sweep(&mut self, now: Timestamp) {
@@ -310,7 +308,7 @@ impl Shard {
     }
 
     /// Removes a bucket, unless requests still wait for it.
-    fn remove(&mut self, index: usize, now: Timestamp) -> bool {
+    pub(super) fn remove(&mut self, index: usize, now: Timestamp) -> bool {
         // One that is full again has granted all.
         if let Some(slot) = self.table.get(index).filter(|_| self.lines.is_some()) {
             let tag = slot.tag();
@@ -319,9 +317,11 @@ impl Shard {
                 return false;
             }
         }
-        let removed: Option<NonZeroU32> = self.table.remove(index).and_then(|slot| slot.quota());
-        if let Some(quota) = removed {
-            self.quotas.leave(quota);
+        if let Some(slot) = self.table.remove(index) {
+            self.evictions.forget_block(&slot);
+            if let Some(quota) = slot.quota() {
+                self.quotas.leave(quota);
+            }
         }
         true
     }

@@ -3,8 +3,9 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::fingerprint::Tag;
 use super::line::LineLevel;
-use super::lines::{Lines, Stored, Tag};
+use super::lines::{Lines, Stored};
 use super::shard::Shard;
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
@@ -200,16 +201,17 @@ impl Shard {
 
     pub(super) fn keep_state(&mut self, tag: Tag, state: State, now: Timestamp) {
         if let Some(slot) = self.table.find_mut(tag) {
+            self.evictions.forget_block(slot);
             slot.keep(state);
         }
         self.note(tag, now);
     }
 
-    /// The bucket may be full earlier than before.
+    /// The bucket may be evicted sooner than before, or is blocked.
     pub(super) fn note(&mut self, tag: Tag, now: Timestamp) {
-        if let Some(slot) = self.table.find(tag).and_then(|index| self.table.get(index)) {
-            let lines = self.lines.as_deref();
-            self.evictions.noted(slot, &self.table, &self.quotas, lines, now);
+        let (view, evictions) = self.view(now);
+        if let Some(slot) = view.table.find(tag).and_then(|index| view.table.get(index)) {
+            evictions.noted(slot, view);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::task::Waker;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, Tag};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
 /// A request that stands in the lines of one or several buckets.
@@ -31,6 +32,9 @@ struct WaiterState {
     /// The latest instant at which one has; before that, when it came.
     granted_at: Timestamp,
     waker: Option<Waker>,
+    /// Those of its buckets that were reset while it waited there, and the marks from then. Nearly
+    /// always none.
+    outlived: Vec<(Tag, ResetMark)>,
 }
 
 /// What a waiter is told that asks.
@@ -48,7 +52,8 @@ impl LineWaiter {
     /// number sends it away; none does without a number.
     pub(crate) fn new(drained_by: Option<NonZeroU64>) -> Arc<Self> {
         let granted_at = Timestamp::from_micros(i64::MIN);
-        let state = WaiterState { pending: 0, granted_at, waker: None, is_drained: false };
+        let (waker, is_drained, outlived) = Default::default();
+        let state = WaiterState { pending: 0, granted_at, waker, is_drained, outlived };
         Arc::new(Self { drained_by, state: Mutex::new(state) })
     }
 
@@ -64,6 +69,25 @@ impl LineWaiter {
         state.pending = state.pending.saturating_sub(1);
         state.granted_at = state.granted_at.max(at);
         if state.pending == 0 { state.waker.take() } else { None }
+    }
+
+    /// A bucket was reset that has not granted yet: its tokens are taken after that.
+    pub(super) fn outlive_reset(&self, bucket: Tag, mark: ResetMark) {
+        let mut state = self.state.lock();
+        match state.outlived.iter_mut().find(|(known, _)| *known == bucket) {
+            Some((_, last)) => *last = mark,
+            None => state.outlived.push((bucket, mark)),
+        }
+    }
+
+    /// The mark of what such a bucket has granted; `None` if it was not reset meanwhile.
+    pub(super) fn mark_of(&self, bucket: impl FnOnce() -> Tag) -> Option<ResetMark> {
+        let state = self.state.lock();
+        if state.outlived.is_empty() {
+            return None;
+        }
+        let bucket = bucket();
+        state.outlived.iter().find(|(known, _)| *known == bucket).map(|&(_, mark)| mark)
     }
 
     pub(super) fn is_drained_by(&self, limiter: NonZeroU64) -> bool {

@@ -10,6 +10,7 @@ use super::{Memory, several};
 use crate::backend::adjustment::Adjustment;
 use crate::backend::answer::Applied;
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
 impl Memory {
@@ -25,8 +26,14 @@ impl Memory {
 
     /// Takes a waiter out of its lines. Of these refunds, which are all that it has taken, those are
     /// made that concern buckets which have granted already.
-    pub(crate) fn leave(&self, places: &[LinePlace], refunds: &[Adjustment<'_>]) {
-        several::leave_all(&self.shards, &self.hasher, places, refunds, || self.now());
+    pub(crate) fn leave(&self, ticket: &LineTicket, refunds: &[Adjustment<'_>]) {
+        several::leave_all(&self.shards, &self.hasher, ticket, refunds, || self.now());
+    }
+
+    /// The mark of what a bucket has granted to a waiter, if it was reset while the waiter stood in its
+    /// line.
+    pub(crate) fn mark_of(&self, ticket: &LineTicket, id: BucketId<'_>) -> Option<ResetMark> {
+        ticket.waiter.mark_of(|| self.hasher.fingerprint(id).tag())
     }
 
     /// Leaves the place in line, although no request waits for it any more.

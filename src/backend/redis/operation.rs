@@ -9,7 +9,7 @@ use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, Key};
 use crate::quota::MAX_UNITS;
 
 /// A [`BucketId`] as an owned value, with its name in Redis.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct OwnedBucketId {
     limit: Box<str>,
     key: Key,
@@ -29,7 +29,7 @@ impl OwnedBucketId {
 }
 
 /// A [`Charge`] as an owned value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct OwnedCharge {
     pub(super) id: OwnedBucketId,
     /// The second shard of a two-choices charge.
@@ -51,7 +51,7 @@ impl OwnedCharge {
             let problem = format!(
                 "a charge of {units} units down to {floor} cannot be counted (use at most 2^53 of either)"
             );
-            return Err(BackendError::unavailable("redis", problem));
+            return Err(BackendError::undecidable("redis", problem));
         }
         Ok(Self {
             id: OwnedBucketId::new(id, names),
@@ -80,7 +80,7 @@ impl OwnedCharge {
 }
 
 /// An [`Adjustment`] as an owned value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct OwnedAdjustment {
     pub(super) id: OwnedBucketId,
     pub(super) bucket: Bucket,
@@ -108,7 +108,7 @@ impl OwnedAdjustment {
 }
 
 /// What one call does in one step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
     Charges(SmallVec<[OwnedCharge; 1]>),
     Adjustments(SmallVec<[OwnedAdjustment; 1]>),

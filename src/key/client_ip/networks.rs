@@ -123,11 +123,18 @@ impl fmt::Debug for Networks {
 }
 
 fn network(text: &str) -> Result<IpNet, NetworkError> {
-    let trimmed = text.trim();
-    let network = trimmed.parse().ok();
-    network
-        .or_else(|| trimmed.parse::<IpAddr>().ok().map(IpNet::from))
-        .ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
+    parse(text.trim()).ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
+}
+
+/// The standard library parses the address, as it does those of clients: the parser of `ipnet` reads
+/// `010.0.0.0/8` as decimal, which other programs read as octal.
+fn parse(text: &str) -> Option<IpNet> {
+    let Some((address, prefix)) = text.split_once('/') else {
+        return text.parse::<IpAddr>().ok().map(IpNet::from);
+    };
+    let is_number = prefix.len() <= 3 && prefix.bytes().all(|byte| byte.is_ascii_digit());
+    let prefix = prefix.parse().ok().filter(|_| is_number)?;
+    IpNet::new(address.parse().ok()?, prefix).ok()
 }
 
 /// The IPv4 network of one that is mapped into IPv6: addresses are unmapped before they are looked up.

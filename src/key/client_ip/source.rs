@@ -8,6 +8,7 @@ use http::header::FORWARDED;
 use super::networks::Networks;
 use super::proxies::Proxies;
 use super::{forwarded, node};
+use crate::key::field_value::trimmed;
 use crate::key::head::Head;
 
 #[derive(Clone, Debug)]
@@ -59,9 +60,7 @@ impl AddressSource {
             Self::Header(name, _) => {
                 let mut values = head.headers().get_all(name).iter();
                 match (values.next(), values.next()) {
-                    (Some(only), None) if self.trusts(peer) => {
-                        node::listed(only.as_bytes().trim_ascii()).or(peer)
-                    }
+                    (Some(only), None) if self.trusts(peer) => node::listed(trimmed(only)).or(peer),
                     _ => peer,
                 }
             }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::LineDriver;
 use crate::algebra::{State, Units};
-use crate::backend::{Adjustment, LineTicket, Memory, WaiterStatus};
+use crate::backend::{Adjustment, LineTicket, Memory, ResetMark, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 use crate::limiter::queue::{Drained, QueueBucket};
@@ -36,6 +36,7 @@ struct LinePart {
     bucket: QueueBucket,
     units: Units,
     left: State,
+    mark: ResetMark,
 }
 
 /// A turn that has come: its work may run.
@@ -60,7 +61,7 @@ impl LineSlot {
             grant.paid().map(|paid| {
                 let limit = Arc::clone(grant.shared_limit());
                 let bucket = QueueBucket::new(limit, grant.key().clone(), paid.shard);
-                LinePart { bucket, units: paid.units, left: paid.after }
+                LinePart { bucket, units: paid.units, left: paid.after, mark: paid.mark }
             })
         });
         let start = Instant::now();
@@ -87,10 +88,19 @@ impl LineSlot {
     }
 
     /// Keeps the place without waiting in it: the work will run at the instant that was told.
-    pub(crate) fn keep(mut self) {
+    pub(crate) fn keep<'g>(mut self, grants: impl Iterator<Item = &'g mut Grant>) {
         self.is_held = false;
         for place in &self.ticket.places {
             self.memory.keep(place);
+        }
+        // Only now: what is kept does not outlive the next reset.
+        self.outlive_resets(grants);
+    }
+
+    /// What was granted by a bucket that was reset in the meantime is taken after that.
+    pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
+        for grant in grants {
+            grant.outlive_resets(|id| self.memory.mark_of(&self.ticket, id));
         }
     }
 
@@ -133,10 +143,11 @@ impl Drop for LineSlot {
     fn drop(&mut self) {
         if self.is_held {
             let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
-            for LinePart { bucket, units, .. } in &self.parts {
-                refunds.push(Adjustment::refund(bucket.id(), bucket.bucket(), *units));
+            for LinePart { bucket, units, mark, .. } in &self.parts {
+                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), *units);
+                refunds.push(refund.taken_at(*mark));
             }
-            self.memory.leave(&self.ticket.places, &refunds);
+            self.memory.leave(&self.ticket, &refunds);
         }
     }
 }

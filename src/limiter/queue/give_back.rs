@@ -77,7 +77,7 @@ impl QueueRegistry {
                 for (&place, &units) in places.iter().zip(cost.as_slice()) {
                     if let Some(adjustment) = adjustments.get_mut(place) {
                         let change = adjustment.change().returning_less(units);
-                        *adjustment = Adjustment::new(adjustment.id(), adjustment.bucket(), change);
+                        *adjustment = adjustment.with_change(change);
                     }
                 }
             }

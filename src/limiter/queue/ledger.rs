@@ -88,6 +88,12 @@ impl<Q> Ledger<Q> {
         Some(since.fold(returns.asked, |all, (_, units)| all.saturating_add(*units)))
     }
 
+    /// The bucket is reset: what was reserved before that is not undone any more.
+    pub(super) fn forget(&self) {
+        let mut returns = lock(&self.returns);
+        returns.forgotten = returns.forgotten.max(returns.latest);
+    }
+
     /// Whether the store was asked to return something and has not answered.
     pub(super) fn is_asking(&self) -> bool {
         lock(&self.returns).asked > 0

@@ -90,6 +90,11 @@ impl QueueRegistry {
         self.ledgers.get(id).returned_since(made)
     }
 
+    /// These buckets are reset: no slot from before that is undone.
+    pub(crate) fn forget_returns(&self, ids: &[BucketId<'_>]) {
+        ids.iter().for_each(|&id| self.ledgers.get(id).forget());
+    }
+
     /// How many wait in this process for what a limit has for a key.
     pub(crate) fn status(&self, limit: &str, key: &Key) -> WaitStatus<Duration> {
         let (queues, now) = (self.all(), self.epoch.now());

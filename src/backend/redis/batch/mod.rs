@@ -7,26 +7,35 @@
 //! followed by one with as many waiting operations as a call may name buckets. So a lone operation
 //! never waits, and under load more operations share a call.
 //!
+//! A flood of one client delays no other: buckets take [turns](lanes), and what waits for a bucket
+//! that has refused is answered from that refusal.
+//!
 //! Each call in flight belongs to a task of its own ([`InFlight`]). A caller may drop its future at
 //! any time without disturbing the task or the operations that share its call. An operation whose
 //! future is dropped, or whose time is up, before it was sent is not sent. A call without an answer
 //! stays in flight, so that a server that hangs is not sent more and more.
 
+mod job;
+mod lanes;
 mod send_queues;
 
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
+use self::job::{Job, LaneId};
 pub(super) use self::send_queues::Bounds;
-use self::send_queues::{Job, SendQueues};
+use self::send_queues::{SendQueues, Taken};
 use super::key_name::{KeyName, KeyNames};
 use super::link::{Call, Link};
 use super::operation::Operation;
 use super::script::{ScriptReply, ScriptRequest};
+use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError};
 
 /// Sends the operations of all callers.
@@ -100,27 +109,31 @@ impl Batcher {
         operation: Operation,
         deadline: Instant,
     ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         let slot = self.slot(&operation);
-        let job = Job { operation: Box::new(operation), deadline, reply };
+        let job = Job::new(operation, deadline, reply);
+        let caller = Caller { shared: Arc::clone(&self.0), slot, begun: Instant::now() };
         let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
             self.0.runtime.spawn(task.run());
         }
-        let within = self.within();
         // A caller outside of tokio uses the timer of this runtime.
         let ours = Handle::try_current().is_err().then(|| self.0.runtime.clone());
         async move {
             let timed = {
                 let _ours = ours.as_ref().map(Handle::enter);
-                timeout_at(deadline, answer)
+                timeout_at(deadline, &mut answer)
             };
             match timed.await {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job whose time is up, perhaps before the timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
-                Ok(Err(_)) | Err(_) => Err(BackendError::timeout("redis", within)),
+                Ok(Err(_)) => Err(caller.late()),
+                Err(_) => match unread(answer).await {
+                    Some(answer) => answer,
+                    None => Err(caller.late()),
+                },
             }
         }
     }
@@ -140,12 +153,14 @@ impl BatcherShared {
     }
 
     /// Sends these jobs, and answers each.
-    async fn send(&self, jobs: Vec<Job>) {
-        let Err((error, jobs)) = self.send_together(jobs).await else { return };
+    async fn send(&self, slot: u16, taken: Taken) {
+        let last_arrival = taken.last_arrival;
+        let Err((error, jobs)) = self.send_together(slot, taken).await else { return };
         if jobs.len() > 1 && Link::is_scattered(&error) {
             // While the slot is moved, the keys of each single job may be in one place.
             for job in jobs {
-                if let Err((error, jobs)) = self.send_together(vec![job]).await {
+                let alone = Taken { jobs: vec![job], last_arrival };
+                if let Err((error, jobs)) = self.send_together(slot, alone).await {
                     fail(jobs, &error);
                 }
             }
@@ -155,17 +170,39 @@ impl BatcherShared {
     }
 
     /// Sends these jobs in one call and answers them; returns them unanswered if the call failed.
-    async fn send_together(&self, jobs: Vec<Job>) -> Result<(), (BackendError, Vec<Job>)> {
+    ///
+    /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
+    /// and that these would refuse as well. It is as if they had been the last in the call.
+    async fn send_together(&self, slot: u16, taken: Taken) -> Result<(), (BackendError, Vec<Job>)> {
+        let Taken { jobs, last_arrival } = taken;
+        let begun = Instant::now();
         let (places, reply) = self.call(&jobs).await;
         let mut script_reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Err((error, jobs)),
         };
-        let mut rest = places.as_slice();
-        for Job { operation, reply, .. } in jobs {
-            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+        let now = Instant::now();
+        if now.saturating_duration_since(begun) <= self.settings.deadline {
+            self.queues().answered(slot, now);
+        }
+        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
+        for Job { operation, reply, lane, .. } in jobs {
+            let (places, others) =
+                rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
             rest = others;
-            drop(reply.send(script_reply.replay(&operation, own)));
+            let answer = script_reply.replay(&operation, places);
+            let is_refused =
+                answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
+            drop(reply.send(answer));
+            if is_refused && refused.iter().all(|other| other.lane != lane) {
+                refused.push(RefusedJob { lane, operation, places });
+            }
+        }
+        for refused in refused {
+            let told = script_reply.refusal(&refused.operation, refused.places);
+            let script_reply = &script_reply;
+            let likewise = Likewise { slot, last_arrival, refused, told, script_reply };
+            while likewise.answer_some(self) {}
         }
         Ok(())
     }
@@ -197,6 +234,94 @@ impl BatcherShared {
     }
 }
 
+/// What a call has refused.
+struct RefusedJob<'c> {
+    lane: LaneId,
+    operation: Box<Operation>,
+    /// The places of its buckets in the reply.
+    places: &'c [usize],
+}
+
+/// The jobs at the front of a lane that had come when a call was sent, and that are refused as a job
+/// of that call was.
+struct Likewise<'c> {
+    slot: u16,
+    last_arrival: u64,
+    refused: RefusedJob<'c>,
+    /// What the same job is told.
+    told: Option<Applied>,
+    script_reply: &'c ScriptReply,
+}
+
+impl Likewise<'_> {
+    /// Answers the first of them. Returns whether there may be more.
+    fn answer_some(&self, shared: &BatcherShared) -> bool {
+        let mut queues = shared.queues();
+        let answered: Vec<_> = iter::from_fn(|| {
+            queues.pop_answered(self.slot, self.refused.lane, |job| self.answer(job))
+        })
+        .take(ANSWERED_TOGETHER)
+        .collect();
+        drop(queues);
+        let is_more = answered.len() == ANSWERED_TOGETHER;
+        answered.into_iter().for_each(|(job, applied)| drop(job.reply.send(Ok(applied))));
+        is_more
+    }
+
+    fn answer(&self, job: &Job) -> Option<Applied> {
+        let RefusedJob { operation, places, .. } = &self.refused;
+        if job.arrival > self.last_arrival {
+            None
+        } else if job.operation == *operation {
+            self.told.clone()
+        } else if job.operation.names() == operation.names() {
+            self.script_reply.refusal(&job.operation, places)
+        } else {
+            None
+        }
+    }
+}
+
+/// How many jobs are answered from a refusal under one lock.
+const ANSWERED_TOGETHER: usize = 32;
+
+/// A caller that waits for its answer.
+struct Caller {
+    shared: Arc<BatcherShared>,
+    slot: u16,
+    begun: Instant,
+}
+
+impl Caller {
+    /// Why there is no answer at the deadline: the server is not to blame if it was answering other calls
+    /// in time, and this process had more to send than a call takes.
+    fn late(&self) -> BackendError {
+        let within = self.shared.settings.deadline;
+        let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
+        match self.shared.queues().were_crowded_since(self.slot, lately) {
+            true => BackendError::overloaded("redis", within),
+            false => BackendError::timeout("redis", within),
+        }
+    }
+}
+
+/// The answer that has come in time, and that the tasks of a busy process have not read yet.
+async fn unread<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
+    for _ in 0..HOPS {
+        // All tasks that are ready run before this one does again.
+        yield_now().await;
+        match answer.try_recv() {
+            Ok(answer) => return Some(answer),
+            Err(TryRecvError::Closed) => return None,
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+    None
+}
+
+/// How many tasks an answer passes from its socket to its caller, and one more for the socket itself.
+const HOPS: usize = 4;
+
 /// Answers these jobs with an error. A caller that is gone needs no answer.
 fn fail(jobs: Vec<Job>, error: &BackendError) {
     jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
@@ -214,8 +339,8 @@ impl InFlight {
     /// Sends jobs until none waits.
     async fn run(mut self) {
         let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
-        while !taken.is_empty() {
-            self.shared.send(taken).await;
+        while !taken.jobs.is_empty() {
+            self.shared.send(self.slot, taken).await;
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
         self.is_over = true;

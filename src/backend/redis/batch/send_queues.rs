@@ -2,7 +2,8 @@
 //!
 //! # Design
 //!
-//! A call must not name two slots, so each slot has a queue; without a cluster there is one. A queue
+//! A call must not name two slots, so each slot has a queue; without a cluster there is one. Within it,
+//! buckets take [turns](Lanes). A queue
 //! has few calls in flight, so that its operations share them. A group of 64 neighbouring slots has a
 //! larger bound, so that the slots of a cluster do not wait for each other. At that bound, a slot with
 //! no call in flight becomes a waiting slot, and takes over the next task that is answered.
@@ -12,27 +13,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::backend::redis::operation::Operation;
-use crate::backend::{Applied, BackendError};
-
-/// An operation that waits to be sent.
-#[derive(Debug)]
-pub(super) struct Job {
-    /// Boxed, because it is large and moved several times.
-    pub(super) operation: Box<Operation>,
-    pub(super) deadline: Instant,
-    pub(super) reply: oneshot::Sender<Result<Applied, BackendError>>,
-}
-
-impl Job {
-    /// Whether its caller is gone or out of time.
-    fn is_over(&self, now: Instant) -> bool {
-        self.deadline <= now || self.reply.is_closed()
-    }
-}
+use super::job::{Job, LaneId};
+use super::lanes::Lanes;
 
 /// How much may be in flight.
 #[derive(Debug)]
@@ -51,6 +35,14 @@ pub(super) struct SendQueues {
     groups: HashMap<u16, SlotGroup>,
 }
 
+/// What a task has taken, to send it in one call.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) jobs: Vec<Job>,
+    /// The number of the job that had come last by then.
+    pub(super) last_arrival: u64,
+}
+
 /// The slots of a group: the 16,384 slots of a cluster form 256 groups.
 const GROUP_SIZE: u16 = 64;
 
@@ -62,13 +54,35 @@ impl SendQueues {
 
     /// The next jobs for a task of this slot, or of a waiting slot that it changes to. If there are
     /// none, the task no longer counts and has to end.
-    pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> Vec<Job> {
+    pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> Taken {
         self.group(*slot).take(slot, bounds)
     }
 
     /// As `take`, for a task whose call was answered: waiting slots come first.
-    pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> Vec<Job> {
+    pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> Taken {
         self.group(*slot).take_more(slot, bounds)
+    }
+
+    /// Notes that a call for this slot was answered in time.
+    pub(super) fn answered(&mut self, slot: u16, now: Instant) {
+        self.group(slot).answered_at = Some(now);
+    }
+
+    /// Whether more jobs waited in this slot or its neighbours since then than a call takes, although
+    /// a call was answered in time.
+    pub(super) fn were_crowded_since(&mut self, slot: u16, then: Instant) -> bool {
+        let SlotGroup { answered_at, crowded_at, .. } = *self.group(slot);
+        answered_at.is_some_and(|at| at > then) && crowded_at.is_some_and(|at| at > then)
+    }
+
+    /// Takes the first job of a lane if there is an answer to it, and returns both.
+    pub(super) fn pop_answered<T>(
+        &mut self,
+        slot: u16,
+        lane: LaneId,
+        answer: impl FnOnce(&Job) -> Option<T>,
+    ) -> Option<(Job, T)> {
+        self.group(slot).slots.get_mut(&slot)?.jobs.pop_answered(lane, answer)
     }
 
     /// The group of a slot.
@@ -85,11 +99,17 @@ struct SlotGroup {
     calls: usize,
     /// The slots that have jobs and no task.
     waiting_slots: VecDeque<u16>,
+    /// The number of the job that came last.
+    last_arrival: u64,
+    /// When a call was last answered in time.
+    answered_at: Option<Instant>,
+    /// When more jobs last waited for a slot than a call takes.
+    crowded_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct SlotQueue {
-    jobs: VecDeque<Job>,
+    jobs: Lanes,
     /// The tasks that have a call in flight or are about to take jobs.
     calls: usize,
     /// The tasks that are about to take jobs.
@@ -99,8 +119,13 @@ struct SlotQueue {
 impl SlotGroup {
     fn push(&mut self, number: u16, job: Job, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
-        slot.leave(Instant::now());
-        slot.jobs.push_back(job);
+        let now = Instant::now();
+        slot.jobs.drop_over(now);
+        self.last_arrival = self.last_arrival.saturating_add(1);
+        slot.jobs.push(job, self.last_arrival);
+        if slot.jobs.len() > bounds.buckets_per_call {
+            self.crowded_at = Some(now);
+        }
         if slot.calls >= bounds.calls_per_slot {
             return false;
         }
@@ -115,26 +140,28 @@ impl SlotGroup {
         false
     }
 
-    fn take(&mut self, number: &mut u16, bounds: &Bounds) -> Vec<Job> {
+    fn take(&mut self, number: &mut u16, bounds: &Bounds) -> Taken {
         let now = Instant::now();
         loop {
             let taken =
                 self.slots.get_mut(number).map(|slot| slot.take(bounds.buckets_per_call, now));
             match taken {
-                Some(taken) if !taken.is_empty() => return taken,
+                Some(jobs) if !jobs.is_empty() => {
+                    return Taken { jobs, last_arrival: self.last_arrival };
+                }
                 _ => self.exit(*number),
             }
             let Some(next) = self.waiting_slots.pop_front() else {
                 // Counted under the same lock, so that the next job to arrive starts a task.
                 self.calls = self.calls.saturating_sub(1);
-                return Vec::new();
+                return Taken::default();
             };
             *number = next;
             self.slots.entry(next).or_default().enter();
         }
     }
 
-    fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> Vec<Job> {
+    fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> Taken {
         if let Some(next) = self.waiting_slots.pop_front() {
             self.exit(*number);
             *number = next;
@@ -167,12 +194,6 @@ impl SlotQueue {
         self.ready = self.ready.saturating_add(1);
     }
 
-    /// Drops up to two jobs that are over, for each job that arrives: those in front are over first.
-    fn leave(&mut self, now: Instant) {
-        let gone = self.jobs.iter().take(2).take_while(|job| job.is_over(now)).count();
-        self.jobs.drain(..gone);
-    }
-
     /// The jobs for a task that was about to take some.
     ///
     /// Tasks that are about to take jobs share them: the server works on one call while the client
@@ -180,13 +201,18 @@ impl SlotQueue {
     fn take(&mut self, most: usize, now: Instant) -> Vec<Job> {
         let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
         self.ready = self.ready.saturating_sub(1);
+        // Turns matter where not all fit into the next calls.
+        let in_turns = share > most;
         let (mut taken, mut buckets) = (Vec::with_capacity(share.min(most)), 0_usize);
-        while let Some(job) = self.jobs.front() {
+        while let Some(job) = self.jobs.next(in_turns) {
             buckets = buckets.saturating_add(job.operation.buckets());
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;
             }
-            taken.extend(self.jobs.pop_front().filter(|job| !job.is_over(now)));
+            taken.extend(self.jobs.pop(in_turns).filter(|job| !job.is_over(now)));
+        }
+        if in_turns {
+            taken.sort_unstable_by_key(|job: &Job| job.arrival);
         }
         taken
     }

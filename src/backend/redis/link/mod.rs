@@ -266,7 +266,7 @@ impl Link {
             Route::Single(_) => {
                 let text =
                     format!("{} is a node of a cluster (use `Redis::cluster`)", sender.name());
-                Err(LinkError::new(text).into())
+                Err(BackendError::undecidable("redis", LinkError::new(text)))
             }
             Route::Cluster(cluster) => {
                 cluster.at(address, sender).ok_or_else(|| reply_error(sender, reply))
@@ -309,7 +309,11 @@ impl fmt::Debug for Link {
 
 /// A server's error reply, as the error of the call.
 fn reply_error(node: &NodeState, reply: &RedisError) -> BackendError {
-    node.reply(reply).into()
+    let error = node.reply(reply);
+    match reply.code() {
+        Some("CROSSSLOT") => BackendError::undecidable("redis", error),
+        _ => error.into(),
+    }
 }
 
 /// The pauses of one call, each longer than the last.

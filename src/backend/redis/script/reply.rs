@@ -9,7 +9,7 @@ use ::redis::Value;
 use smallvec::SmallVec;
 
 use super::double;
-use crate::algebra::{Bucket, State};
+use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedCharge};
 use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
@@ -24,7 +24,7 @@ pub(in crate::backend::redis) struct ScriptReply {
     initialized_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum StoredValue {
     Absent,
     Stored(BucketRecord),
@@ -83,6 +83,25 @@ impl ScriptReply {
         }
     }
 
+    /// What these charges are told on the buckets as they are now, if that is a refusal that changes
+    /// nothing.
+    pub(in crate::backend::redis) fn refusal(
+        &self,
+        operation: &Operation,
+        places: &[usize],
+    ) -> Option<Applied> {
+        let Operation::Charges(charges) = operation else { return None };
+        if !charges.iter().all(|charge| charge.takes) || !are_distinct(places) {
+            return None;
+        }
+        let cells: Vec<_> =
+            places.iter().map(|&place| self.cells.get(place).copied()).collect::<Option<_>>()?;
+        let mut tried = Self { cells: cells.clone(), ..*self };
+        let own: SmallVec<[_; 8]> = (0..cells.len()).collect();
+        let applied = tried.replay(operation, &own).ok()?;
+        (applied.verdict() == Verdict::Refused && tried.cells == cells).then_some(applied)
+    }
+
     /// # Errors
     ///
     /// If one of these keys holds something that no limiter has stored.
@@ -97,7 +116,7 @@ impl ScriptReply {
         let problem = format!(
             "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
         );
-        Err(BackendError::unavailable("redis", problem))
+        Err(BackendError::undecidable("redis", problem))
     }
 
     fn apply(&mut self, charges: &[OwnedCharge], places: &[usize]) -> Applied {
@@ -155,6 +174,18 @@ impl ScriptReply {
             *place = cell;
         }
     }
+}
+
+/// Whether no place is named twice.
+fn are_distinct(places: &[usize]) -> bool {
+    let mut rest = places;
+    while let Some((first, others)) = rest.split_first() {
+        if others.contains(first) {
+            return false;
+        }
+        rest = others;
+    }
+    true
 }
 
 impl CellStore for ScriptReply {

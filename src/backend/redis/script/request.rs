@@ -8,7 +8,6 @@ use super::double;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
-use crate::backend::record::has_same_numbers;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
@@ -128,6 +127,8 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
 #[derive(Default)]
 struct RequestWriter<'o> {
     limits: Vec<&'o Bucket>,
+    /// The places of the limits, once there are more than a few: each would be compared with all others.
+    known: HashMap<[u64; 5], usize>,
     numbers: Vec<u8>,
 }
 
@@ -230,13 +231,19 @@ impl<'o> RequestWriter<'o> {
 
     /// The number of a limit, and its phase.
     fn limit_of(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
-        let same = |known: &&Bucket| {
-            has_same_numbers(known, bucket) && known.initial() == bucket.initial()
+        let next = self.limits.len();
+        let place = if next < FEW {
+            let same = |known: &&Bucket| numbers(known) == numbers(bucket);
+            self.limits.iter().position(same).unwrap_or(next)
+        } else {
+            if self.known.is_empty() {
+                self.known = self.limits.iter().map(|limit| numbers(limit)).zip(0..).collect();
+            }
+            *self.known.entry(numbers(bucket)).or_insert(next)
         };
-        let place = self.limits.iter().position(same).unwrap_or_else(|| {
+        if place == next {
             self.limits.push(bucket);
-            self.limits.len().saturating_sub(1)
-        });
+        }
         [key(Some(&place)), double::from_i64(phase(bucket, id))]
     }
 
@@ -253,6 +260,16 @@ impl<'o> RequestWriter<'o> {
     fn push_f64(&mut self, number: f64) {
         push(&mut self.numbers, number);
     }
+}
+
+/// Up to how many limits are searched one by one.
+const FEW: usize = 8;
+
+/// What tells a limit from the others of a request.
+const fn numbers(bucket: &Bucket) -> [u64; 5] {
+    let (capacity, initial) = (bucket.capacity(), bucket.initial());
+    let [capacity, initial] = [capacity.cast_unsigned(), initial.cast_unsigned()];
+    [bucket.step(), bucket.gain(), bucket.token(), capacity, initial]
 }
 
 /// Whether the script's fast way can decide a charge.

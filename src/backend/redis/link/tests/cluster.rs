@@ -187,7 +187,7 @@ async fn a_node_of_a_cluster_is_not_taken_for_a_single_server() {
     assert_eq!(
         chain(&call(&link, SECOND).await.unwrap_err()),
         format!(
-            "redis backend could not decide: 127.0.0.1:{} is a node of a cluster (use \
+            "redis backend can never decide this: 127.0.0.1:{} is a node of a cluster (use \
              `Redis::cluster`)",
             first.port
         )

@@ -1,0 +1,261 @@
+//! The jobs of one slot that wait, in lanes that take turns.
+//!
+//! # Design
+//!
+//! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each in
+//! turn, so a bucket that many jobs wait for has no more places in the next call than any other
+//! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the order of
+//! arrival instead. A job on several buckets joins the longest of their lanes: the one
+//! of the bucket that is asked about most.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+use tokio::time::Instant;
+
+use super::job::{Job, LaneId};
+use crate::backend::redis::operation::Operation;
+
+/// Waiting jobs.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    lanes: HashMap<LaneId, BucketLane>,
+    /// The lanes in the order of their turns.
+    turns: BTreeMap<u64, LaneId>,
+    /// Every waiting job in the order of arrival, and some that wait no more.
+    arrivals: VecDeque<(LaneId, u64)>,
+    waiting: usize,
+    last_turn: u64,
+    hasher: RandomState,
+}
+
+/// Has at least one job.
+#[derive(Debug, Default)]
+struct BucketLane {
+    jobs: VecDeque<Job>,
+    turn: u64,
+}
+
+impl Lanes {
+    pub(super) fn len(&self) -> usize {
+        self.waiting
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number than
+    /// those before it.
+    pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
+        let id = self.lane_for(&job.operation);
+        (job.lane, job.arrival) = (id, arrival);
+        let lane = self.lanes.entry(id).or_default();
+        if lane.jobs.is_empty() {
+            self.last_turn = self.last_turn.saturating_add(1);
+            lane.turn = self.last_turn;
+            self.turns.insert(lane.turn, id);
+        }
+        lane.jobs.push_back(job);
+        self.arrivals.push_back((id, arrival));
+        self.waiting = self.waiting.saturating_add(1);
+        id
+    }
+
+    /// The job whose turn it is, or the one that came first.
+    pub(super) fn next(&mut self, in_turns: bool) -> Option<&Job> {
+        let id = self.next_lane(in_turns)?;
+        self.lanes.get(&id)?.jobs.front()
+    }
+
+    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all others.
+    pub(super) fn pop(&mut self, in_turns: bool) -> Option<Job> {
+        let id = self.next_lane(in_turns)?;
+        let job = self.pop_of(id)?;
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            self.turns.remove(&lane.turn);
+            self.last_turn = self.last_turn.saturating_add(1);
+            lane.turn = self.last_turn;
+            self.turns.insert(lane.turn, id);
+        }
+        Some(job)
+    }
+
+    /// Takes the first job of a lane if there is an answer to it, and returns both.
+    pub(super) fn pop_answered<T>(
+        &mut self,
+        id: LaneId,
+        answer: impl FnOnce(&Job) -> Option<T>,
+    ) -> Option<(Job, T)> {
+        let answer = answer(self.lanes.get(&id)?.jobs.front()?)?;
+        Some((self.pop_of(id)?, answer))
+    }
+
+    /// Drops the jobs that came first and are over: up to two, so that jobs are dropped faster than
+    /// others come.
+    pub(super) fn drop_over(&mut self, now: Instant) {
+        for _ in 0..2 {
+            let Some(id) = self.oldest_lane() else { return };
+            let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
+            if !first.is_some_and(|job| job.is_over(now)) {
+                return;
+            }
+            drop(self.pop_of(id));
+        }
+    }
+
+    fn next_lane(&mut self, in_turns: bool) -> Option<LaneId> {
+        match in_turns {
+            true => self.turns.first_key_value().map(|(_, &id)| id),
+            false => self.oldest_lane(),
+        }
+    }
+
+    /// The lane of the job that came first, which is at its front: a lane is first in, first out.
+    fn oldest_lane(&mut self) -> Option<LaneId> {
+        while let Some(&(id, arrival)) = self.arrivals.front() {
+            let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
+            if first.is_some_and(|job| job.arrival == arrival) {
+                return Some(id);
+            }
+            // It waits no more.
+            self.arrivals.pop_front();
+        }
+        None
+    }
+
+    /// The first job of a lane, which is removed with its last.
+    fn pop_of(&mut self, id: LaneId) -> Option<Job> {
+        let lane = self.lanes.get_mut(&id)?;
+        let job = lane.jobs.pop_front();
+        if lane.jobs.is_empty() {
+            self.turns.remove(&lane.turn);
+            self.lanes.remove(&id);
+        }
+        self.waiting = self.waiting.saturating_sub(usize::from(job.is_some()));
+        if self.waiting == 0 {
+            self.arrivals.clear();
+        }
+        job
+    }
+
+    fn lane_for(&self, operation: &Operation) -> LaneId {
+        let names = operation.names();
+        let ids = names.iter().map(|name| LaneId::new(self.hasher.hash_one(name)));
+        let length = |id: &LaneId| self.lanes.get(id).map_or(0, |lane| lane.jobs.len());
+        // The first of those that are equally long.
+        ids.rev().max_by_key(length).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::backend::redis::key_name::{HashTag, KeyNames};
+    use crate::backend::{Applied, BackendError, BucketId, Key};
+
+    type Answer = oneshot::Receiver<Result<Applied, BackendError>>;
+
+    /// A job on the buckets of these users.
+    fn job(users: &[&str], deadline: Instant) -> (Job, Answer) {
+        let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
+        let name = |user: &&str| names.of(BucketId::new("l", &Key::from(*user)));
+        let (reply, answer) = oneshot::channel();
+        (Job::new(Operation::Resets(users.iter().map(name).collect()), deadline, reply), answer)
+    }
+
+    /// The users of all jobs, in the order in which they are taken.
+    fn take_all(lanes: &mut Lanes) -> Vec<String> {
+        let taken = std::iter::from_fn(|| lanes.pop(true));
+        let user = |job: Job| {
+            let names = job.operation.names();
+            let users =
+                names.iter().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned());
+            users.map(|name| name.replace("tollgate:l:", "")).collect::<Vec<_>>().join("+")
+        };
+        taken.map(user).collect()
+    }
+
+    /// Adds a job with the next number.
+    fn push(lanes: &mut Lanes, users: &[&str], deadline: Instant) -> (LaneId, Answer) {
+        let arrival = lanes.arrivals.back().map_or(0, |&(_, last)| last) + 1;
+        let (job, answer) = job(users, deadline);
+        (lanes.push(job, arrival), answer)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(3_600)
+    }
+
+    #[test]
+    fn buckets_take_turns_and_each_is_first_in_first_out() {
+        let mut lanes = Lanes::default();
+        let users = ["a", "a", "a", "b", "a", "c", "b"];
+        let answers: Vec<_> = users.map(|user| push(&mut lanes, &[user], soon())).into();
+        assert_eq!(lanes.len(), 7);
+        assert_eq!(take_all(&mut lanes), ["a", "b", "c", "a", "b", "a", "a"]);
+        assert!(lanes.is_empty() && lanes.lanes.is_empty() && lanes.turns.is_empty());
+        drop(answers);
+    }
+
+    #[test]
+    fn jobs_that_all_fit_are_taken_in_the_order_of_arrival() {
+        let mut lanes = Lanes::default();
+        let answers = ["a", "b", "a", "a", "c", "b"].map(|user| push(&mut lanes, &[user], soon()));
+        let arrivals: Vec<_> =
+            std::iter::from_fn(|| lanes.pop(false)).map(|job| job.arrival).collect();
+        assert_eq!(arrivals, [1, 2, 3, 4, 5, 6]);
+        assert!(lanes.is_empty() && lanes.lanes.is_empty() && lanes.turns.is_empty());
+        drop(answers);
+    }
+
+    #[test]
+    fn a_job_on_several_buckets_joins_the_lane_that_is_longest() {
+        let mut lanes = Lanes::default();
+        let mut answers = Vec::new();
+        // Made-up users at one address: all wait for the bucket of the address.
+        for users in [&["u1", "ip"][..], &["ip"], &["u2", "ip"], &["u3", "ip"], &["other"]] {
+            answers.push(push(&mut lanes, users, soon()));
+        }
+        assert_eq!(take_all(&mut lanes), ["u1+ip", "ip", "other", "u2+ip", "u3+ip"]);
+    }
+
+    #[test]
+    fn what_is_over_is_dropped_while_others_come_and_leaves_nothing_behind() {
+        let mut lanes = Lanes::default();
+        let now = Instant::now();
+        let mut kept = Vec::new();
+        for nth in 0..100 {
+            // The callers of these are gone, or out of time.
+            let answer = push(&mut lanes, &[&format!("user-{nth}")], now);
+            if nth % 2 == 0 {
+                kept.push(answer);
+            }
+        }
+        for nth in 0..60 {
+            lanes.drop_over(now);
+            kept.push(push(&mut lanes, &[&format!("late-{nth}")], soon()));
+        }
+        assert_eq!(lanes.len(), 60);
+        assert_eq!([lanes.lanes.len(), lanes.turns.len(), lanes.arrivals.len()], [60; 3]);
+        assert_eq!(take_all(&mut lanes).len(), 60);
+        assert!(lanes.arrivals.is_empty());
+    }
+
+    #[test]
+    fn only_the_front_of_a_lane_is_answered_and_only_if_there_is_an_answer() {
+        let mut lanes = Lanes::default();
+        let answers = ["a", "a", "b"].map(|user| push(&mut lanes, &[user], soon()));
+        let (id, _) = answers[0];
+        assert!(lanes.pop_answered(id, |_| None::<()>).is_none());
+        let first = lanes.pop_answered(id, |job| Some(job.arrival)).unwrap();
+        assert_eq!((first.0.arrival, first.1, lanes.len()), (1, 1, 2));
+        assert!(lanes.pop_answered(id, |job| (job.arrival < 2).then_some(())).is_none());
+        assert_eq!(take_all(&mut lanes), ["a", "b"]);
+        assert!(lanes.pop_answered(id, |_| Some(())).is_none());
+    }
+}

@@ -1,0 +1,28 @@
+//! Whatever comes from outside: each parser of it, beside a second one that is slow and simple, or
+//! somebody else's.
+//!
+//! Each target first plays its seeds, which are in `tests/data/fuzz`, then inputs that are made of them
+//! and of nothing. A million of each, in some minutes:
+//!
+//! ```sh
+//! PROPTEST_CASES=1000000 cargo test --release --all-features --test fuzz_inputs
+//! ```
+//!
+//! A failure shows its input as a seed is written down: add it there with what has to come of it.
+
+mod bytes;
+mod cookies;
+mod field;
+mod forwarding;
+mod forwarding_reference;
+mod grpc;
+mod header_keys;
+mod inner_fields;
+mod keys;
+mod networks;
+mod quota_text;
+mod records;
+mod retry_after;
+mod seeds;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,25 @@
+//! The seeds: texts that once were trouble or could be, and what has to come of each.
+
+use super::field::Field;
+
+/// One line of a file in `tests/data/fuzz`.
+#[derive(Debug)]
+pub(crate) struct Seed {
+    pub(crate) field: Field,
+    /// What has to come of it.
+    pub(crate) wanted: &'static str,
+}
+
+/// Reads a file of seeds: `input => what has to come of it`, and comments behind a `#`.
+#[track_caller]
+pub(crate) fn seeds(file: &'static str) -> Vec<Seed> {
+    let lines = file.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let seeds: Vec<_> = lines
+        .map(|line| {
+            let (input, wanted) = line.rsplit_once(" => ").unwrap_or_else(|| panic!("{line:?}"));
+            Seed { field: Field::written(input.trim()), wanted: wanted.trim() }
+        })
+        .collect();
+    assert!(seeds.len() >= 10, "tens of seeds");
+    seeds
+}

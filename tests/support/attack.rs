@@ -1,0 +1,310 @@
+//! Clients that do what they like over a real connection, and a service that tells what it sees of
+//! them.
+//!
+//! Each client has an address of its own in the loopback network, as clients of the Internet have.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::{Next, from_fn};
+use http::{HeaderMap, Method, Response, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::web::{Reply, serve};
+
+/// The address of a client, by its number.
+pub(crate) fn address(client: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, client)
+}
+
+/// A connection of this client.
+pub(crate) async fn connect(client: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(IpAddr::V4(address(client)), 0)).unwrap();
+    let connection = socket.connect(to).await.unwrap();
+    connection.set_nodelay(true).unwrap();
+    connection
+}
+
+/// A well-behaved client of HTTP/1.1.
+pub(crate) struct Guest(Client<HttpConnector, Body>, SocketAddr);
+
+impl Guest {
+    pub(crate) fn new(client: u8, to: SocketAddr) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_local_address(Some(IpAddr::V4(address(client))));
+        Self(Client::builder(TokioExecutor::new()).build(connector), to)
+    }
+
+    /// Sends a request, and reads the whole response.
+    pub(crate) async fn get(&self) -> Reply {
+        self.get_path("/").await
+    }
+
+    pub(crate) async fn get_path(&self, path: &str) -> Reply {
+        let uri = format!("http://{}{path}", self.1);
+        let request = Request::builder().method(Method::GET).uri(uri);
+        let response = self.0.request(request.body(Body::empty()).unwrap()).await;
+        Reply::read(response.unwrap()).await
+    }
+}
+
+/// What a service sees of the requests to it.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    Arrived,
+    Answered(StatusCode, HeaderMap),
+    /// The server has dropped the request before its answer.
+    Gone,
+}
+
+/// Serves an app, and tells what becomes of each request.
+///
+/// On a runtime of one thread, a request whose arrival was told has been decided about.
+pub(crate) struct Watched {
+    pub(crate) address: SocketAddr,
+    seen: UnboundedReceiver<(Ipv4Addr, Seen)>,
+    /// What was read, but is still to be asked for.
+    kept: Vec<(Ipv4Addr, Seen)>,
+}
+
+impl Watched {
+    pub(crate) async fn serve(app: Router) -> Self {
+        let (tell, seen) = unbounded_channel();
+        let watch = from_fn(
+            move |ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Request, next: Next| {
+                let IpAddr::V4(client) = peer.ip() else { panic!("an address of version 4") };
+                let _ = tell.send((client, Seen::Arrived));
+                let unanswered = Unanswered(Some((client, tell.clone())));
+                async move {
+                    let response = next.run(request).await;
+                    unanswered.answer(&response);
+                    response
+                }
+            },
+        );
+        Self { address: serve(app.layer(watch)).await, seen, kept: Vec::new() }
+    }
+
+    /// Waits until so many requests of a client have arrived.
+    pub(crate) async fn arrived(&mut self, client: u8, requests: usize) {
+        self.wait_for(client, requests, |seen| matches!(seen, Seen::Arrived)).await;
+    }
+
+    /// Waits until so many requests of a client were answered.
+    pub(crate) async fn answered(&mut self, client: u8, requests: usize) {
+        self.wait_for(client, requests, |seen| matches!(seen, Seen::Answered(..))).await;
+    }
+
+    /// Waits until the server has dropped so many requests of a client.
+    pub(crate) async fn gone(&mut self, client: u8, requests: usize) {
+        self.wait_for(client, requests, |seen| matches!(seen, Seen::Gone)).await;
+    }
+
+    async fn wait_for(&mut self, client: u8, mut requests: usize, is_it: impl Fn(&Seen) -> bool) {
+        let is_it = |(who, seen): &(Ipv4Addr, Seen)| *who == address(client) && is_it(seen);
+        self.kept.retain(|seen| {
+            let is_counted = requests > 0 && is_it(seen);
+            requests -= usize::from(is_counted);
+            !is_counted
+        });
+        while requests > 0 {
+            let seen = self.seen.recv().await.unwrap();
+            match is_it(&seen) {
+                true => requests -= 1,
+                false => self.kept.push(seen),
+            }
+        }
+    }
+
+    /// How the requests of a client were answered so far, by status.
+    pub(crate) fn answers(&mut self, client: u8) -> BTreeMap<u16, Vec<HeaderMap>> {
+        while let Ok(seen) = self.seen.try_recv() {
+            self.kept.push(seen);
+        }
+        let mut answers = BTreeMap::<_, Vec<_>>::new();
+        self.kept.retain(|(who, seen)| match seen {
+            Seen::Answered(status, headers) if *who == address(client) => {
+                answers.entry(status.as_u16()).or_default().push(headers.clone());
+                false
+            }
+            _ => true,
+        });
+        answers
+    }
+}
+
+/// A request that was not answered yet.
+struct Unanswered(Option<(Ipv4Addr, UnboundedSender<(Ipv4Addr, Seen)>)>);
+
+impl Unanswered {
+    fn answer<B>(mut self, response: &Response<B>) {
+        if let Some((client, tell)) = self.0.take() {
+            let seen = Seen::Answered(response.status(), response.headers().clone());
+            let _ = tell.send((client, seen));
+        }
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some((client, tell)) = self.0.take() {
+            let _ = tell.send((client, Seen::Gone));
+        }
+    }
+}
+
+/// A client of HTTP/2 that writes frames as it likes, and reads all that comes.
+pub(crate) struct Http2 {
+    write: OwnedWriteHalf,
+    read: UnboundedReceiver<Frame>,
+    next: u32,
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+}
+
+/// The kinds of frames (RFC 9113, section 6).
+pub(crate) mod frame {
+    pub(crate) const DATA: u8 = 0;
+    pub(crate) const HEADERS: u8 = 1;
+    pub(crate) const RST_STREAM: u8 = 3;
+    pub(crate) const SETTINGS: u8 = 4;
+    pub(crate) const PING: u8 = 6;
+    pub(crate) const WINDOW_UPDATE: u8 = 8;
+    pub(crate) const END_STREAM: u8 = 1;
+    pub(crate) const ACK: u8 = 1;
+    pub(crate) const END_HEADERS: u8 = 4;
+}
+
+/// Frames to be sent at once.
+#[derive(Default)]
+pub(crate) struct Frames(Vec<u8>);
+
+impl Frames {
+    pub(crate) fn push(mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Self {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        self.0.extend_from_slice(&length[1..]);
+        self.0.extend_from_slice(&[kind, flags]);
+        self.0.extend_from_slice(&stream.to_be_bytes());
+        self.0.extend_from_slice(payload);
+        self
+    }
+
+    pub(crate) fn ping(self) -> Self {
+        self.push(frame::PING, 0, 0, &[0; 8])
+    }
+
+    /// Settings that change nothing but have to be acknowledged.
+    pub(crate) fn settings(self) -> Self {
+        self.push(frame::SETTINGS, 0, 0, &[])
+    }
+
+    pub(crate) fn window_update(self, stream: u32) -> Self {
+        self.push(frame::WINDOW_UPDATE, 0, stream, &1_u32.to_be_bytes())
+    }
+
+    /// A request for `/`, by its method: GET ends the stream, POST has a body to come.
+    pub(crate) fn request(self, stream: u32, method: &Method) -> Self {
+        // Of the static table: the method, `:scheme: http` and `:path: /`; then the name of
+        // `:authority` with a value (RFC 7541, appendix A and section 6.2.2).
+        let is_get = method == Method::GET;
+        let mut block = vec![if is_get { 0x82 } else { 0x83 }, 0x86, 0x84, 0x01, 4];
+        block.extend_from_slice(b"test");
+        let flags = frame::END_HEADERS | if is_get { frame::END_STREAM } else { 0 };
+        self.push(frame::HEADERS, flags, stream, &block)
+    }
+
+    pub(crate) fn reset(self, stream: u32) -> Self {
+        // CANCEL.
+        self.push(frame::RST_STREAM, 0, stream, &8_u32.to_be_bytes())
+    }
+}
+
+impl Http2 {
+    pub(crate) async fn connect(client: u8, to: SocketAddr) -> Self {
+        let (from_server, mut write) = connect(client, to).await.into_split();
+        write.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        let (tell, read) = unbounded_channel();
+        tokio::spawn(read_frames(from_server, tell));
+        let mut connection = Self { write, read, next: 1 };
+        connection.send(Frames::default().settings()).await;
+        connection.read_until(|frame| frame.kind == frame::SETTINGS && frame.flags == 0).await;
+        // The server's settings hold from here on.
+        connection.send(Frames::default().push(frame::SETTINGS, frame::ACK, 0, &[])).await;
+        connection.sync().await;
+        connection
+    }
+
+    pub(crate) async fn send(&mut self, frames: Frames) {
+        self.write.write_all(&frames.0).await.unwrap();
+    }
+
+    /// Sends so many requests without a body, and returns their streams.
+    pub(crate) async fn get(&mut self, requests: usize) -> Vec<u32> {
+        let streams: Vec<_> = (0..requests).map(|_| self.stream()).collect();
+        let frames = streams
+            .iter()
+            .fold(Frames::default(), |frames, &stream| frames.request(stream, &Method::GET));
+        self.send(frames).await;
+        streams
+    }
+
+    /// The number of a new stream.
+    pub(crate) fn stream(&mut self) -> u32 {
+        let stream = self.next;
+        self.next += 2;
+        stream
+    }
+
+    pub(crate) async fn reset(&mut self, streams: &[u32]) {
+        let frames = streams.iter().fold(Frames::default(), |all, &stream| all.reset(stream));
+        self.send(frames).await;
+    }
+
+    /// Waits until the server has answered a ping, and so has read all that came before it. Returns
+    /// what else it has sent.
+    pub(crate) async fn sync(&mut self) -> Vec<Frame> {
+        self.send(Frames::default().ping()).await;
+        self.read_until(|frame| frame.kind == frame::PING && frame.flags == frame::ACK).await
+    }
+
+    /// Reads frames until this one has come, and returns those before it. Panics if the server
+    /// closes the connection.
+    pub(crate) async fn read_until(&mut self, is_it: impl Fn(&Frame) -> bool) -> Vec<Frame> {
+        let mut before = Vec::new();
+        loop {
+            let frame = self.read.recv().await.expect("the server has closed the connection");
+            if is_it(&frame) {
+                return before;
+            }
+            before.push(frame);
+        }
+    }
+}
+
+async fn read_frames(mut from: OwnedReadHalf, tell: UnboundedSender<Frame>) {
+    let mut head = [0; 9];
+    while from.read_exact(&mut head).await.is_ok() {
+        let [a, b, c, kind, flags, stream @ ..] = head;
+        let mut payload = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
+        if from.read_exact(&mut payload).await.is_err() {
+            return;
+        }
+        let _ = tell.send(Frame { kind, flags, stream: u32::from_be_bytes(stream) });
+    }
+}
