@@ -13,11 +13,11 @@ local function refresh(gain, capacity, step, value, ts, at)
     -- The common case, a token bucket, gains every microsecond and needs no division.
     if step == 1 then
       ts = at
-    elseif steps <= MAX_UNITS then
+    elseif steps <= 2 ^ 53 then
       steps = floor(steps / step)
       ts = ts + steps * step
     else
-      -- The difference is rounded, its parts are not.
+      -- The window began so long ago that the difference is rounded. Its parts are not.
       local rest, before = at % step, ts % step
       steps = floor(at / step) - floor(ts / step) - (rest < before and 1 or 0)
       ts = at - (rest - before) % step

@@ -9,14 +9,10 @@
 //! them all.
 
 mod double;
-#[cfg(all(test, feature = "memory"))]
-pub(super) mod outside_input;
 mod reply;
 mod request;
 
 pub(super) use self::reply::ScriptReply;
-#[cfg(all(test, feature = "memory"))]
-pub(super) use self::reply::record;
 pub(super) use self::request::ScriptRequest;
 
 /// Concatenates the script behind what sets `now`.

@@ -236,22 +236,24 @@ impl StoredValue {
     fn read(raw: &Value) -> Self {
         match raw {
             Value::Nil => Self::Absent,
-            Value::BulkString(raw) => record(raw).map_or(Self::Foreign, Self::Stored),
+            Value::BulkString(raw) => Self::stored(raw).unwrap_or(Self::Foreign),
             _ => Self::Foreign,
         }
     }
-}
 
-/// A bucket as it is stored: value, ts, gain, token, capacity, step. `None` if no limiter has stored it.
-pub(in crate::backend::redis) fn record(raw: &[u8]) -> Option<BucketRecord> {
-    let raw: &[u8; 48] = raw.try_into().ok()?;
-    let (numbers, _) = raw.as_chunks::<8>();
-    let mut whole = [0; 6];
-    for (number, bytes) in whole.iter_mut().zip(numbers) {
-        *number = double::to_i64(f64::from_le_bytes(*bytes))?;
+    /// Value, ts, gain, token, capacity, step.
+    fn stored(raw: &[u8]) -> Option<Self> {
+        let raw: &[u8; 48] = raw.try_into().ok()?;
+        let (numbers, _) = raw.as_chunks::<8>();
+        let mut whole = [0; 6];
+        for (number, bytes) in whole.iter_mut().zip(numbers) {
+            *number = double::to_i64(f64::from_le_bytes(*bytes))?;
+        }
+        let [value, .., capacity, _] = whole;
+        // No quota lets a bucket owe more. The script could not count it: what such a bucket gains
+        // is more than a double holds exactly, and still may not fill it.
+        let missing = capacity.checked_sub(value)?;
+        let record = BucketRecord::from_numbers(whole)?;
+        (missing <= double::MAX).then_some(Self::Stored(record))
     }
-    let [value, .., capacity, _] = whole;
-    // No quota lets a bucket owe more, and the script counts no further.
-    let is_counted = capacity.checked_sub(value).is_some_and(|missing| missing <= double::MAX);
-    BucketRecord::from_numbers(whole).filter(|_| is_counted)
 }

@@ -10,10 +10,10 @@ mod cross_slot;
 mod expiry;
 mod fight;
 mod foreign;
+mod fuzz_values;
 mod initialization;
 mod limiter;
 mod one;
-mod outside_input;
 mod trace;
 
 use super::{Redis, RedisBuilder};

@@ -2,8 +2,13 @@
 
 mod cluster;
 #[cfg(feature = "memory")]
+mod fuzz_answers;
+#[cfg(feature = "memory")]
+mod fuzz_nodes;
+#[cfg(feature = "memory")]
+mod fuzz_urls;
+#[cfg(feature = "memory")]
 mod hostile;
-mod outside_input;
 mod process;
 mod sentinel;
 mod single;
