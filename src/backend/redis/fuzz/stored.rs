@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -86,9 +87,8 @@ fn value_seeds() -> Vec<Seed> {
 }
 
 /// The values of the seeds.
-pub(in crate::backend::redis) fn known_values() -> Vec<RawValue> {
-    value_seeds().iter().map(|seed| RawValue::written(&seed.field)).collect()
-}
+pub(in crate::backend::redis) static KNOWN: LazyLock<Vec<RawValue>> =
+    LazyLock::new(|| value_seeds().iter().map(|seed| RawValue::written(&seed.field)).collect());
 
 #[test]
 fn seeds_of_values_are_read_as_recorded() {
@@ -159,7 +159,7 @@ pub(in crate::backend::redis) fn values(
             RawValue::from(numbers)
         },
     );
-    let changed = (select(known_values()), any::<Index>(), doubles(), any::<bool>()).prop_map(
+    let changed = (select(&KNOWN[..]), any::<Index>(), doubles(), any::<bool>()).prop_map(
         |(value, place, other, is_changed)| match value.doubles() {
             Some(mut numbers) if is_changed => {
                 numbers[place.index(6)] = other;
