@@ -57,7 +57,7 @@ impl RawValue {
             // A quota that begins below its capacity has one.
             && within(i64::from(step < 0)..=MAX, capacity)
             && within(capacity - MAX..=capacity, value)
-            && within(-MAX..=MAX, ts);
+            && within(1 - step.abs()..=MAX, ts);
         is_bucket.then_some(whole)
     }
 

@@ -11,18 +11,15 @@ local function refresh(gain, capacity, step, value, ts, at)
   local steps = at - ts
   if steps > 0 then
     -- The common case, a token bucket, gains every microsecond and needs no division.
-    if step == 1 then
-      ts = at
-    elseif steps <= 2 ^ 53 then
+    if step > 1 then
+      if steps > 2 ^ 53 then
+        -- Too far apart to be subtracted. The next window begins after the epoch, and is not.
+        value, ts = value + gain, ts + step
+        steps = at - ts
+      end
       steps = floor(steps / step)
-      ts = ts + steps * step
-    else
-      -- The window began so long ago that the difference is rounded. Its parts are not.
-      local rest, before = at % step, ts % step
-      steps = floor(at / step) - floor(ts / step) - (rest < before and 1 or 0)
-      ts = at - (rest - before) % step
     end
-    value = value + steps * gain
+    value, ts = value + steps * gain, ts + steps * step
   end
   if value > capacity then
     value = capacity

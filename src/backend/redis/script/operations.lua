@@ -76,7 +76,9 @@ local function read(k, s, phase)
     return first(s, phase)
   end
   local value, ts = found[1], found[2]
-  if not (is_whole(value) and is_whole(ts) and value <= found[5] and value >= found[5] - 2 ^ 53) then
+  if not (is_whole(value) and is_whole(ts) and value <= found[5] and value >= found[5] - 2 ^ 53)
+    or ts < 0 and ts <= -math.abs(found[6])
+  then
     return nil
   end
   if is_counted_in(s, phase, ts, found[3], found[4], found[5], found[6]) then

@@ -82,7 +82,7 @@ fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
                 "script"
             }
             [Value::BulkString(_), Value::BulkString(_)]
-                if sentinel::read(Value::Array(parts.clone())).is_some() =>
+                if sentinel::read(&Value::Array(parts.clone())).is_some() =>
             {
                 "master"
             }
