@@ -16,9 +16,6 @@ mod batch;
 mod builder;
 mod cross_slot;
 mod engine;
-#[cfg(test)]
-#[cfg(feature = "memory")]
-mod fuzz;
 mod key_name;
 mod link;
 mod operation;

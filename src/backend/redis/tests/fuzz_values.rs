@@ -7,11 +7,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
+use super::fuzz::stored::{KNOWN, RawValue, all_quotas, quotas, values};
 use super::servers::{Client, Reply};
 use super::{START, Server, on};
 use crate::HOUR;
 use crate::algebra::{Bucket, Terms};
-use crate::backend::redis::fuzz::stored::{KNOWN, RawValue, all_quotas, quotas, values};
 use crate::backend::{
     Adjustment, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, Key, Redis,
     adjust_all, apply_all,

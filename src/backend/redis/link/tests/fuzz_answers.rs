@@ -18,10 +18,10 @@ use super::super::wire::Wire;
 use super::super::{ConnectOptions, Servers, dial::Dial};
 use super::fuzz_nodes::{a_master_is_read_or_left, master, slots, slots_are_read_or_left, text};
 use super::fuzz_urls::shown;
-use crate::backend::redis::fuzz::bytes::{draws_each, fields};
-use crate::backend::redis::fuzz::field::Field;
-use crate::backend::redis::fuzz::seeds::{Seed, seeds};
 use crate::backend::redis::script::ScriptReply;
+use crate::backend::redis::tests::fuzz::bytes::{draws_each, fields};
+use crate::backend::redis::tests::fuzz::field::Field;
+use crate::backend::redis::tests::fuzz::seeds::{Seed, seeds};
 
 /// The password of the login, which a server may quote.
 const SECRET: &str = "Zq7word";

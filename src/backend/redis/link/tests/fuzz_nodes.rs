@@ -9,8 +9,8 @@ use proptest::sample::select;
 use super::super::address::is_host;
 use super::super::sentinel;
 use super::super::slot_map::SlotMap;
-use crate::backend::redis::fuzz::bytes::draws_each;
 use crate::backend::redis::key_name::slot;
+use crate::backend::redis::tests::fuzz::bytes::draws_each;
 
 /// Integers that slots, ports and their neighbours have.
 fn integer() -> impl Strategy<Value = Value> {

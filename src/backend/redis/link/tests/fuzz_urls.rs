@@ -10,8 +10,8 @@ use super::super::dial::Dial;
 use super::super::url::Topology;
 use super::super::{ConnectOptions, Servers};
 use crate::backend::redis::RedisBuilder;
-use crate::backend::redis::fuzz::bytes::{draws_each, texts};
-use crate::backend::redis::fuzz::seeds::{Seed, seeds};
+use crate::backend::redis::tests::fuzz::bytes::{draws_each, texts};
+use crate::backend::redis::tests::fuzz::seeds::{Seed, seeds};
 use crate::backend::{BackendError, Redis};
 
 /// What no text may show; a secret begins with it.

@@ -10,13 +10,13 @@
 
 #![allow(dead_code, reason = "each target takes what it needs")]
 
-#[path = "../../../../tests/fuzz_inputs/bytes.rs"]
-pub(super) mod bytes;
-#[path = "../../../../tests/support/draw.rs"]
+#[path = "../../../../../tests/fuzz_inputs/bytes.rs"]
+pub(in crate::backend::redis) mod bytes;
+#[path = "../../../../../tests/support/draw.rs"]
 mod draw;
-#[path = "../../../../tests/fuzz_inputs/field.rs"]
-pub(super) mod field;
+#[path = "../../../../../tests/fuzz_inputs/field.rs"]
+pub(in crate::backend::redis) mod field;
 mod replies;
-#[path = "../../../../tests/fuzz_inputs/seeds.rs"]
-pub(super) mod seeds;
-pub(super) mod stored;
+#[path = "../../../../../tests/fuzz_inputs/seeds.rs"]
+pub(in crate::backend::redis) mod seeds;
+pub(in crate::backend::redis) mod stored;

@@ -83,7 +83,7 @@ impl fmt::Debug for RawValue {
 }
 
 fn value_seeds() -> Vec<Seed> {
-    seeds(include_str!("../../../../tests/data/fuzz/redis_value.txt"))
+    seeds(include_str!("../../../../../tests/data/fuzz/redis_value.txt"))
 }
 
 /// The values of the seeds.
