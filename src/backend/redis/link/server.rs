@@ -37,7 +37,7 @@ impl Server {
         self.login.db()
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "memory"))]
     pub(super) fn login(&self) -> &RedisConnectionInfo {
         &self.login
     }
