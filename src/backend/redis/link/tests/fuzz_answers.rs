@@ -101,7 +101,9 @@ fn holds_error(value: &Value) -> bool {
         |all: &[(Value, Value)]| all.iter().any(|(one, two)| holds_error(one) || holds_error(two));
     match value {
         Value::ServerError(_) => true,
-        Value::Array(all) | Value::Set(all) => all.iter().any(holds_error),
+        Value::Array(all) | Value::Set(all) | Value::Push { data: all, .. } => {
+            all.iter().any(holds_error)
+        }
         Value::Map(all) => any(all),
         Value::Attribute { data, attributes } => holds_error(data) || any(attributes),
         _ => false,
