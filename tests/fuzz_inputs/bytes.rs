@@ -9,9 +9,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::draw::draw;
 use super::field::{Field, unescaped};
 use super::seeds::Seed;
-use crate::support::draw::draw;
 
 /// Fields that are like the seeds, made of these words, or neither.
 pub(crate) fn fields(seeds: &[Seed], words: &[&str]) -> impl Strategy<Value = Field> + use<> {

@@ -13,8 +13,8 @@ pub(crate) struct Field(pub(crate) Vec<Vec<u8>>);
 const ABSENT: &str = "(absent)";
 
 impl Field {
-    /// Reads one that is written down: `\n` begins a line, `\s` is a space, `\t` a tab, `\\` a backslash,
-    /// `\xff` a byte, and `\(9*abc)` is `abc` nine times.
+    /// Reads one that is written down: `\n` begins a line, `\r` is what ends one before that, `\s` a space,
+    /// `\t` a tab, `\\` a backslash, `\xff` a byte, and `\(9*abc)` is `abc` nine times.
     #[track_caller]
     pub(crate) fn written(text: &str) -> Self {
         if text == ABSENT { Self::default() } else { Self::from_bytes(&unescaped(text)) }
@@ -66,6 +66,7 @@ pub(crate) fn unescaped(text: &str) -> Vec<u8> {
         rest = after;
         match escape {
             "n" => bytes.push(b'\n'),
+            "r" => bytes.push(b'\r'),
             "s" => bytes.push(b' '),
             "t" => bytes.push(b'\t'),
             "\\" => bytes.push(b'\\'),
@@ -77,7 +78,7 @@ pub(crate) fn unescaped(text: &str) -> Vec<u8> {
             "(" => {
                 let (repeated, after) = rest.split_once(')').expect("a `)` for a `\\(`");
                 let (times, what) = repeated.split_once('*').expect("as in `\\(9*abc)`");
-                bytes.extend(what.repeat(times.parse().unwrap()).bytes());
+                bytes.extend(unescaped(what).repeat(times.parse().unwrap()));
                 rest = after;
             }
             other => panic!("`\\{other}` in {text:?}"),
@@ -98,6 +99,7 @@ impl fmt::Debug for Field {
             for (at, &byte) in line.iter().enumerate() {
                 match byte {
                     b'\t' => f.write_str("\\t")?,
+                    b'\r' => f.write_str("\\r")?,
                     b'\\' => f.write_str("\\\\")?,
                     b' ' if at == 0 || at + 1 == line.len() => f.write_str("\\s")?,
                     0x20..=0x7e => write!(f, "{}", char::from(byte))?,
@@ -111,7 +113,7 @@ impl fmt::Debug for Field {
 
 #[test]
 fn what_is_written_down_is_read_back() {
-    for text in ["", "a", "\\sa\\n\\tb\\x80 \\\\ c\\s", ABSENT, "\\(3*ab)"] {
+    for text in ["", "a", "\\sa\\n\\tb\\x80 \\\\ c\\s", "a\\r\\n", ABSENT, "\\(3*ab)"] {
         let field = Field::written(text);
         assert_eq!(Field::written(&format!("{field:?}")), field, "{text}");
     }

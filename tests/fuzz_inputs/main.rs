@@ -26,3 +26,5 @@ mod retry_after;
 mod seeds;
 #[path = "../support/mod.rs"]
 mod support;
+
+use support::draw;

@@ -131,7 +131,7 @@ async fn ask(sentinel: Arc<Server>, master: String) -> Result<(String, u16), Lin
     let mut command = ::redis::cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
     let named = wire.ask(&command, 0).await.map_err(|error| not_named(&sentinel, error))?;
-    match read(named) {
+    match read(&named) {
         Some(Some(address)) => Ok(address),
         Some(None) => {
             let text = format!("the sentinel {} knows no master `{master}`", sentinel.name());
@@ -145,10 +145,18 @@ async fn ask(sentinel: Arc<Server>, master: String) -> Result<(String, u16), Lin
 }
 
 /// The address in a sentinel's answer, if it knows one; `None` if the answer is none.
-pub(super) fn read(named: Value) -> Option<Option<(String, u16)>> {
-    let named = ::redis::from_redis_value::<Option<(String, u16)>>(named).ok()?;
-    let is_sound = named.as_ref().is_none_or(|(host, _)| is_host(host));
-    is_sound.then_some(named)
+///
+/// The client's own conversion would cut a port that is too large to its last 16 bits.
+pub(super) fn read(named: &Value) -> Option<Option<(String, u16)>> {
+    let parts = match named {
+        Value::Nil => return Some(None),
+        Value::Array(parts) => parts,
+        _ => return None,
+    };
+    let [Value::BulkString(host), Value::BulkString(port)] = parts.as_slice() else { return None };
+    let (host, port) = (std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?);
+    let port = port.parse().ok()?;
+    is_host(host).then(|| Some((host.to_owned(), port)))
 }
 
 fn not_named(sentinel: &Server, error: RedisError) -> LinkError {

@@ -37,6 +37,11 @@ impl Server {
         self.login.db()
     }
 
+    #[cfg(all(test, feature = "memory"))]
+    pub(super) fn login(&self) -> &RedisConnectionInfo {
+        &self.login
+    }
+
     /// Another server with the same login.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
         Self::new(self.address.at(host, port), self.login.clone())

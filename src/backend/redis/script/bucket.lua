@@ -12,6 +12,11 @@ local function refresh(gain, capacity, step, value, ts, at)
   if steps > 0 then
     -- The common case, a token bucket, gains every microsecond and needs no division.
     if step > 1 then
+      if steps > 2 ^ 53 then
+        -- Too far apart to be subtracted. The next window begins after the epoch, and is not.
+        value, ts = value + gain, ts + step
+        steps = at - ts
+      end
       steps = floor(steps / step)
     end
     value, ts = value + steps * gain, ts + steps * step

@@ -58,7 +58,7 @@ end
 -- Whether a bucket that is counted in the old numbers needs no conversion to those of a limit.
 local function is_counted_in(s, phase, ts, old_gain, old_token, old_capacity, old_stored_step)
   return old_gain == gain[s] and old_token == token[s] and old_capacity == capacity[s]
-    and old_stored_step == stored_step(s) and (ts - phase) % step[s] == 0
+    and old_stored_step == stored_step(s) and ts % step[s] == phase
 end
 
 -- Whether a bucket is full in the numbers that it was stored with. One that counts in others may have been forgotten, so
@@ -76,7 +76,9 @@ local function read(k, s, phase)
     return first(s, phase)
   end
   local value, ts = found[1], found[2]
-  if not (is_whole(value) and is_whole(ts) and value <= found[5]) then
+  if not (is_whole(value) and is_whole(ts) and value <= found[5] and value >= found[5] - 2 ^ 53)
+    or ts < 0 and ts <= -math.abs(found[6])
+  then
     return nil
   end
   if is_counted_in(s, phase, ts, found[3], found[4], found[5], found[6]) then

@@ -23,8 +23,8 @@ if args[1] == 2 then
       value, ts, old_gain, old_token, old_capacity, old_step = decode(NUMBERS, stored)
       is_plain = old_gain == gain and old_token == args[limit + 2] and old_capacity == capacity
         and old_step == (initial == capacity and step or -step)
-        and value <= capacity and value >= -MAX_UNITS and value % 1 == 0
-        and ts <= MAX_UNITS and ts >= -MAX_UNITS and (ts - phase) % step == 0
+        and value <= capacity and value >= capacity - MAX_UNITS and value % 1 == 0
+        and ts <= MAX_UNITS and ts > -step and ts % step == phase
     end
     if is_plain then
       value, ts = refresh(gain, capacity, step, value, ts, now)

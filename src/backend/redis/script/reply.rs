@@ -249,6 +249,14 @@ impl StoredValue {
         for (number, bytes) in whole.iter_mut().zip(numbers) {
             *number = double::to_i64(f64::from_le_bytes(*bytes))?;
         }
-        BucketRecord::from_numbers(whole).map(Self::Stored)
+        let [value, ts, .., capacity, step] = whole;
+        // No quota lets a bucket owe more. The script could not count it: what such a bucket gains
+        // is more than a double holds exactly, and still may not fill it.
+        let is_counted = capacity.checked_sub(value)? <= double::MAX;
+        // No server has a time before the epoch, so only the window around that began before it. In Lua
+        // the remainder of an earlier time is not exact.
+        let is_since_epoch = ts > step.checked_abs()?.checked_neg()?;
+        let record = BucketRecord::from_numbers(whole)?;
+        (is_counted && is_since_epoch).then_some(Self::Stored(record))
     }
 }

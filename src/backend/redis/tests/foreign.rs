@@ -38,9 +38,15 @@ fn nonsense() -> Vec<Vec<u8>> {
             all.push(bucket(numbers));
         }
     }
-    for (place, number) in
-        [(0, 3_600_000_001.0), (2, 0.0), (3, -1.0), (4, -1.0), (5, 0.0), (0, 0.5)]
-    {
+    for (place, number) in [
+        (0, 3_600_000_001.0),
+        (2, 0.0),
+        (3, -1.0),
+        (4, -1.0),
+        (5, 0.0),
+        (0, 0.5),
+        (0, -9_007_199_254_740_992.0),
+    ] {
         let mut numbers = sound;
         numbers[place] = number;
         all.push(bucket(numbers));
@@ -244,7 +250,9 @@ async fn debt_that_is_too_deep_to_be_counted_is_cut_in_the_same_way() {
     let mut client = server.client();
     for (capacity, token) in [(3.0, 2.0), (9_007_199_254_740_991.0, 360_000_001.0), (5.0, 1e15)] {
         let one = One::of(on(&server, &clock), &QUOTA).await;
-        let raw = bucket([-9_007_199_254_740_992.0, 4.1e15, 1.0, token, capacity, 1.0]);
+        // As much as any quota lets a bucket owe.
+        let deepest = capacity - 9_007_199_254_740_992.0;
+        let raw = bucket([deepest, 4.1e15, 1.0, token, capacity, 1.0]);
         client.call(&[b"SET", One::NAME, &raw]).unwrap();
         let give = Adjustment::refund(one.id(), &one.bucket, 1);
         let given = one.redis.adjust(&[give]).wait().await.unwrap();

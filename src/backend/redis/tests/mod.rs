@@ -10,6 +10,8 @@ mod cross_slot;
 mod expiry;
 mod fight;
 mod foreign;
+pub(super) mod fuzz;
+mod fuzz_values;
 mod initialization;
 mod limiter;
 mod one;

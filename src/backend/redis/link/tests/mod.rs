@@ -2,6 +2,12 @@
 
 mod cluster;
 #[cfg(feature = "memory")]
+mod fuzz_answers;
+#[cfg(feature = "memory")]
+mod fuzz_nodes;
+#[cfg(feature = "memory")]
+mod fuzz_urls;
+#[cfg(feature = "memory")]
 mod hostile;
 mod process;
 mod sentinel;
