@@ -583,3 +583,76 @@ async fn a_limit_on_the_routes_of_a_router_leaves_its_fallback_out() {
         }
     }
 }
+
+/// Routes in routers that are nested and merged, with fallbacks, over both versions of HTTP. HEAD is
+/// answered by the handler of GET.
+#[tokio::test]
+async fn a_route_in_any_router_is_held_to_its_limit_over_each_version() {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let h = move || {
+        counted.count();
+        std::future::ready("hello")
+    };
+    let h = || h.clone();
+    let (all, some) = (["GET", "HEAD", "POST", "OPTIONS"], ["GET", "HEAD"]);
+    let routes = |path: &str, route: MethodRouter| Router::new().route(path, route);
+    let rows: [(&str, &str, Router, &[&str]); 14] = [
+        ("any", "/", routes("/", any(h())), &all),
+        ("get", "/", routes("/", get(h())), &some),
+        ("any and get", "/", routes("/", any(h()).get(h())), &all),
+        ("get and fallback", "/", routes("/", get(h()).fallback(h())), &all),
+        ("on", "/", routes("/", on(MethodFilter::GET, h())), &some),
+        ("on HEAD", "/", routes("/", on(MethodFilter::HEAD, h())), &["HEAD"]),
+        ("options", "/", routes("/", on(MethodFilter::OPTIONS, h())), &["OPTIONS"]),
+        ("route_service", "/", Router::new().route_service("/", any(h())), &all),
+        ("nest_service", "/nest/x", Router::new().nest_service("/nest", any(h())), &all),
+        ("nest", "/nest/x", Router::new().nest("/nest", routes("/x", any(h()))), &all),
+        ("nest of get", "/nest/x", Router::new().nest("/nest", routes("/x", get(h()))), &some),
+        ("merge", "/x", routes("/", any(h())).merge(routes("/x", any(h()))), &all),
+        (
+            "merge of methods",
+            "/",
+            routes("/", get(h())).merge(routes("/", on(MethodFilter::OPTIONS, h()))),
+            &["GET", "HEAD", "OPTIONS"],
+        ),
+        (
+            "get and a fallback for other methods",
+            "/",
+            routes("/", get(h())).method_not_allowed_fallback(h()),
+            &all,
+        ),
+    ];
+    let mut found = Vec::new();
+    for (name, path, router, methods) in rows {
+        for (version, method) in [Version::HTTP_11, Version::HTTP_2]
+            .into_iter()
+            .flat_map(|version| all.map(|method| (version, method)))
+        {
+            let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
+            let answers = methods.contains(&method);
+            for (way, app) in [
+                ("layer", router.clone().layer(layer())),
+                ("rate_limit", router.clone().rate_limit(layer())),
+                ("a layer for the method", {
+                    let rule = Rule::new(&TWO).only_methods([method.parse().unwrap()]);
+                    router.clone().layer(limiter(&ManualClock::new(START)).layer(rule))
+                }),
+            ] {
+                let server = serve(app).await;
+                let mut statuses = Vec::new();
+                for _ in 0..4 {
+                    let method = method.parse().unwrap();
+                    let reply = send_over(version, server, method, path, &[]).await;
+                    statuses.push(reply.status.as_u16());
+                }
+                let status = if answers { 200 } else { 405 };
+                let (ran, wanted) = (runs.take(), if answers { 2 } else { 0 });
+                if (ran, &*statuses) != (wanted, &[status, status, 429, 429]) {
+                    found.push(format!("{name}, {way}, {version:?} {method}: {ran}, {statuses:?}"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "not two of four: {found:#?}");
+}
