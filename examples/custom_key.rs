@@ -12,6 +12,9 @@ use tower::ServiceExt;
 
 const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(2, MINUTE));
 
+/// Those that this service has: a client can name any host, and each name would be a new bucket.
+const TENANTS: [&str; 2] = ["acme", "zenith"];
+
 /// The first label of the host name: `acme.example.org` is `acme`, in upper or lower case.
 struct Tenant;
 
@@ -20,12 +23,16 @@ impl KeyExtractor for Tenant {
         if head.uri().path() == "/health" {
             return Ok(Extracted::Exempt);
         }
-        let host = head.headers().get("host").and_then(|host| host.to_str().ok());
+        // Over HTTP/2, the host is in the target of the request; over HTTP/1.1, mostly in a field.
+        let field = || head.headers().get("host")?.to_str().ok();
+        let host = head.uri().host().or_else(field);
         // Over HTTP/2, a client can send spaces around a value: they make no other tenant.
-        let host = host.map(str::trim);
-        match host.and_then(|host| host.split_once('.')) {
-            Some((tenant, _)) => Ok(tenant.to_ascii_lowercase().into()),
-            None => Err(KeyError::invalid("no tenant: the host name has no label of its own")),
+        let label = host.and_then(|host| host.trim().split_once('.')).map(|(label, _)| label);
+        let is_named =
+            |tenant: &&str| label.is_some_and(|label| label.eq_ignore_ascii_case(tenant));
+        match TENANTS.into_iter().find(is_named) {
+            Some(tenant) => Ok(tenant.into()),
+            None => Err(KeyError::invalid("the first label of the host name is no tenant")),
         }
     }
 }

@@ -143,6 +143,8 @@ fn what_comes_and_goes_leaves_nothing_behind() {
         })
     };
     come_and_go(200);
-    assert!(kept(|| come_and_go(100_000)) < 64 * 1_024);
+    // What is known of resets takes 1 MiB, and no more when it is full.
+    assert!(kept(|| come_and_go(100_000)) < (1_024 + 64) * 1_024);
+    assert!(kept(|| come_and_go(100_000)) < 4 * 1_024);
     assert!(memory.len() <= 100);
 }

@@ -5,26 +5,33 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use axum::routing::{
     MethodFilter, MethodRouter, any, any_service, get, get_service, on, post, put,
 };
+use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
+use http_body_util::BodyExt;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use support::broken::Broken;
-use support::web::{send, send_over, serve};
+use support::web::{Reply, send, send_over, serve};
 use support::{START, limiter};
 use tollgate::clock::ManualClock;
-use tollgate::key::{ClientIp, KeyExtractor, Networks, api_key, bearer, cookie, header};
+use tollgate::fields::Dialect;
+use tollgate::key::{
+    ClientIp, Head, Key, KeyError, KeyExtractor, Networks, api_key, bearer, cookie, header,
+};
 use tollgate::middleware::{MissingKey, Queue, ResponseHead};
-use tollgate::routes::RateLimitExt;
+use tollgate::routes::{RateLimitExt, extract};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimited, RateLimiter, Rule};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -276,26 +283,33 @@ async fn a_refusal_is_a_failure_to_the_layers_around_it_however_it_is_worded() {
     assert!(past.iter().all(|&(.., count)| count == 3), "of six requests: {past:?}");
 }
 
-/// A cache that keeps a refusal answers other clients by it.
-#[tokio::test]
-async fn no_refusal_may_be_stored() {
+/// A layer for each way in which a request is not run, and the status that answers it.
+async fn refusing_layers() -> [(u16, RateLimitLayer); 11] {
     let broken = |later| RateLimiter::new(Broken { later }).layer(&TWO);
     let by_user = || Rule::new(&TWO).key(header("x-user"));
+    let nonsense = |_: &Head<'_>| Err::<Key, _>(KeyError::invalid("nonsense"));
     let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
     let limiter = spent().await;
     let drained = spent().await;
     drained.drain(std::time::Duration::ZERO);
-    let layers: [(u16, RateLimitLayer); 9] = [
+    [
         (429, limiter.layer(&TWO)),
         (429, limiter.layer(&TWO).cost(3)),
         (429, limiter.layer(&TWO).queue(std::time::Duration::ZERO)),
+        (429, limiter.layer(&TWO).dialects([Dialect::Draft11, Dialect::XRateLimit])),
         (503, limiter.layer(&TWO).queue(Queue::up_to(MINUTE).max_waiters(0))),
         (503, drained.layer(&TWO).queue(MINUTE)),
         (503, broken(false)),
         (503, broken(true)),
         (500, limiter.layer(by_user())),
         (401, limiter.layer(by_user().missing_key(unauthorized))),
-    ];
+        (400, limiter.layer(Rule::new(&TWO).key_with(nonsense))),
+    ]
+}
+
+/// A cache that keeps a refusal answers other clients by it.
+#[tokio::test]
+async fn no_refusal_may_be_stored() {
     let handler = |cache_control: Option<&'static str>| {
         OnRefusal::handler(move |refused| {
             let response = Response::builder().status(refused.status());
@@ -307,7 +321,7 @@ async fn no_refusal_may_be_stored() {
         })
     };
     let grpc = [("content-type", GRPC)];
-    for (status, layer) in layers {
+    for (status, layer) in refusing_layers().await {
         for (words, on_refusal, wanted) in [
             ("problem details", OnRefusal::problem_details(), "no-store"),
             ("plain text", OnRefusal::plain_text(), "no-store"),
@@ -349,6 +363,108 @@ async fn no_refusal_of_a_handler_may_be_stored() {
             assert_eq!(row, (status, Some("no-store")));
         }
     }
+}
+
+// HEAD, whose answers have no body (RFC 9110, section 9.3.2).
+
+/// A body that is sent in answer to HEAD is an error of the protocol in HTTP/2. axum takes it away from
+/// what its handlers answer, but not from what a layer around a service does.
+#[tokio::test]
+async fn an_answer_to_head_has_the_fields_of_get_and_no_body() {
+    let sorry = OnRefusal::handler(|refused| {
+        Response::builder().status(refused.status()).body("sorry").unwrap()
+    });
+    let unlike = OnRefusal::handler(|_| {
+        Response::builder().status(429).header("content-length", "5").body("sorry").unwrap()
+    });
+    let nothing = OnRefusal::handler(|_| Response::builder().status(204).body("").unwrap());
+    let hello = || any(async || "hello");
+    for (status, layer) in refusing_layers().await {
+        for (words, on_refusal, has_length) in [
+            ("problem details", OnRefusal::problem_details(), true),
+            ("plain text", OnRefusal::plain_text(), true),
+            ("handler", sorry.clone(), true),
+            ("handler that says its length", unlike.clone(), true),
+            ("handler of no content", nothing.clone(), false),
+        ] {
+            let layer = layer.clone().on_refusal(on_refusal);
+            let app = Router::new()
+                .route_service("/service", hello())
+                .nest_service("/nest", hello())
+                .route("/route", hello());
+            let server = serve(app.layer(layer)).await;
+            // axum itself says a length of 0 with 204, of its own routes.
+            let paths = ["/service", "/nest/x", "/route"];
+            for path in paths.into_iter().take(if has_length { 3 } else { 2 }) {
+                for version in [Version::HTTP_11, Version::HTTP_2] {
+                    let send = |method| send_over(version, server, method, path, &[]);
+                    let [got, head] = [send(Method::GET).await, send(Method::HEAD).await];
+                    let row = format!("{status} {words} {path} {version:?}");
+                    assert_eq!((head.status, head.body.as_str()), (got.status, ""), "{row}");
+                    assert_eq!(head.status != 204, has_length, "{row}");
+                    let fields = |reply: &Reply| {
+                        let fields = reply.headers.iter().filter(|(name, _)| *name != "date");
+                        fields.map(|(name, value)| format!("{name}: {value:?}")).collect()
+                    };
+                    let [got_fields, fields]: [BTreeSet<_>; 2] = [fields(&got), fields(&head)];
+                    assert_eq!(fields, got_fields, "{row}");
+                    let length = has_length.then(|| got.body.len().to_string());
+                    assert_eq!(head.field("content-length"), length.as_deref(), "{row}");
+                }
+            }
+        }
+    }
+}
+
+/// The answer of an extractor in a layer of its own.
+#[tokio::test]
+async fn the_rejection_of_an_extractor_has_no_body_for_head() {
+    struct Nobody;
+
+    impl FromRequestParts<()> for Nobody {
+        type Rejection = (StatusCode, &'static str);
+
+        async fn from_request_parts(_: &mut Parts, (): &()) -> Result<Self, Self::Rejection> {
+            Err((StatusCode::FORBIDDEN, "not you"))
+        }
+    }
+
+    let app = Router::new().route_service("/", any(async || "hello"));
+    let server = serve(app.layer(extract(|_: Nobody| ()))).await;
+    for (method, body) in [(Method::GET, "not you"), (Method::HEAD, "")] {
+        let reply = send_over(Version::HTTP_2, server, method, "/", &[]).await;
+        assert_eq!((reply.status.as_u16(), reply.body.as_str()), (403, body));
+        assert_eq!(reply.field("content-length"), Some("7"));
+    }
+}
+
+/// The client of HTTP/2 gives a connection up after some 1,000 errors of the protocol: those that one
+/// client caused through a proxy ended the connection that the proxy's other clients shared.
+#[tokio::test]
+async fn refused_heads_leave_a_shared_connection_alone() {
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(header("x-user"));
+    let app = Router::new().route_service("/", any(async || "hello"));
+    let server = serve(app.layer(layer)).await;
+    let stream = tokio::net::TcpStream::connect(server).await.unwrap();
+    let (executor, io) = (TokioExecutor::new(), TokioIo::new(stream));
+    let (mut proxy, connection) =
+        hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut ask = async |method: Method, user: &str| {
+        let request = Request::builder().method(method).uri(format!("http://{server}/"));
+        let request = request.header("x-user", user).body(Body::empty()).unwrap();
+        let response = proxy.send_request(request).await.map_err(|error| format!("{error:?}"))?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        body.map(|_| status).map_err(|error| format!("{error:?}"))
+    };
+    let mut answers = BTreeMap::<_, u32>::new();
+    for _ in 0..1_500 {
+        *answers.entry(ask(Method::HEAD, "mallory").await).or_default() += 1;
+    }
+    assert_eq!(answers, BTreeMap::from([(Ok(200), 2), (Ok(429), 1_498)]));
+    assert_eq!(ask(Method::GET, "alice").await, Ok(200));
+    assert!(!connection.is_finished());
 }
 
 // Routes whose handlers are found in other ways than by a method.
@@ -466,4 +582,77 @@ async fn a_limit_on_the_routes_of_a_router_leaves_its_fallback_out() {
             assert_eq!(reply.status.as_u16(), wanted, "{method} {path}");
         }
     }
+}
+
+/// Routes in routers that are nested and merged, with fallbacks, over both versions of HTTP. HEAD is
+/// answered by the handler of GET.
+#[tokio::test]
+async fn a_route_in_any_router_is_held_to_its_limit_over_each_version() {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let h = move || {
+        counted.count();
+        std::future::ready("hello")
+    };
+    let h = || h.clone();
+    let (all, some) = (["GET", "HEAD", "POST", "OPTIONS"], ["GET", "HEAD"]);
+    let routes = |path: &str, route: MethodRouter| Router::new().route(path, route);
+    let rows: [(&str, &str, Router, &[&str]); 14] = [
+        ("any", "/", routes("/", any(h())), &all),
+        ("get", "/", routes("/", get(h())), &some),
+        ("any and get", "/", routes("/", any(h()).get(h())), &all),
+        ("get and fallback", "/", routes("/", get(h()).fallback(h())), &all),
+        ("on", "/", routes("/", on(MethodFilter::GET, h())), &some),
+        ("on HEAD", "/", routes("/", on(MethodFilter::HEAD, h())), &["HEAD"]),
+        ("options", "/", routes("/", on(MethodFilter::OPTIONS, h())), &["OPTIONS"]),
+        ("route_service", "/", Router::new().route_service("/", any(h())), &all),
+        ("nest_service", "/nest/x", Router::new().nest_service("/nest", any(h())), &all),
+        ("nest", "/nest/x", Router::new().nest("/nest", routes("/x", any(h()))), &all),
+        ("nest of get", "/nest/x", Router::new().nest("/nest", routes("/x", get(h()))), &some),
+        ("merge", "/x", routes("/", any(h())).merge(routes("/x", any(h()))), &all),
+        (
+            "merge of methods",
+            "/",
+            routes("/", get(h())).merge(routes("/", on(MethodFilter::OPTIONS, h()))),
+            &["GET", "HEAD", "OPTIONS"],
+        ),
+        (
+            "get and a fallback for other methods",
+            "/",
+            routes("/", get(h())).method_not_allowed_fallback(h()),
+            &all,
+        ),
+    ];
+    let mut found = Vec::new();
+    for (name, path, router, methods) in rows {
+        for (version, method) in [Version::HTTP_11, Version::HTTP_2]
+            .into_iter()
+            .flat_map(|version| all.map(|method| (version, method)))
+        {
+            let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
+            let answers = methods.contains(&method);
+            for (way, app) in [
+                ("layer", router.clone().layer(layer())),
+                ("rate_limit", router.clone().rate_limit(layer())),
+                ("a layer for the method", {
+                    let rule = Rule::new(&TWO).only_methods([method.parse().unwrap()]);
+                    router.clone().layer(limiter(&ManualClock::new(START)).layer(rule))
+                }),
+            ] {
+                let server = serve(app).await;
+                let mut statuses = Vec::new();
+                for _ in 0..4 {
+                    let method = method.parse().unwrap();
+                    let reply = send_over(version, server, method, path, &[]).await;
+                    statuses.push(reply.status.as_u16());
+                }
+                let status = if answers { 200 } else { 405 };
+                let (ran, wanted) = (runs.take(), if answers { 2 } else { 0 });
+                if (ran, &*statuses) != (wanted, &[status, status, 429, 429]) {
+                    found.push(format!("{name}, {way}, {version:?} {method}: {ran}, {statuses:?}"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "not two of four: {found:#?}");
 }

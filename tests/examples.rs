@@ -44,8 +44,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use http::{Method, Request};
-use support::web::{Reply, get, send, serve};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use support::web::{Reply, get, read_to, send, serve};
 use support::{START, limiter};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
@@ -128,6 +131,38 @@ async fn custom_key_gives_each_tenant_a_bucket_and_health_checks_none() {
     for _ in 0..5 {
         assert_eq!(custom_key::ask(&app, "acme.x", "/health").await, 200);
     }
+}
+
+/// Over HTTP/2, no request has the field `host`, and each was answered with 400. A name that a client made
+/// up had a bucket of its own.
+#[tokio::test]
+async fn custom_key_finds_the_tenant_over_each_version_and_no_made_up_one() {
+    let server = serve(custom_key::app(&limiter(&ManualClock::new(START)))).await;
+    let mut answers = Vec::new();
+    // In HTTP/1.1: the target in its usual form, and the whole URI, which counts more than the field.
+    for (target, host) in [
+        ("/", "acme.example.org:8080"),
+        ("http://acme.example.org/", "zenith.example.org"),
+        ("http://acme.example.org/", "zenith.example.org"),
+        ("/", "zenith.example.org"),
+        ("/", "made-up.example.org"),
+        ("http://made-up.example.org/", "zenith.example.org"),
+    ] {
+        let mut connection = TcpStream::connect(server).await.unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let answer = read_to(&mut connection, "\r\n").await;
+        answers.push(answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap());
+    }
+    for host in ["acme.example.org", "zenith.example.org", "made-up.example.org"] {
+        let stream = TokioIo::new(TcpStream::connect(server).await.unwrap());
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+        let (mut client, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(format!("http://{host}/")).body(Body::empty()).unwrap();
+        answers.push(client.send_request(request).await.unwrap().status().as_u16());
+    }
+    assert_eq!(answers, [200, 200, 429, 200, 400, 400, 429, 200, 400]);
 }
 
 #[tokio::test]

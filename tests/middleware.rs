@@ -135,6 +135,78 @@ async fn the_service_that_was_made_ready_is_the_one_that_is_called() {
     }
 }
 
+/// Readiness of which there is only so much, as of a limit on concurrent requests: what one service
+/// reserves, its clones wait for until it is called or dropped.
+#[derive(Debug)]
+struct Scarce {
+    free: Arc<AtomicU32>,
+    has_slot: bool,
+}
+
+impl Clone for Scarce {
+    fn clone(&self) -> Self {
+        Self { free: Arc::clone(&self.free), has_slot: false }
+    }
+}
+
+impl Drop for Scarce {
+    fn drop(&mut self) {
+        self.free.fetch_add(u32::from(self.has_slot), Ordering::Relaxed);
+    }
+}
+
+impl Service<Request<()>> for Scarce {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let free = self.free.load(Ordering::Relaxed);
+        if !self.has_slot && free == 0 {
+            return Poll::Pending;
+        }
+        self.free.store(free - u32::from(!self.has_slot), Ordering::Relaxed);
+        self.has_slot = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        assert!(std::mem::take(&mut self.has_slot), "called without being made ready");
+        self.free.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(Response::default()))
+    }
+}
+
+/// A service that had refused a request kept what it had reserved to run it: no clone of it became
+/// ready any more.
+#[tokio::test]
+async fn what_was_reserved_for_a_request_that_is_refused_is_let_go() {
+    let clock = ManualClock::new(START);
+    let by_user = Rule::new(&TWO).key(header("x-user"));
+    let layers: [(&str, RateLimitLayer); 6] = [
+        ("refused", limiter(&clock).layer(&TWO).cost(2)),
+        ("too large", limiter(&clock).layer(&TWO).cost(3)),
+        ("no key", limiter(&clock).layer(by_user)),
+        ("broken", RateLimiter::new(Broken).layer(&TWO)),
+        ("refused later", RateLimiter::new(Slow::default()).layer(&TWO).cost(2)),
+        ("refused, with a queue", limiter(&clock).layer(&TWO).cost(2).queue(MINUTE / 2)),
+    ];
+    for (name, layer) in layers {
+        let free = Arc::new(AtomicU32::new(1));
+        let mut first = layer.layer(Scarce { free: Arc::clone(&free), has_slot: false });
+        let mut second = first.clone();
+        let mut refused = 0;
+        for _ in 0..2 {
+            let response = ready(&mut first).await.call(request()).await.unwrap();
+            refused += u32::from(response.status() != StatusCode::OK);
+        }
+        assert!(refused > 0, "{name}");
+        assert_eq!(free.load(Ordering::Relaxed), 1, "{name}");
+        let is_ready = second.poll_ready(&mut Context::from_waker(std::task::Waker::noop()));
+        assert!(is_ready.is_ready(), "{name}");
+    }
+}
+
 /// Several calls may be under way on one service while the store takes its time.
 #[tokio::test]
 async fn a_slow_store_answers_each_call_for_itself() {

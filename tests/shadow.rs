@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use support::dice::Dice;
 use support::queue::{Late, Recorder, paused, send, settled, tokens};
@@ -19,7 +19,7 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Portion, Several};
+use tollgate::middleware::{ActualCost, MissingKey, Portion, Several};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -339,13 +339,46 @@ fn a_lot_is_the_same_for_ever() {
     assert_ne!(BucketId::new("per-users", &key).sample_hash(), id.sample_hash());
 }
 
+/// 50 of 50 requests with two fields ran under a limit that is enforced on 99 %: a client that sends
+/// nonsense chooses not to be one of the keys that it is enforced on.
 #[test]
-fn requests_without_a_key_go_on_unless_the_limit_is_enforced_on_all() {
+fn requests_without_a_usable_key_are_answered_where_the_limit_is_enforced_on_some() {
     let limiter = limiter(&ManualClock::new(START));
-    let rule = Rule::new(&PER_USER).key(header("x-user"));
-    for (percent, status) in [(0, 200), (99, 200), (100, 500)] {
-        let part = rule.clone().enforce(Portion::percent(percent));
-        assert_eq!(ask(&limiter.layer(part)), status);
+    let rule = || Rule::new(&PER_USER).key(header("x-user"));
+    let unauthorized = || rule().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
+    let exempt = || rule().missing_key(MissingKey::Exempt);
+    let twice = || Request::builder().header("x-user", "mallory").header("x-user", "mallory");
+    for (portion, missing, unauthorised, invalid) in [
+        (Portion::NONE, 200, 200, 200),
+        (Portion::one_in(1_000_000), 500, 401, 400),
+        (Portion::percent(99), 500, 401, 400),
+        (Portion::ALL, 500, 401, 400),
+    ] {
+        for (rule, missing) in [(rule(), missing), (unauthorized(), unauthorised), (exempt(), 200)]
+        {
+            let layer = limiter.layer(rule.enforce(portion));
+            for _ in 0..50 {
+                assert_eq!(ask(&layer), missing, "{portion}");
+                let nonsense = answer(&layer, twice().body(()).unwrap()).status();
+                assert_eq!(nonsense, invalid, "{portion}");
+                assert_eq!(ask_as(&layer, ""), invalid, "{portion}");
+            }
+        }
+    }
+}
+
+/// The bucket of requests without a key is one of those that the limit is enforced on, or not, as that
+/// of a key is.
+#[test]
+fn requests_that_share_a_bucket_are_refused_where_the_limit_is_enforced_on_it() {
+    for (portion, wanted) in [
+        (Portion::NONE, [200; 3]),
+        (Portion::percent(99), [200, 429, 429]),
+        (Portion::ALL, [200, 429, 429]),
+    ] {
+        let rule = Rule::new(&PER_USER).key(header("x-user")).missing_key(MissingKey::Shared);
+        let layer = limiter(&ManualClock::new(START)).layer(rule.enforce(portion));
+        assert_eq!([(); 3].map(|()| ask(&layer)), wanted, "{portion}");
     }
 }
 

@@ -13,10 +13,12 @@
 //! many there were by then. A refund with an older mark than the reset of its bucket gives nothing
 //! back. No time is compared, as a charge and a reset may come within one tick.
 //!
-//! Permits may live for ever, so no bounded log can know all resets that they have seen. The last
-//! [`KEPT`] buckets are listed, each with its last reset. Of those that are not listed any more, only
-//! the latest reset is known, and a mark that is older than that gives nothing back. So a permit that
-//! outlives the resets of so many other buckets may lose its refund, and nothing is given back twice.
+//! Permits may live for ever, so no bounded log can know all resets that they have seen. Each bucket
+//! belongs to one of some stripes, by its hash. A stripe lists the last [`KEPT`] of its buckets that were
+//! reset, each with its last reset. Of those that it does not list any more it knows only the latest reset,
+//! and a mark that is older than that gives nothing back. So nothing is given back twice, and a permit
+//! loses its refund only if it outlives the resets of [`KEPT`] other buckets of its stripe: with all
+//! [`STRIPES`], those of some 60,000 other buckets. The stripes share one count, so a mark holds in each.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,23 +37,39 @@ impl ResetMark {
 }
 
 /// The resets of some buckets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ResetLog {
     /// How many there were, or more: see [`count_from`](Self::count_from).
     count: u64,
+    /// None until the first reset, then as many as `width`.
+    stripes: Vec<ResetStripe>,
+    width: usize,
+}
+
+/// The resets of the buckets whose hashes are in one range.
+#[derive(Debug, Default)]
+struct ResetStripe {
     /// The last buckets that were reset, and as the how manyth; the oldest one first.
     recent: VecDeque<(u64, u64)>,
     /// The last reset of a bucket that is not listed any more; none if it is 0.
     forgotten: u64,
 }
 
-/// How many buckets are listed, which takes 16 bytes each.
+/// How many stripes all buckets of a store have at least. Full ones take 1 MiB.
+const STRIPES: usize = 64;
+
+/// How many buckets a stripe lists, which takes 16 bytes each.
 const KEPT: usize = 1_024;
 
 /// How many marks there are.
 const MARKS: u64 = 0xffff_ffff;
 
 impl ResetLog {
+    /// For the buckets of one of so many parts of a store, which share the stripes.
+    pub(crate) fn of_one_part_in(parts: usize) -> Self {
+        Self { count: 0, stripes: Vec::new(), width: STRIPES.div_ceil(parts.max(1)) }
+    }
+
     /// Whether there were none.
     #[cfg(feature = "memory")]
     pub(crate) const fn is_empty(&self) -> bool {
@@ -77,27 +95,30 @@ impl ResetLog {
         self.count = self.count.max(count);
     }
 
-    /// A bucket is reset: all that was taken from it is forgiven.
+    /// A bucket is reset, which is given by its hash: all that was taken from it is forgiven.
     pub(crate) fn record(&mut self, bucket: u64) {
         self.count = self.count.saturating_add(1);
-        if let Some(known) = self.recent.iter().position(|&(other, _)| other == bucket) {
-            self.recent.remove(known);
-        } else if self.recent.len() >= KEPT
-            && let Some((_, oldest)) = self.recent.pop_front()
-        {
-            self.forgotten = oldest;
+        if self.stripes.is_empty() {
+            self.stripes.resize_with(self.width, ResetStripe::default);
         }
-        self.recent.push_back((bucket, self.count));
+        let (index, nth) = (self.stripe_of(bucket), self.count);
+        // There is one: it is below the width.
+        if let Some(stripe) = self.stripes.get_mut(index) {
+            stripe.record(bucket, nth);
+        }
     }
 
     /// Whether what was taken from a bucket then was forgiven since.
     pub(crate) fn has_forgiven(&self, bucket: u64, mark: ResetMark) -> bool {
         let taken_at = self.count_at(mark);
-        if taken_at == self.count {
-            return false;
-        }
-        let mut since = self.recent.iter().rev().take_while(|&&(_, reset)| reset > taken_at);
-        taken_at < self.forgotten || since.any(|&(other, _)| other == bucket)
+        let stripe = self.stripes.get(self.stripe_of(bucket));
+        taken_at != self.count && stripe.is_some_and(|stripe| stripe.has_forgiven(bucket, taken_at))
+    }
+
+    /// Which stripe a bucket belongs to: the high half of the product is even over the width.
+    fn stripe_of(&self, bucket: u64) -> usize {
+        let width = u128::try_from(self.width).unwrap_or(1);
+        usize::try_from(u128::from(bucket).saturating_mul(width) >> 64).unwrap_or(0)
     }
 
     /// The count of a mark: the last one that had this mark, unless the permit has outlived four
@@ -106,6 +127,31 @@ impl ResetLog {
         let Some(begun) = u64::from(mark.0).checked_sub(1) else { return 0 };
         let since = (self.count % MARKS).saturating_add(MARKS).saturating_sub(begun) % MARKS;
         self.count.saturating_sub(since)
+    }
+}
+
+impl ResetStripe {
+    fn record(&mut self, bucket: u64, nth: u64) {
+        if let Some(known) = self.recent.iter().position(|&(other, _)| other == bucket) {
+            self.recent.remove(known);
+        } else if self.recent.len() >= KEPT
+            && let Some((_, oldest)) = self.recent.pop_front()
+        {
+            self.forgotten = oldest;
+        }
+        self.recent.push_back((bucket, nth));
+    }
+
+    fn has_forgiven(&self, bucket: u64, taken_at: u64) -> bool {
+        let mut since = self.recent.iter().rev().take_while(|&&(_, reset)| reset > taken_at);
+        taken_at < self.forgotten || since.any(|&(other, _)| other == bucket)
+    }
+}
+
+impl Default for ResetLog {
+    /// For all buckets of a store.
+    fn default() -> Self {
+        Self::of_one_part_in(1)
     }
 }
 
@@ -164,34 +210,73 @@ mod tests {
         }
     }
 
+    /// Another number for each, spread over all of them.
+    fn hash(bucket: u64) -> u64 {
+        bucket.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// The resets of others are many, and spread over the stripes.
+    #[test]
+    fn a_bucket_is_known_for_fifty_thousand_resets_of_others() {
+        for parts in [1, 16, 64, 1_024] {
+            // A part has its share of the buckets, and so of their resets.
+            let share = u64::try_from(parts).unwrap().min(64);
+            let (mut log, others) = (ResetLog::of_one_part_in(parts), 50_000 / share);
+            let before = log.mark();
+            log.record(hash(0));
+            let after = log.mark();
+            for other in 1..=others {
+                log.record(hash(other));
+                log.record(hash(other));
+            }
+            let forgiven = [before, after].map(|mark| log.has_forgiven(hash(0), mark));
+            assert_eq!(forgiven, [true, false], "one of {parts} parts");
+            for other in others..3 * others {
+                log.record(hash(other));
+            }
+            let forgiven = [before, after].map(|mark| log.has_forgiven(hash(0), mark));
+            assert_eq!(forgiven, [true, true], "one of {parts} parts: nothing comes back twice");
+            let most = STRIPES.div_ceil(parts) * KEPT;
+            let listed: usize = log.stripes.iter().map(|stripe| stripe.recent.len()).sum();
+            assert!(listed <= most, "{listed} of {most}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         /// Beside a model that keeps all resets: nothing is given back twice, and only a mark that has
-        /// seen more buckets reset than are listed is taken for older than it is.
+        /// seen more buckets of the stripe reset than are listed is taken for older than it is.
         #[test]
         fn forgives_all_that_a_boundless_log_would(
+            parts in prop::sample::select(vec![1_usize, 16, 64]),
             buckets in prop::collection::vec((0_u64..3_000, 0_u64..3_000), 1..4_000),
         ) {
-            let (mut log, mut last, mut marks) = (ResetLog::default(), HashMap::new(), Vec::new());
+            // Most are in the first stripe, so that it forgets some and the others forget none.
+            let hash = |bucket: u64| if bucket.is_multiple_of(8) { hash(bucket) } else { bucket };
+            let mut log = ResetLog::of_one_part_in(parts);
+            let (mut last, mut marks) = (HashMap::new(), Vec::new());
             for (nth, (bucket, other)) in (0_usize..).zip(buckets) {
                 marks.push(log.mark());
                 // Some again and again, and some hardly ever.
-                let bucket = if nth % 3 == 0 { bucket % 7 } else { bucket };
-                log.record(bucket);
-                last.insert(bucket, nth);
+                let bucket = if nth % 3 == 0 { bucket % 9 } else { bucket };
+                log.record(hash(bucket));
+                last.insert(hash(bucket), nth);
                 if nth % 101 != 100 {
                     continue;
                 }
                 let taken = usize::try_from(other).unwrap() % marks.len();
-                for asked in [other, other % 7] {
+                for asked in [other, other % 9, other & !7].map(hash) {
                     let truth = last.get(&asked).is_some_and(|&reset| reset >= taken);
-                    let seen = last.values().filter(|&&reset| reset >= taken).count();
+                    let near = |bucket: u64| log.stripe_of(bucket) == log.stripe_of(asked);
+                    let since = last.iter().filter(|&(_, &reset)| reset >= taken);
+                    let seen = since.filter(|&(&bucket, _)| near(bucket)).count();
                     let forgiven = log.has_forgiven(asked, marks[taken]);
                     prop_assert!(forgiven == truth || (forgiven && seen > KEPT));
                 }
             }
-            prop_assert!(log.recent.len() <= KEPT);
+            prop_assert_eq!(log.stripes.len(), STRIPES / parts);
+            prop_assert!(log.stripes.iter().all(|stripe| stripe.recent.len() <= KEPT));
         }
     }
 }

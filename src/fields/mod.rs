@@ -32,8 +32,8 @@ pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::PolicyText;
 pub(crate) use self::rejection::{
-    RetryHint, SERVER_TIMING, Wording, failure, put_no_store, put_retry_after, put_retry_soon,
-    quota_exceeded, refusal, server_timing, too_large,
+    RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store, put_retry_after,
+    put_retry_soon, quota_exceeded, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
 #[cfg(feature = "retry")]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::retry_after::{RetryAfter, seconds_up};
-use super::{NO_STORE, grpc, problem};
+use super::{NO_STORE, grpc, number, problem};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
 
@@ -73,6 +73,18 @@ pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
 /// Forbids caches to store the response, unless it has a `Cache-Control`.
 pub(crate) fn put_no_store<B>(response: &mut Response<B>) {
     put_if_absent(response, CACHE_CONTROL, NO_STORE);
+}
+
+/// Adds the length of the body that GET would get to an answer to HEAD (RFC 9110, section 9.3.2), unless
+/// the answer has it. HTTP/1 frames such an answer without it, and HTTP/2 forbids the body itself.
+pub(crate) fn put_content_length<B>(response: &mut Response<B>, length: Option<u64>) {
+    let status = response.status();
+    // These have no body for any method (section 8.6).
+    let has_none = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if let Some(length) = length.filter(|_| !has_none) {
+        put_if_absent(response, CONTENT_LENGTH, number::value(length));
+    }
 }
 
 /// 429 without a time to come back, as no wait would help.

@@ -16,6 +16,9 @@ use crate::backend::{Adjustment, Answer, BucketId, ResetLog, ResetMark};
 /// follow may be carried out after it, and when its answer comes, as charges that were sent before
 /// that may have been carried out before it. What is given back is too little at worst: nothing, for
 /// what was charged while the reset was under way, or if the reset has failed.
+///
+/// One log knows the resets of all limits, in stripes by a hash of the bucket's name, under a random key of
+/// the limiter: no client can aim at the stripe of another one.
 #[derive(Debug, Default)]
 pub(super) struct SharedResets {
     log: Mutex<ResetLog>,

@@ -79,10 +79,11 @@ fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => {}
-            Err(status) if planned.rule.is_enforced_on_all() => {
+            // Whether the rule is enforced on a key follows from the key. A client that sends none, or
+            // nonsense, must not choose by that to be one of those that it is not enforced on.
+            Err(status) if planned.rule.is_enforced_on_some() => {
                 return ActionStep::Ready(Action::reject(status));
             }
-            // Without a key it is not known whether the rule is enforced on it.
             Err(_) => {}
         }
     }

@@ -17,7 +17,8 @@ use crate::limiter::{RateLimited, Snapshot};
 /// gRPC whatever this says, as its client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with
 /// `google.rpc.RetryInfo`, and `UNAVAILABLE` for 503. Its HTTP status is 200.
 ///
-/// Every answer has `Cache-Control: no-store`, so that no cache answers other clients by it.
+/// Every answer has `Cache-Control: no-store`, so that no cache answers other clients by it. An answer to
+/// HEAD has the header fields of the answer to GET, its `content-length` among them, and no body.
 ///
 /// # Examples
 ///

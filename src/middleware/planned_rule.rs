@@ -123,7 +123,7 @@ impl PlannedRule {
         };
         match status {
             // The request goes on.
-            Some(status) if !self.rule.is_enforced_on_all() => {
+            Some(status) if !self.rule.is_enforced_on_some() => {
                 self.log.no_key(limit, error, None);
                 self.log.no_key_in_shadow(limit, error, status);
             }

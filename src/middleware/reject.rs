@@ -1,9 +1,10 @@
 //! The answers to requests that do not run.
 
+use std::mem;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
 use super::advertise::{field_set, member};
@@ -21,11 +22,21 @@ enum Renderer<'r> {
 
 /// Words the answer to a request that is rejected.
 pub(super) fn render(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
-    match rejection {
+    let response = match rejection {
         Rejection::Refused(refusal) => render_refusal(plan, refusal, head),
         Rejection::TooLarge(error) => render_too_large(plan, error, head),
         Rejection::Status(status) => render_status(plan, *status, head),
+    };
+    answer_to(head, response)
+}
+
+/// What is sent of an answer: of one to HEAD, the fields alone.
+fn answer_to(head: &Head<'_>, mut response: Response<Bytes>) -> Response<Bytes> {
+    if head.method() == Method::HEAD {
+        let body = mem::take(response.body_mut());
+        fields::put_content_length(&mut response, u64::try_from(body.len()).ok());
     }
+    response
 }
 
 fn render_refusal(plan: &Plan, refusal: &Refusal<'_>, head: &Head<'_>) -> Response<Bytes> {
@@ -88,7 +99,7 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
 /// The answer to a request that was not to wait any longer.
 pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<Bytes> {
     plan.log.drained(plan.limit());
-    render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)
+    answer_to(head, render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head))
 }
 
 /// Some other answer. That of 503 is to come back in a second.

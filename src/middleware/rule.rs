@@ -76,10 +76,6 @@ impl Rule {
         self.options.get_or_insert_default()
     }
 
-    pub(super) fn is_enforced_on_all(&self) -> bool {
-        self.options.as_ref().is_none_or(|options| options.enforced.is_all())
-    }
-
     pub(super) fn is_enforced_on_some(&self) -> bool {
         self.options.as_ref().is_none_or(|options| !options.enforced.is_none())
     }

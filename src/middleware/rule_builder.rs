@@ -283,8 +283,9 @@ impl Rule {
     ///
     /// Whether a key is one of them follows from a hash of it ([`BucketId::sample_hash`]), so it is
     /// the same on every node and at any time, and raising the percentage only adds keys. Requests
-    /// whose key is missing or cannot be used are answered as [`missing_key`](Self::missing_key)
-    /// says only when the limit is enforced on all.
+    /// without a usable key are all answered from the smallest portion on: with 400, or as
+    /// [`missing_key`](Self::missing_key) says. They pass a shadow, and the log tells how they would be
+    /// answered.
     ///
     /// [`BucketId::sample_hash`]: crate::backend::BucketId::sample_hash
     ///

@@ -75,6 +75,8 @@ where
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
             ActionStep::Ready(Action::Reject(rejection)) => {
+                // As above: this request does not use it, and none may follow it.
+                *inner = inner.clone();
                 ResponseFuture::rejected(render(plan, &rejection, &Head::new(&request)))
             }
             ActionStep::Pending(pending) => {

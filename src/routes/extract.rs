@@ -7,11 +7,14 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use axum::body::{Body, HttpBody};
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
-use http::Request;
+use http::{Method, Request};
 use tower_layer::Layer;
 use tower_service::Service;
+
+use crate::fields;
 
 /// Runs an axum extractor on each request, and keeps what it found for a key; made by [`extract`].
 pub struct ExtractLayer<E, S, F> {
@@ -175,13 +178,25 @@ where
             let (mut parts, body) = request.into_parts();
             match (E::from_request_parts(&mut parts, &state).await, rejected) {
                 (Ok(found), _) => drop(parts.extensions.insert(keep(found))),
-                (Err(rejection), Rejected::Answered) => return Ok(rejection.into_response()),
+                (Err(rejection), Rejected::Answered) => {
+                    return Ok(answer_to(&parts.method, rejection.into_response()));
+                }
                 (Err(_), Rejected::GoesOn) => {}
             }
             let response = ready.call(Request::from_parts(parts, body)).await?;
             Ok(response.into_response())
         }))
     }
+}
+
+/// What is sent of a rejection: of one to HEAD, the fields alone.
+fn answer_to(method: &Method, mut rejection: Response) -> Response {
+    if method == Method::HEAD {
+        let length = rejection.body().size_hint().exact();
+        *rejection.body_mut() = Body::empty();
+        fields::put_content_length(&mut rejection, length);
+    }
+    rejection
 }
 
 impl<I: Clone, E, S: Clone, F: Clone> Clone for Extract<I, E, S, F> {

@@ -392,7 +392,7 @@ mod tests {
     use super::super::shard::Shard;
     use super::{Tag, is_blocked};
     use crate::algebra::{Bucket, State};
-    use crate::backend::{Adjustment, BucketId, Key};
+    use crate::backend::{Adjustment, BucketId, Key, ResetLog};
     use crate::clock::Timestamp;
     use crate::{DAY, HOUR, MINUTE, Quota};
 
@@ -483,7 +483,7 @@ mod tests {
             capacity in 1_usize..20,
             steps in prop::collection::vec((0_u8..10, 0_u64..60, 0_usize..4, 1_u64..8), 1..150),
         ) {
-            let mut shard = Shard::new(capacity);
+            let mut shard = Shard::new(capacity, ResetLog::default());
             let mut now = START;
             for (what, nth, numbers, much) in steps {
                 let bucket = bucket(numbers);
@@ -524,7 +524,7 @@ mod tests {
     #[test]
     fn a_scan_yields_many_evictions_whatever_numbers_take_turns() {
         for kinds in 1..=4 {
-            let mut shard = Shard::new(1_000);
+            let mut shard = Shard::new(1_000, ResetLog::default());
             for nth in 0..11_000 {
                 let numbers = usize::try_from(nth).unwrap() % kinds;
                 take(&mut shard, nth, &bucket(numbers), 1, START);

@@ -55,8 +55,8 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 ///
 /// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those of the quota that holds
 /// the most, the smallest shares of their capacity first. A bucket takes 32 bytes in tables that are
-/// at most four fifths full: 40 to 60 bytes while they grow. Each shard of some 1,000 buckets also knows
-/// its last 1,024 [resets](crate::RateLimiter::reset), in 16 bytes each.
+/// at most four fifths full: 40 to 60 bytes while they grow. It also knows which buckets were
+/// [reset](crate::RateLimiter::reset) last, in 16 bytes each: as many as it holds, and at least 65,536.
 ///
 /// # Examples
 ///

@@ -47,8 +47,8 @@ const MAX_EVICTIONS: usize = 2;
 pub(super) const GRACE: u64 = 1_000_000;
 
 impl Shard {
-    pub(super) fn new(capacity: usize) -> Self {
-        let (quotas, evictions, resets) = Default::default();
+    pub(super) fn new(capacity: usize, resets: ResetLog) -> Self {
+        let (quotas, evictions) = Default::default();
         Self {
             table: Table::holding(capacity),
             mark: ResetMark::NONE,

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 
 use super::fingerprint::Fingerprint;
 use super::shard::Shard;
+use crate::backend::reset_log::ResetLog;
 
 /// The shards of a store; always at least one.
 pub(super) struct Shards {
@@ -27,7 +28,8 @@ impl Shards {
     pub(super) fn new(max_keys: usize) -> Self {
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
-        let shard = || Padded(Mutex::new(Shard::new(capacity)));
+        let resets = || ResetLog::of_one_part_in(count);
+        let shard = || Padded(Mutex::new(Shard::new(capacity, resets())));
         Self { most: (1..count).map(|_| shard()).collect(), last: shard() }
     }
 
