@@ -132,6 +132,31 @@ fn a_redis_server_that_is_full_is_told_once() {
     assert!(lines[0].contains("the backend is full") && lines[0].contains("OOM"), "{lines:#?}");
 }
 
+/// The key of a client was in the log, where no key belongs.
+#[cfg(feature = "redis")]
+#[test]
+fn a_value_that_is_no_bucket_is_told_without_its_key() {
+    use support::redis::Server;
+    use tollgate::backend::Redis;
+
+    let server = Server::start();
+    server.command(&["SET", "tollgate:two:alice@example.com", "no bucket"]).ok();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let lines = logged(tracing::Level::DEBUG, || {
+        runtime.block_on(async {
+            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
+            let service =
+                RateLimiter::new(redis).layer(&TWO).key(header("x-user")).layer(inner());
+            let alice = Request::builder().header("x-user", "alice@example.com").body(()).unwrap();
+            assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
+        });
+    });
+    let told = "a key of limit `two` holds something that is no bucket (find it by the length of its \
+                value, which is not 48 bytes, and reset it; or use another prefix)";
+    assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
+    assert!(!lines[0].contains("alice"), "{lines:#?}");
+}
+
 /// A client that finds a call which the store cannot decide sends it as often as it likes: a line
 /// each time, and one that the store has recovered, would fill the log.
 #[test]
