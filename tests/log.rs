@@ -145,8 +145,7 @@ fn a_value_that_is_no_bucket_is_told_without_its_key() {
     let lines = logged(tracing::Level::DEBUG, || {
         runtime.block_on(async {
             let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
-            let service =
-                RateLimiter::new(redis).layer(&TWO).key(header("x-user")).layer(inner());
+            let service = RateLimiter::new(redis).layer(&TWO).key(header("x-user")).layer(inner());
             let alice = Request::builder().header("x-user", "alice@example.com").body(()).unwrap();
             assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
         });

@@ -132,7 +132,8 @@ async fn what_is_an_outage_and_what_is_not() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
     let error = ask(&limiter).await.unwrap_err();
     assert_told(&error, "OOM", |error| error.is_full() && !error.is_outage());
-    let way_out = "(give it more memory, set `maxmemory-policy volatile-ttl`, or use shorter periods)";
+    let way_out =
+        "(give it more memory, set `maxmemory-policy volatile-ttl`, or use shorter periods)";
     assert!(chain(&error).ends_with(way_out), "{}", chain(&error));
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
     server.command(&["CONFIG", "SET", "dbfilename", "."]).ok();

@@ -29,7 +29,9 @@ impl Failure {
             // answers `MISCONF`. What is stored for clients fills either.
             "OOM" | "MISCONF" => Self::Full,
             "CROSSSLOT" => Self::Undecidable,
-            "ERR" if reply.detail().is_some_and(|told| told.starts_with("max number of clients")) => {
+            "ERR"
+                if reply.detail().is_some_and(|told| told.starts_with("max number of clients")) =>
+            {
                 Self::Outage
             }
             _ => Self::Misconfigured,

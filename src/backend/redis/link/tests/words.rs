@@ -212,7 +212,8 @@ fn what_was_certainly_not_carried_out_is_asked_again() {
 /// Only what no client can bring about is an outage, for which a layer may admit requests.
 #[test]
 fn a_reply_without_a_known_code_is_no_outage() {
-    let old = |told: &str| format!("ERR Error running script (call to f_1): @user_script:9: -{told}");
+    let old =
+        |told: &str| format!("ERR Error running script (call to f_1): @user_script:9: -{told}");
     let outages = [
         "LOADING Redis is loading the dataset in memory",
         "BUSY Redis is busy running a script",
