@@ -39,14 +39,14 @@ fn honest(nth: usize, rule: &str) -> String {
     format!("client-{nth}-{rule}")
 }
 
-struct Waiting {
+struct WaitingRequests {
     names: KeyNames,
     lanes: Lanes,
     arrivals: u64,
     answers: Vec<Box<dyn std::any::Any>>,
 }
 
-impl Waiting {
+impl WaitingRequests {
     /// Adds a job of a request with these rules.
     fn push(&mut self, rules: &[&str], nth: usize, key_of: KeyOf) {
         let name = |rule: &&str| {
@@ -71,7 +71,7 @@ impl Waiting {
 fn go_before(rules: &[&str], flood: KeyOf) -> usize {
     let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
     let lanes = Lanes::default();
-    let mut waiting = Waiting { names, lanes, arrivals: 0, answers: Vec::new() };
+    let mut waiting = WaitingRequests { names, lanes, arrivals: 0, answers: Vec::new() };
     (0..FLOOD).for_each(|nth| waiting.push(rules, nth, flood));
     for nth in 0..10 {
         waiting.push(if nth % 2 == 0 { rules } else { &["user"] }, nth, honest);
