@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::response::IntoResponse;
@@ -27,16 +28,29 @@ use tower::{Layer, ServiceExt};
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
 #[test]
-fn a_store_that_fails_is_told_once_until_it_answers_again() {
+fn a_store_that_fails_is_told_once_until_it_has_recovered() {
     let store = Flaky::default();
     let down = Arc::clone(&store.down);
     let service = RateLimiter::new(store)
         .layer(Limit::new("l", Quota::token_bucket(100, MINUTE)))
         .layer(inner());
-    let lines = logged(tracing::Level::INFO, || {
-        for is_down in [false, true, true, true, false, false, true, true] {
+    let lines = at_paused_time(async || {
+        for (is_down, seconds) in [
+            (false, 0),
+            (true, 1),
+            (true, 1),
+            // It answers again, but not for long: that is no recovery.
+            (false, 1),
+            (true, 1),
+            (false, 59),
+            (false, 1),
+            (false, 1),
+            (true, 1),
+            (true, 1),
+        ] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
             down.store(is_down, Ordering::Relaxed);
-            let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+            let response = service.clone().oneshot(Request::new(())).await.unwrap();
             assert_eq!(response.status(), if is_down { 503 } else { 200 });
         }
     });
@@ -46,6 +60,100 @@ fn a_store_that_fails_is_told_once_until_it_answers_again() {
         .collect();
     assert_eq!(told, [(true, false), (false, true), (true, false)], "{lines:#?}");
     assert!(lines[0].contains("it is down"), "{lines:#?}");
+}
+
+/// A store that is full refuses and fails by turns: of 400 requests, 399 were told to the log.
+#[test]
+fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
+    let store = Flaky::default();
+    let full = Arc::clone(&store.is_full);
+    let service = RateLimiter::new(store)
+        .layer(&TWO)
+        .key(header("x-user"))
+        .on_failure(OnFailure::Admit)
+        .layer(inner());
+    let ask = async |user: &str, is_full: bool| {
+        full.store(is_full, Ordering::Relaxed);
+        let request = Request::builder().header("x-user", user).body(()).unwrap();
+        service.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    let lines = at_paused_time(async || {
+        for status in [200, 200, 429] {
+            assert_eq!(ask("empty", false).await, status);
+        }
+        for _ in 0..200 {
+            assert_eq!(ask("new", true).await, 503);
+            assert_eq!(ask("empty", false).await, 429);
+        }
+        // Refusals store nothing, so they are no sign that there is room again.
+        tokio::time::advance(MINUTE).await;
+        assert_eq!(ask("empty", false).await, 429);
+        assert_eq!(ask("new", true).await, 503);
+        tokio::time::advance(MINUTE).await;
+        assert_eq!(ask("new", false).await, 200);
+        assert_eq!(ask("new", true).await, 503);
+    });
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    for (line, text) in [(0, "the backend is full"), (1, "recovered"), (2, "the backend is full")] {
+        assert!(lines[line].contains(text), "{lines:#?}");
+    }
+    assert!(lines[0].contains("no room"), "{lines:#?}");
+}
+
+/// The same with the server: of 400 requests, 399 were told to the log.
+#[cfg(feature = "redis")]
+#[test]
+fn a_redis_server_that_is_full_is_told_once() {
+    use support::redis::Server;
+    use tollgate::backend::Redis;
+
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let lines = logged(tracing::Level::INFO, || {
+        runtime.block_on(async {
+            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
+            let layer = RateLimiter::new(redis).layer(&TWO).key(header("x-user"));
+            let service = layer.layer(inner());
+            let ask = async |user: String| {
+                let request = Request::builder().header("x-user", user).body(()).unwrap();
+                service.clone().oneshot(request).await.unwrap().status().as_u16()
+            };
+            for status in [200, 200, 429] {
+                assert_eq!(ask("empty".to_owned()).await, status);
+            }
+            server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+            for nth in 0..200 {
+                assert_eq!(ask("empty".to_owned()).await, 429);
+                assert_eq!(ask(format!("new-{nth}")).await, 503);
+            }
+        });
+    });
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(lines[0].contains("the backend is full") && lines[0].contains("OOM"), "{lines:#?}");
+}
+
+/// The key of a client was in the log, where no key belongs.
+#[cfg(feature = "redis")]
+#[test]
+fn a_value_that_is_no_bucket_is_told_without_its_key() {
+    use support::redis::Server;
+    use tollgate::backend::Redis;
+
+    let server = Server::start();
+    server.command(&["SET", "tollgate:two:alice@example.com", "no bucket"]).ok();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let lines = logged(tracing::Level::DEBUG, || {
+        runtime.block_on(async {
+            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
+            let service = RateLimiter::new(redis).layer(&TWO).key(header("x-user")).layer(inner());
+            let alice = Request::builder().header("x-user", "alice@example.com").body(()).unwrap();
+            assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
+        });
+    });
+    let told = "a key of limit `two` holds something that is no bucket (find it by the length of its \
+                value, which is not 48 bytes, and reset it; or use another prefix)";
+    assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
+    assert!(!lines[0].contains("alice"), "{lines:#?}");
 }
 
 /// A client that finds a call which the store cannot decide sends it as often as it likes: a line
@@ -479,6 +587,14 @@ fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
         .map(str::to_owned)
         .collect()
 }
+
+/// As [`logged`] from `INFO` on, where time passes only as the test says.
+fn at_paused_time(work: impl AsyncFnOnce()) -> Vec<String> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    logged(tracing::Level::INFO, || runtime.block_on(work()))
+}
+
 fn inner()
 -> impl tower::Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone
 {
@@ -489,11 +605,15 @@ struct Flaky {
     memory: Memory,
     down: Arc<AtomicBool>,
     is_misused: Arc<AtomicBool>,
+    is_full: Arc<AtomicBool>,
 }
 impl Backend for Flaky {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         if self.down.load(Ordering::Relaxed) {
             return Answer::Ready(Err(BackendError::unavailable("flaky", "it is down")));
+        }
+        if self.is_full.load(Ordering::Relaxed) {
+            return Answer::Ready(Err(BackendError::full("flaky", "no room")));
         }
         match self.is_misused.load(Ordering::Relaxed) {
             true => Answer::Ready(Err(BackendError::undecidable("flaky", "too long a name"))),

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -12,7 +14,7 @@ use support::redis::{Mode, Proxy, Server};
 use tokio::task::{JoinSet, yield_now};
 use tollgate::backend::Redis;
 use tollgate::key::header;
-use tollgate::{DAY, HOUR, Limit, OnFailure, Quota, RateLimiter, Timestamp};
+use tollgate::{DAY, HOUR, Limit, OnFailure, Quota, RateLimited, RateLimiter, Timestamp};
 use tower::ServiceExt;
 
 static FEW: Limit = Limit::new("few", Quota::token_bucket(5, HOUR));
@@ -84,6 +86,67 @@ async fn a_refused_flood_takes_one_place_and_another_client_is_in_the_next_call(
     assert!(refused >= 1_995, "{refused}");
     let cost = calls(&server) - before;
     assert!(cost <= 5, "{cost} calls of the script");
+}
+
+/// With the user's rule first, each made-up user had a turn of its own: all 2,000 calls of the flood were
+/// answered before the call of another client.
+#[tokio::test]
+async fn a_flood_of_made_up_users_delays_no_other_client_in_either_order_of_the_rules() {
+    static PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(5, HOUR));
+    static PER_ADDRESS: Limit = Limit::new("per-address", Quota::token_bucket(5, HOUR));
+
+    for is_user_first in [true, false] {
+        let server = Server::start();
+        let redis = Redis::at(server.url()).deadline(HOUR).connect().await.unwrap();
+        let limiter = RateLimiter::new(redis);
+        assert!(limiter.limit(&MANY).await.is_ok());
+        let ask = async move |limiter: RateLimiter, user: u32, address: &'static str| {
+            let answer = match is_user_first {
+                true => limiter.limit(&PER_USER).key(user).and(&PER_ADDRESS).key(address).await,
+                false => limiter.limit(&PER_ADDRESS).key(address).and(&PER_USER).key(user).await,
+            };
+            assert!(answer.is_ok() || answer.as_ref().is_err_and(RateLimited::is_refused));
+            answer.is_ok()
+        };
+        // Two calls are in flight, and everything behind them waits.
+        server.stop();
+        let mut ahead = JoinSet::new();
+        for _ in 0..2 {
+            let limiter = limiter.clone();
+            ahead.spawn(async move { limiter.limit(&MANY).await.is_ok() });
+            yield_now().await;
+        }
+        let answered = Arc::new(AtomicUsize::new(0));
+        let mut flood = JoinSet::new();
+        for user in 0..2_000 {
+            let (limiter, answered) = (limiter.clone(), Arc::clone(&answered));
+            flood.spawn(async move {
+                let is_admitted = ask(limiter, user, "mallory's").await;
+                answered.fetch_add(1, Ordering::SeqCst);
+                is_admitted
+            });
+        }
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        let other = tokio::spawn({
+            let (limiter, answered) = (limiter.clone(), Arc::clone(&answered));
+            async move {
+                assert!(ask(limiter, 1_000_000, "home").await);
+                answered.load(Ordering::SeqCst)
+            }
+        });
+        yield_now().await;
+        server.resume();
+
+        let before = other.await.unwrap();
+        // What fits into the first two calls behind those in flight.
+        assert!(before <= 256, "{before} of 2,000 went before, user first: {is_user_first}");
+        assert_eq!(ahead.join_all().await, [true, true]);
+        let admitted =
+            flood.join_all().await.into_iter().filter(|is_admitted| *is_admitted).count();
+        assert_eq!(admitted, 5);
+    }
 }
 
 /// Requests that were late before they were sent ran uncharged, as if Redis had been down: 1,700 of

@@ -40,6 +40,10 @@ enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
+    Full {
+        backend: &'static str,
+        cause: Arc<dyn Error + Send + Sync>,
+    },
     #[cfg(feature = "redis")]
     Overloaded {
         backend: &'static str,
@@ -93,6 +97,24 @@ impl BackendError {
         Self(Problem::Undecidable { backend, cause: Arc::from(cause.into()) })
     }
 
+    /// The store has no room for what this call would store.
+    ///
+    /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
+    /// [`OnFailure`](crate::OnFailure): a client that makes up keys can fill a store by itself, and
+    /// would lift all limits by it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let error = BackendError::full("files", "no space is left on the disk");
+    /// assert!(error.is_full() && !error.is_outage());
+    /// ```
+    pub fn full(backend: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(Problem::Full { backend, cause: Arc::from(cause.into()) })
+    }
+
     /// So many calls of this process waited to be sent that this one was late before the store could
     /// answer it.
     #[cfg(feature = "redis")]
@@ -141,9 +163,26 @@ impl BackendError {
     /// Whether the store failed, could not be reached, or did not answer in time: what
     /// [`OnFailure::Admit`](crate::OnFailure::Admit) is for.
     ///
-    /// False for what the store can never decide, and for a call that was late because too many calls
-    /// of this process waited to be sent while the store was answering. A client can bring about
-    /// either by itself.
+    /// False for what the store can never decide, for a store that [is full](Self::is_full), and for a
+    /// call that was late because too many calls of this process waited to be sent while the store was
+    /// answering: a client can bring about each of these by itself. False also for a store that [is
+    /// misconfigured](Self::is_misconfigured), as no limit would count until an operator notices.
+    ///
+    /// What Redis answers, and no connection or no answer in time:
+    ///
+    /// | Redis answers | it is | because |
+    /// |---|---|---|
+    /// | nothing, or nothing in time | an outage | the server or the network is down |
+    /// | `LOADING`, `BUSY` | an outage | the server starts, or runs the script of another program |
+    /// | `READONLY`, `MASTERDOWN` | an outage | a failover is under way |
+    /// | `NOREPLICAS` | an outage | replicas are down that `min-replicas-to-write` waits for |
+    /// | `CLUSTERDOWN`, `TRYAGAIN`, `MOVED`, `ASK` | an outage | nodes are down, or slots are on their way |
+    /// | `ERR max number of clients reached` | an outage | other programs hold all connections |
+    /// | `OOM` | [full](Self::is_full) | made-up keys fill the memory |
+    /// | `MISCONF` | [full](Self::is_full) | no snapshot fits on the disk or into the memory |
+    /// | `NOAUTH`, `WRONGPASS`, `NOPERM` | [misconfigured](Self::is_misconfigured) | the login or its rights do not suffice |
+    /// | any other error | [misconfigured](Self::is_misconfigured) | it may depend on the key, which a client chooses |
+    /// | `CROSSSLOT`, or a value that is no bucket | undecidable | it is so each time |
     ///
     /// # Examples
     ///
@@ -157,6 +196,23 @@ impl BackendError {
     #[must_use]
     pub const fn is_outage(&self) -> bool {
         matches!(self.0, Problem::Unavailable { .. } | Problem::Timeout { .. })
+    }
+
+    /// Whether the store had no room for what the call would store. It may still refuse other calls, as
+    /// that stores nothing.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self.0, Problem::Full { .. })
+    }
+
+    /// Whether an operator has to set up the store differently, or the limiter: its login, say, or the
+    /// rights of its user.
+    #[must_use]
+    pub const fn is_misconfigured(&self) -> bool {
+        #[cfg(feature = "redis")]
+        return matches!(self.0, Problem::Misconfigured { .. });
+        #[cfg(not(feature = "redis"))]
+        false
     }
 
     /// Whether the call was late because too many calls of this process waited to be sent.
@@ -177,6 +233,7 @@ impl fmt::Display for BackendError {
             Problem::Undecidable { backend, .. } => {
                 write!(f, "{backend} backend can never decide this")
             }
+            Problem::Full { backend, .. } => write!(f, "{backend} backend is full"),
             #[cfg(feature = "redis")]
             Problem::Overloaded { backend, within } => {
                 late(backend, *within, f)?;
@@ -215,9 +272,9 @@ fn late(backend: &str, within: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Res
 impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
-            Problem::Unavailable { cause, .. } | Problem::Undecidable { cause, .. } => {
-                Some(&**cause)
-            }
+            Problem::Unavailable { cause, .. }
+            | Problem::Undecidable { cause, .. }
+            | Problem::Full { cause, .. } => Some(&**cause),
             #[cfg(feature = "redis")]
             Problem::Misconfigured { cause, .. } => Some(&**cause),
             #[cfg(feature = "redis")]

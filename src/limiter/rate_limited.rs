@@ -175,9 +175,9 @@ impl RateLimited {
     /// Whether the store failed, could not be reached, or did not answer in time.
     ///
     /// This is the one to ask if work is to run uncounted while there is an outage. What is
-    /// [unavailable](Self::is_unavailable) and no outage is what the store can never decide, or was
-    /// late by a flood of this process' own calls: a client can bring about either by itself, as
-    /// often as it likes.
+    /// [unavailable](Self::is_unavailable) and no outage is what the store can never decide, has no room
+    /// for, or was late by a flood of this process' own calls: a client can bring about each of these by
+    /// itself, as often as it likes. [`BackendError::is_outage`] has the whole list.
     ///
     /// # Examples
     ///

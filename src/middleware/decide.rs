@@ -207,8 +207,11 @@ fn read<'p>(
         Ok(outcome) => outcome,
         Err(error) => return store_failed(plan, first, &error),
     };
-    plan.log.store_recovered(first);
-    match outcome.verdict() {
+    let verdict = outcome.verdict();
+    if verdict != Verdict::Refused {
+        plan.log.store_took(first);
+    }
+    match verdict {
         Verdict::Admitted => run(plan, &demands, &outcome),
         Verdict::Reserved => match submission.queue {
             Some(queue) => wait_in(&queue, plan, submission, demands, outcome, book),

@@ -2,11 +2,12 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
+use tokio::time::Instant;
 
 use super::OnFailure;
 use crate::backend::BackendError;
@@ -14,7 +15,7 @@ use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
 /// The log of one rule. What meets every request is told once as an error, and then as detail: a
-/// mistake in the set-up, and a store that fails until it answers again.
+/// mistake in the set-up, and a store that fails until it [has recovered](ToldFailure::recovered).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     told: Arc<Told>,
@@ -27,8 +28,9 @@ struct Told {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
-    /// Until the store answers again.
-    outage: AtomicBool,
+    outage: ToldFailure,
+    full: ToldFailure,
+    misconfigured_store: ToldFailure,
     overload: AtomicBool,
     undecidable: AtomicBool,
 }
@@ -103,20 +105,28 @@ impl Log {
     }
 
     /// The store did not decide. What a client can bring about by itself is told once for all time, or
-    /// it would fill the log.
+    /// it would fill the log; but for a full store, which an operator has to know about each time.
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        let (told, hint) = if error.is_outage() {
-            (&self.told.outage, "no decision (logged once until the backend recovers)")
+        let told = &self.told;
+        let (first, hint) = if error.is_outage() {
+            (told.outage.failed(), "no decision (logged once until the backend recovers)")
+        } else if error.is_full() {
+            let hint = "the backend is full, and requests that it has no room for are not admitted \
+                        (logged once until the backend recovers)";
+            (told.full.failed(), hint)
+        } else if error.is_misconfigured() {
+            let hint = "the backend cannot be used as it is set up, and requests are not admitted \
+                        (logged once until the backend recovers)";
+            (told.misconfigured_store.failed(), hint)
         } else if error.is_overload() {
             let hint = "decisions are late before they are sent, and their requests are not admitted \
                         (logged once)";
-            (&self.told.overload, hint)
+            (!told.overload.swap(true, Ordering::Relaxed), hint)
         } else {
             let hint = "the backend can never decide such requests, and they are not admitted (logged \
                         once)";
-            (&self.told.undecidable, hint)
+            (!told.undecidable.swap(true, Ordering::Relaxed), hint)
         };
-        let first = !told.swap(true, Ordering::Relaxed);
         #[cfg(feature = "tracing")]
         {
             let error: &(dyn std::error::Error + 'static) = error;
@@ -128,12 +138,50 @@ impl Log {
         }
     }
 
-    /// The store has answered.
-    pub(super) fn store_recovered(&self, limit: &Limit) {
-        let outage = &self.told.outage;
-        if outage.load(Ordering::Relaxed) && outage.swap(false, Ordering::Relaxed) {
+    /// The store has taken tokens. A refusal does not say as much: a store that is full, or a replica,
+    /// refuses and fails by turns.
+    pub(super) fn store_took(&self, limit: &Limit) {
+        let Told { outage, full, misconfigured_store, .. } = &*self.told;
+        // Each of them, as several may have been told.
+        let recovered = [outage, full, misconfigured_store].map(ToldFailure::recovered);
+        if recovered.contains(&true) {
             #[cfg(feature = "tracing")]
             tracing::info!(limit = limit.name(), "backend recovered");
         }
     }
 }
+
+/// A failure of the store that is told once until the store has recovered.
+#[derive(Debug, Default)]
+struct ToldFailure {
+    is_told: AtomicBool,
+    last: Mutex<Option<Instant>>,
+}
+
+impl ToldFailure {
+    /// Notes a failure. Returns whether it is to be told.
+    fn failed(&self) -> bool {
+        *self.last() = Some(Instant::now());
+        !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes a success. Returns whether the store has recovered: for a minute, nothing has failed. Of a
+    /// cluster, one node may be down for an hour while the others answer, and each request would
+    /// have a line otherwise.
+    fn recovered(&self) -> bool {
+        // The only thing that a store costs that is well.
+        if !self.is_told.load(Ordering::Relaxed) {
+            return false;
+        }
+        let is_quiet = self.last().is_none_or(|last| last.elapsed() >= QUIET);
+        is_quiet && self.is_told.swap(false, Ordering::Relaxed)
+    }
+
+    /// A poisoned lock is harmless: nothing panics while it is held.
+    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// After which a store has recovered that has not failed: so the log gets two lines a minute at most.
+const QUIET: Duration = Duration::from_secs(60);

@@ -9,8 +9,11 @@
 ///   holds under the name is no bucket, or the numbers are too large. The log tells that once.
 /// * Its decision was late because too many calls of this process waited to be sent, while the
 ///   store was answering. A client does that by a flood of its own.
+/// * The store has no room for it. A client fills it by keys that it makes up.
 ///
-/// [`BackendError::is_outage`](crate::backend::BackendError::is_outage) tells the two apart.
+/// A mistake in the set-up, such as a wrong password, is answered with 503 as well: no limit would
+/// count until an operator notices. [`BackendError::is_outage`](crate::backend::BackendError::is_outage)
+/// says what is an outage, with a table of what Redis answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFailure {

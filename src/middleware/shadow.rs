@@ -110,9 +110,9 @@ fn record(
     let Some(PlannedRule { log, .. }) = plan.rule_at(shadow.limit.rule) else { return };
     match answer.and_then(|applied| Outcome::new(slice::from_ref(&shadow), applied)) {
         Ok(outcome) => {
-            log.store_recovered(shadow.limit());
-            if outcome.verdict() == Verdict::Refused {
-                log.would_refuse(shadow.limit(), outcome.wait());
+            match outcome.verdict() {
+                Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
+                _ => log.store_took(shadow.limit()),
             }
             if let Some(ledger) = ledger {
                 ledger.add_shadow(&shadow, &outcome);

@@ -45,6 +45,8 @@ const CRATES: [(&str, &[&str]); 12] = [
             "limiter/line/",
             "limiter/queue/",
             "limiter/wait.rs",
+            // For how long a store has not failed.
+            "middleware/log.rs",
             "middleware/queued.rs",
             "retry/",
         ],

@@ -135,6 +135,17 @@ impl Operation {
             Self::Resets(names) => names.iter().collect(),
         }
     }
+
+    /// The limits of its buckets, in the order of their names. A reset does not know its limits.
+    pub(super) fn limits(&self) -> impl Iterator<Item = &str> {
+        let (charges, adjustments) = match self {
+            Self::Charges(charges) => (charges.as_slice(), &[][..]),
+            Self::Adjustments(adjustments) => (&[][..], adjustments.as_slice()),
+            Self::Resets(_) => (&[][..], &[][..]),
+        };
+        let charged = charges.iter().flat_map(|charge| charge.names().map(|_| &*charge.id.limit));
+        charged.chain(adjustments.iter().map(|adjustment| &*adjustment.id.limit))
+    }
 }
 
 /// The largest number of units, as that of the script.

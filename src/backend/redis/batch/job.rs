@@ -15,6 +15,8 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<Applied, BackendError>>,
     /// The lane that it waits in.
     pub(super) lane: LaneId,
+    /// The buckets that count it while it waits, if they are several.
+    pub(super) buckets: Box<[LaneId]>,
     /// Its number in the order of arrival.
     pub(super) arrival: u64,
 }
@@ -25,8 +27,8 @@ impl Job {
         deadline: Instant,
         reply: oneshot::Sender<Result<Applied, BackendError>>,
     ) -> Self {
-        let (lane, arrival) = Default::default();
-        Self { operation: Box::new(operation), deadline, reply, lane, arrival }
+        let (lane, buckets, arrival) = Default::default();
+        Self { operation: Box::new(operation), deadline, reply, lane, buckets, arrival }
     }
 
     /// Whether its caller is gone or out of time.
@@ -35,7 +37,8 @@ impl Job {
     }
 }
 
-/// The hash of a bucket's name. Two buckets may share a lane: then they share its turns.
+/// The hash of a bucket's name, or of the names of buckets whose lanes are in each other. Two may share
+/// a lane: then they share its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct LaneId(u64);
 

@@ -5,34 +5,41 @@
 //! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each in
 //! turn, so a bucket that many jobs wait for has no more places in the next call than any other
 //! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the order of
-//! arrival instead. A job on several buckets joins the longest of their lanes: the one
-//! of the bucket that is asked about most.
+//! arrival instead. A job on several buckets waits in a lane within a lane, as its [place](Placing)
+//! says: the lanes within take the turns of the outer one in turn.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
 
 use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
-use crate::backend::redis::operation::Operation;
+use super::placing::Placing;
 
 /// Waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: HashMap<LaneId, BucketLane>,
-    /// The lanes in the order of their turns.
-    turns: BTreeMap<u64, LaneId>,
+    /// The lanes that are within no other, in the order of their turns.
+    turns: Turns,
     /// Every waiting job in the order of arrival, and some that wait no more.
     arrivals: VecDeque<(LaneId, u64)>,
     waiting: usize,
     last_turn: u64,
-    hasher: RandomState,
+    placing: Placing,
 }
 
-/// Has at least one job.
+type Turns = BTreeMap<u64, LaneId>;
+
+/// Has at least one job, or a lane within it.
 #[derive(Debug, Default)]
 struct BucketLane {
     jobs: VecDeque<Job>,
+    /// The lanes within it.
+    inner: Turns,
+    /// Whether its own jobs have had the last turn, and not the lanes within it.
+    was_own_turn: bool,
+    outer: Option<LaneId>,
     turn: u64,
 }
 
@@ -48,15 +55,20 @@ impl Lanes {
     /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number than
     /// those before it.
     pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
-        let id = self.lane_for(&job.operation);
-        (job.lane, job.arrival) = (id, arrival);
-        let lane = self.lanes.entry(id).or_default();
-        if lane.jobs.is_empty() {
-            self.last_turn = self.last_turn.saturating_add(1);
-            lane.turn = self.last_turn;
-            self.turns.insert(lane.turn, id);
+        let (path, buckets) = self.placing.place(&job.operation);
+        let (id, outer) =
+            path.split_last().map_or_else(Default::default, |(id, outer)| (*id, outer));
+        (job.lane, job.arrival, job.buckets) = (id, arrival, buckets);
+        match self.lanes.entry(id) {
+            Entry::Occupied(lane) => lane.into_mut().jobs.push_back(job),
+            Entry::Vacant(place) => {
+                self.last_turn = self.last_turn.saturating_add(1);
+                let (turn, within) = (self.last_turn, outer.last().copied());
+                let lane = BucketLane { turn, outer: within, ..BucketLane::default() };
+                place.insert(lane).jobs.push_back(job);
+                self.line_up(id, turn, outer);
+            }
         }
-        lane.jobs.push_back(job);
         self.arrivals.push_back((id, arrival));
         self.waiting = self.waiting.saturating_add(1);
         id
@@ -71,13 +83,8 @@ impl Lanes {
     /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all others.
     pub(super) fn pop(&mut self, in_turns: bool) -> Option<Job> {
         let id = self.next_lane(in_turns)?;
-        let job = self.pop_of(id)?;
-        if let Some(lane) = self.lanes.get_mut(&id) {
-            self.turns.remove(&lane.turn);
-            self.last_turn = self.last_turn.saturating_add(1);
-            lane.turn = self.last_turn;
-            self.turns.insert(lane.turn, id);
-        }
+        let (job, is_last) = self.take_first(id)?;
+        self.end_turn(id, is_last);
         Some(job)
     }
 
@@ -105,9 +112,17 @@ impl Lanes {
     }
 
     fn next_lane(&mut self, in_turns: bool) -> Option<LaneId> {
-        match in_turns {
-            true => self.turns.first_key_value().map(|(_, &id)| id),
-            false => self.oldest_lane(),
+        if !in_turns {
+            return self.oldest_lane();
+        }
+        let mut turns = &self.turns;
+        loop {
+            let (_, id) = turns.first_key_value()?;
+            let lane = self.lanes.get(id)?;
+            if !lane.jobs.is_empty() && (lane.inner.is_empty() || !lane.was_own_turn) {
+                return Some(*id);
+            }
+            turns = &lane.inner;
         }
     }
 
@@ -124,27 +139,93 @@ impl Lanes {
         None
     }
 
+    /// Gives a new lane its turn within the lanes around it, and makes those that there are not yet.
+    fn line_up(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
+        while let Some((&outer, further)) = around.split_last() {
+            match self.lanes.entry(outer) {
+                Entry::Occupied(lane) => {
+                    lane.into_mut().inner.insert(turn, id);
+                    return;
+                }
+                Entry::Vacant(place) => {
+                    self.last_turn = self.last_turn.saturating_add(1);
+                    let lane = BucketLane {
+                        inner: Turns::from([(turn, id)]),
+                        turn: self.last_turn,
+                        outer: further.last().copied(),
+                        ..BucketLane::default()
+                    };
+                    place.insert(lane);
+                }
+            }
+            (id, turn, around) = (outer, self.last_turn, further);
+        }
+        self.turns.insert(turn, id);
+    }
+
     /// The first job of a lane, which is removed with its last.
     fn pop_of(&mut self, id: LaneId) -> Option<Job> {
-        let lane = self.lanes.get_mut(&id)?;
-        let job = lane.jobs.pop_front();
-        if lane.jobs.is_empty() {
-            self.turns.remove(&lane.turn);
-            self.lanes.remove(&id);
+        let (job, is_last) = self.take_first(id)?;
+        if is_last {
+            self.close(id);
         }
-        self.waiting = self.waiting.saturating_sub(usize::from(job.is_some()));
+        Some(job)
+    }
+
+    /// The first job of a lane, and whether it was the last there: then the caller has to
+    /// [close](Self::close) it.
+    fn take_first(&mut self, id: LaneId) -> Option<(Job, bool)> {
+        let lane = self.lanes.get_mut(&id)?;
+        let job = lane.jobs.pop_front()?;
+        let is_last = lane.jobs.is_empty() && lane.inner.is_empty();
+        self.placing.forget(&job.buckets);
+        self.waiting = self.waiting.saturating_sub(1);
         if self.waiting == 0 {
             self.arrivals.clear();
         }
-        job
+        Some((job, is_last))
     }
 
-    fn lane_for(&self, operation: &Operation) -> LaneId {
-        let names = operation.names();
-        let ids = names.iter().map(|name| LaneId::new(self.hasher.hash_one(name)));
-        let length = |id: &LaneId| self.lanes.get(id).map_or(0, |lane| lane.jobs.len());
-        // The first of those that are equally long.
-        ids.rev().max_by_key(length).unwrap_or_default()
+    /// Puts a lane and those around it behind their neighbours.
+    fn end_turn(&mut self, id: LaneId, is_empty: bool) {
+        let (mut next, mut was_own_turn) = match is_empty {
+            true => (self.close(id), false),
+            false => (Some(id), true),
+        };
+        while let Some(id) = next {
+            self.last_turn = self.last_turn.saturating_add(1);
+            let turn = self.last_turn;
+            let Some(lane) = self.lanes.get_mut(&id) else { return };
+            lane.was_own_turn = was_own_turn;
+            let (before, outer) = (std::mem::replace(&mut lane.turn, turn), lane.outer);
+            if let Some(turns) = self.turns_within(outer) {
+                turns.remove(&before);
+                turns.insert(turn, id);
+            }
+            (next, was_own_turn) = (outer, false);
+        }
+    }
+
+    /// Removes an empty lane, and each around it that is empty then. Returns the first that is not.
+    fn close(&mut self, id: LaneId) -> Option<LaneId> {
+        let mut empty = id;
+        loop {
+            let BucketLane { turn, outer, .. } = self.lanes.remove(&empty)?;
+            self.turns_within(outer)?.remove(&turn);
+            let lane = self.lanes.get(&outer?)?;
+            if !lane.jobs.is_empty() || !lane.inner.is_empty() {
+                return outer;
+            }
+            empty = outer?;
+        }
+    }
+
+    /// The turns of the lanes that are within this one, or within none.
+    fn turns_within(&mut self, outer: Option<LaneId>) -> Option<&mut Turns> {
+        match outer {
+            None => Some(&mut self.turns),
+            Some(outer) => Some(&mut self.lanes.get_mut(&outer)?.inner),
+        }
     }
 }
 
@@ -156,6 +237,7 @@ mod tests {
 
     use super::*;
     use crate::backend::redis::key_name::{HashTag, KeyNames};
+    use crate::backend::redis::operation::Operation;
     use crate::backend::{Applied, BackendError, BucketId, Key};
 
     type Answer = oneshot::Receiver<Result<Applied, BackendError>>;
@@ -214,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_on_several_buckets_joins_the_lane_that_is_longest() {
+    fn a_job_on_several_buckets_waits_in_the_lane_of_the_one_that_most_jobs_name() {
         let mut lanes = Lanes::default();
         let mut answers = Vec::new();
         // Made-up users at one address: all wait for the bucket of the address.
@@ -222,6 +304,50 @@ mod tests {
             answers.push(push(&mut lanes, users, soon()));
         }
         assert_eq!(take_all(&mut lanes), ["u1+ip", "ip", "other", "u2+ip", "u3+ip"]);
+        assert!(is_bare(&lanes));
+    }
+
+    /// Whether no waiting job has left anything behind.
+    fn is_bare(lanes: &Lanes) -> bool {
+        lanes.lanes.is_empty()
+            && lanes.turns.is_empty()
+            && lanes.arrivals.is_empty()
+            && lanes.placing.is_empty()
+    }
+
+    #[test]
+    fn jobs_on_several_buckets_leave_nothing_behind_however_they_go() {
+        let ways: [fn(&mut Lanes, LaneId) -> Option<Job>; 3] = [
+            |lanes, _| lanes.pop(true),
+            |lanes, _| lanes.pop(false),
+            |lanes, id| lanes.pop_answered(id, |_| Some(())).map(|(job, ())| job),
+        ];
+        for way in ways {
+            let mut lanes = Lanes::default();
+            let mut gone = Vec::new();
+            for nth in 0..200 {
+                let (user, ip) = (format!("u{}", nth % 7), format!("ip{}", nth % 3));
+                let tenant = format!("t{}", nth % 2);
+                let users = [&*user, &*ip, &*tenant, "all", &*user];
+                let (id, answer) = push(&mut lanes, &users[nth % 4..], soon());
+                gone.push((id, answer));
+            }
+            let left = lanes.len();
+            assert_eq!(left, 200);
+            for (id, _) in &gone {
+                way(&mut lanes, *id).unwrap();
+            }
+            assert!(lanes.is_empty() && is_bare(&lanes));
+        }
+        // The callers are gone.
+        let mut lanes = Lanes::default();
+        for nth in 0..200 {
+            push(&mut lanes, &[&format!("u{nth}"), "ip", "all"], soon());
+        }
+        while !lanes.is_empty() {
+            lanes.drop_over(Instant::now());
+        }
+        assert!(is_bare(&lanes));
     }
 
     #[test]

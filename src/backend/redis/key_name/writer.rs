@@ -26,6 +26,12 @@ impl KeyName {
         slot::of(&self.0)
     }
 
+    /// Whether all requests share its key, as far as the name tells: a hash hides it.
+    pub(in crate::backend::redis) fn is_global(&self) -> bool {
+        // A name of a limit and a part of a key have no `*`.
+        self.0.ends_with(b":*")
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -6,6 +6,7 @@ use std::io;
 
 use ::redis::{ErrorKind, RedisError};
 
+use super::failure::Failure;
 use crate::backend::BackendError;
 
 /// A message, and the error that caused it.
@@ -13,6 +14,7 @@ use crate::backend::BackendError;
 pub(super) struct LinkError {
     text: String,
     cause: Option<LinkErrorCause>,
+    failure: Failure,
     scattered: bool,
 }
 
@@ -27,7 +29,7 @@ enum LinkErrorCause {
 
 impl LinkError {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), cause: None, scattered: false }
+        Self { text: text.into(), cause: None, failure: Failure::Outage, scattered: false }
     }
 
     pub(super) fn because(text: impl Into<String>, cause: impl Into<String>) -> Self {
@@ -49,7 +51,11 @@ impl LinkError {
     }
 
     pub(super) fn with_backend_cause(text: impl Into<String>, cause: BackendError) -> Self {
-        Self { cause: Some(LinkErrorCause::Backend(cause)), ..Self::new(text) }
+        let failure = match cause.is_misconfigured() {
+            true => Failure::Misconfigured,
+            false => Failure::Outage,
+        };
+        Self { cause: Some(LinkErrorCause::Backend(cause)), failure, ..Self::new(text) }
     }
 
     /// Marks the error of a call whose keys are in several places for now.
@@ -75,7 +81,9 @@ impl LinkError {
             None => code.to_owned(),
         };
         let reply = if secret.is_empty() { reply } else { reply.replace(secret, "..") };
-        Self::new(format!("{name} answered `{}`", printable(&reply)))
+        let (told, failure) = (printable(&reply), Failure::new(error));
+        let way_out = failure.way_out(error);
+        Self { failure, ..Self::new(format!("{name} answered `{told}`{way_out}")) }
     }
 }
 
@@ -116,6 +124,11 @@ impl Error for LinkError {
 
 impl From<LinkError> for BackendError {
     fn from(error: LinkError) -> Self {
-        Self::unavailable("redis", error)
+        match error.failure {
+            Failure::Outage => Self::unavailable("redis", error),
+            Failure::Full => Self::full("redis", error),
+            Failure::Misconfigured => Self::misconfigured("redis", error),
+            Failure::Undecidable => Self::undecidable("redis", error),
+        }
     }
 }

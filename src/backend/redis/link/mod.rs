@@ -13,6 +13,7 @@ mod call;
 mod cluster;
 mod dial;
 mod error;
+mod failure;
 mod node;
 mod node_state;
 mod retry_action;
@@ -197,7 +198,9 @@ impl Link {
             };
             match action {
                 RetryAction::SendText if matches!(form, Form::Digest) => form = Form::Text,
-                RetryAction::SendText | RetryAction::Fail => return Err(reply_error(node, &reply)),
+                RetryAction::SendText | RetryAction::Fail => {
+                    return Err(node.reply(&reply).into());
+                }
                 RetryAction::Wait if divisible && reply.code() == Some("TRYAGAIN") => {
                     return Err(node.reply(&reply).scattered().into());
                 }
@@ -223,7 +226,7 @@ impl Link {
                 }
             }
             if !is_detour {
-                refusal = Some(reply_error(node, &reply));
+                refusal = Some(node.reply(&reply).into());
             }
             if Instant::now() >= deadline {
                 let late = || BackendError::timeout("redis", self.0.within);
@@ -269,7 +272,7 @@ impl Link {
                 Err(BackendError::undecidable("redis", LinkError::new(text)))
             }
             Route::Cluster(cluster) => {
-                cluster.at(address, sender).ok_or_else(|| reply_error(sender, reply))
+                cluster.at(address, sender).ok_or_else(|| sender.reply(reply).into())
             }
         }
     }
@@ -304,15 +307,6 @@ impl fmt::Debug for Link {
             Route::Cluster(cluster) => cluster.name(),
         };
         f.debug_tuple("Link").field(&name).finish()
-    }
-}
-
-/// A server's error reply, as the error of the call.
-fn reply_error(node: &NodeState, reply: &RedisError) -> BackendError {
-    let error = node.reply(reply);
-    match reply.code() {
-        Some("CROSSSLOT") => BackendError::undecidable("redis", error),
-        _ => error.into(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use ::redis::RedisError;
 
+use super::failure::code;
+
 /// How a call goes on that a server has refused. All but [`Fail`](Self::Fail) mean that
 /// nothing of it was carried out, so that it may be sent again.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,17 +25,13 @@ pub(super) enum RetryAction {
 impl RetryAction {
     pub(super) fn new(reply: &RedisError) -> Self {
         let node = || reply.redirect_node().map(|(node, _)| node.to_owned());
-        match reply.code() {
-            Some("NOSCRIPT") => Self::SendText,
-            Some("LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY") => Self::Wait,
+        match code(reply) {
+            "NOSCRIPT" => Self::SendText,
+            "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" => Self::Wait,
             // The script fails at its first write, so nothing was carried out.
-            Some("READONLY") => Self::Reconnect,
-            // Redis 6.2 reports it so from within a script.
-            Some("ERR") if reply.detail().is_some_and(|told| told.contains("-READONLY ")) => {
-                Self::Reconnect
-            }
-            Some("MOVED") => node().map_or(Self::Fail, Self::Moved),
-            Some("ASK") => node().map_or(Self::Fail, Self::Ask),
+            "READONLY" => Self::Reconnect,
+            "MOVED" => node().map_or(Self::Fail, Self::Moved),
+            "ASK" => node().map_or(Self::Fail, Self::Ask),
             _ => Self::Fail,
         }
     }

@@ -110,11 +110,11 @@ impl ScriptReply {
             !matches!(self.cells.get(*place), Some(StoredValue::Absent | StoredValue::Stored(_)))
         };
         let Some(place) = places.iter().position(foreign) else { return Ok(()) };
-        let names = operation.names();
-        let name = names.get(place).map(|name| String::from_utf8_lossy(name.as_ref()));
-        let name = name.unwrap_or_default();
+        // Errors go to logs, and a key may be the name of a person.
+        let limit = operation.limits().nth(place).unwrap_or_default();
         let problem = format!(
-            "the key `{name}` holds something that is no bucket (reset it, or use another prefix)"
+            "a key of limit `{limit}` holds something that is no bucket (find it by the length of its \
+             value, which is not 48 bytes, and reset it; or use another prefix)"
         );
         Err(BackendError::undecidable("redis", problem))
     }

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use std::time::Duration;
 
+use super::super::failure::Failure;
 use super::super::retry_action::RetryAction;
 use super::super::{ConnectOptions, Servers};
 #[cfg(feature = "redis-tls")]
@@ -205,5 +206,48 @@ fn what_was_certainly_not_carried_out_is_asked_again() {
     ] {
         let value = ::redis::parse_redis_value(format!("-{reply}\r\n").as_bytes()).unwrap();
         assert_eq!(RetryAction::new(&value.extract_error().unwrap_err()), action, "{reply}");
+    }
+}
+
+/// Only what no client can bring about is an outage, for which a layer may admit requests.
+#[test]
+fn a_reply_without_a_known_code_is_no_outage() {
+    let old =
+        |told: &str| format!("ERR Error running script (call to f_1): @user_script:9: -{told}");
+    let outages = [
+        "LOADING Redis is loading the dataset in memory",
+        "BUSY Redis is busy running a script",
+        "MASTERDOWN Link with MASTER is down",
+        "READONLY You can't write against a read only replica.",
+        "NOREPLICAS Not enough good replicas to write.",
+        "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "ERR max number of clients reached",
+    ];
+    let full = [
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "MISCONF Redis is configured to save RDB snapshots",
+    ];
+    let mistakes = [
+        "NOAUTH Authentication required.",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+        "NOPERM this user has no permissions",
+        "ERR unknown command 'EVALSHA', with args beginning with: '-LOADING now'",
+        "ERR @user_script:9: -loading",
+        "UNKNOWN words",
+    ];
+    let rows = outages.map(|reply| (reply.to_owned(), Failure::Outage)).into_iter();
+    let rows = rows.chain(full.map(|reply| (reply.to_owned(), Failure::Full)));
+    let rows = rows.chain(mistakes.map(|reply| (reply.to_owned(), Failure::Misconfigured)));
+    // As Redis 6.2 says it.
+    let rows = rows.chain([
+        (old("OOM command not allowed when used memory > 'maxmemory'."), Failure::Full),
+        (old("NOREPLICAS Not enough good replicas to write."), Failure::Outage),
+        (old("WRONGTYPE Operation against a key"), Failure::Misconfigured),
+        ("CROSSSLOT Keys in request don't hash to the same slot".to_owned(), Failure::Undecidable),
+    ]);
+    for (reply, failure) in rows {
+        let value = ::redis::parse_redis_value(format!("-{reply}\r\n").as_bytes()).unwrap();
+        assert_eq!(Failure::new(&value.extract_error().unwrap_err()), failure, "{reply}");
     }
 }

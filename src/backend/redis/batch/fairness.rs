@@ -1,0 +1,130 @@
+//! How many calls of a flood go before those of other clients, by the rules that requests have.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::job::Job;
+use super::lanes::Lanes;
+use crate::backend::redis::key_name::{HashTag, KeyNames};
+use crate::backend::redis::operation::Operation;
+use crate::backend::{BucketId, Key};
+
+/// The key of the `nth` request of the flood, or of the `nth` client, for this rule.
+type KeyOf = fn(nth: usize, rule: &str) -> String;
+
+/// A client that makes up a user for each request, at one address.
+fn made_up_users(nth: usize, rule: &str) -> String {
+    match rule {
+        "user" => format!("made-up-{nth}"),
+        _ => "mallory's".to_owned(),
+    }
+}
+
+/// A client that is one user, at many addresses.
+fn many_addresses(nth: usize, rule: &str) -> String {
+    match rule {
+        "address" => format!("bot-{nth}"),
+        _ => "mallory".to_owned(),
+    }
+}
+
+/// A client that is one user, at one address.
+fn one_user(_: usize, rule: &str) -> String {
+    format!("mallory's-{rule}")
+}
+
+fn honest(nth: usize, rule: &str) -> String {
+    format!("client-{nth}-{rule}")
+}
+
+struct WaitingRequests {
+    names: KeyNames,
+    lanes: Lanes,
+    arrivals: u64,
+    answers: Vec<Box<dyn std::any::Any>>,
+}
+
+impl WaitingRequests {
+    /// Adds a job of a request with these rules.
+    fn push(&mut self, rules: &[&str], nth: usize, key_of: KeyOf) {
+        let name = |rule: &&str| {
+            let key = match *rule {
+                "global" => Key::GLOBAL,
+                "tenant" => Key::from("acme"),
+                rule => Key::from(key_of(nth, rule).as_str()),
+            };
+            self.names.of(BucketId::new(rule, &key))
+        };
+        let (reply, answer) = oneshot::channel();
+        let deadline = Instant::now() + Duration::from_secs(3_600);
+        let job = Job::new(Operation::Resets(rules.iter().map(name).collect()), deadline, reply);
+        self.arrivals += 1;
+        self.lanes.push(job, self.arrivals);
+        self.answers.push(Box::new(answer));
+    }
+}
+
+/// How many jobs of a flood go before the last of ten clients, who come behind 2,000 of them. For
+/// each that goes, another one comes. Every other client asks about its user alone.
+fn go_before(rules: &[&str], flood: KeyOf) -> usize {
+    let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
+    let lanes = Lanes::default();
+    let mut waiting = WaitingRequests { names, lanes, arrivals: 0, answers: Vec::new() };
+    (0..FLOOD).for_each(|nth| waiting.push(rules, nth, flood));
+    for nth in 0..10 {
+        waiting.push(if nth % 2 == 0 { rules } else { &["user"] }, nth, honest);
+    }
+    let ours = FLOOD as u64 + 1..=FLOOD as u64 + 10;
+    let (mut gone, mut left) = (0, 10);
+    while left > 0 {
+        match waiting.lanes.pop(true).unwrap() {
+            job if ours.contains(&job.arrival) => left -= 1,
+            _ => {
+                gone += 1;
+                waiting.push(rules, FLOOD + gone, flood);
+            }
+        }
+    }
+    gone
+}
+
+const FLOOD: usize = 2_000;
+
+/// With the user's rule before the address', each made-up user had a turn of its own, and with a
+/// rule that all clients share as the first, all stood in one lane: 2,000 went before the last.
+#[test]
+fn a_flood_delays_no_other_client_in_whatever_order_the_rules_are() {
+    let mut figures = Vec::new();
+    let floods: [(&str, KeyOf); 3] = [
+        ("made-up users", made_up_users),
+        ("many addresses", many_addresses),
+        ("one user", one_user),
+    ];
+    for rules in [
+        &["user", "address"][..],
+        &["address", "user"],
+        &["user", "global"],
+        &["global", "user"],
+        &["user", "tenant"],
+        &["tenant", "user"],
+        &["global", "address", "user"],
+        &["user", "address", "global"],
+        &["address", "tenant", "user"],
+        &["tenant", "user", "address", "global"],
+        &["user"],
+    ] {
+        for (what, flood) in floods {
+            // Without a rule by address, these are as many clients.
+            if rules.contains(&"address") || what == "one user" {
+                figures.push((go_before(rules, flood), what, rules));
+            }
+        }
+    }
+    assert!(figures.iter().all(|&(gone, ..)| gone <= MOST), "{figures:?}");
+}
+
+/// A turn or two while the first of the flood have shown nothing yet, and those of clients that share a
+/// tenant, who have one turn together.
+const MOST: usize = 5;

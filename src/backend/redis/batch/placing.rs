@@ -1,0 +1,105 @@
+//! Which lane a job waits in.
+//!
+//! # Design
+//!
+//! A client cannot choose all of its keys: it makes up users, but has few addresses. So the
+//! buckets that many waiting jobs name tell apart which jobs come from one client, and those that few
+//! name do not. The path of a job goes from its bucket that most waiting jobs name to the one that the
+//! fewest name, in whatever order its rules are:
+//!
+//! ```text
+//! user u1, address m ┐                       ┌ user u1
+//! user u2, address m ├─▶  address m ─────────┼ user u2
+//! user u3, address m ┘                       └ user u3
+//! user a, address h  ───▶  user a ────────────  address h
+//! ```
+//!
+//! A bucket that all requests share tells nothing apart, so it is left out unless there is no other. One
+//! that many clients share, such as a tenant's, gets the turns of a lane for all of them, which then
+//! take turns among themselves.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use smallvec::SmallVec;
+
+use super::job::LaneId;
+use crate::backend::redis::key_name::KeyName;
+use crate::backend::redis::operation::Operation;
+
+/// How many waiting jobs name each bucket, of the jobs that name several.
+#[derive(Debug, Default)]
+pub(super) struct Placing {
+    named: HashMap<LaneId, usize>,
+    hasher: RandomState,
+}
+
+/// The lanes of a job, each within the one before. Not empty.
+pub(super) type LanePath = SmallVec<[LaneId; DEPTH]>;
+
+impl Placing {
+    /// Counts a job. Returns its lanes, and the buckets that count it, if they are several.
+    pub(super) fn place(&mut self, operation: &Operation) -> (LanePath, Box<[LaneId]>) {
+        let names = operation.names();
+        if let [name] = names.as_slice() {
+            return (SmallVec::from_slice(&[self.id(name)]), Box::default());
+        }
+        let mut ids = SmallVec::<[_; 8]>::new();
+        for name in names.iter().take(MOST_NAMES).filter(|name| !name.is_global()) {
+            let id = self.id(name);
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        if let ([], Some(first)) = (ids.as_slice(), names.first()) {
+            ids.push(self.id(first));
+        }
+        if ids.len() < 2 {
+            let id = ids.first().copied().unwrap_or_default();
+            return (SmallVec::from_slice(&[id]), Box::default());
+        }
+        let mut counted = SmallVec::<[_; 8]>::new();
+        for &id in &ids {
+            let count = self.named.entry(id).or_default();
+            *count = count.saturating_add(1);
+            counted.push((*count, id));
+        }
+        // Those that are named as often keep the order of the rules.
+        counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
+        let mut path = LanePath::new();
+        for (_, id) in counted.into_iter().take(DEPTH) {
+            let within = path.last().map(|outer| LaneId::new(self.hasher.hash_one((outer, id))));
+            path.push(within.unwrap_or(id));
+        }
+        (path, ids.into_boxed_slice())
+    }
+
+    /// Counts a job no longer. The last that names a bucket removes its count.
+    pub(super) fn forget(&mut self, buckets: &[LaneId]) {
+        for id in buckets {
+            if let Some(count) = self.named.get_mut(id) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.named.remove(id);
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    fn id(&self, name: &KeyName) -> LaneId {
+        LaneId::new(self.hasher.hash_one(name))
+    }
+}
+
+/// How deep lanes are in each other: a tenant's, an address', a user's, and one more. Buckets of a job
+/// that fewer jobs name share the lane of the last.
+const DEPTH: usize = 4;
+
+/// How many buckets a job is placed by. A request has few rules; a look at all shards of a limit names
+/// up to 1,024, and counting them would hold up others.
+const MOST_NAMES: usize = 32;

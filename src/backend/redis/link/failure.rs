@@ -1,0 +1,66 @@
+//! What an error reply means for callers: whether the store is out, or something else has to change.
+
+use ::redis::RedisError;
+
+/// Why a server has refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The server cannot decide for now, whatever clients do.
+    Outage,
+    /// The server has no room for what the call would store. A flood of made-up keys does that.
+    Full,
+    /// The server has to be set up differently.
+    Misconfigured,
+    /// The server can never decide this call.
+    Undecidable,
+}
+
+impl Failure {
+    /// What an error reply means.
+    ///
+    /// A code that is not named here is no outage: the reply may depend on the keys of the call, which
+    /// a client chooses, and would then admit that client for ever.
+    pub(super) fn new(reply: &RedisError) -> Self {
+        match code(reply) {
+            // `NOSCRIPT`, `MOVED` and `ASK` get here if the call cannot be sent where they point to.
+            "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "NOREPLICAS" | "CLUSTERDOWN"
+            | "TRYAGAIN" | "MOVED" | "ASK" | "NOSCRIPT" => Self::Outage,
+            // Without room for a snapshot, on the disk or for the fork that writes it, the server
+            // answers `MISCONF`. What is stored for clients fills either.
+            "OOM" | "MISCONF" => Self::Full,
+            "CROSSSLOT" => Self::Undecidable,
+            "ERR"
+                if reply.detail().is_some_and(|told| told.starts_with("max number of clients")) =>
+            {
+                Self::Outage
+            }
+            _ => Self::Misconfigured,
+        }
+    }
+
+    /// What an operator can do about it, where the reply does not say so itself.
+    pub(super) fn way_out(self, reply: &RedisError) -> &'static str {
+        match (self, code(reply)) {
+            (Self::Full, "OOM") => {
+                " (give it more memory, set `maxmemory-policy volatile-ttl`, or use shorter periods)"
+            }
+            _ => "",
+        }
+    }
+}
+
+/// The code of an error reply. Before version 7, Redis answers `ERR` for a command that failed within
+/// a script, and quotes the reply to that command: `ERR Error running script (call to f_1):
+/// @user_script:9: -OOM command not allowed`.
+pub(super) fn code(reply: &RedisError) -> &str {
+    let code = reply.code().unwrap_or("ERR");
+    let quoted = || {
+        let (_, told) = reply.detail()?.split_once("@user_script:")?;
+        let (code, _) = told.split_once(": -")?.1.split_once(' ')?;
+        code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some(code)
+    };
+    match code {
+        "ERR" => quoted().unwrap_or(code),
+        _ => code,
+    }
+}
