@@ -286,7 +286,12 @@ impl Bucket {
         let missing = self.missing(value);
         let value =
             if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) };
-        State { value, ts: ts.plus_micros(steps.saturating_mul(self.step.get())) }
+        // As `ts` and the steps, for which a token bucket needs no multiplication.
+        let ts = match self.step {
+            NonZeroU64::MIN => ts.max(now),
+            step => ts.plus_micros(steps.saturating_mul(step.get())),
+        };
+        State { value, ts }
     }
 
     /// What a bucket holds that is left in `state`, once so many units have come back to it.

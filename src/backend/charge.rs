@@ -5,6 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use super::key::Key;
+use super::limit_head::LimitHead;
 use crate::algebra::{Bucket, Terms, Units};
 use crate::clock::Timestamp;
 
@@ -16,6 +17,8 @@ pub struct BucketId<'a> {
     limit: &'a str,
     key: &'a Key,
     shard: u32,
+    /// Last, as it follows from `limit`.
+    head: LimitHead,
 }
 
 impl<'a> BucketId<'a> {
@@ -23,7 +26,19 @@ impl<'a> BucketId<'a> {
     #[must_use]
     #[inline]
     pub const fn new(limit: &'a str, key: &'a Key) -> Self {
-        Self { limit, key, shard: 0 }
+        Self::with_head(limit, LimitHead::of(limit), key)
+    }
+
+    /// As [`new`](Self::new), for a limit that knows the head of its name.
+    #[inline]
+    pub(crate) const fn with_head(limit: &'a str, head: LimitHead, key: &'a Key) -> Self {
+        Self { limit, key, shard: 0, head }
+    }
+
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(super) const fn head(&self) -> LimitHead {
+        self.head
     }
 
     /// Names another shard than the first, which is 0.

@@ -33,6 +33,10 @@ pub struct Key(Repr);
 
 const INLINE: usize = 38;
 
+/// How many words a key takes that is held in place.
+#[cfg(feature = "memory")]
+pub(super) const KEY_WORDS: usize = 1 + (INLINE - 6) / 8;
+
 // A key that fits is always inline and padded with zeros, so the derived equality and hash are those
 // of the encoded bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,38 +116,35 @@ impl Key {
         matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
     }
 
-    /// The number of its [bytes](Self::as_bytes).
-    #[cfg(feature = "memory")]
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        match &self.0 {
-            Repr::Inline { len, .. } => usize::from(*len),
-            Repr::Heap(bytes) => bytes.len(),
-        }
-    }
-
-    /// Its [bytes](Self::as_bytes), in words as [`each_word`] makes them.
+    /// Its [bytes](Self::as_bytes) in words that are filled up with zeros, if they are held in place;
+    /// the first word also has their number. And how many of the words are not zero.
     #[cfg(feature = "memory")]
     #[inline(always)]
-    pub(super) fn each_word(&self, mut take: impl FnMut(u64)) {
-        match &self.0 {
-            Repr::Inline { len, bytes } => {
-                let (words, _) = bytes.as_chunks::<8>();
-                let used = usize::from(*len).div_ceil(8);
-                words.iter().take(used).for_each(|word| take(u64::from_le_bytes(*word)));
-                if used > words.len()
-                    && let &[.., a, b, c, d, e, f] = bytes
-                {
-                    take(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]));
-                }
-            }
-            Repr::Heap(bytes) => each_word(bytes, take),
-        }
+    pub(super) fn inline_words(&self) -> Option<([u64; KEY_WORDS], usize)> {
+        let Repr::Inline { len, bytes } = &self.0 else { return None };
+        let (&[a, b, c, d, e, f], rest) = bytes.split_first_chunk()?;
+        let (&[second, third, fourth, last], []) = rest.as_chunks::<8>() else { return None };
+        let words = [[*len, 0, a, b, c, d, e, f], second, third, fourth, last];
+        let count = usize::from(*len).saturating_add(2).div_ceil(8);
+        Some((words.map(u64::from_le_bytes), count))
     }
 
     /// A part with a length in front of its content.
     #[inline]
     pub(super) fn from_content(tag: u8, content: &[u8]) -> Self {
+        let mut bytes = [0; INLINE];
+        if let ([first, second, rest @ ..], Ok(len)) = (&mut bytes, u8::try_from(content.len()))
+            && let Some(room) = rest.get_mut(..content.len())
+        {
+            (*first, *second) = (tag, len);
+            room.copy_from_slice(content);
+            return Self(Repr::Inline { len: len.saturating_add(2), bytes });
+        }
+        Self::from_long_content(tag, content)
+    }
+
+    #[inline(never)]
+    fn from_long_content(tag: u8, content: &[u8]) -> Self {
         match u8::try_from(content.len()) {
             Ok(len) if len < u8::MAX => Self::concat(&[&[tag, len], content]),
             _ => {

@@ -25,6 +25,7 @@ mod charge;
 mod error;
 mod key;
 mod key_parts;
+mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
 mod record;
@@ -45,10 +46,13 @@ pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::error::BackendError;
 pub use self::key::Key;
+pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
 #[cfg(feature = "memory")]
-pub(crate) use self::memory::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
+pub(crate) use self::memory::{
+    LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
+};
 pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};

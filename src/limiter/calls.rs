@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use super::Limit;
 use super::demand::{Demand, Demands, Mode};
-#[cfg(feature = "memory")]
-use super::engine::decide_one;
 use super::engine::{Outcome, RateLimiter};
 use super::grant::Grant;
 use super::permit::Permit;
@@ -19,7 +17,7 @@ use super::reserve_call::{ReserveCall, debug, nanos};
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError, Key};
 #[cfg(feature = "memory")]
-use crate::backend::{Memory, Reading};
+use crate::backend::{Memory, Reading, UnknownBucket};
 #[cfg(feature = "memory")]
 use crate::clock::Timestamp;
 
@@ -229,24 +227,49 @@ impl<'l> LimitCall<'l> {
         };
         decided.unwrap_or_else(|| Err(unavailable(BackendError::incomplete())))
     }
+}
 
-    #[cfg(feature = "memory")]
-    #[inline(always)]
-    fn decide(&mut self, memory: &Memory) -> Option<Result<Permit<'l>, RateLimited>> {
-        let Progress::New = self.progress else { return None };
-        if self.jitter != 0 {
-            return None;
-        }
-        let limiter = self.limiter;
-        let demand = self.demands.lone_bucket()?;
-        self.progress = Progress::Done;
-        Some(match decide_one(memory, demand, Mode::Take) {
-            Ok((at, reading)) if reading.verdict() == Verdict::Admitted => {
-                Ok(Permit::one(limiter, Grant::one(demand, &reading, at)))
-            }
-            Ok((at, reading)) => Err(refused_one(demand, at, reading)),
-            Err(too_large) => Err(too_large),
-        })
+/// Decides about one bucket of this process.
+// A function of its own, whose arguments are in registers and which writes the permit where it is to
+// be: so little code is inlined where users write the call, and nothing is moved.
+#[cfg(feature = "memory")]
+#[inline(never)]
+fn decide<'l>(
+    limiter: &'l RateLimiter,
+    memory: &Memory,
+    demand: &mut Demand<&'l Limit>,
+) -> Result<Permit<'l>, RateLimited> {
+    let charge = demand.charge(Mode::Take, Mode::Take)?;
+    match memory.charge(&charge) {
+        Ok((at, reading)) => answer(limiter, demand, at, reading),
+        Err(unknown) => decide_unknown(limiter, unknown, demand),
+    }
+}
+
+/// As [`decide`], for a bucket that is new or has got other numbers.
+#[cfg(feature = "memory")]
+#[cold]
+#[inline(never)]
+fn decide_unknown<'l>(
+    limiter: &'l RateLimiter,
+    unknown: UnknownBucket<'_>,
+    demand: &mut Demand<&'l Limit>,
+) -> Result<Permit<'l>, RateLimited> {
+    let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
+    answer(limiter, demand, at, reading)
+}
+
+#[cfg(feature = "memory")]
+#[inline(always)]
+fn answer<'l>(
+    limiter: &'l RateLimiter,
+    demand: &mut Demand<&'l Limit>,
+    at: Timestamp,
+    reading: Reading,
+) -> Result<Permit<'l>, RateLimited> {
+    match reading.verdict() {
+        Verdict::Admitted => Ok(Permit::one(limiter, Grant::one(demand, &reading, at))),
+        Verdict::Reserved | Verdict::Refused => Err(refused_one(demand, at, reading)),
     }
 }
 
@@ -268,10 +291,17 @@ impl<'l> Future for LimitCall<'l> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Nearly always one bucket of this process answers, in one piece of code.
         #[cfg(feature = "memory")]
-        if let Some(memory) = self.limiter.memory()
-            && let Some(answer) = self.decide(memory)
         {
-            return Poll::Ready(answer);
+            let Self { limiter, demands, jitter: 0, progress } = &mut *self else {
+                return self.poll_list(cx);
+            };
+            if let Some(memory) = limiter.memory()
+                && let Progress::New = progress
+                && let Some(demand) = demands.lone_bucket()
+            {
+                *progress = Progress::Done;
+                return Poll::Ready(decide(limiter, memory, demand));
+            }
         }
         self.poll_list(cx)
     }

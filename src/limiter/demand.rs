@@ -9,7 +9,7 @@ use super::Limit;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use crate::algebra::{Terms, Units};
-use crate::backend::{BucketId, Charge, Key, Reading, Repeats, ResetMark};
+use crate::backend::{Charge, Key, Reading, Repeats, ResetMark};
 use crate::quota::Kind;
 
 /// Tokens that a request demands of one limit.
@@ -87,7 +87,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         let gains = (bucket.kind() == Kind::TokenBucket, bucket.step(), bucket.gain());
         let holds = (bucket.token(), bucket.capacity(), bucket.floor(), bucket.initial());
         let shards = limit.quota().shard_count();
-        (BucketId::new(limit.name(), &self.key), gains, holds, bucket.start(), shards)
+        (limit.bucket_of(&self.key), gains, holds, bucket.start(), shards)
     }
 
     /// An error if its buckets could never grant this much.
@@ -97,17 +97,6 @@ impl<L: Borrow<Limit>> Demand<L> {
             return Err(RateLimited::too_large(limit, cost, terms));
         }
         Ok(())
-    }
-
-    #[inline]
-    fn units(&self, terms: Terms) -> Result<Units, RateLimited> {
-        let limit = self.limit();
-        match limit.bucket().units(self.cost) {
-            // What one bucket holds is never too large: nearly every cost is answered by that.
-            Some(units) if units <= limit.bucket().capacity() => Ok(units),
-            Some(units) if !limit.is_too_large(self.cost, terms) => Ok(units),
-            _ => Err(RateLimited::too_large(limit, self.cost, terms)),
-        }
     }
 
     /// Whether the buckets could have granted this on the terms of `mode` if it had waited there
@@ -129,11 +118,11 @@ impl<L: Borrow<Limit>> Demand<L> {
     /// If the cost is more than `longest`, the most patient of the modes that the caller would try,
     /// could ever be granted.
     #[inline]
-    pub(super) fn charge(&self, mode: Mode, longest: Mode) -> Result<Charge<'_>, RateLimited> {
+    pub(crate) fn charge(&self, mode: Mode, longest: Mode) -> Result<Charge<'_>, RateLimited> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
         let terms = mode.terms(limit);
-        let units = self.units(longest.terms(limit))?;
-        let id = BucketId::new(limit.name(), &self.key).shard(shard);
+        let units = units_of(limit, self.cost, longest.terms(limit))?;
+        let id = limit.bucket_of(&self.key).shard(shard);
         Ok(Charge::take(id, limit.bucket(), units).terms(terms).second_shard(other))
     }
 
@@ -141,6 +130,21 @@ impl<L: Borrow<Limit>> Demand<L> {
         if self.limit().is_in_shards() {
             self.shards = random.two_of(self.limit().quota().shard_count());
         }
+    }
+}
+
+/// What a cost is in units.
+///
+/// # Errors
+///
+/// If the limit could never grant it on these terms.
+#[inline]
+pub(super) fn units_of(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, RateLimited> {
+    match limit.bucket().units(cost) {
+        // What one bucket holds is never too large: nearly every cost is answered by that.
+        Some(units) if units <= limit.bucket().capacity() => Ok(units),
+        Some(units) if !limit.is_too_large(cost, terms) => Ok(units),
+        _ => Err(RateLimited::too_large(limit, cost, terms)),
     }
 }
 

@@ -234,23 +234,6 @@ impl RateLimiter {
     }
 }
 
-/// Decides about one bucket in this process: the same as [`RateLimiter::submit`] with a list of
-/// one, without the list.
-///
-/// # Errors
-///
-/// If the cost is more than the limit could ever grant.
-#[cfg(feature = "memory")]
-#[inline(always)]
-pub(crate) fn decide_one<L: Borrow<Limit>>(
-    memory: &Memory,
-    demand: &Demand<L>,
-    mode: Mode,
-) -> Result<(Timestamp, Reading), RateLimited> {
-    let charge = demand.charge(mode, mode)?;
-    Ok(memory.charge(&charge))
-}
-
 impl Store {
     fn new(backend: impl Backend) -> Self {
         let backend = Arc::new(backend);

@@ -16,23 +16,62 @@ use crate::clock::Timestamp;
 /// limit stood.
 ///
 /// A limit takes from one bucket, or from two of its shards. Nothing that follows from the rest is
-/// kept, as every permit carries a grant.
+/// kept, as every permit carries a grant: with the limiter it has 128 bytes, which are moved without
+/// a call.
+// What is copied as a whole lies together. First is what has values to spare, in which the compiler
+// keeps whether a result is a permit: if it did so within the key, the key would be moved in pieces.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Grant<L = Arc<Limit>> {
-    limit: L,
-    key: Key,
-    /// The wait does not follow from what is left: a bucket that is named twice waits less for the
-    /// first.
-    terms: GrantTerms,
-    /// A quota has no more shards than these can number.
-    shards: [u16; 2],
+    cost: CostOrigin,
+    shards: ShardPair,
     /// How many resets the store knew of when they have paid.
     mark: ResetMark,
+    limit: L,
+    key: Key,
+    /// In microseconds, until the buckets have what they were granted. It does not follow from what is
+    /// left: a bucket that is named twice waits less for the first.
+    wait: u64,
     /// What each bucket has paid.
     units: [Units; 2],
     /// What each bucket held after that.
     after: [State; 2],
     at: Timestamp,
+}
+
+/// Whether the caller has set the cost; a request costs one token otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CostOrigin {
+    Usual,
+    Explicit,
+}
+
+impl CostOrigin {
+    #[inline(always)]
+    const fn new(explicit: bool) -> Self {
+        if explicit { Self::Explicit } else { Self::Usual }
+    }
+}
+
+/// The numbers of two shards, in twelve bits each: a quota has at most
+/// [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
+#[derive(Clone, Copy, Debug)]
+struct ShardPair([u8; 3]);
+
+impl ShardPair {
+    const FIRST: Self = Self([0; 3]);
+
+    const fn new([one, other]: [u32; 2]) -> Self {
+        let [low, high, ..] = one.to_le_bytes();
+        let [other_low, other_high, ..] = other.to_le_bytes();
+        Self([low, high | other_high << 4, other_low])
+    }
+
+    fn numbers(self) -> [u32; 2] {
+        let [low, highs, other_low] = self.0;
+        [u16::from_le_bytes([low, highs & 0xf]), u16::from_le_bytes([other_low, highs >> 4])]
+            .map(u32::from)
+    }
 }
 
 /// One bucket that a grant took from.
@@ -51,11 +90,11 @@ impl<L> Grant<L> {
     where
         L: Copy,
     {
-        let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
+        let &mut Demand { limit, ref mut key, explicit_cost, .. } = demand;
         let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
-        let (terms, after) = (GrantTerms::at_once(explicit_cost), [reading.state(), NOTHING]);
-        let (shards, mark) = (numbers(shards), reading.mark());
-        Self { limit, key, terms, shards, mark, units, after, at }
+        let (cost, after) = (CostOrigin::new(explicit_cost), [reading.state(), NOTHING]);
+        let (shards, mark) = (ShardPair::FIRST, reading.mark());
+        Self { cost, shards, mark, limit, key, wait: 0, units, after, at }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in
@@ -63,12 +102,12 @@ impl<L> Grant<L> {
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
         let (units, after) = paid(readings);
-        let terms = GrantTerms::new(explicit_cost, readings);
+        let (cost, shards) = (CostOrigin::new(explicit_cost), ShardPair::new(shards));
         let mark = match readings.first() {
             Some(reading) if asked_at.is_none() => reading.mark(),
             _ => asked_at,
         };
-        Self { limit, key, terms, shards: numbers(shards), mark, units, after, at }
+        Self { cost, shards, mark, limit, key, wait: wait_micros(readings), units, after, at }
     }
 
     /// The time of the decision.
@@ -82,7 +121,7 @@ impl<L> Grant<L> {
 
     /// Whether the caller has set its cost.
     pub(crate) const fn has_explicit_cost(&self) -> bool {
-        self.terms.has_explicit_cost()
+        matches!(self.cost, CostOrigin::Explicit)
     }
 
     /// Counts what was charged on top of it. If the bucket was reset in between, none of it comes back:
@@ -93,45 +132,15 @@ impl<L> Grant<L> {
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
-        self.terms = GrantTerms::new(self.has_explicit_cost(), readings);
+        self.wait = wait_micros(readings);
         self.at = at;
     }
 }
 
-/// How long until the buckets have what they were granted, and whether the caller has set the cost.
-///
-/// One word, written and copied whole: a permit that is put together of smaller pieces stalls the
-/// processor when it is moved. The lowest bit is the flag, the others are microseconds.
-#[derive(Clone, Copy, Debug)]
-struct GrantTerms(u64);
-
-impl GrantTerms {
-    /// What was there at once.
-    #[inline]
-    fn at_once(explicit_cost: bool) -> Self {
-        Self(u64::from(explicit_cost))
-    }
-
-    /// The buckets of one charge answer the same.
-    fn new(explicit_cost: bool, readings: &[Reading]) -> Self {
-        let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
-        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-        Self(micros.min(u64::MAX >> 1) << 1 | u64::from(explicit_cost))
-    }
-
-    const fn has_explicit_cost(self) -> bool {
-        self.0 & 1 == 1
-    }
-
-    const fn wait(self) -> Duration {
-        Duration::from_micros(self.0 >> 1)
-    }
-}
-
-/// A quota has at most [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
-#[inline]
-fn numbers(shards: [u32; 2]) -> [u16; 2] {
-    shards.map(|shard| u16::try_from(shard).unwrap_or(u16::MAX))
+/// The buckets of one charge answer the same.
+fn wait_micros(readings: &[Reading]) -> u64 {
+    let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
+    u64::try_from(wait.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What each bucket has paid, and what it held after that.
@@ -152,13 +161,13 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same with a limit of its own.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { ref limit, ref key, terms, shards, mark, units, after, at } = self;
-        Grant { limit: own(limit), key: key.clone(), terms, shards, mark, units, after, at }
+        let &Self { cost, shards, mark, ref limit, ref key, wait, units, after, at } = self;
+        Grant { cost, shards, mark, limit: own(limit), key: key.clone(), wait, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
         let &Self { shards, mark, units: [units, other_units], after: [after, rest], .. } = self;
-        let [shard, other] = shards.map(u32::from);
+        let [shard, other] = shards.numbers();
         let first = PaidBucket { shard, units, after, mark };
         let second = PaidBucket { shard: other, units: other_units, after: rest, mark };
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
@@ -188,11 +197,11 @@ impl<L: Borrow<Limit>> Grant<L> {
         }
         let paid = self.units.iter().fold(0_i64, |all, units| all.saturating_add(*units));
         let cost = limit.bucket().tokens(paid).whole();
-        match self.terms.wait() {
-            Duration::ZERO => Level::admitted(state, cost, self.at),
+        match self.wait {
+            0 => Level::admitted(state, cost, self.at),
             wait => Level {
                 verdict: Verdict::Reserved,
-                wait: Some(wait),
+                wait: Some(Duration::from_micros(wait)),
                 ..Level::admitted(state, cost, self.at)
             },
         }
@@ -222,7 +231,7 @@ impl<L: Borrow<Limit>> Grant<L> {
         let parts = [(to_first, true), (to_second, second != 0)];
         let parts = self.buckets().zip(parts).filter(|&(_, (_, named))| named);
         parts.map(move |(paid, (units, _))| {
-            let id = BucketId::new(self.limit().name(), &self.key).shard(paid.shard);
+            let id = self.limit().bucket_of(&self.key).shard(paid.shard);
             let refund = match late {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
@@ -240,7 +249,7 @@ impl Grant {
     /// there is one mark for both.
     #[cfg(feature = "memory")]
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
-        let id = |paid: PaidBucket| BucketId::new(self.limit.name(), &self.key).shard(paid.shard);
+        let id = |paid: PaidBucket| self.limit.bucket_of(&self.key).shard(paid.shard);
         // The store marks all buckets that it resets at once alike.
         let marks = self.paid().map(|paid| mark_of(id(paid)));
         if let Some(mark) = marks.reduce(|one, other| one.and(other)).flatten() {
@@ -258,7 +267,7 @@ impl Grant {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();
         demand.set_cost(tokens);
-        demand.shards = self.shards.map(u32::from);
+        demand.shards = self.shards.numbers();
         demand
     }
 }

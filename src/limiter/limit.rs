@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::algebra::{Bucket, Terms};
-use crate::backend::{BucketId, Key};
+use crate::backend::{BucketId, Key, LimitHead};
 use crate::quota::{Quota, QuotaError};
 
 /// A named quota: what a request is held to.
@@ -68,6 +68,7 @@ use crate::quota::{Quota, QuotaError};
 #[derive(Clone, Debug)]
 pub struct Limit {
     name: LimitName,
+    head: LimitHead,
     quota: Quota,
     bucket: Bucket,
 }
@@ -120,7 +121,10 @@ impl Limit {
     pub const fn new(name: &'static str, quota: Quota) -> Self {
         assert!(is_name(name), "the name of a limit is 1 to 64 printable ASCII characters");
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Self { name: LimitName::Static(name), quota, bucket },
+            Ok(bucket) => {
+                let head = LimitHead::of(name);
+                Self { name: LimitName::Static(name), head, quota, bucket }
+            }
             Err(error) => error.panic(),
         }
     }
@@ -136,7 +140,7 @@ impl Limit {
         let own = LimitName::own(&name).filter(|_| is_name(&name));
         let Some(own) = own else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: own, quota, bucket }),
+            Ok(bucket) => Ok(Self { name: own, head: LimitHead::of(&name), quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
     }
@@ -168,9 +172,15 @@ impl Limit {
         self.quota.shard_count() > 1
     }
 
+    /// Its bucket for a key, the first of its shards.
+    #[inline]
+    pub(crate) fn bucket_of<'i>(&'i self, key: &'i Key) -> BucketId<'i> {
+        BucketId::with_head(self.name(), self.head, key)
+    }
+
     /// Its buckets for a key: one, or all shards.
     pub(super) fn shards<'i>(&'i self, key: &'i Key) -> impl Iterator<Item = BucketId<'i>> {
-        let id = BucketId::new(self.name(), key);
+        let id = self.bucket_of(key);
         (0..self.quota.shard_count()).map(move |shard| id.shard(shard))
     }
 

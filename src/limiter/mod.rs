@@ -77,7 +77,7 @@
 //! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store,
 //! and makes an `Outcome` of a complete answer, which is the only source of grants, refusals and
 //! levels. The layer of the middleware goes the same way. One bucket in this process is decided
-//! without a list, by `decide_one`.
+//! without a list.
 
 mod booking;
 mod calls;
@@ -111,8 +111,6 @@ pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::engine::Outcome;
 pub use self::engine::RateLimiter;
-#[cfg(feature = "memory")]
-pub(crate) use self::engine::decide_one;
 pub(crate) use self::grant::Grant;
 pub use self::limit::{Limit, LimitError};
 #[cfg(feature = "memory")]

@@ -21,7 +21,7 @@ use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use super::wait::Wait;
 use crate::algebra::Verdict;
-use crate::backend::{Adjustment, Applied, BackendError, BucketId};
+use crate::backend::{Adjustment, Applied, BackendError};
 use crate::clock::Timestamp;
 
 /// Leave to run the work at a known instant, without asking again; made by
@@ -203,7 +203,7 @@ impl HeldGrants {
         let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = grants
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
-                    let id = BucketId::new(grant.limit().name(), grant.key()).shard(paid.shard);
+                    let id = grant.limit().bucket_of(grant.key()).shard(paid.shard);
                     let bucket = grant.limit().bucket();
                     if has_lines {
                         let refund = Adjustment::refund(id, bucket, paid.units);

@@ -19,13 +19,15 @@ use super::queue::{NoPlace, Queue};
 use super::shadow;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
+#[cfg(feature = "memory")]
+use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 use crate::key::Head;
 use crate::limiter::{
     Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, ReservationUnderWay,
 };
 #[cfg(feature = "memory")]
-use crate::limiter::{LineSlot, decide_one};
+use crate::limiter::{LineSlot, RateLimited};
 
 /// Decides what is done with a request.
 #[inline]
@@ -49,13 +51,13 @@ fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
         && !demand.limit().is_in_shards()
     {
         // This store always answers, so no log has to be told that it does again.
-        let (at, reading) = match decide_one(memory, &demand, Mode::Take) {
-            Ok(decided) => decided,
-            Err(error) => return ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
+        let (at, reading) = match take(memory, &demand, plan.is_silent) {
+            TakenOne::Admitted => return ActionStep::Ready(Action::Run(OnResponse::default())),
+            TakenOne::Read(at, reading) => (at, reading),
+            TakenOne::TooLarge(error) => {
+                return ActionStep::Ready(Action::Reject(Rejection::TooLarge(error)));
+            }
         };
-        if plan.is_silent && reading.verdict() == Verdict::Admitted {
-            return ActionStep::Ready(Action::Run(OnResponse::default()));
-        }
         let outcome = Outcome::one(at, reading);
         return ActionStep::Ready(match reading.verdict() {
             Verdict::Admitted => run(plan, std::slice::from_ref(&demand), &outcome),
@@ -67,6 +69,59 @@ fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
         });
     }
     submit(plan, smallvec![demand])
+}
+
+/// What came of taking from one bucket in this process.
+#[cfg(feature = "memory")]
+enum TakenOne {
+    /// It is there, and nothing is told about it.
+    Admitted,
+    Read(Timestamp, Reading),
+    TooLarge(RateLimited),
+}
+
+#[cfg(feature = "memory")]
+impl TakenOne {
+    #[inline(always)]
+    fn new(at: Timestamp, reading: Reading, is_silent: bool) -> Self {
+        match reading.verdict() {
+            Verdict::Admitted if is_silent => Self::Admitted,
+            _ => Self::Read(at, reading),
+        }
+    }
+}
+
+/// Takes from the only bucket.
+// A function of its own, whose arguments are in registers.
+#[cfg(feature = "memory")]
+#[inline(never)]
+fn take(memory: &Memory, demand: &Demand<Choice<'_>>, is_silent: bool) -> TakenOne {
+    let charge = match demand.charge(Mode::Take, Mode::Take) {
+        Ok(charge) => charge,
+        Err(too_large) => return TakenOne::TooLarge(too_large),
+    };
+    match memory.charge(&charge) {
+        Ok((at, reading)) => TakenOne::new(at, reading, is_silent),
+        Err(unknown) => take_unknown(unknown, demand, is_silent),
+    }
+}
+
+/// As [`take`], for a bucket that is new or has got other numbers.
+#[cfg(feature = "memory")]
+#[cold]
+#[inline(never)]
+fn take_unknown(
+    unknown: UnknownBucket<'_>,
+    demand: &Demand<Choice<'_>>,
+    is_silent: bool,
+) -> TakenOne {
+    match demand.charge(Mode::Take, Mode::Take) {
+        Ok(charge) => {
+            let (at, reading) = unknown.charge(&charge);
+            TakenOne::new(at, reading, is_silent)
+        }
+        Err(too_large) => TakenOne::TooLarge(too_large),
+    }
 }
 
 fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {

@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 
 /// Decides an ordinary charge, and stores what it leaves.
 // Inlined, so that a store whose bucket is at hand pays for no more than the formula.
-#[inline]
+#[inline(always)]
 pub(in crate::backend) fn apply_one<C: CellStore>(
     cells: &mut C,
     cell: C::Cell,

@@ -2,8 +2,10 @@
 //!
 //! # Design
 //!
-//! A name is a list of words `m1, m2, …`, of which the first tells the lengths: so no list is
-//! another one with zeros behind it. Its hash is multilinear: the upper 64 bits of
+//! A name is a list of words `m1, m2, …`, each in a place of its own; what is not there is a zero. Nearly
+//! every limit has a name of at most 16 bytes, none of which is zero, and a key that is held in place: it
+//! is the shard, two words of the limit and five of the key with its length. Other names have other
+//! places: the lengths, and what is in them. So different names are different lists. Its hash is multilinear: the upper 64 bits of
 //! `k0 + k1·m1 + k2·m2 + …`, counted in 128 bits with random keys `k` of 128 bits; and the same once
 //! more with other keys. That is strongly universal (Lemire and Kaser, "Strongly universal string
 //! hashing is fast", The Computer Journal 57, 2014): whichever two names a client picks, their
@@ -22,18 +24,21 @@
 //! It takes four multiplications a word, and these need not wait for each other, as SipHash's rounds
 //! have to. SipHash makes the keys here, and hashes what is too long.
 
+use std::array;
 use std::hash::{BuildHasher, Hasher as _, RandomState};
-use std::{array, slice};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::backend::charge::BucketId;
-use crate::backend::key::each_word;
+use crate::backend::key::{KEY_WORDS, Key, each_word};
 
 /// A keyed hash with keys of its own for each store.
 pub(super) struct Hasher {
     start: Lane,
-    lanes: [Lane; WORDS],
+    /// For the words of the usual names: the shard, the limit's name, and a key that is held in place.
+    usual: [Lane; 3 + KEY_WORDS],
+    /// For the words of other names.
+    others: [Lane; WORDS],
     /// For names of more words. Two hashes that have nothing in common meet no more often than by
     /// chance.
     long: [u64; 2],
@@ -42,8 +47,8 @@ pub(super) struct Hasher {
 /// The bytes of the limit and the key that are hashed in words.
 const LONGEST: usize = 104;
 
-/// The lengths, and as many as there are in the longest names; each of the two may begin a word that it does not
-/// fill.
+/// The lengths, and as many as there are in the longest names; each of the two may begin a word that it
+/// does not fill.
 const WORDS: usize = 1 + LONGEST / 8 + 2;
 
 impl Hasher {
@@ -63,39 +68,84 @@ impl Hasher {
             let [[a, b], [c, d]] = [random(), random()];
             Lane { low: joined(a, b), high: joined(c, d) }
         };
-        Self { start: lane(), lanes: array::from_fn(|_| lane()), long: random() }
+        let start = lane();
+        let (usual, others) = (array::from_fn(|_| lane()), array::from_fn(|_| lane()));
+        Self { start, usual, others, long: random() }
     }
 
-    /// The hash of a bucket's name: how long the limit and the key are and which shard it is, and
-    /// the two in words, so that different names are different lists.
+    /// The hash of a bucket's name, as words: different names are different lists.
     #[inline(always)]
     pub(super) fn fingerprint(&self, id: BucketId<'_>) -> Fingerprint {
-        let (limit, key) = (id.limit().as_bytes(), id.key());
+        match (id.head().whole(), id.key().inline_words()) {
+            (Some(name), Some((key, count))) => self.short(id.shard_index(), name, key, count),
+            _ => self.general(id.limit(), id.key(), id.shard_index()),
+        }
+    }
+
+    /// The hash of a name whose parts are in words already, each in a place of its own.
+    #[inline(always)]
+    fn short(
+        &self,
+        shard: u32,
+        [name, tail]: [u64; 2],
+        [key, second, others @ ..]: [u64; KEY_WORDS],
+        count: usize,
+    ) -> Fingerprint {
+        let [of_shard, of_name, of_tail, of_key, of_second, of_others @ ..] = &self.usual;
+        let mut sum = self.start;
+        sum.add(of_name, name);
+        sum.add(of_key, key);
+        // A word of zeros adds nothing, so it may be left out.
+        if tail != 0 {
+            sum.add(of_tail, tail);
+        }
+        if shard != 0 {
+            sum.add(of_shard, u64::from(shard));
+        }
+        if count > 1 {
+            sum.add(of_second, second);
+            if count > 2 {
+                of_others.iter().zip(others).for_each(|(keys, word)| sum.add(keys, word));
+            }
+        }
+        sum.fingerprint()
+    }
+
+    /// The hash of any other name: how long the limit and the key are and which shard it is, and then
+    /// the two in words.
+    #[inline(never)]
+    fn general(&self, limit: &str, key: &Key, shard: u32) -> Fingerprint {
+        let (limit, key) = (limit.as_bytes(), key.as_bytes());
         if limit.len().saturating_add(key.len()) > LONGEST {
-            return self.long(id);
+            return self.long(limit, key, shard);
         }
         // Neither is longer than both, so nothing is lost, and none of the three overlaps another.
         let [limit_len, key_len] =
             [limit.len(), key.len()].map(|len| u64::try_from(len).unwrap_or(0));
-        let lengths = u64::from(id.shard_index()) | limit_len << 32 | key_len << 48;
+        let lengths = u64::from(shard) | limit_len << 32 | key_len << 48;
 
-        let mut sum = Sum { of: self.start, lanes: self.lanes.iter() };
-        sum.add(lengths);
-        each_word(limit, |word| sum.add(word));
-        key.each_word(|word| sum.add(word));
-        Fingerprint { low: mixed(upper(sum.of.low)), high: mixed(upper(sum.of.high)) }
+        let (mut sum, mut keys) = (self.start, self.others.iter());
+        let mut add = |word| {
+            // There are as many as words, which were counted.
+            if let Some(keys) = keys.next() {
+                sum.add(keys, word);
+            }
+        };
+        add(lengths);
+        each_word(limit, &mut add);
+        each_word(key, add);
+        sum.fingerprint()
     }
 
     #[cold]
-    fn long(&self, id: BucketId<'_>) -> Fingerprint {
-        let (limit, key) = (id.limit().as_bytes(), id.key().as_bytes());
+    fn long(&self, limit: &[u8], key: &[u8], shard: u32) -> Fingerprint {
         let [first, second] = self.long;
         let mut hasher = SipHasher13::new_with_keys(first, second);
         hasher.write(limit);
         hasher.write(key);
         hasher.write_usize(limit.len());
         hasher.write_usize(key.len());
-        hasher.write_u32(id.shard_index());
+        hasher.write_u32(shard);
         let hash = hasher.finish128();
         Fingerprint { low: hash.h1, high: hash.h2 }
     }
@@ -108,21 +158,18 @@ struct Lane {
     high: u128,
 }
 
-/// What the products come to so far, and the keys of the words to come.
-struct Sum<'k> {
-    of: Lane,
-    lanes: slice::Iter<'k, Lane>,
-}
-
-impl Sum<'_> {
+impl Lane {
+    /// Counts a word in, whose keys are these.
     #[inline(always)]
-    fn add(&mut self, word: u64) {
-        // There are as many as words, which were counted.
-        if let Some(keys) = self.lanes.next() {
-            let word = u128::from(word);
-            self.of.low = self.of.low.wrapping_add(keys.low.wrapping_mul(word));
-            self.of.high = self.of.high.wrapping_add(keys.high.wrapping_mul(word));
-        }
+    fn add(&mut self, keys: &Self, word: u64) {
+        let word = u128::from(word);
+        self.low = self.low.wrapping_add(keys.low.wrapping_mul(word));
+        self.high = self.high.wrapping_add(keys.high.wrapping_mul(word));
+    }
+
+    #[inline(always)]
+    fn fingerprint(self) -> Fingerprint {
+        Fingerprint { low: mixed(upper(self.low)), high: mixed(upper(self.high)) }
     }
 }
 

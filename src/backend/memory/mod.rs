@@ -167,34 +167,33 @@ impl Memory {
     }
 
     /// Decides an ordinary charge by itself, and says at what time.
-    // Called by code that is inlined where users write it.
-    #[inline(never)]
-    pub(crate) fn charge(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
+    ///
+    /// # Errors
+    ///
+    /// If the bucket is new or has got other numbers: the shard is still locked then, and
+    /// [`UnknownBucket::charge`] decides.
+    // Inlined with all that it calls, so that the charge and what becomes of it stay in registers.
+    #[inline(always)]
+    pub(crate) fn charge(
+        &self,
+        charge: &Charge<'_>,
+    ) -> Result<(Timestamp, Reading), UnknownBucket<'_>> {
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.of(print).lock();
         // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
         let now = self.now();
         let Some(charged) = shard.charge_known(print, charge, now) else {
-            return Self::charge_other(shard, print, charge, now);
+            return Err(UnknownBucket { shard, print, now });
         };
         let mark = shard.mark;
         drop(shard);
-        (now, Reading::from_charged(charge, &charged).marked(mark))
+        Ok((now, Reading::from_charged(charge, &charged).marked(mark)))
     }
 
-    /// As [`charge`](Self::charge), for a bucket that is new or has got other numbers.
-    #[cold]
-    fn charge_other(
-        mut shard: MutexGuard<'_, Shard>,
-        print: Fingerprint,
-        charge: &Charge<'_>,
-        now: Timestamp,
-    ) -> (Timestamp, Reading) {
-        let charged = shard.charge_other(print, charge, now);
-        let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
-        drop(shard);
-        wakeups.unwrap_or_default().run();
-        (now, Reading::from_charged(charge, &charged).marked(mark))
+    /// As [`charge`](Self::charge), whether the bucket is known or not.
+    #[inline(never)]
+    fn charge_one(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
+        self.charge(charge).unwrap_or_else(|unknown| unknown.charge(charge))
     }
 
     /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.
@@ -216,6 +215,26 @@ impl Memory {
             ClockSource::System(clock) => clock.now(),
             ClockSource::Other(clock) => clock.now(),
         }
+    }
+}
+
+/// A bucket that is new or has got other numbers, and its shard, which is locked.
+pub(crate) struct UnknownBucket<'m> {
+    shard: MutexGuard<'m, Shard>,
+    print: Fingerprint,
+    now: Timestamp,
+}
+
+impl UnknownBucket<'_> {
+    /// Decides the charge for which the bucket was looked up.
+    #[cold]
+    pub(crate) fn charge(self, charge: &Charge<'_>) -> (Timestamp, Reading) {
+        let Self { mut shard, print, now } = self;
+        let charged = shard.charge_other(print, charge, now);
+        let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
+        drop(shard);
+        wakeups.unwrap_or_default().run();
+        (now, Reading::from_charged(charge, &charged).marked(mark))
     }
 }
 
@@ -242,7 +261,7 @@ impl Backend for Memory {
             [charge] if charge.get_second_shard().is_none() && !charge.reserves() => charge,
             _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
-        let (now, reading) = self.charge(charge);
+        let (now, reading) = self.charge_one(charge);
         Answer::Ready(Ok(Applied::one(now, reading)))
     }
 

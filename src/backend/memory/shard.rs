@@ -70,7 +70,7 @@ impl Shard {
 
     /// Decides one charge and stores what is left, if the bucket is known by the numbers of the
     /// charge.
-    #[inline]
+    #[inline(always)]
     pub(super) fn charge_known(
         &mut self,
         print: Fingerprint,

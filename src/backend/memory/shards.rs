@@ -11,6 +11,8 @@ pub(super) struct Shards {
     /// All but the last, so that no index can miss.
     most: Box<[Padded]>,
     last: Padded,
+    /// How many they are together.
+    count: usize,
 }
 
 /// Keeps the locks of two shards out of each other's cache lines.
@@ -30,11 +32,11 @@ impl Shards {
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
         let resets = || ResetLog::of_one_part_in(count);
         let shard = || Padded(Mutex::new(Shard::new(capacity, resets())));
-        Self { most: (1..count).map(|_| shard()).collect(), last: shard() }
+        Self { most: (1..count).map(|_| shard()).collect(), last: shard(), count }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.most.len().saturating_add(1)
+    pub(super) const fn count(&self) -> usize {
+        self.count
     }
 
     /// Which shard a bucket is in; below [`count`](Self::count).

@@ -31,7 +31,7 @@ impl QueueBucket {
     }
 
     pub(crate) fn id(&self) -> BucketId<'_> {
-        BucketId::new(self.limit.name(), &self.key).shard(self.shard)
+        self.limit.bucket_of(&self.key).shard(self.shard)
     }
 
     pub(crate) fn bucket(&self) -> &Bucket {
