@@ -1,6 +1,5 @@
 //! What the program and its counting twin share.
 
-pub mod instructions;
 pub mod keys;
 pub mod machine;
 pub mod peers;

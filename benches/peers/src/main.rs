@@ -6,24 +6,17 @@ use std::{env, fs, io};
 
 use peers_bench::report::{self, Table};
 use peers_bench::rounds::{Figures, Plan};
-use peers_bench::{instructions, machine, plot, works};
+use peers_bench::{machine, plot, works};
 
 const USAGE: &str = "\
 usage: peers-bench [quick] [only NAME]..     measure, all or the works whose names contain NAME
        peers-bench plot                      draw the plots of the last run again
-       peers-bench instructions              count instructions, with valgrind
-       peers-bench loop NAME TIMES           do one work so often, for a profiler
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["loop", name, times] => match times.parse() {
-            Ok(times) if instructions::repeat(name, times) => ExitCode::SUCCESS,
-            _ => usage(),
-        },
-        ["instructions"] => finished(instructions::count(&results(false))),
         ["plot"] => finished(redraw(&results(false))),
         words => match plan(words) {
             Some(plan) => finished(measure(&plan)),

@@ -1,0 +1,73 @@
+//! The works, and how their instructions are counted.
+
+use std::env;
+use std::process::Command;
+
+use super::{decisions, layers};
+
+/// Does one work so often.
+pub type Work = fn(u32);
+
+/// The instructions of a work, each time that it is done.
+pub type Counts = Vec<(&'static str, f64)>;
+
+const TIMES: u32 = 20_000;
+
+const WORKS: &[(&str, Work)] = &[
+    ("address", decisions::address),
+    ("address: governor", decisions::address_of_governor),
+    ("string", decisions::string),
+    ("string: governor", decisions::string_of_governor),
+    ("address refused", decisions::address_refused),
+    ("address refused: governor", decisions::address_refused_of_governor),
+    ("100,000 addresses", decisions::many_addresses),
+    ("three limits", decisions::three_limits),
+    ("two shards", decisions::two_shards),
+    ("newcomer", decisions::newcomer),
+    ("newcomer at the bound", decisions::newcomer_at_the_bound),
+    ("layer", layers::plain),
+    ("layer: tower_governor", layers::tower_governor),
+    ("layer with fields", layers::with_fields),
+    ("layer refused", layers::refused),
+    ("layer refused: tower_governor", layers::refused_by_tower_governor),
+];
+
+/// What a request takes without a layer, which is not counted for the layer.
+const BARE: (&str, Work) = ("bare service", layers::bare);
+
+pub fn work(name: &str) -> Option<Work> {
+    let mut all = WORKS.iter().chain([&BARE]);
+    all.find_map(|&(known, work)| (known == name).then_some(work))
+}
+
+/// Counts all works under valgrind, and nothing of what comes before them. Of a layer it is what it
+/// adds; of a refusal all that is done.
+///
+/// # Errors
+///
+/// If valgrind is missing (Debian: `apt-get install valgrind`) or fails.
+pub fn all() -> Result<Counts, String> {
+    let bare = collected(BARE.0)?;
+    let mut counts = Counts::new();
+    for &(name, _) in WORKS {
+        let adds = name.starts_with("layer") && !name.contains("refused");
+        let count = collected(name)?;
+        counts.push((name, if adds { count - bare } else { count }));
+    }
+    Ok(counts)
+}
+
+fn collected(name: &str) -> Result<f64, String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*measured*")
+        .arg(program)
+        .args(["loop", name, &TIMES.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind: {error} (Debian: apt-get install valgrind)"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let count = text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+    let count: f64 = count.ok_or_else(|| format!("valgrind counted nothing of {name}: {text}"))?;
+    Ok(count / f64::from(TIMES))
+}
