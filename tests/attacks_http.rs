@@ -419,9 +419,9 @@ async fn an_answer_to_head_has_the_fields_of_get_and_no_body() {
 /// The answer of an extractor in a layer of its own.
 #[tokio::test]
 async fn the_rejection_of_an_extractor_has_no_body_for_head() {
-    struct Nobody;
+    struct AlwaysMissing;
 
-    impl FromRequestParts<()> for Nobody {
+    impl FromRequestParts<()> for AlwaysMissing {
         type Rejection = (StatusCode, &'static str);
 
         async fn from_request_parts(_: &mut Parts, (): &()) -> Result<Self, Self::Rejection> {
@@ -430,7 +430,7 @@ async fn the_rejection_of_an_extractor_has_no_body_for_head() {
     }
 
     let app = Router::new().route_service("/", any(async || "hello"));
-    let server = serve(app.layer(extract(|_: Nobody| ()))).await;
+    let server = serve(app.layer(extract(|_: AlwaysMissing| ()))).await;
     for (method, body) in [(Method::GET, "not you"), (Method::HEAD, "")] {
         let reply = send_over(Version::HTTP_2, server, method, "/", &[]).await;
         assert_eq!((reply.status.as_u16(), reply.body.as_str()), (403, body));

@@ -82,7 +82,7 @@ impl fmt::Display for Period {
                 odd => write!(f, "{odd:?}"),
             };
         };
-        // Nobody counts in weeks but who has just one.
+        // A week is shown as one, and more of them in days.
         for Unit { micros: unit, singular, plural } in UNITS {
             let (count, rest) = (micros.get().checked_div(unit), micros.get().checked_rem(unit));
             let (Some(count), Some(0), [one, ..], [many, ..]) = (count, rest, singular, plural)

@@ -121,7 +121,7 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
     assert!(played >= 100_000 && converted >= 8_000, "{played} {converted}");
 }
 
-/// Nobody can tell whether full buckets are forgotten, although the numbers of limits change in
+/// No answer tells whether full buckets are forgotten, although the numbers of limits change in
 /// every history: by sweeps and purges in memory, and at the first instant at which a map of records
 /// may drop them.
 #[test]

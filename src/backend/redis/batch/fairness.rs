@@ -66,7 +66,7 @@ impl WaitingRequests {
     }
 }
 
-/// How many jobs of a flood go before the last of ten clients, who come behind 2,000 of them. For
+/// How many jobs of a flood go before the last of ten clients, which come behind 2,000 of them. For
 /// each that goes, another one comes. Every other client asks about its user alone.
 fn go_before(rules: &[&str], flood: KeyOf) -> usize {
     let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
@@ -126,5 +126,5 @@ fn a_flood_delays_no_other_client_in_whatever_order_the_rules_are() {
 }
 
 /// A turn or two while the first of the flood have shown nothing yet, and those of clients that share a
-/// tenant, who have one turn together.
+/// tenant and have one turn together.
 const MOST: usize = 5;
