@@ -5,6 +5,7 @@ use std::error::Error as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use tokio::runtime::Runtime;
 
 use super::fuzz::stored::{KNOWN, RawValue, all_quotas, quotas, values};
@@ -212,14 +213,15 @@ fn fewer() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let together = u32::try_from(TOGETHER).unwrap();
     let cases = usual.cases.div_ceil(together).max(32);
-    ProptestConfig { cases, max_shrink_iters: 200, ..usual }
+    ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..usual }
 }
 
-proptest! {
-    #![proptest_config(fewer())]
-
-    #[test]
-    fn the_script_reads_any_value_as_this_process_does((quota, inputs) in inputs()) {
+/// Without the macro, which would take the number of cases from the environment once more.
+#[test]
+fn the_script_reads_any_value_as_this_process_does() {
+    let played = TestRunner::new(fewer()).run(&inputs(), |(quota, inputs)| {
         play(&quota, &inputs);
-    }
+        Ok(())
+    });
+    played.unwrap_or_else(|found| panic!("{found}"));
 }
