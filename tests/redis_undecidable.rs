@@ -45,7 +45,7 @@ fn per_user() -> Rule {
     Rule::new(&PER_USER).key(header("x-user"))
 }
 
-/// All twelve ran, for ever: the layer took what the cluster refuses to decide for an outage.
+/// All twelve ran, and so did all after them: the layer took what the cluster refuses to decide for an outage.
 #[tokio::test]
 async fn buckets_in_several_slots_of_a_cluster() {
     let cluster = Cluster::start(3);

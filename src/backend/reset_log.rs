@@ -13,7 +13,7 @@
 //! many there were by then. A refund with an older mark than the reset of its bucket gives nothing
 //! back. No time is compared, as a charge and a reset may come within one tick.
 //!
-//! Permits may live for ever, so no bounded log can know all resets that they have seen. Each bucket
+//! Nothing bounds the life of a permit, so no bounded log can know all resets that they have seen. Each bucket
 //! belongs to one of some stripes, by its hash. A stripe lists the last [`KEPT`] of its buckets that were
 //! reset, each with its last reset. Of those that it does not list any more it knows only the latest reset,
 //! and a mark that is older than that gives nothing back. So nothing is given back twice, and a permit
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!([before, after].map(|mark| log.has_forgiven(2, mark)), [true, true]);
     }
 
-    /// Marks begin anew after four billion.
+    /// After four billion, marks count from 1 again.
     #[test]
     fn a_mark_is_right_for_four_billion_resets() {
         let far = u64::from(u32::MAX) * 7;

@@ -170,7 +170,7 @@ proptest! {
         agrees(Dialect::XRateLimit, &X_RATELIMIT, &numbers.padded(before, after), number, has_refused)?;
         agrees(Dialect::Draft7, &DRAFT_7, &draft_7, draft_7_remaining, has_refused)?;
         agrees(Dialect::Draft7, &DRAFT_7, &draft_7.padded(before, after), draft_7_remaining, false)?;
-        // Where somebody else's parser reads a dictionary, it reads the same number.
+        // Where the parser of another library reads a dictionary, it reads the same number.
         let text = only_line(&draft_7).and_then(|line| std::str::from_utf8(line).ok());
         if let Some(dictionary) = text.and_then(|text| sfv::Parser::new(text).parse::<sfv::Dictionary>().ok())
             && replaces(&draft_7, draft_7_remaining, false)

@@ -1,5 +1,5 @@
 //! Whatever comes from outside: each parser of it, beside a second one that is slow and simple, or
-//! somebody else's.
+//! from another library.
 //!
 //! Each target first plays its seeds, which are in `tests/data/fuzz`, then inputs that are made of them
 //! and of nothing. A million of each, in some minutes:

@@ -218,7 +218,7 @@ fn agrees(status: StatusCode, field: &Field) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A client that is willing to wait for ever is told to: it waits, and does not panic.
+/// A client without a longest wait, which is told the longest wait that there is: it waits, and does not panic.
 #[tokio::test(start_paused = true)]
 async fn the_longest_wait_can_be_waited_for() {
     for told in ["18446744073709551615", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
@@ -247,7 +247,7 @@ fn dates() -> impl Strategy<Value = Field> {
     )
 }
 
-/// An instant by somebody else's library, in this form.
+/// An instant in this form, as another library writes it.
 fn shown(seconds: i64, form: u8) -> String {
     let time = std::time::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap());
     let fixed = httpdate::fmt_http_date(time);

@@ -15,12 +15,12 @@
 //! future is dropped, or whose time is up, before it was sent is not sent. A call without an answer
 //! stays in flight, so that a server that hangs is not sent more and more.
 
-#[cfg(test)]
-mod fairness;
 mod job;
 mod lanes;
 mod placing;
 mod send_queues;
+#[cfg(test)]
+mod tests;
 
 use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

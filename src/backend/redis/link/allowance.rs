@@ -7,8 +7,8 @@
 //! the length of its longest answer to what may arrive until the next answer is complete. All that a
 //! server may send besides (its greeting, errors, messages that no call asked for) has the margin.
 //!
-//! Calls may be told of their answers later than the bytes behind these arrive, so the count begins
-//! anew with each answer, and the calls that are still under way keep their part.
+//! Calls may be told of their answers later than the bytes behind these arrive. So each answer sets the
+//! count of bytes to zero, and each call that is still under way keeps its part of the bound.
 
 use std::io;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ impl Allowance {
     }
 
     /// Adds the longest answer of a call, until the returned value is dropped.
-    pub(super) fn expect(&self, longest: usize) -> ExpectedAnswer<'_> {
+    pub(super) fn extend(&self, longest: usize) -> ExpectedAnswer<'_> {
         // A call whose bytes are read was sent after this, so no order is needed.
         self.most.fetch_add(longest, Ordering::Relaxed);
         ExpectedAnswer { allowance: self, longest }

@@ -18,8 +18,8 @@ pub(super) enum Failure {
 impl Failure {
     /// What an error reply means.
     ///
-    /// A code that is not named here is no outage: the reply may depend on the keys of the call, which
-    /// a client chooses, and would then admit that client for ever.
+    /// A code that is not named here is no outage. The reply may depend on the keys of the call, which a
+    /// client chooses: as an outage, it would admit all requests of that client.
     pub(super) fn new(reply: &RedisError) -> Self {
         match code(reply) {
             // `NOSCRIPT`, `MOVED` and `ASK` get here if the call cannot be sent where they point to.

@@ -57,7 +57,7 @@ impl Wire {
 
     /// Sends a command, once. Its answer has at most so many bytes, or a few.
     pub(super) async fn ask(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
-        let expected = self.shared.allowance.expect(longest);
+        let expected = self.shared.allowance.extend(longest);
         let answer = self.client.clone().req_packed_command(command).await?;
         expected.complete();
         answer.extract_error()
@@ -67,7 +67,7 @@ impl Wire {
     pub(super) async fn ask_importing(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
         let mut both = ::redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
-        let expected = self.shared.allowance.expect(longest);
+        let expected = self.shared.allowance.extend(longest);
         let answers = self.client.clone().req_packed_commands(&both, 0, 2).await?;
         expected.complete();
         match answers.into_iter().next_back() {

@@ -81,7 +81,7 @@ async fn two_deployments_that_fight_over_numbers_mint_nothing() {
                 );
             }
         }
-        // One bucket, whoever has written it.
+        // Both processes write a bucket of the same length.
         let stored = server.command(&["STRLEN", &format!("{prefix}:one:alice")]);
         assert!([0, 48].contains(&stored.int()), "{stored:?}");
     }

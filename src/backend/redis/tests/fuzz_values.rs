@@ -113,7 +113,7 @@ struct Input {
 
 /// Plays inputs to the server, all at the same time, and to a store of one bucket each.
 fn play(quota: &Quota, inputs: &[Input]) {
-    // After a failure the next inputs begin anew.
+    // A failure poisons the lock. The next inputs overwrite what it left.
     let mut stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let Stage { runtime, redis, client, keys, .. } = &mut *stage;
     let bucket = Bucket::of_shard(quota).unwrap();

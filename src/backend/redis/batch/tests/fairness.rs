@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::job::Job;
-use super::lanes::Lanes;
+use super::super::job::Job;
+use super::super::lanes::Lanes;
 use crate::backend::redis::key_name::{HashTag, KeyNames};
 use crate::backend::redis::operation::Operation;
 use crate::backend::{BucketId, Key};

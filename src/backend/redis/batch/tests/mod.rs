@@ -1,0 +1,3 @@
+//! What the queue of calls to Redis does to its callers.
+
+mod fairness;
