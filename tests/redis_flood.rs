@@ -31,6 +31,18 @@ fn calls(server: &Server) -> u64 {
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
+/// Stops the server with two calls in flight, so that everything behind them waits.
+async fn two_in_flight(server: &Server, limiter: &RateLimiter) -> JoinSet<bool> {
+    server.stop();
+    let mut ahead = JoinSet::new();
+    for _ in 0..2 {
+        let limiter = limiter.clone();
+        ahead.spawn(async move { limiter.limit(&MANY).await.is_ok() });
+        yield_now().await;
+    }
+    ahead
+}
+
 /// 2,000 calls of one client took 17 calls of the script, and the call of another client was in the
 /// last of them: a flood made the decisions of all clients late.
 #[tokio::test]
@@ -40,14 +52,7 @@ async fn a_refused_flood_takes_one_place_and_another_client_is_in_the_next_call(
     let limiter = RateLimiter::new(redis);
     assert!(limiter.limit(&MANY).await.is_ok());
     let before = calls(&server);
-    // Two calls are in flight, and everything behind them waits.
-    server.stop();
-    let mut ahead = JoinSet::new();
-    for _ in 0..2 {
-        let limiter = limiter.clone();
-        ahead.spawn(async move { limiter.limit(&MANY).await.is_ok() });
-        yield_now().await;
-    }
+    let ahead = two_in_flight(&server, &limiter).await;
     let mut flood = JoinSet::new();
     for nth in 0..2_000 {
         let limiter = limiter.clone();
@@ -108,14 +113,7 @@ async fn a_flood_of_made_up_users_delays_no_other_client_in_either_order_of_the_
             assert!(answer.is_ok() || answer.as_ref().is_err_and(RateLimited::is_refused));
             answer.is_ok()
         };
-        // Two calls are in flight, and everything behind them waits.
-        server.stop();
-        let mut ahead = JoinSet::new();
-        for _ in 0..2 {
-            let limiter = limiter.clone();
-            ahead.spawn(async move { limiter.limit(&MANY).await.is_ok() });
-            yield_now().await;
-        }
+        let ahead = two_in_flight(&server, &limiter).await;
         let answered = Arc::new(AtomicUsize::new(0));
         let mut flood = JoinSet::new();
         for user in 0..2_000 {
