@@ -11,6 +11,7 @@ use super::snapshot::{Level, Snapshot, sum_of_shards};
 use crate::algebra::{State, Units, Verdict};
 use crate::backend::{Adjustment, BucketId, Key, Reading, ResetMark};
 use crate::clock::Timestamp;
+use crate::quota::Quota;
 
 /// What a request took of one limit, and what was left: enough to settle it, and to tell how the
 /// limit stood.
@@ -57,6 +58,8 @@ impl CostOrigin {
 /// [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
 #[derive(Clone, Copy, Debug)]
 struct ShardPair([u8; 3]);
+
+const _: () = assert!(Quota::MAX_SHARDS <= 1 << 12, "a pair of shards has twelve bits for each");
 
 impl ShardPair {
     const FIRST: Self = Self([0; 3]);
@@ -269,5 +272,20 @@ impl Grant {
         demand.set_cost(tokens);
         demand.shards = self.shards.numbers();
         demand
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_of_shards_is_read_as_it_was_written() {
+        for one in 0..Quota::MAX_SHARDS {
+            for other in [0, 1, 15, 16, 255, 256, 511, one, Quota::MAX_SHARDS - 1] {
+                assert_eq!(ShardPair::new([one, other]).numbers(), [one, other]);
+                assert_eq!(ShardPair::new([other, one]).numbers(), [other, one]);
+            }
+        }
     }
 }
