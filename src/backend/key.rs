@@ -31,17 +31,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Repr);
 
-const INLINE: usize = 38;
+/// The room for a key in place, and for how long it is.
+const INLINE: usize = 1 + 38;
 
 /// How many words a key takes that is held in place.
 #[cfg(feature = "memory")]
-pub(super) const KEY_WORDS: usize = 1 + (INLINE - 6) / 8;
+pub(super) const KEY_WORDS: usize = INLINE.div_ceil(8);
 
-// A key that fits is always inline and padded with zeros, so the derived equality and hash are those
-// of the encoded bytes.
+// A key that fits is always inline, so the derived equality and hash are those of the encoded bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
+    /// How many bytes it has, these bytes, and zeros.
+    Inline([u8; INLINE]),
     Heap(Box<[u8]>),
 }
 
@@ -58,7 +59,7 @@ pub(super) mod tag {
 
 impl Key {
     /// The key of a bucket that all requests share: no parts at all.
-    pub const GLOBAL: Self = Self(Repr::Inline { len: 0, bytes: [0; INLINE] });
+    pub const GLOBAL: Self = Self(Repr::Inline([0; INLINE]));
 
     /// This key with more parts.
     #[must_use]
@@ -105,7 +106,7 @@ impl Key {
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Repr::Inline([len, bytes @ ..]) => bytes.get(..usize::from(*len)).unwrap_or(bytes),
             Repr::Heap(bytes) => bytes,
         }
     }
@@ -121,24 +122,30 @@ impl Key {
     #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) fn inline_words(&self) -> Option<([u64; KEY_WORDS], usize)> {
-        let Repr::Inline { len, bytes } = &self.0 else { return None };
-        let (&[a, b, c, d, e, f], rest) = bytes.split_first_chunk()?;
-        let (&[second, third, fourth, last], []) = rest.as_chunks::<8>() else { return None };
-        let words = [[*len, 0, a, b, c, d, e, f], second, third, fourth, last];
-        let count = usize::from(*len).saturating_add(2).div_ceil(8);
-        Some((words.map(u64::from_le_bytes), count))
+        let Repr::Inline(place) = &self.0 else { return None };
+        let (&[first, second, third, fourth], &[a, b, c, d, e, f, g]) = place.as_chunks::<8>()
+        else {
+            return None;
+        };
+        let words = [first, second, third, fourth, [a, b, c, d, e, f, g, 0]];
+        let words = words.map(u64::from_le_bytes);
+        // Not from its byte: the word would then be put together from bytes as well.
+        let [len, ..] = words.map(|word| word & 0xff);
+        let count = usize::try_from(len).unwrap_or(0).saturating_add(1).div_ceil(8);
+        Some((words, count))
     }
 
     /// A part with a length in front of its content.
-    #[inline]
+    #[inline(never)]
     pub(super) fn from_content(tag: u8, content: &[u8]) -> Self {
-        let mut bytes = [0; INLINE];
-        if let ([first, second, rest @ ..], Ok(len)) = (&mut bytes, u8::try_from(content.len()))
-            && let Some(room) = rest.get_mut(..content.len())
+        let mut place = [0; INLINE];
+        let [len, first, second, rest @ ..] = &mut place;
+        if let (Some(room), Ok(count)) =
+            (rest.get_mut(..content.len()), u8::try_from(content.len()))
         {
-            (*first, *second) = (tag, len);
+            (*len, *first, *second) = (count.saturating_add(2), tag, count);
             room.copy_from_slice(content);
-            return Self(Repr::Inline { len: len.saturating_add(2), bytes });
+            return Self(Repr::Inline(place));
         }
         Self::from_long_content(tag, content)
     }
@@ -157,21 +164,25 @@ impl Key {
     /// A key of bytes whose number is known at compile time, written in one move.
     #[inline]
     pub(super) fn from_array<const N: usize>(content: [u8; N]) -> Self {
-        let mut bytes = [0; INLINE];
-        match (bytes.first_chunk_mut::<N>(), u8::try_from(N)) {
-            (Some(room), Ok(len)) => {
-                *room = content;
-                Self(Repr::Inline { len, bytes })
-            }
-            _ => Self(Repr::Heap(content.into())),
+        let mut place = [0; INLINE];
+        let [len, rest @ ..] = &mut place;
+        let (Some(room), Ok(count)) = (rest.first_chunk_mut::<N>(), u8::try_from(N)) else {
+            return Self(Repr::Heap(content.into()));
+        };
+        (*len, *room) = (count, content);
+        // The first word in one move: the hash reads it in one, too, and would wait for several.
+        if let Some(word) = place.first_chunk_mut::<8>() {
+            *word = u64::from_le_bytes(*word).to_le_bytes();
         }
+        Self(Repr::Inline(place))
     }
 
     /// Concatenates pieces, inline if they fit.
     #[inline]
     pub(super) fn concat(pieces: &[&[u8]]) -> Self {
-        let mut bytes = [0; INLINE];
-        let mut rest = bytes.as_mut_slice();
+        let mut place = [0; INLINE];
+        let [len, rest @ ..] = &mut place;
+        let (all, mut rest) = (rest.len(), rest.as_mut_slice());
         for piece in pieces {
             let Some((room, after)) = rest.split_at_mut_checked(piece.len()) else {
                 return Self(Repr::Heap(pieces.concat().into()));
@@ -179,9 +190,9 @@ impl Key {
             room.copy_from_slice(piece);
             rest = after;
         }
-        let len = INLINE.saturating_sub(rest.len());
         // `INLINE` fits into a `u8`, so the conversion does not fail.
-        Self(Repr::Inline { len: u8::try_from(len).unwrap_or(u8::MAX), bytes })
+        *len = u8::try_from(all.saturating_sub(rest.len())).unwrap_or(u8::MAX);
+        Self(Repr::Inline(place))
     }
 }
 

@@ -94,7 +94,8 @@ impl<S: CounterSource> Counter<S> {
             return None;
         }
         let passed = self.source.between(from, count);
-        let slower = passed.saturating_sub(passed / 1_024);
+        // Never below zero.
+        let slower = passed.wrapping_sub(passed / 1_024);
         (passed < TRUSTED).then(|| nanos.saturating_add(slower))
     }
 

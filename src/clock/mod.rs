@@ -147,8 +147,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     source: SystemSource,
-    /// What `source` told when the clock was made.
-    origin: u64,
+    /// The time at which `source` began to count.
     anchor: Timestamp,
 }
 
@@ -164,7 +163,8 @@ impl SystemClock {
     #[must_use]
     pub fn new() -> Self {
         let source = source();
-        Self { source, origin: passed(source), anchor: machine_time() }
+        let Timestamp(now) = machine_time();
+        Self { source, anchor: Timestamp(now.saturating_sub_unsigned(passed(source))) }
     }
 }
 
@@ -211,7 +211,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        self.anchor.plus_micros(passed(self.source).saturating_sub(self.origin))
+        self.anchor.plus_micros(passed(self.source))
     }
 }
 

@@ -14,6 +14,10 @@ use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::reserve_call::{ReserveCall, debug, nanos};
+#[cfg(feature = "memory")]
+use super::snapshot::Level;
+#[cfg(feature = "memory")]
+use crate::algebra::State;
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError, Key};
 #[cfg(feature = "memory")]
@@ -230,15 +234,16 @@ impl<'l> LimitCall<'l> {
 }
 
 /// Decides about one bucket of this process.
-// A function of its own, whose arguments are in registers and which writes the permit where it is to
-// be: so little code is inlined where users write the call, and nothing is moved.
+// A function of its own, whose arguments are in registers and which writes the answer where it is to
+// be, as the answer of a poll: so little code is inlined where users write the call, and nothing is
+// moved.
 #[cfg(feature = "memory")]
 #[inline(never)]
 fn decide<'l>(
     limiter: &'l RateLimiter,
     memory: &Memory,
     demand: &mut Demand<&'l Limit>,
-) -> Result<Permit<'l>, RateLimited> {
+) -> Poll<Result<Permit<'l>, RateLimited>> {
     let charge = demand.charge(Mode::Take, Mode::Take)?;
     match memory.charge(&charge) {
         Ok((at, reading)) => answer(limiter, demand, at, reading),
@@ -254,7 +259,7 @@ fn decide_unknown<'l>(
     limiter: &'l RateLimiter,
     unknown: UnknownBucket<'_>,
     demand: &mut Demand<&'l Limit>,
-) -> Result<Permit<'l>, RateLimited> {
+) -> Poll<Result<Permit<'l>, RateLimited>> {
     let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
     answer(limiter, demand, at, reading)
 }
@@ -266,20 +271,26 @@ fn answer<'l>(
     demand: &mut Demand<&'l Limit>,
     at: Timestamp,
     reading: Reading,
-) -> Result<Permit<'l>, RateLimited> {
-    match reading.verdict() {
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    Poll::Ready(match reading.verdict() {
         Verdict::Admitted => Ok(Permit::one(limiter, Grant::one(demand, &reading, at))),
-        Verdict::Reserved | Verdict::Refused => Err(refused_one(demand, at, reading)),
-    }
+        Verdict::Reserved | Verdict::Refused => {
+            Err(refused_one(demand, at, reading.state(), reading.wait()))
+        }
+    })
 }
 
 /// Out of the way of the requests that are admitted.
 #[cfg(feature = "memory")]
 #[inline(never)]
-fn refused_one(demand: &Demand<&Limit>, at: Timestamp, reading: Reading) -> RateLimited {
-    use super::snapshot::{Level, Snapshot};
-    let level = Level::new(demand.limit, &[reading], demand.cost, at);
-    RateLimited::refused(Snapshot::new(demand.limit, level), reading.wait())
+fn refused_one(
+    demand: &Demand<&Limit>,
+    at: Timestamp,
+    state: State,
+    wait: Duration,
+) -> RateLimited {
+    let level = Level::refused(state, wait, demand.cost, at);
+    RateLimited::refused(demand.limit, level, wait)
 }
 
 impl<'l> Future for LimitCall<'l> {
@@ -300,7 +311,7 @@ impl<'l> Future for LimitCall<'l> {
                 && let Some(demand) = demands.lone_bucket()
             {
                 *progress = Progress::Done;
-                return Poll::Ready(decide(limiter, memory, demand));
+                return decide(limiter, memory, demand);
             }
         }
         self.poll_list(cx)

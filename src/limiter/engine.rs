@@ -15,7 +15,7 @@ use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::shared_resets::SharedResets;
-use super::snapshot::{Level, Snapshot};
+use super::snapshot::Level;
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
 #[cfg(feature = "memory")]
@@ -358,9 +358,9 @@ impl Outcome {
     ) -> Option<RateLimited> {
         let verdict = self.verdict();
         let refused = self.levels(demands).filter(|(_, level)| level.verdict == verdict);
-        let mut snapshots = refused.map(|(demand, level)| Snapshot::new(demand.limit(), level));
-        let (first, retry_after) = (snapshots.next()?, self.wait().saturating_add(jitter));
-        Some(RateLimited::refused_by_several(first, snapshots, retry_after))
+        let mut refused = refused.map(|(demand, level)| (demand.limit(), level));
+        let (first, retry_after) = (refused.next()?, self.wait().saturating_add(jitter));
+        Some(RateLimited::refused_by_several(first, refused, retry_after))
     }
 }
 

@@ -94,10 +94,17 @@ impl<L> Grant<L> {
         L: Copy,
     {
         let &mut Demand { limit, ref mut key, explicit_cost, .. } = demand;
-        let (key, units) = (mem::replace(key, Key::GLOBAL), [reading.units(), 0]);
-        let (cost, after) = (CostOrigin::new(explicit_cost), [reading.state(), NOTHING]);
-        let (shards, mark) = (ShardPair::FIRST, reading.mark());
-        Self { cost, shards, mark, limit, key, wait: 0, units, after, at }
+        Self {
+            cost: CostOrigin::new(explicit_cost),
+            shards: ShardPair::FIRST,
+            mark: reading.mark(),
+            limit,
+            key: mem::replace(key, Key::GLOBAL),
+            wait: 0,
+            units: [reading.units(), 0],
+            after: [reading.state(), NOTHING],
+            at,
+        }
     }
 
     /// What a demand was granted that was answered with these readings: one, or two for a limit in

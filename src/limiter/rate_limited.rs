@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::time::Duration;
 use std::{fmt, iter};
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Level, Snapshot};
 use super::{Limit, too_large};
 use crate::algebra::Terms;
 use crate::backend::BackendError;
@@ -85,23 +85,32 @@ impl RefusedBy {
 
 impl RateLimited {
     /// Refused by one limit.
-    pub(crate) fn refused(snapshot: Snapshot, retry_after: Duration) -> Self {
-        Self(Box::new(RateLimitedCause::Refused { by: RefusedBy::One([snapshot]), retry_after }))
+    #[inline]
+    pub(crate) fn refused(limit: &Limit, level: Level, retry_after: Duration) -> Self {
+        // Written where it is to be: moved there, the copies would take longer than the decision.
+        Self(Box::write(
+            Box::new_uninit(),
+            RateLimitedCause::Refused {
+                by: RefusedBy::One([Snapshot::new(limit, level)]),
+                retry_after,
+            },
+        ))
     }
 
-    /// Refused by the limit of `first` and those of `rest`.
-    pub(crate) fn refused_by_several(
-        first: Snapshot,
-        rest: impl Iterator<Item = Snapshot>,
+    /// Refused by `first` and by those of `rest`, which stand like this.
+    pub(crate) fn refused_by_several<'l>(
+        first: (&'l Limit, Level),
+        rest: impl Iterator<Item = (&'l Limit, Level)>,
         retry_after: Duration,
     ) -> Self {
+        let (limit, level) = first;
         let mut rest = rest.peekable();
         if rest.peek().is_none() {
-            return Self::refused(first, retry_after);
+            return Self::refused(limit, level, retry_after);
         }
-        let limit = first.limit().clone();
-        let by =
-            RefusedBy::Several { first: limit, snapshots: iter::once(first).chain(rest).collect() };
+        let all = iter::once(first).chain(rest);
+        let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
+        let by = RefusedBy::Several { first: limit.clone(), snapshots };
         Self(Box::new(RateLimitedCause::Refused { by, retry_after }))
     }
 

@@ -64,6 +64,12 @@ impl Level {
         Self { verdict: Verdict::Admitted, state, wait: Some(Duration::ZERO), cost, at }
     }
 
+    /// A bucket that holds this and has refused the cost for as long as that.
+    #[cfg(feature = "memory")]
+    pub(super) const fn refused(state: State, wait: Duration, cost: u64, at: Timestamp) -> Self {
+        Self { verdict: Verdict::Refused, state, wait: Some(wait), cost, at }
+    }
+
     /// What the readings of one charge come to: one, or two for a limit in shards.
     #[inline]
     pub(crate) fn new(limit: &Limit, readings: &[Reading], cost: u64, at: Timestamp) -> Self {

@@ -88,10 +88,11 @@ impl Hasher {
         &self,
         shard: u32,
         [name, tail]: [u64; 2],
-        [key, second, others @ ..]: [u64; KEY_WORDS],
+        [key, second, third, fourth, last]: [u64; KEY_WORDS],
         count: usize,
     ) -> Fingerprint {
-        let [of_shard, of_name, of_tail, of_key, of_second, of_others @ ..] = &self.usual;
+        let [of_shard, of_name, of_tail, of_key, of_second, of_third, of_fourth, of_last] =
+            &self.usual;
         let mut sum = self.start;
         sum.add(of_name, name);
         sum.add(of_key, key);
@@ -105,7 +106,11 @@ impl Hasher {
         if count > 1 {
             sum.add(of_second, second);
             if count > 2 {
-                of_others.iter().zip(others).for_each(|(keys, word)| sum.add(keys, word));
+                sum.add(of_third, third);
+                sum.add(of_fourth, fourth);
+                if count > 4 {
+                    sum.add(of_last, last);
+                }
             }
         }
         sum.fingerprint()
