@@ -12,7 +12,7 @@
 //! that, the numbers with the most blocked buckets lose the one whose block ends first. Else keys that
 //! are blocked could fill the store, and every other key would be forgotten at once.
 //!
-//! One scan of the whole shard finds the least buckets of each numbers, an eighth of the shard for
+//! One scan of the whole shard finds the least buckets of each numbers, a quarter of the shard for
 //! each. Each eviction uses one up, so that a new bucket pays for a few slots and not for a scan,
 //! also if several numbers take turns in holding the most.
 
@@ -82,7 +82,7 @@ pub(super) struct ShardView<'s> {
 struct UsedUp;
 
 /// A scan keeps one bucket of so many, for each numbers.
-const SCAN_SHARE: usize = 8;
+const SCAN_SHARE: usize = 4;
 
 /// Of how many numbers that hold as many buckets the shares are compared.
 const TIED: usize = 16;
@@ -352,6 +352,7 @@ impl EvictionQueue {
 
 impl ShardView<'_> {
     /// `None` for a bucket that is not to be evicted in turn: requests wait for it, or it is blocked.
+    #[inline(always)]
     fn rank(&self, slot: &Slot) -> Option<Rank> {
         if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
             return None;

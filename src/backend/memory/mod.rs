@@ -42,7 +42,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use self::fingerprint::{Fingerprint, Hasher};
-use self::shard::Shard;
+use self::shard::{Shard, Unknown};
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
 use super::Backend;
@@ -182,8 +182,9 @@ impl Memory {
         let mut shard = self.shards.of(print).lock();
         // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
         let now = self.now();
-        let Some(charged) = shard.charge_known(print, charge, now) else {
-            return Err(UnknownBucket { shard, print, now });
+        let charged = match shard.charge_known(print, charge, now) {
+            Ok(charged) => charged,
+            Err(unknown) => return Err(UnknownBucket { shard, print, now, unknown }),
         };
         let mark = shard.mark;
         drop(shard);
@@ -223,14 +224,15 @@ pub(crate) struct UnknownBucket<'m> {
     shard: MutexGuard<'m, Shard>,
     print: Fingerprint,
     now: Timestamp,
+    unknown: Unknown,
 }
 
 impl UnknownBucket<'_> {
     /// Decides the charge for which the bucket was looked up.
     #[cold]
     pub(crate) fn charge(self, charge: &Charge<'_>) -> (Timestamp, Reading) {
-        let Self { mut shard, print, now } = self;
-        let charged = shard.charge_other(print, charge, now);
+        let Self { mut shard, print, now, unknown } = self;
+        let charged = shard.charge_unknown(print, unknown, charge, now);
         let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();

@@ -35,6 +35,13 @@ pub(super) struct Shard {
     pub(super) keep_full: bool,
 }
 
+/// Why a bucket is not known by the numbers of a charge.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unknown {
+    New,
+    OtherNumbers,
+}
+
 /// How many slots are swept for each new bucket. With 4, a store in which one key in fifty is alive
 /// grows to 1.7 times the live ones; with 2, to 3.6 times.
 const SWEEP_SLOTS: usize = 4;
@@ -76,22 +83,26 @@ impl Shard {
         print: Fingerprint,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> Option<Charged> {
-        let slot = self.table.find_mut(print.tag())?;
+    ) -> Result<Charged, Unknown> {
+        let slot = self.table.find_mut(print.tag()).ok_or(Unknown::New)?;
         if slot.quota().and_then(|index| self.quotas.get(index)) != Some(charge.bucket()) {
-            return None;
+            return Err(Unknown::OtherNumbers);
         }
-        Some(apply_one(&mut KnownSlot(slot), (), charge, now))
+        Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
     }
 
-    /// As [`charge_known`](Self::charge_known), for a bucket that is new or has got other numbers.
-    pub(super) fn charge_other(
+    /// As [`charge_known`](Self::charge_known), for a bucket about which that said `unknown`.
+    pub(super) fn charge_unknown(
         &mut self,
         print: Fingerprint,
+        unknown: Unknown,
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Charged {
-        let found = self.table.find(print.tag());
+        let found = match unknown {
+            Unknown::New => None,
+            Unknown::OtherNumbers => self.table.find(print.tag()),
+        };
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
     }
 

@@ -175,14 +175,18 @@ impl Table {
         let removed = *self.slots.get(index).filter(|slot| slot.quota.is_some())?;
         let mut hole = index;
         let mut next = self.after(hole);
-        while let Some(&slot) = self.slots.get(next)
+        while let Some(slot) = self.slots.get(next)
             && slot.quota.is_some()
             && next != index
         {
-            // Moving up must not carry a bucket before its home.
+            // Moving up must not carry a bucket before its home: one between the hole and the bucket.
             let home = scale(slot.low, self.slots.len());
-            if self.distance(home, next) >= self.distance(hole, next) {
-                self.set(hole, slot);
+            let stays = match hole < next {
+                true => hole < home && home <= next,
+                false => hole < home || home <= next,
+            };
+            if !stays {
+                self.set(hole, *slot);
                 hole = next;
             }
             next = self.after(next);
@@ -202,12 +206,6 @@ impl Table {
     pub(super) fn after(&self, index: usize) -> usize {
         let next = index.saturating_add(1);
         if next >= self.slots.len() { 0 } else { next }
-    }
-
-    /// How many slots a search goes on from `from` to reach `to`.
-    fn distance(&self, from: usize, to: usize) -> usize {
-        let ahead = if to >= from { 0 } else { self.slots.len() };
-        to.saturating_add(ahead).saturating_sub(from)
     }
 }
 
