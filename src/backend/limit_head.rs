@@ -1,13 +1,11 @@
 //! The beginning of a limit's name, as the words that it is hashed in.
 
-/// A name of at most 16 bytes, as two words that are filled up with zeros.
+/// A name of at most 16 bytes, as two words that are filled up with zeros. Of a longer one, two
+/// zeros.
 ///
 /// A limit makes it once, so that no decision reads the bytes of a short name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LimitHead {
-    words: [u64; 2],
-    is_whole: bool,
-}
+pub(crate) struct LimitHead([u64; 2]);
 
 impl LimitHead {
     pub(crate) const fn of(name: &str) -> Self {
@@ -26,13 +24,17 @@ impl LimitHead {
             };
             (bytes, shift) = (rest, shift.saturating_add(8));
         }
-        Self { words, is_whole: bytes.is_empty() }
+        Self(if bytes.is_empty() { words } else { [0; 2] })
     }
 
-    /// The words, if they are the whole name. Different names have different words then.
+    /// The words, if they are the whole name, which is not empty. Different names have different words
+    /// then.
     #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) const fn whole(self) -> Option<[u64; 2]> {
-        if self.is_whole { Some(self.words) } else { None }
+        match self.0 {
+            [0, _] => None,
+            words => Some(words),
+        }
     }
 }

@@ -78,7 +78,7 @@ pub struct Limit {
 #[derive(Clone)]
 enum LimitName {
     Static(&'static str),
-    Own { bytes: [u8; MAX_NAME], len: usize },
+    Own { bytes: [u8; MAX_NAME], len: u8 },
 }
 
 impl fmt::Debug for LimitName {
@@ -93,16 +93,17 @@ impl LimitName {
         match self {
             Self::Static(name) => name,
             // Names are ASCII.
-            Self::Own { bytes, len } => {
-                bytes.get(..*len).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("")
-            }
+            Self::Own { bytes, len } => bytes
+                .get(..usize::from(*len))
+                .and_then(|name| std::str::from_utf8(name).ok())
+                .unwrap_or(""),
         }
     }
 
     fn own(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        Some(Self::Own { bytes, len: name.len() })
+        Some(Self::Own { bytes, len: u8::try_from(name.len()).ok()? })
     }
 }
 
