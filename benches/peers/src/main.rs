@@ -66,7 +66,6 @@ fn run(plan: &Plan) -> io::Result<()> {
     let lines: String = figures.iter().map(Figures::csv).collect();
     fs::write(results.join(FIGURES), format!("{}{lines}", Figures::CSV_HEAD))?;
     fs::write(results.join(MACHINE), machine::description() + "\n")?;
-    fs::write(results.join("ratios.csv"), report::csv(&report::ratios(&figures)))?;
     // From what was written, so that it can be drawn again.
     let drawing = Drawing::of(&results)?;
     if plan.effort == Effort::Smoke {
@@ -127,7 +126,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// Draws the plots as well.
+    /// Writes the ratios and draws the plots as well.
     fn of(results: &Path) -> io::Result<Self> {
         let figures = read(results)?;
         let ratios = report::ratios(&figures);
@@ -137,6 +136,7 @@ impl Drawing {
         let page =
             Page { machine: machine.trim(), figures: &figures, ratios: &ratios, counts: &counts };
         let page = page.to_string();
+        fs::write(results.join("ratios.csv"), report::csv(&ratios))?;
         let undrawn = plot::all(&figures, &ratios, results)?;
         Ok(Self { figures, page, undrawn })
     }

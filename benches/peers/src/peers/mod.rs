@@ -52,6 +52,7 @@ pub mod name {
     pub const TOWER_GOVERNOR_HEADERS: &str = "tower_governor use_headers";
     pub const AXUM_GOVERNOR: &str = "axum-governor";
     pub const BARE: &str = "without a layer";
+    pub const IDLE_LAYER: &str = "a layer that does nothing";
     pub const CLOCK: &str = "floor: a clock reading";
     pub const HASH: &str = "floor: a keyed hash";
     pub const SWAP: &str = "floor: a compare-and-swap";

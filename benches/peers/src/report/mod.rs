@@ -85,12 +85,12 @@ fn limit_text(limit: f64) -> String {
     text.strip_suffix('0').unwrap_or(&text).to_owned()
 }
 
-/// A ratio as people read it.
-fn share(value: f64) -> String {
+/// A ratio as people read it, beside this bar.
+fn share(value: f64, bar: &str) -> String {
+    let decimals = bar.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     match value.abs() {
         size if size < 0.1 && value != 0.0 => format!("{value:.4}"),
-        size if (size - 1.0).abs() < 0.1 => format!("{value:.3}"),
-        _ => format!("{value:.2}"),
+        _ => format!("{value:.0$}", decimals.max(2)),
     }
 }
 

@@ -39,7 +39,8 @@ impl Page<'_> {
         for line in self.ratios {
             let Ratio { what, theirs_name, unit, bar, ratio, .. } = line;
             let [ours, theirs] = [line.ours, line.theirs].map(figure);
-            let [least, median, most] = [ratio.least, ratio.median, ratio.most].map(share);
+            let [least, median, most] =
+                [ratio.least, ratio.median, ratio.most].map(|ratio| share(ratio, bar));
             let reached = if line.reached { "yes" } else { "**no**" };
             let instructions = self.instructions(line);
             writeln!(

@@ -25,7 +25,7 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let requests = (CONNECTIONS * waves) as f64;
     let mut contest =
         Contest::new(name::SERVER, "ns of processor per request").and(name::SERVER_USER);
-    for who in [who::BARE, who::OURS, who::OURS_NO_FIELDS, who::TOWER_GOVERNOR] {
+    for who in [who::BARE, who::IDLE_LAYER, who::OURS, who::OURS_NO_FIELDS, who::TOWER_GOVERNOR] {
         let mut server = Server::start(who).expect("a server starts");
         let connections = Connections::open(server.address(), CONNECTIONS);
         let mut connections = connections.expect("the server accepts connections");

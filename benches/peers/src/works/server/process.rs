@@ -18,6 +18,7 @@ use nix::sys::time::TimeVal;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tollgate::fields::Dialect;
+use tower::layer::util::Identity;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
@@ -51,6 +52,8 @@ fn router(name: &str) -> Option<Router> {
     let ours = |dialect| ours_layer(Allowance::OPEN, dialect, 1);
     Some(match name {
         who::BARE => hello,
+        // What axum itself takes for a layer, whatever it does.
+        who::IDLE_LAYER => hello.layer(Identity::new()),
         who::OURS => hello.layer(ours(Dialect::default())),
         who::OURS_NO_FIELDS => hello.layer(ours(Dialect::None)),
         who::TOWER_GOVERNOR => {
