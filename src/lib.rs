@@ -137,6 +137,11 @@ struct HeadersGuide;
 #[doc = include_str!("../docs/security.md")]
 struct SecurityGuide;
 
+/// The code in the page on performance compiles.
+#[cfg(all(doctest, feature = "axum", feature = "memory"))]
+#[doc = include_str!("../docs/performance.md")]
+struct PerformancePage;
+
 /// The code in the guide to Redis compiles.
 #[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../docs/redis.md")]

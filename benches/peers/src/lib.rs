@@ -6,4 +6,5 @@ pub mod peers;
 pub mod plot;
 pub mod report;
 pub mod rounds;
+pub mod smoke;
 pub mod works;

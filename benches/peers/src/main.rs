@@ -1,41 +1,30 @@
 //! Tollgate beside its peers: everything in one run, or what is asked for.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::{env, fs, io};
 
-use peers_bench::report::{self, Table};
-use peers_bench::rounds::{Figures, Plan};
-use peers_bench::{machine, plot, works};
+use peers_bench::report::{self, Page};
+use peers_bench::rounds::{Effort, Figures, Plan};
+use peers_bench::{machine, plot, smoke, works};
 
 const USAGE: &str = "\
-usage: peers-bench [quick] [only NAME]..     measure, all or the works whose names contain NAME
-       peers-bench plot                      draw the plots of the last run again
+usage: peers-bench [quick|smoke] [only NAME]..   measure, all or the works whose names contain NAME
+       peers-bench plot                          draw the plots of the last run again
+       peers-bench serve NAME                    be one of the servers that are measured
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["plot"] => finished(redraw(&results(false))),
-        words => match plan(words) {
-            Some(plan) => finished(measure(&plan)),
+        ["plot"] => finished(redraw(&tracked())),
+        ["serve", name] => finished(works::server::serve(name)),
+        words => match Plan::from_words(words.iter().copied()) {
+            Some(plan) => finished(run(&plan)),
             None => usage(),
         },
     }
-}
-
-fn plan(words: &[&str]) -> Option<Plan> {
-    let mut plan = Plan::default();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match *word {
-            "quick" => plan.quick = true,
-            "only" => plan.only.push((*words.next()?).to_owned()),
-            _ => return None,
-        }
-    }
-    Some(plan)
 }
 
 fn usage() -> ExitCode {
@@ -53,48 +42,67 @@ fn finished(outcome: io::Result<()>) -> ExitCode {
     }
 }
 
-/// Where figures and plots go; those of a partial run replace nothing.
-fn results(partial: bool) -> PathBuf {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-    if partial { all.join("partial") } else { all }
+/// Where the figures and plots of a whole run are.
+fn tracked() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("results")
 }
 
-fn measure(plan: &Plan) -> io::Result<()> {
+/// Where the figures and plots of this run go; those of a partial run replace nothing.
+fn results(plan: &Plan) -> io::Result<PathBuf> {
+    Ok(match plan.effort {
+        Effort::Smoke => env::current_exe()?.with_file_name("peers-smoke"),
+        _ if plan.is_partial() => tracked().join("partial"),
+        _ => tracked(),
+    })
+}
+
+fn run(plan: &Plan) -> io::Result<()> {
     eprintln!("on {}", machine::description());
     let mut figures = works::run(plan);
     figures.extend(counted(plan)?);
-    let ratios = report::ratios(&figures);
-    println!("{}", Table(&ratios));
 
-    let results = results(plan.is_partial());
+    let results = results(plan)?;
     fs::create_dir_all(&results)?;
     let lines: String = figures.iter().map(Figures::csv).collect();
-    fs::write(results.join("figures.csv"), format!("{}{lines}", Figures::CSV_HEAD))?;
-    fs::write(results.join("ratios.csv"), report::csv(&ratios))?;
-    plot::all(&figures, &ratios, &results)
+    fs::write(results.join(FIGURES), format!("{}{lines}", Figures::CSV_HEAD))?;
+    fs::write(results.join(MACHINE), machine::description() + "\n")?;
+    // From what was written, so that it can be drawn again.
+    let drawing = Drawing::of(&results)?;
+    if plan.effort == Effort::Smoke {
+        smoke::check(plan, &drawing.figures, &drawing.undrawn).map_err(io::Error::other)?;
+        println!("every work has its figures and its plots, in {}", results.display());
+    } else {
+        print!("{}", drawing.page);
+    }
+    Ok(())
 }
+
+const FIGURES: &str = "figures.csv";
+const MACHINE: &str = "machine.txt";
 
 /// What the other program counts, in a process of its own: its allocator is not to be timed.
 fn counted(plan: &Plan) -> io::Result<Vec<Figures>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "--release", "--bin", "counts", "--manifest-path"]);
-    command.arg(manifest).arg("--");
-    command.args(plan.quick.then_some("quick"));
-    command.args(plan.only.iter().flat_map(|name| ["only", name]));
-    let output = command.stderr(std::process::Stdio::inherit()).output()?;
+    command.args(["run", "--locked", "--quiet", "--bin", "counts", "--manifest-path"]);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
+    // As this program was built, so that nothing is built twice.
+    command.args((!cfg!(debug_assertions)).then_some("--release"));
+    command.args((!cfg!(feature = "limitador")).then_some("--no-default-features"));
+    command.arg("--").args(plan.words());
+    let output = command.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(io::Error::other("the program that counts has failed"));
     }
     let figures: Vec<_> =
         String::from_utf8_lossy(&output.stdout).lines().filter_map(Figures::from_csv).collect();
-    figures.iter().for_each(|each| eprintln!("  {each}"));
+    plan.tell(&figures);
     Ok(figures)
 }
 
-fn redraw(results: &Path) -> io::Result<()> {
-    let text = fs::read_to_string(results.join("figures.csv"))?;
+/// The figures that a run has written.
+fn read(results: &Path) -> io::Result<Vec<Figures>> {
+    let text = fs::read_to_string(results.join(FIGURES))?;
     let mut figures: Vec<Figures> = Vec::new();
     for round in text.lines().filter_map(Figures::from_csv) {
         match figures.last_mut() {
@@ -106,7 +114,35 @@ fn redraw(results: &Path) -> io::Result<()> {
             _ => figures.push(round),
         }
     }
-    let ratios = report::ratios(&figures);
-    println!("{}", Table(&ratios));
-    plot::all(&figures, &ratios, results)
+    Ok(figures)
+}
+
+/// What the figures of a run come to.
+struct Drawing {
+    figures: Vec<Figures>,
+    page: String,
+    /// The plots for which there are no figures.
+    undrawn: Vec<&'static str>,
+}
+
+impl Drawing {
+    /// Writes the ratios and draws the plots as well.
+    fn of(results: &Path) -> io::Result<Self> {
+        let figures = read(results)?;
+        let ratios = report::ratios(&figures);
+        let machine = fs::read_to_string(results.join(MACHINE))?;
+        let counts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../instructions/counts.csv");
+        let counts = fs::read_to_string(counts)?;
+        let page =
+            Page { machine: machine.trim(), figures: &figures, ratios: &ratios, counts: &counts };
+        let page = page.to_string();
+        fs::write(results.join("ratios.csv"), report::csv(&ratios))?;
+        let undrawn = plot::all(&figures, &ratios, results)?;
+        Ok(Self { figures, page, undrawn })
+    }
+}
+
+fn redraw(results: &Path) -> io::Result<()> {
+    print!("{}", Drawing::of(results)?.page);
+    Ok(())
 }

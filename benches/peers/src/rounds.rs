@@ -1,42 +1,103 @@
 //! Interleaved rounds: everybody once, then everybody again.
 
 use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How thoroughly a run measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// Seconds in all, to see that everything still runs: the figures say nothing.
+    Smoke,
+    /// A minute in all, for development: fewer rounds of less work.
+    Quick,
+    #[default]
+    Full,
+}
 
 /// What one run measures: the parts of it that are wanted, and how thoroughly.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// A minute in all, for development: fewer rounds of less work.
-    pub quick: bool,
+    pub effort: Effort,
     /// Only works whose name contains one of these; all if empty.
     pub only: Vec<String>,
 }
 
 impl Plan {
+    /// Reads `smoke`, `quick` and `only NAME`; nothing if there is another word.
+    pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let mut plan = Self::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            match word {
+                "smoke" => plan.effort = Effort::Smoke,
+                "quick" => plan.effort = Effort::Quick,
+                "only" => plan.only.push(words.next()?.to_owned()),
+                _ => return None,
+            }
+        }
+        Some(plan)
+    }
+
+    /// What [`from_words`](Self::from_words) reads.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        let effort = match self.effort {
+            Effort::Smoke => Some("smoke"),
+            Effort::Quick => Some("quick"),
+            Effort::Full => None,
+        };
+        effort.into_iter().chain(self.only.iter().flat_map(|name| ["only", name]))
+    }
+
     pub fn wants(&self, work: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| work.contains(part.as_str()))
     }
 
     pub fn is_partial(&self) -> bool {
-        self.quick || !self.only.is_empty()
+        self.effort != Effort::Full || !self.only.is_empty()
+    }
+
+    /// Prints figures as they come, if they say something.
+    pub fn tell(&self, figures: &[Figures]) {
+        if self.effort != Effort::Smoke {
+            figures.iter().for_each(|each| eprintln!("  {each}"));
+        }
     }
 
     /// How many rounds, where `full` are enough for a steady median.
     pub fn rounds(&self, full: usize) -> usize {
-        if self.quick { 3 } else { full }
+        match self.effort {
+            Effort::Smoke => 1,
+            Effort::Quick => 3,
+            Effort::Full => full,
+        }
     }
 
     /// How much work a round is.
     pub fn size(&self, full: usize) -> usize {
-        if self.quick { full / 10 } else { full }
+        match self.effort {
+            Effort::Smoke => full / 1_000,
+            Effort::Quick => full / 10,
+            Effort::Full => full,
+        }
+    }
+
+    /// How many keys are known, which is what the work is about unless nothing is measured.
+    pub fn keys(&self, full: usize) -> usize {
+        if self.effort == Effort::Smoke { full / 1_000 } else { full }
+    }
+
+    /// How long to wait or to watch.
+    pub fn time(&self, full: Duration) -> Duration {
+        if self.effort == Effort::Smoke { full / 100 } else { full }
     }
 }
 
-/// One contender's way to do one round; returns the figure.
-type Round<'a> = Box<dyn FnMut() -> f64 + 'a>;
+/// One contender's way to do one round; returns a figure for each name of the work.
+type Round<'a> = Box<dyn FnMut() -> Vec<f64> + 'a>;
 
 /// A work, and who does it.
 pub struct Contest<'a> {
-    work: String,
+    works: Vec<String>,
     at: u64,
     unit: &'static str,
     contenders: Vec<(&'static str, Round<'a>)>,
@@ -44,7 +105,13 @@ pub struct Contest<'a> {
 
 impl<'a> Contest<'a> {
     pub fn new(work: impl Into<String>, unit: &'static str) -> Self {
-        Self { work: work.into(), at: 0, unit, contenders: Vec::new() }
+        Self { works: vec![work.into()], at: 0, unit, contenders: Vec::new() }
+    }
+
+    /// Another figure of the same rounds, in the same unit.
+    pub fn and(mut self, work: impl Into<String>) -> Self {
+        self.works.push(work.into());
+        self
     }
 
     /// Where on a scale this work lies, as the number of keys.
@@ -53,7 +120,12 @@ impl<'a> Contest<'a> {
         self
     }
 
-    pub fn enter(&mut self, name: &'static str, round: impl FnMut() -> f64 + 'a) {
+    pub fn enter(&mut self, name: &'static str, mut round: impl FnMut() -> f64 + 'a) {
+        self.enter_all(name, move || vec![round()]);
+    }
+
+    /// For a work of several figures.
+    pub fn enter_all(&mut self, name: &'static str, round: impl FnMut() -> Vec<f64> + 'a) {
         self.contenders.push((name, Box::new(round)));
     }
 
@@ -62,7 +134,7 @@ impl<'a> Contest<'a> {
         for (_, round) in &mut self.contenders {
             round();
         }
-        let mut values = vec![Vec::with_capacity(rounds); self.contenders.len()];
+        let mut values = vec![Vec::new(); self.contenders.len()];
         for nth in 0..rounds {
             // Everybody is first sometimes, and comes after everybody else.
             for turn in 0..self.contenders.len() {
@@ -70,17 +142,17 @@ impl<'a> Contest<'a> {
                 values[who].push((self.contenders[who].1)());
             }
         }
-        let named = self.contenders.iter().map(|(name, _)| *name).zip(values);
-        let figures = |(name, rounds): (&str, _)| Figures {
-            work: self.work.clone(),
-            at: self.at,
-            who: name.to_owned(),
-            unit: self.unit.to_owned(),
-            rounds,
-        };
-        let figures: Vec<_> = named.map(figures).collect();
-        for each in &figures {
-            eprintln!("  {each}");
+        let mut figures = Vec::new();
+        for (nth, work) in self.works.iter().enumerate() {
+            for ((name, _), rounds) in self.contenders.iter().zip(&values) {
+                figures.push(Figures {
+                    work: work.clone(),
+                    at: self.at,
+                    who: (*name).to_owned(),
+                    unit: self.unit.to_owned(),
+                    rounds: rounds.iter().map(|round| round[nth]).collect(),
+                });
+            }
         }
         figures
     }

@@ -11,6 +11,8 @@ use peers_bench::peers::layers::{
     self, Extend, Inner, Layered, Requests, connect_info, connect_info_07,
 };
 use peers_bench::peers::{self, Allowance, name as who};
+#[cfg(feature = "limitador")]
+use peers_bench::rounds::Effort;
 use peers_bench::rounds::{Figures, Plan};
 use peers_bench::works::{flood, name};
 use tollgate::fields::Dialect;
@@ -45,14 +47,8 @@ const KEYS: usize = 1_000_000;
 const REQUESTS: usize = 1_000;
 
 fn main() {
-    let mut plan = Plan::default();
-    let mut words = env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "only" => plan.only.extend(words.next()),
-            _ => plan.quick = true,
-        }
-    }
+    let words: Vec<String> = env::args().skip(1).collect();
+    let plan = Plan::from_words(words.iter().map(String::as_str)).expect("words as of a plan");
     if plan.wants(name::BYTES) {
         bytes(&plan);
     }
@@ -79,7 +75,8 @@ fn bytes(plan: &Plan) {
     held(who::AXUM_GCRA, || peers::axum_gcra(Allowance::DAILY), &keys);
     held(who::THROTTLE_KIT, || peers::throttle_kit(Allowance::DAILY), &keys);
     held(who::THROTTLECRAB, || peers::throttlecrab(Allowance::DAILY), &keys);
-    if !plan.quick {
+    #[cfg(feature = "limitador")]
+    if plan.effort != Effort::Quick {
         held(who::LIMITADOR, || peers::limitador(Allowance::DAILY, count), &keys);
     }
 }
@@ -97,7 +94,7 @@ fn held<C: FnMut(&String) -> bool>(who: &str, contender: impl FnOnce() -> C, key
 
 /// What a flood of keys takes that are never seen again.
 fn flood_bytes(plan: &Plan) {
-    flood_held(plan, who::OURS, || peers::ours_default(Allowance::DAILY));
+    flood_held(plan, who::OURS, || flood::ours(plan));
     flood_held(plan, who::GOVERNOR, || peers::governor(Allowance::DAILY));
 }
 

@@ -8,6 +8,7 @@ pub mod floor;
 mod governor;
 mod keyless;
 pub mod layers;
+#[cfg(feature = "limitador")]
 mod limitador;
 mod ours;
 mod throttle_kit;
@@ -20,18 +21,21 @@ pub use self::governor::{
     GovernorStore, governor, governor_direct, governor_foldhash, governor_store,
 };
 pub use self::keyless::{leaky_bucket, ratelimit};
+#[cfg(feature = "limitador")]
 pub use self::limitador::limitador;
-pub use self::ours::{at_once, limit, limiter, ours, ours_default};
+pub use self::ours::{at_once, limit, limiter, ours, ours_bounded, ours_in_shards, ours_on_all};
 pub use self::throttle_kit::throttle_kit;
 pub use self::throttlecrab::throttlecrab;
 
-/// The names that tables, figures and plots use.
+/// The names that tables, figures and plots use, without commas.
 pub mod name {
     pub const OURS: &str = "tollgate";
+    pub const OURS_ONE_LIMIT: &str = "tollgate one limit";
+    pub const OURS_TWO_SHARDS: &str = "tollgate two shards";
     pub const OURS_NO_FIELDS: &str = "tollgate without fields";
-    pub const OURS_DRAFT7: &str = "tollgate, draft 7";
-    pub const OURS_DRAFT6: &str = "tollgate, draft 6";
-    pub const OURS_X_RATE_LIMIT: &str = "tollgate, X-RateLimit";
+    pub const OURS_DRAFT7: &str = "tollgate draft 7";
+    pub const OURS_DRAFT6: &str = "tollgate draft 6";
+    pub const OURS_X_RATE_LIMIT: &str = "tollgate X-RateLimit";
     pub const GOVERNOR: &str = "governor";
     pub const GOVERNOR_FOLDHASH: &str = "governor with foldhash";
     pub const GOVERNOR_DIRECT: &str = "governor direct (no keys)";
@@ -48,6 +52,7 @@ pub mod name {
     pub const TOWER_GOVERNOR_HEADERS: &str = "tower_governor use_headers";
     pub const AXUM_GOVERNOR: &str = "axum-governor";
     pub const BARE: &str = "without a layer";
+    pub const IDLE_LAYER: &str = "a layer that does nothing";
     pub const CLOCK: &str = "floor: a clock reading";
     pub const HASH: &str = "floor: a keyed hash";
     pub const SWAP: &str = "floor: a compare-and-swap";

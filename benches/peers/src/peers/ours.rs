@@ -17,9 +17,16 @@ pub fn limiter(keys: usize) -> RateLimiter {
 
 /// A limit that lives as long as the program, as in a `static`.
 pub fn limit(allowance: Allowance) -> &'static Limit {
+    named("limit", quota(allowance))
+}
+
+fn named(name: &'static str, quota: Quota) -> &'static Limit {
+    Box::leak(Box::new(Limit::new(name, quota)))
+}
+
+fn quota(allowance: Allowance) -> Quota {
     let Allowance { rate, period, burst } = allowance;
-    let quota = Quota::token_bucket(rate.into(), period).capacity(burst.into());
-    Box::leak(Box::new(Limit::new("limit", quota)))
+    Quota::token_bucket(rate.into(), period).capacity(burst.into())
 }
 
 pub fn ours<K: Name>(
@@ -29,11 +36,37 @@ pub fn ours<K: Name>(
     asking(limiter(keys), limit(allowance))
 }
 
-/// With the bound that a store has if none is set, however many come.
-pub fn ours_default<K: Name>(
+/// With a bound, however many come.
+pub fn ours_bounded<K: Name>(
     allowance: Allowance,
+    bound: usize,
 ) -> impl FnMut(&K) -> bool + Clone + Send + use<K> {
-    asking(limiter(0), limit(allowance))
+    asking(RateLimiter::new(Memory::new().max_keys(bound)), limit(allowance))
+}
+
+/// A limit that is split into so many buckets, of which a decision looks at two.
+pub fn ours_in_shards<K: Name>(
+    allowance: Allowance,
+    shards: u32,
+) -> impl FnMut(&K) -> bool + Clone + Send + use<K> {
+    asking(limiter(0), named("limit", quota(allowance).shards(shards)))
+}
+
+/// So many limits in one step, each of them for the same key.
+///
+/// # Panics
+///
+/// If there is to be none, or more than eight.
+pub fn ours_on_all<K: Name>(allowance: Allowance, limits: usize) -> impl FnMut(&K) -> bool {
+    let names = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+    let limits: Vec<_> = names[..limits].iter().map(|name| named(name, quota(allowance))).collect();
+    let limiter = limiter(0);
+    move |key| {
+        let (first, others) = limits.split_first().expect("one limit at least");
+        let call = limiter.limit(first).key(key.key());
+        let call = others.iter().fold(call, |call, limit| call.and(limit).key(key.key()));
+        at_once(call).is_ok()
+    }
 }
 
 fn asking<K: Name>(

@@ -40,7 +40,8 @@ pub(super) fn figures(title: &str, figures: &[&Figures]) -> Option<String> {
 fn class(name: &str) -> &'static str {
     match name {
         name if name.starts_with(who::OURS) => "s0",
-        _ if name.starts_with("floor") || name == who::BARE => "floor",
+        who::BARE | who::IDLE_LAYER => "floor",
+        _ if name.starts_with("floor") => "floor",
         _ => "s1",
     }
 }

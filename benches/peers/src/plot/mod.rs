@@ -11,14 +11,22 @@ use crate::report::Ratio;
 use crate::rounds::Figures;
 use crate::works::name as work;
 
-/// Draws what these figures have something to say about.
-pub fn all(figures: &[Figures], ratios: &[Ratio], results: &Path) -> io::Result<()> {
+/// Draws what these figures have something to say about; returns the names of the other plots.
+///
+/// # Errors
+///
+/// If a plot cannot be written there.
+pub fn all(figures: &[Figures], ratios: &[Ratio], results: &Path) -> io::Result<Vec<&'static str>> {
+    let mut undrawn = Vec::new();
     let of = |work: &str| -> Vec<&Figures> {
         figures.iter().filter(|figures| figures.work == work).collect()
     };
-    let save = |name: &str, drawing: Option<String>| match drawing {
+    let mut save = |name, drawing: Option<String>| match drawing {
         Some(drawing) => fs::write(results.join(name).with_extension("svg"), drawing),
-        None => Ok(()),
+        None => {
+            undrawn.push(name);
+            Ok(())
+        }
     };
     save("ratios", bars::ratios("Ours by theirs, as a share of the bar", ratios))?;
     for (work, title) in [
@@ -35,7 +43,10 @@ pub fn all(figures: &[Figures], ratios: &[Ratio], results: &Path) -> io::Result<
         (work::LAYER_FIELDS, "A request through the layer, with fields, admitted"),
         (work::REFUSAL, "A refused request, whole"),
         (work::BYTES, "Memory, 1,000,000 strings of 24 bytes"),
-        (work::SERVER, "A server over loopback"),
+        (work::SERVER, "The processor's time of a server for a request, over loopback"),
+        (work::THREE_LIMITS, "Three limits for one address"),
+        (work::SHARDS, "A limit in two shards, one hot address"),
+        (work::FLOOD_BOUND, "A newcomer in a flood of new keys, when ours is full"),
     ] {
         save(work, bars::figures(title, &of(work)))?;
     }
@@ -48,5 +59,6 @@ pub fn all(figures: &[Figures], ratios: &[Ratio], results: &Path) -> io::Result<
     let title = "A flood of new keys: cost of a decision";
     save(work::FLOOD, lines::lines(title, axes, &of(work::FLOOD)))?;
     let title = "A flood of new keys: memory";
-    save(work::FLOOD_BYTES, lines::lines(title, axes, &of(work::FLOOD_BYTES)))
+    save(work::FLOOD_BYTES, lines::lines(title, axes, &of(work::FLOOD_BYTES)))?;
+    Ok(undrawn)
 }

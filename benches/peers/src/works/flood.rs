@@ -10,9 +10,15 @@ use crate::peers::{self, Allowance, name as who};
 use crate::rounds::{Figures, Plan};
 
 const ROUNDS: usize = 5;
-/// Four times our bound, if nothing is said of it.
 const KEYS: usize = 4_000_000;
+/// As it is if nothing is said of it.
+const BOUND: usize = 1_000_000;
 const SLICES: usize = 16;
+
+/// Ours, with a bound that the flood of this plan goes beyond.
+pub fn ours(plan: &Plan) -> impl FnMut(&Ipv4Addr) -> bool + use<> {
+    peers::ours_bounded(Allowance::DAILY, plan.size(BOUND))
+}
 
 /// The numbers of the keys that come in each slice of the flood.
 pub fn slices(plan: &Plan) -> impl Iterator<Item = Range<u32>> + use<> {
@@ -35,11 +41,30 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     }
     for _ in 0..plan.rounds(ROUNDS) {
         // By turns, and each with a store of its own in each round.
-        flood(peers::ours_default(Allowance::DAILY), who::OURS, plan, &mut figures);
+        flood(ours(plan), who::OURS, plan, &mut figures);
         flood(peers::governor(Allowance::DAILY), who::GOVERNOR, plan, &mut figures);
     }
-    figures.iter().for_each(|each| eprintln!("  {each}"));
+    for who in [who::OURS, who::GOVERNOR] {
+        figures.push(at_bound(who, plan, &figures));
+    }
     figures
+}
+
+/// What a newcomer takes on average once ours is full. Governor's tables grow meanwhile.
+fn at_bound(who: &str, plan: &Plan, slices: &[Figures]) -> Figures {
+    let full = plan.size(BOUND) as u64;
+    let beyond: Vec<_> =
+        slices.iter().filter(|slice| slice.who == who && slice.at > full).collect();
+    let mean = |round: usize| {
+        beyond.iter().map(|slice| slice.rounds[round]).sum::<f64>() / beyond.len() as f64
+    };
+    Figures {
+        work: name::FLOOD_BOUND.to_owned(),
+        at: 0,
+        who: who.to_owned(),
+        unit: "ns per decision".to_owned(),
+        rounds: (0..plan.rounds(ROUNDS)).map(mean).collect(),
+    }
 }
 
 fn flood(

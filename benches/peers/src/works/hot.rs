@@ -26,9 +26,12 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
             keys.generic(allowance);
             keys.enter(who::THROTTLE_KIT, peers::throttle_kit(allowance));
             keys.enter(who::THROTTLECRAB, peers::throttlecrab(allowance));
-            // A hundred times as slow, so less of it will do.
-            keys.size /= 20;
-            keys.enter(who::LIMITADOR, peers::limitador(allowance, 1));
+            #[cfg(feature = "limitador")]
+            {
+                // A hundred times as slow, so less of it will do.
+                keys.size /= 20;
+                keys.enter(who::LIMITADOR, peers::limitador(allowance, 1));
+            }
             figures.extend(keys.contest.run(plan.rounds(ROUNDS)));
         }
     }
@@ -69,7 +72,7 @@ impl<K: Name> Hot<'_, K> {
         // What is saved up is spent before the first round.
         (0..4).for_each(|_| _ = contender(&self.key));
         self.contest.enter(name, move || {
-            let turns = size / keys.len();
+            let turns = (size / keys.len()).max(1);
             (0..turns).map(|_| decide(&keys, &mut contender, admitted)).sum::<f64>() / turns as f64
         });
     }

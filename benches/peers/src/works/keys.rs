@@ -5,14 +5,17 @@ use std::net::Ipv4Addr;
 use super::{decide, name};
 use crate::keys::{self, Pieces};
 use crate::peers::{self, Allowance, floor, name as who};
-use crate::rounds::{Contest, Figures, Plan};
+use crate::rounds::{Contest, Effort, Figures, Plan};
 
 const ROUNDS: usize = 5;
 const DECISIONS: usize = 200_000;
-const MOST: u32 = 7;
 
 pub fn run(plan: &Plan) -> Vec<Figures> {
-    let most = if plan.quick { MOST - 2 } else { MOST };
+    let most = match plan.effort {
+        Effort::Smoke => 3,
+        Effort::Quick => 5,
+        Effort::Full => 7,
+    };
     (0..=most).flat_map(|exponent| with(10_usize.pow(exponent), plan)).collect()
 }
 

@@ -25,7 +25,8 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let _within = runtime.enter();
     let mut figures = Vec::new();
     let one = [Ipv4Addr::new(203, 0, 113, 7)];
-    let many = keys::at_random(MANY, 10 * MANY);
+    let known = plan.keys(MANY);
+    let many = keys::at_random(known, 10 * known);
     if plan.wants(name::LAYER) {
         let mut contest = Layers::new(name::LAYER, plan, &one);
         contest.plain(1);
@@ -34,7 +35,7 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     }
     if plan.wants(name::LAYER_MANY) {
         let mut contest = Layers::new(name::LAYER_MANY, plan, &many);
-        contest.plain(MANY);
+        contest.plain(known);
         figures.extend(contest.run(plan));
     }
     if plan.wants(name::LAYER_FIELDS) {

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use super::{decide, name};
 use crate::keys::{self, Name, Pieces};
 use crate::peers::{self, Allowance, floor, name as who};
+#[cfg(feature = "limitador")]
+use crate::rounds::Effort;
 use crate::rounds::{Contest, Figures, Plan};
 
 pub(super) const KEYS: usize = 1_000_000;
@@ -13,25 +15,26 @@ const DECISIONS: usize = 500_000;
 
 pub fn run(plan: &Plan) -> Vec<Figures> {
     let mut figures = Vec::new();
-    let (all, picks) = Million::lists();
+    let (all, picks) = Million::lists(plan);
     if plan.wants(name::MILLION) {
         let mut million: Million<'_, Ipv4Addr> = Million::new(name::MILLION, plan, &all, &picks);
         million.generic();
-        let mut table = floor::Table::holding(KEYS);
+        let mut table = floor::Table::holding(all.len());
         million.enter(who::TABLE, move |key| table.count(u32::from(*key)) > 0);
         figures.extend(million.contest.run(plan.rounds(ROUNDS)));
     }
-    let (all, picks) = Million::lists();
+    let (all, picks) = Million::lists(plan);
     if plan.wants(name::MILLION_STRING) {
         let mut million: Million<'_, String> =
             Million::new(name::MILLION_STRING, plan, &all, &picks);
         million.generic();
         million.enter(who::THROTTLE_KIT, peers::throttle_kit(Allowance::DAILY));
         million.enter(who::THROTTLECRAB, peers::throttlecrab(Allowance::DAILY));
-        if !plan.quick {
+        #[cfg(feature = "limitador")]
+        if plan.effort != Effort::Quick {
             // Many times as slow, so less of it will do.
             million.size /= 10;
-            million.enter(who::LIMITADOR, peers::limitador(Allowance::DAILY, KEYS));
+            million.enter(who::LIMITADOR, peers::limitador(Allowance::DAILY, all.len()));
         }
         figures.extend(million.contest.run(plan.rounds(ROUNDS)));
     }
@@ -47,8 +50,9 @@ struct Million<'a, K> {
 
 impl<'a, K: Name> Million<'a, K> {
     /// Every key once, and a million of them at random.
-    fn lists() -> (Vec<K>, Vec<K>) {
-        (keys::all(KEYS), keys::at_random(KEYS, KEYS))
+    fn lists(plan: &Plan) -> (Vec<K>, Vec<K>) {
+        let keys = plan.keys(KEYS);
+        (keys::all(keys), keys::at_random(keys, keys))
     }
 
     fn new(work: &str, plan: &Plan, all: &'a [K], picks: &'a [K]) -> Self {
@@ -57,7 +61,7 @@ impl<'a, K: Name> Million<'a, K> {
     }
 
     fn generic(&mut self) {
-        self.enter(who::OURS, peers::ours(Allowance::DAILY, KEYS));
+        self.enter(who::OURS, peers::ours(Allowance::DAILY, self.all.len()));
         self.enter(who::GOVERNOR, peers::governor(Allowance::DAILY));
         self.enter(who::GOVERNOR_FOLDHASH, peers::governor_foldhash(Allowance::DAILY));
         self.enter(who::AXUM_GCRA, peers::axum_gcra(Allowance::DAILY));

@@ -8,7 +8,8 @@ mod limits;
 mod million;
 mod pause;
 mod refusal;
-mod server;
+pub mod server;
+mod shards;
 mod threads;
 
 use std::time::{Duration, Instant};
@@ -32,13 +33,46 @@ pub mod name {
     pub const LAYER_FIELDS: &str = "layer-fields";
     pub const REFUSAL: &str = "refusal";
     pub const SERVER: &str = "server";
+    /// The part of it that is not the system's.
+    pub const SERVER_USER: &str = "server-user";
     pub const KEYS: &str = "keys";
     pub const FLOOD: &str = "flood";
+    /// The part of the flood that comes when ours is full.
+    pub const FLOOD_BOUND: &str = "flood-at-bound";
     pub const LIMITS: &str = "limits";
+    pub const THREE_LIMITS: &str = "three-limits";
+    pub const SHARDS: &str = "shards";
     /// In a program of their own, which counts.
     pub const BYTES: &str = "bytes";
     pub const FLOOD_BYTES: &str = "flood-bytes";
     pub const ALLOCATIONS: &str = "allocations";
+
+    pub const ALL: [&str; 24] = [
+        HOT,
+        HOT_REFUSED,
+        HOT_STRING,
+        HOT_STRING_REFUSED,
+        MILLION,
+        MILLION_STRING,
+        THREADS,
+        THREADS_HOT,
+        PAUSE,
+        LAYER,
+        LAYER_MANY,
+        LAYER_FIELDS,
+        REFUSAL,
+        SERVER,
+        SERVER_USER,
+        KEYS,
+        FLOOD,
+        FLOOD_BOUND,
+        LIMITS,
+        THREE_LIMITS,
+        SHARDS,
+        BYTES,
+        FLOOD_BYTES,
+        ALLOCATIONS,
+    ];
 }
 
 /// Measures one work, or a few that are alike.
@@ -47,21 +81,24 @@ type Work = fn(&Plan) -> Vec<Figures>;
 /// All works of this program that the plan wants.
 pub fn run(plan: &Plan) -> Vec<Figures> {
     let mut figures = Vec::new();
-    let works: [(&[&str], Work); 10] = [
+    let works: [(&[&str], Work); 11] = [
         (&[name::HOT, name::HOT_REFUSED, name::HOT_STRING, name::HOT_STRING_REFUSED], hot::run),
         (&[name::MILLION, name::MILLION_STRING], million::run),
         (&[name::THREADS, name::THREADS_HOT], threads::run),
         (&[name::PAUSE], pause::run),
         (&[name::LAYER, name::LAYER_MANY, name::LAYER_FIELDS], layer::run),
         (&[name::REFUSAL], refusal::run),
-        (&[name::LIMITS], limits::run),
+        (&[name::LIMITS, name::THREE_LIMITS], limits::run),
+        (&[name::SHARDS], shards::run),
         (&[name::KEYS], keys::run),
-        (&[name::FLOOD], flood::run),
-        (&[name::SERVER], server::run),
+        (&[name::FLOOD, name::FLOOD_BOUND], flood::run),
+        (&[name::SERVER, name::SERVER_USER], server::run),
     ];
     for (names, work) in works {
         if names.iter().any(|name| plan.wants(name)) {
-            figures.extend(work(plan));
+            let of_work = work(plan);
+            plan.tell(&of_work);
+            figures.extend(of_work);
         }
     }
     figures

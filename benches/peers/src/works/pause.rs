@@ -20,23 +20,26 @@ const ROUNDS: usize = 7;
 const IDLE: usize = 1_000_000;
 /// Long enough for all to be full again, and for ours to trust that they are.
 const LONG: Duration = Duration::from_millis(1_200);
+/// About as long as the newcomers take.
+const WATCH: Duration = Duration::from_millis(500);
 
 pub fn run(plan: &Plan) -> Vec<Figures> {
     let idle = plan.size(IDLE) as u32;
     let mut contest = Contest::new(name::PAUSE, "µs at most");
-    contest.enter(who::OURS, move || ours(idle));
-    contest.enter(who::GOVERNOR_SWEEP, move || governor(idle).0);
-    contest.enter(who::GOVERNOR_BESIDE, move || governor(idle).1);
-    contest.enter(who::STILL, still);
+    let (long, watch) = (plan.time(LONG), plan.time(WATCH));
+    contest.enter(who::OURS, move || ours(idle, long));
+    contest.enter(who::GOVERNOR_SWEEP, move || governor(idle, long).0);
+    contest.enter(who::GOVERNOR_BESIDE, move || governor(idle, long).1);
+    contest.enter(who::STILL, move || still(watch));
     contest.run(plan.rounds(ROUNDS))
 }
 
-fn ours(idle: u32) -> f64 {
+fn ours(idle: u32, long: Duration) -> f64 {
     let mut contender = peers::ours(Allowance::BRIEF, 2 * idle as usize);
     for number in 0..idle {
         assert!(contender(&Ipv4Addr::numbered(number)));
     }
-    thread::sleep(LONG);
+    thread::sleep(long);
     // As many more: each looks at some slots, so all of the idle ones are found.
     let newcomers: Vec<_> = (idle..2 * idle).map(Ipv4Addr::numbered).collect();
     let mut longest = Longest::new();
@@ -49,22 +52,22 @@ fn ours(idle: u32) -> f64 {
 
 /// The longest lap of a loop that decides nothing, for about as long: what interrupts a thread and
 /// is no change of threads (the host of a virtual machine above all) counts here as well.
-fn still() -> f64 {
+fn still(watch: Duration) -> f64 {
     let start = Instant::now();
     let mut longest = Longest::new();
-    while start.elapsed() < Duration::from_millis(500) {
+    while start.elapsed() < watch {
         longest.lap();
     }
     longest.micros()
 }
 
 /// The sweep, and the longest decision beside it.
-fn governor(idle: u32) -> (f64, f64) {
+fn governor(idle: u32, long: Duration) -> (f64, f64) {
     let limiter = peers::governor_store(Allowance::BRIEF);
     for number in 0..idle {
         assert!(limiter.check_key(&Ipv4Addr::numbered(number)).is_ok());
     }
-    thread::sleep(LONG);
+    thread::sleep(long);
     let (ready, done) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let beside = scope.spawn(|| {

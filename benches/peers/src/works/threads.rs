@@ -18,8 +18,9 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let size = plan.size(DECISIONS);
     let mut figures = Vec::new();
     if plan.wants(name::THREADS) {
-        let all: Vec<Ipv4Addr> = keys::all(KEYS);
-        let picks = keys::at_random(KEYS, size);
+        let keys = plan.keys(KEYS);
+        let all: Vec<Ipv4Addr> = keys::all(keys);
+        let picks = keys::at_random(keys, size);
         figures.extend(contest(name::THREADS, Allowance::DAILY, &all, &picks, plan));
     }
     if plan.wants(name::THREADS_HOT) {
