@@ -139,15 +139,17 @@ pub fn charge_pair(
 
     let alone = charge(bucket, fuller, units, terms, now);
     let after_alone = [alone.after(), poorer];
+    if alone.verdict() == Verdict::Admitted {
+        let (verdict, after) = (Verdict::Admitted, in_order(after_alone));
+        return ChargedPair { verdict, before: [first, second], after, wait: 0 };
+    }
     let split = split([fuller, poorer], units);
     let together = split.unwrap_or(after_alone);
     let wait = together.map(|left| wait(bucket, left, now)).into_iter().fold(0, u64::max);
     // Where there is no even split, the answer of the fuller shard alone stands.
     let enough = |least: Units| split.is_some_and(|left| left.iter().all(|s| s.value >= least));
 
-    let (verdict, after, wait) = if alone.verdict() == Verdict::Admitted {
-        (Verdict::Admitted, after_alone, 0)
-    } else if enough(0) {
+    let (verdict, after, wait) = if enough(0) {
         (Verdict::Admitted, together, 0)
     } else if alone.verdict() == Verdict::Reserved {
         (Verdict::Reserved, after_alone, alone.wait_micros())

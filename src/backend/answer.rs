@@ -104,16 +104,13 @@ impl<T> List<T> {
     }
 
     /// A list of these, of which there are `count`.
+    #[inline]
     pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
         match count {
             1 if let Some(one) = items.next() => Self::One([one]),
             2 if let (Some(one), Some(two)) = (items.next(), items.next()) => Self::Two([one, two]),
-            _ => {
-                let mut many = Vec::with_capacity(count);
-                items.for_each(|item| many.push(item));
-                Self::Many(many)
-            }
+            _ => Self::Many(items.collect()),
         }
     }
 }
@@ -179,6 +176,16 @@ impl Applied {
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
         self.readings.as_slice()
+    }
+
+    /// What each bucket answered, as a list of its own.
+    #[inline]
+    pub(crate) fn into_readings(self) -> Vec<Reading> {
+        match self.readings {
+            List::One(one) => one.into(),
+            List::Two(two) => two.into(),
+            List::Many(many) => many,
+        }
     }
 
     /// The verdict on all of them: refused if one was refused, else reserved if one was reserved.

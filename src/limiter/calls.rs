@@ -153,6 +153,7 @@ impl<'l> LimitCall<'l> {
     /// # }
     /// ```
     #[doc(alias = "all")]
+    #[inline]
     pub fn and(mut self, limit: &'l Limit) -> Self {
         self.progress.restart();
         self.demands.push(limit);
@@ -214,22 +215,23 @@ impl<'l> LimitCall<'l> {
         })
     }
 
+    #[inline(always)]
     fn read(&mut self, answer: Result<Applied, BackendError>) -> Result<Permit<'l>, RateLimited> {
         let (limiter, limit) = (self.limiter, self.demands.limit());
         let unavailable = |error| RateLimited::unavailable(limit, error);
         let demands = self.demands.as_slice();
         let outcome =
             answer.and_then(|applied| Outcome::new(demands, applied)).map_err(unavailable)?;
-        let decided = match outcome.verdict() {
-            Verdict::Admitted => Permit::new(limiter, self.demands.take(), &outcome).map(Ok),
+        match outcome.verdict() {
+            Verdict::Admitted => return Ok(Permit::new(limiter, self.demands.take(), outcome)),
             Verdict::Refused => {
                 let jitter = limiter.random().up_to(Duration::from_nanos(self.jitter));
                 outcome.refusal(demands, jitter).map(Err)
             }
             // Not asked for: not now in any case, and no refusal either.
             Verdict::Reserved => None,
-        };
-        decided.unwrap_or_else(|| Err(unavailable(BackendError::incomplete())))
+        }
+        .unwrap_or_else(|| Err(unavailable(BackendError::incomplete())))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a caller demands of a limit: for which key, how many tokens, and on what terms.
 
 use std::borrow::Borrow;
+use std::mem;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -117,13 +118,27 @@ impl<L: Borrow<Limit>> Demand<L> {
     ///
     /// If the cost is more than `longest`, the most patient of the modes that the caller would try,
     /// could ever be granted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge(&self, mode: Mode, longest: Mode) -> Result<Charge<'_>, RateLimited> {
+        Ok(self.charge_of(self.units(longest)?, mode))
+    }
+
+    /// What the cost is in units.
+    ///
+    /// # Errors
+    ///
+    /// As [`charge`](Self::charge).
+    #[inline(always)]
+    pub(super) fn units(&self, longest: Mode) -> Result<Units, RateLimited> {
+        units_of(self.limit(), self.cost, longest.terms(self.limit()))
+    }
+
+    /// A charge of so many units.
+    #[inline(always)]
+    pub(super) fn charge_of(&self, units: Units, mode: Mode) -> Charge<'_> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
-        let terms = mode.terms(limit);
-        let units = units_of(limit, self.cost, longest.terms(limit))?;
         let id = limit.bucket_of(&self.key).shard(shard);
-        Ok(Charge::take(id, limit.bucket(), units).terms(terms).second_shard(other))
+        Charge::take(id, limit.bucket(), units).terms(mode.terms(limit)).second_shard(other)
     }
 
     pub(super) fn draw_shards(&mut self, random: &Random) {
@@ -290,24 +305,20 @@ impl<'l> Demands<'l> {
     }
 
     /// The demands, leaving none.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Demand<&'l Limit>> + use<'l> {
+    #[inline]
+    pub(super) fn take(&mut self) -> Self {
         let taken = Self::Several { first: self.limit(), demands: Vec::new() };
-        let (one, several) = match std::mem::replace(self, taken) {
-            Self::One([one]) => (Some(one), Vec::new()),
-            Self::Several { demands, .. } => (None, demands),
-        };
-        one.into_iter().chain(several)
+        mem::replace(self, taken)
     }
 
     pub(super) fn push(&mut self, limit: &'l Limit) {
         let more = Demand::new(limit);
         match self {
             Self::Several { demands, .. } => demands.push(more),
-            Self::One(_) => {
-                let mut demands = Vec::with_capacity(USUAL);
-                let first = self.limit();
-                demands.extend(self.take());
-                demands.push(more);
+            Self::One([demand]) => {
+                let (first, mut demands) = (demand.limit, Vec::with_capacity(USUAL));
+                demands.push(mem::replace(demand, more));
+                demands.push(Demand::new(limit));
                 *self = Self::Several { first, demands };
             }
         }

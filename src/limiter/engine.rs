@@ -145,6 +145,7 @@ impl RateLimiter {
     ///
     /// If a cost is more than `longest`, the most patient mode that the caller would try, could
     /// ever be granted. The store is not asked then.
+    #[inline(always)]
     pub(crate) fn submit<L: Borrow<Limit>>(
         &self,
         demands: &mut [Demand<L>],
@@ -217,6 +218,7 @@ impl RateLimiter {
         }
     }
 
+    #[inline(always)]
     fn apply<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
@@ -228,7 +230,8 @@ impl RateLimiter {
         }
         let mut charges = SmallVec::<[Charge<'_>; 8]>::new();
         for demand in demands {
-            charges.push(demand.charge(mode, longest)?);
+            let units = demand.units(longest)?;
+            charges.push(demand.charge_of(units, mode));
         }
         Ok(self.backend().apply(&charges))
     }
@@ -313,6 +316,12 @@ impl Outcome {
         self.0.now()
     }
 
+    /// What the store has answered.
+    #[inline]
+    pub(super) fn into_applied(self) -> Applied {
+        self.0
+    }
+
     /// Each demand with the readings of its buckets: one, or two for a limit in shards.
     pub(crate) fn each<'x, L: Borrow<Limit>>(
         &'x self,
@@ -365,7 +374,7 @@ impl Outcome {
 }
 
 /// The readings of this demand, split off from those of all that follow.
-fn next_readings<'x, L: Borrow<Limit>>(
+pub(super) fn next_readings<'x, L: Borrow<Limit>>(
     demand: &Demand<L>,
     rest: &mut &'x [Reading],
 ) -> &'x [Reading] {

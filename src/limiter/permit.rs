@@ -1,18 +1,19 @@
 //! Leave to run the work, and settling it afterwards.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::demand::Demand;
+use super::demand::{Demand, Demands};
 use super::detached::DetachOnDrop;
-use super::engine::{Outcome, RateLimiter};
+use super::engine::{Outcome, RateLimiter, next_readings};
 use super::grant::Grant;
 use super::settle::{Settle, Settlement};
 use super::snapshot::Snapshot;
-use crate::backend::BucketId;
+use crate::backend::{BucketId, Reading};
 use crate::clock::Timestamp;
 
 /// Leave to run the work now; its tokens are taken.
@@ -48,8 +49,33 @@ pub struct Permit<'l>(Holder<'l>);
 /// What a permit holds: grants, the limiter, the time.
 enum Holder<'l> {
     One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
-    Several(Box<Grants<&'l RateLimiter, &'l Limit>>),
+    Several(AnsweredDemands<'l>),
     Owned(Box<Grants<RateLimiter, Arc<Limit>>>),
+}
+
+/// What several limits were asked, and what their buckets answered. Nearly all permits are only dropped, so
+/// [grants](Self::grants) are made of it when they are asked for.
+struct AnsweredDemands<'l> {
+    limiter: &'l RateLimiter,
+    first: &'l Limit,
+    demands: Vec<Demand<&'l Limit>>,
+    readings: Vec<Reading>,
+    at: Timestamp,
+}
+
+impl<'l> AnsweredDemands<'l> {
+    /// What each limit has granted.
+    fn grants(&self) -> Grants<&'l RateLimiter, &'l Limit> {
+        let &Self { limiter, first, ref demands, ref readings, at } = self;
+        let mut rest = readings.as_slice();
+        let mut grants = demands
+            .iter()
+            .map(|demand| Grant::new(demand.clone(), next_readings(demand, &mut rest), at));
+        // There is a demand on the first limit.
+        let first = grants.next().unwrap_or_else(|| Grant::new(Demand::new(first), &[], at));
+        let rest = grants.collect();
+        Grants { limiter, first, rest, at }
+    }
 }
 
 /// The grants of a request, of which there is at least one.
@@ -60,9 +86,13 @@ struct Grants<R, L> {
     at: Timestamp,
 }
 
-impl<R, L> Grants<R, L> {
+impl<R, L: Borrow<Limit>> Grants<R, L> {
     fn iter(&self) -> impl Iterator<Item = &Grant<L>> + Clone {
         std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.iter().map(Grant::snapshot).collect()
     }
 }
 
@@ -73,19 +103,20 @@ impl<'l> Permit<'l> {
         Self(Holder::One { limiter, grant })
     }
 
-    /// Leave by an outcome that admits these demands, of which there is at least one.
-    pub(super) fn new(
-        limiter: &'l RateLimiter,
-        demands: impl Iterator<Item = Demand<&'l Limit>>,
-        outcome: &Outcome,
-    ) -> Option<Self> {
-        let mut grants = outcome.grants(demands);
-        let (first, at) = (grants.next()?, outcome.at());
-        let rest: Vec<_> = grants.collect();
-        Some(Self(match rest.is_empty() {
-            true => Holder::One { limiter, grant: first },
-            false => Holder::Several(Box::new(Grants { limiter, first, rest, at })),
-        }))
+    /// Leave by an outcome that admits these demands.
+    #[inline]
+    pub(super) fn new(limiter: &'l RateLimiter, demands: Demands<'l>, outcome: Outcome) -> Self {
+        let applied = outcome.into_applied();
+        let at = applied.now();
+        Self(match demands {
+            Demands::One([demand]) => {
+                Holder::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
+            }
+            Demands::Several { first, demands } => {
+                let readings = applied.into_readings();
+                Holder::Several(AnsweredDemands { limiter, first, demands, readings, at })
+            }
+        })
     }
 
     /// The whole tokens that are left; of several limits, the least that any has.
@@ -99,19 +130,19 @@ impl<'l> Permit<'l> {
     pub fn snapshot(&self) -> Snapshot {
         match &self.0 {
             Holder::One { grant, .. } => grant.snapshot(),
-            Holder::Several(grants) => grants.first.snapshot(),
+            Holder::Several(answered) => answered.grants().first.snapshot(),
             Holder::Owned(grants) => grants.first.snapshot(),
         }
     }
 
     /// How all limits stood after this was decided, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        let (one, several, owned) = match &self.0 {
-            Holder::One { grant, .. } => (Some(grant.snapshot()), None, None),
-            Holder::Several(grants) => (None, Some(grants.iter().map(Grant::snapshot)), None),
-            Holder::Owned(grants) => (None, None, Some(grants.iter().map(Grant::snapshot))),
+        let (one, several) = match &self.0 {
+            Holder::One { grant, .. } => (Some(grant.snapshot()), Vec::new()),
+            Holder::Several(answered) => (None, answered.grants().snapshots()),
+            Holder::Owned(grants) => (None, grants.snapshots()),
         };
-        one.into_iter().chain(several.into_iter().flatten()).chain(owned.into_iter().flatten())
+        one.into_iter().chain(several)
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
@@ -119,7 +150,7 @@ impl<'l> Permit<'l> {
     pub fn at(&self) -> Timestamp {
         match &self.0 {
             Holder::One { grant, .. } => grant.at(),
-            Holder::Several(grants) => grants.at,
+            Holder::Several(answered) => answered.at,
             Holder::Owned(grants) => grants.at,
         }
     }
@@ -135,8 +166,8 @@ impl<'l> Permit<'l> {
                 let (limiter, at) = (limiter.clone(), grant.at());
                 Box::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
             }
-            Holder::Several(grants) => {
-                let Grants { limiter, first, rest, at } = *grants;
+            Holder::Several(answered) => {
+                let Grants { limiter, first, rest, at } = answered.grants();
                 let rest = rest.iter().map(|grant| grant.to_owned_by(own)).collect();
                 let (limiter, first) = (limiter.clone(), first.to_owned_by(own));
                 Box::new(Grants { limiter, first, rest, at })
@@ -186,7 +217,8 @@ impl<'l> Permit<'l> {
             Holder::One { limiter, grant } => {
                 Settle::new(limiter, grant, std::iter::empty(), settlement)
             }
-            Holder::Several(all) => {
+            Holder::Several(answered) => {
+                let all = answered.grants();
                 Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
             }
             Holder::Owned(all) => {
@@ -201,7 +233,7 @@ impl<'l> Permit<'l> {
     pub(crate) fn limit(&self) -> &Limit {
         match &self.0 {
             Holder::One { grant, .. } => grant.limit(),
-            Holder::Several(all) => all.first.limit(),
+            Holder::Several(answered) => answered.first,
             Holder::Owned(all) => all.first.limit(),
         }
     }
@@ -209,13 +241,21 @@ impl<'l> Permit<'l> {
     /// Makes all buckets of its limits for its keys as if they had never been used, all shards of
     /// them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
-        let (limiter, ids): (_, SmallVec<[BucketId<'_>; 4]>) = match &self.0 {
-            Holder::One { limiter, grant } => (*limiter, grant.all_shards().collect()),
-            Holder::Several(all) => (all.limiter, all.iter().flat_map(Grant::all_shards).collect()),
-            Holder::Owned(all) => (&all.limiter, all.iter().flat_map(Grant::all_shards).collect()),
-        };
-        DetachOnDrop::new(limiter.forget(&ids))
+        match &self.0 {
+            Holder::One { limiter, grant } => reset(limiter, [grant]),
+            Holder::Several(answered) => reset(answered.limiter, answered.grants().iter()),
+            Holder::Owned(all) => reset(&all.limiter, all.iter()),
+        }
     }
+}
+
+/// Makes all buckets of these limits for their keys as if they had never been used.
+fn reset<'g, L: Borrow<Limit> + 'g>(
+    limiter: &RateLimiter,
+    grants: impl IntoIterator<Item = &'g Grant<L>>,
+) -> DetachOnDrop<()> {
+    let ids: SmallVec<[BucketId<'_>; 4]> = grants.into_iter().flat_map(Grant::all_shards).collect();
+    DetachOnDrop::new(limiter.forget(&ids))
 }
 
 impl Permit<'static> {

@@ -14,6 +14,7 @@ pub(super) enum Progress<T> {
 
 impl<T> Progress<T> {
     /// Asks the store at the first poll, and waits for its answer.
+    #[inline(always)]
     pub(super) fn poll<E>(
         &mut self,
         cx: &mut Context<'_>,

@@ -13,7 +13,7 @@
 use smallvec::SmallVec;
 
 use super::cell_store::{CellStore, write_first_use};
-use super::lone::is_stored_for;
+use super::lone::{has_paid, is_stored_for};
 use crate::algebra::{State, Units, Verdict, charge, charge_pair};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::charge::{BucketId, Charge};
@@ -76,7 +76,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
 fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], now: Timestamp) {
     for entry in entries.iter().filter(|entry| is_stored_for(entry.charge)) {
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
-        if entry.has_paid() {
+        if has_paid(entry.charge, entry.units) {
             cells.write(cell, bucket, entry.left, now);
         } else {
             write_first_use(cells, cell, id, bucket, entry.left, now);
@@ -218,11 +218,6 @@ impl<Cell> Entry<'_, Cell> {
             return self.left;
         }
         convert(self.charge.bucket(), other.bucket(), self.left, other.id(), now)
-    }
-
-    /// Whether its state has to be stored: of a two-choices charge, a shard may pay nothing.
-    const fn has_paid(&self) -> bool {
-        self.units != 0 || self.charge.get_second_shard().is_none()
     }
 }
 

@@ -1,7 +1,7 @@
 //! One charge by itself, as nearly all are: no list is kept for it.
 
 use super::cell_store::{CellStore, write_first_use, write_refused};
-use crate::algebra::{Charged, ChargedPair, Verdict, charge, charge_pair};
+use crate::algebra::{Charged, ChargedPair, Units, Verdict, charge, charge_pair};
 use crate::backend::charge::Charge;
 use crate::clock::Timestamp;
 
@@ -66,4 +66,11 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
 #[inline]
 pub(super) fn is_stored_for(charge: &Charge<'_>) -> bool {
     charge.takes() && (charge.units() != 0 || !charge.bucket().is_droppable_when_full())
+}
+
+/// Whether what is left in a bucket that has paid so many units has to be stored: of a two-choices
+/// charge, a shard may pay nothing.
+#[inline]
+pub(super) const fn has_paid(charge: &Charge<'_>, units: Units) -> bool {
+    units != 0 || charge.get_second_shard().is_none()
 }

@@ -6,11 +6,15 @@
 //! "Read, decide, write" is here and nowhere else. It is generic over a [`CellStore`], so that the
 //! memory store and the replay of the Redis client use it without hashing names, and inlined where
 //! one bucket is decided. A [`BucketStore`] is a `CellStore` whose cells are the names.
+//!
+//! A list on buckets that the memory store knows is taken in their slots, if nothing is short.
 
 mod adjust;
 mod cell_store;
 mod list;
 mod lone;
+#[cfg(feature = "memory")]
+mod slots;
 
 use std::marker::PhantomData;
 
@@ -20,6 +24,8 @@ pub(super) use self::adjust::adjust_list;
 pub(super) use self::cell_store::{CellStore, absent};
 pub(super) use self::list::apply_list;
 pub(super) use self::lone::{apply_one, apply_pair};
+#[cfg(feature = "memory")]
+pub(super) use self::slots::{SlotStore, take_list};
 use super::adjustment::Adjustment;
 use super::answer::{Applied, Reading};
 use super::charge::{BucketId, Charge};

@@ -15,10 +15,13 @@ use super::shards::Shards;
 use super::waiter::Wakeups;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::adjustment::Adjustment;
-use crate::backend::apply::{CellStore, absent};
+use crate::backend::apply::{CellStore, SlotStore, absent};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
+
+/// How many buckets most calls name at most that name several.
+const FEW: usize = 8;
 
 /// Up to how many locks are searched one by one.
 const SHORT: usize = 4;
@@ -31,34 +34,47 @@ pub(super) struct LockSet<'a> {
 
 impl<'a> LockSet<'a> {
     /// Locks the shards of all these buckets, each once and the lowest first.
-    pub(super) fn lock(shards: &'a Shards, prints: impl Iterator<Item = Fingerprint>) -> Self {
-        let mut indices = SmallVec::<[usize; 8]>::new();
-        for print in prints {
-            indices.push(shards.index_of(print));
+    #[inline]
+    pub(super) fn lock(
+        shards: &'a Shards,
+        prints: impl ExactSizeIterator<Item = Fingerprint>,
+    ) -> Self {
+        let (mut few, mut many) = ([0; FEW], Vec::new());
+        let indices = match few.get_mut(..prints.len()) {
+            Some(few) => few,
+            None => {
+                many.resize(prints.len(), 0);
+                &mut many
+            }
+        };
+        for (index, print) in indices.iter_mut().zip(prints) {
+            *index = shards.index_of(print);
         }
         indices.sort_unstable();
-        indices.dedup();
-        let mut guards = SmallVec::new();
-        for index in indices {
-            guards.push((index, shards.at(index).lock()));
+        let (mut locks, mut last) = (Self { shards, guards: SmallVec::new() }, None);
+        for &mut index in indices {
+            if last != Some(index) {
+                locks.guards.push((index, shards.at(index).lock()));
+                last = Some(index);
+            }
         }
-        Self { shards, guards }
+        locks
     }
 
     /// The shard of a bucket; `None` if it is not locked, which does not happen: the shards of all
     /// buckets of the call are.
     pub(super) fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
+        let position = self.position(print)?;
+        self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
+    }
+
+    fn position(&self, print: Fingerprint) -> Option<usize> {
         let index = self.shards.index_of(print);
-        let guards = self.guards.as_mut_slice();
-        if guards.len() <= SHORT {
+        if self.guards.len() <= SHORT {
             // Two or three, nearly always.
-            return guards
-                .iter_mut()
-                .find(|(known, _)| *known == index)
-                .map(|(_, guard)| &mut **guard);
+            return self.guards.iter().position(|&(known, _)| known == index);
         }
-        let position = guards.binary_search_by_key(&index, |&(index, _)| index).ok()?;
-        guards.get_mut(position).map(|(_, guard)| &mut **guard)
+        self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()
     }
 
     /// Grants what is due in the lines of these buckets.
@@ -161,90 +177,25 @@ impl CellStore for LockSet<'_> {
     }
 }
 
-/// The locked shards of two buckets, which may be the same one.
-pub(super) struct LockPair<'a> {
-    shards: &'a Shards,
-    low: MutexGuard<'a, Shard>,
-    /// With its number; `None` if both buckets are in the same shard.
-    high: Option<(usize, MutexGuard<'a, Shard>)>,
-}
-
-impl<'a> LockPair<'a> {
-    pub(super) fn lock(shards: &'a Shards, prints: [Fingerprint; 2]) -> Self {
-        let [first, second] = prints.map(|print| shards.index_of(print));
-        let (low, high) = (first.min(second), first.max(second));
-        let low_guard = shards.at(low).lock();
-        let high_guard = (low < high).then(|| (high, shards.at(high).lock()));
-        Self { shards, low: low_guard, high: high_guard }
-    }
-
-    pub(super) fn shard(&mut self, print: Fingerprint) -> &mut Shard {
-        match &mut self.high {
-            Some((index, shard)) if self.shards.index_of(print) == *index => shard,
-            _ => &mut self.low,
-        }
-    }
-
-    /// As [`LockSet::mark`].
-    pub(super) fn mark(&mut self) -> ResetMark {
-        if let Some((_, high)) = &mut self.high
-            && (high.has_resets() || self.low.has_resets())
-        {
-            let most = high.resets.count().max(self.low.resets.count());
-            high.count_resets_from(most);
-            self.low.count_resets_from(most);
-        }
-        self.low.mark
-    }
-
-    /// As [`LockSet::unlock`].
-    #[inline]
-    pub(super) fn unlock(mut self) -> Wakeups {
-        let mut wakeups = Wakeups::default();
-        let high = self.high.iter_mut().map(|(_, guard)| guard);
-        for guard in std::iter::once(&mut self.low).chain(high) {
-            if let Some(more) = guard.take_wakeups() {
-                wakeups.append(more);
-            }
-        }
-        wakeups
-    }
-}
-
-impl CellStore for LockPair<'_> {
+impl SlotStore for LockSet<'_> {
     type Cell = Fingerprint;
 
-    fn read(
-        &mut self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> State {
-        self.shard(print).read(print, id, bucket, now)
+    /// Which of the locks, and which slot there.
+    type Slot = (usize, usize);
+
+    #[inline(always)]
+    fn find(&self, print: Fingerprint, charge: &Charge<'_>) -> Option<(Self::Slot, State)> {
+        let lock = self.position(print)?;
+        let (_, shard) = self.guards.get(lock)?;
+        let (slot, state) = shard.find_known(print, charge)?;
+        Some(((lock, slot), state))
     }
 
-    fn is_stored(
-        &mut self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.shard(print).holds(print, id, bucket, now)
-    }
-
-    fn is_converted(
-        &mut self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.shard(print).converts(print, id, bucket, now)
-    }
-
-    fn write(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
-        self.shard(print).write(print, bucket, state, now);
+    #[inline(always)]
+    fn keep(&mut self, (lock, slot): Self::Slot, state: State) {
+        let shard = self.guards.get_mut(lock);
+        if let Some(slot) = shard.and_then(|(_, shard)| shard.table.get_mut(slot)) {
+            slot.keep(state);
+        }
     }
 }

@@ -200,14 +200,7 @@ impl Memory {
     /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.
     #[inline(never)]
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
-        let now = || self.now();
-        if let [charge] = charges
-            && let Some(other) = charge.get_second_shard()
-            && !charge.reserves()
-        {
-            return several::charge_pair(&self.shards, &self.hasher, charge, other, now);
-        }
-        several::charge_all(&self.shards, &self.hasher, charges, now)
+        several::charge_all(&self.shards, &self.hasher, charges, || self.now())
     }
 
     #[inline]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::fingerprint::{Fingerprint, Hasher};
-use super::lock_set::{LockPair, LockSet};
+use super::lock_set::LockSet;
 use super::shards::Shards;
 use super::waiter::{LinePlace, LineTicket, LineWaiter};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::adjustment::{Adjustment, Change, converted};
 use crate::backend::answer::{Applied, Reading};
-use crate::backend::apply::{CellStore as _, adjust_list, apply_list, apply_pair};
+use crate::backend::apply::{CellStore as _, adjust_list, apply_list, take_list};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
@@ -27,14 +27,29 @@ pub(super) fn charge_all(
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     // Read under the locks: a call that decides later has no earlier time, as far as the clock goes.
     let now = now();
-    let is_waited_for = locks.have_lines() && charges.iter().any(Charge::reserves);
-    if is_waited_for {
-        locks.grant_all(&named, now);
+    let mark = locks.mark();
+    match take_list(&mut locks, &named, mark, now) {
+        Some(applied) => applied,
+        None => charge_others(locks, &named, now),
     }
-    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
+}
+
+/// As [`charge_all`], of any buckets.
+#[cold]
+#[inline(never)]
+fn charge_others(
+    mut locks: LockSet<'_>,
+    named: &[(Fingerprint, &Charge<'_>)],
+    now: Timestamp,
+) -> Applied {
+    let is_waited_for = locks.have_lines() && named.iter().any(|(_, charge)| charge.reserves());
+    if is_waited_for {
+        locks.grant_all(named, now);
+    }
+    let applied = apply_list(&mut locks, named, now).marked(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
         // The caller waits for it by itself, but comes after the requests in line.
-        for (print, units) in waited_for(&named, applied.readings()) {
+        for (print, units) in waited_for(named, applied.readings()) {
             if let Some(shard) = locks.shard(print) {
                 shard.enter_unattended(print.tag(), units, now);
             }
@@ -44,38 +59,25 @@ pub(super) fn charge_all(
     applied
 }
 
+#[inline(always)]
 fn named<'c>(
     hasher: &Hasher,
     charges: &'c [Charge<'c>],
 ) -> SmallVec<[(Fingerprint, &'c Charge<'c>); 8]> {
     let mut named = SmallVec::new();
     for charge in charges {
-        let id = charge.id();
-        named.push((hasher.fingerprint(id), charge));
+        named.push((print_of(hasher, charge, charge.id().shard_index()), charge));
         if let Some(other) = charge.get_second_shard() {
-            named.push((hasher.fingerprint(id.shard(other)), charge));
+            named.push((print_of(hasher, charge, other), charge));
         }
     }
     named
 }
 
-/// Takes a two-choices charge that is alone, as those of a hot limit are: no list is kept for it.
-pub(super) fn charge_pair(
-    shards: &Shards,
-    hasher: &Hasher,
-    charge: &Charge<'_>,
-    other: u32,
-    now: impl FnOnce() -> Timestamp,
-) -> Applied {
-    let id = charge.id();
-    let prints = [id, id.shard(other)].map(|id| hasher.fingerprint(id));
-    let mut locks = LockPair::lock(shards, prints);
-    let now = now();
-    let charged = apply_pair(&mut locks, prints, charge, other, now);
-    let mark = locks.mark();
-    locks.unlock().run();
-    let readings = Reading::from_charged_pair(charge, &charged);
-    Applied::two(now, readings.map(|reading| reading.marked(mark)))
+/// Not inlined: a loop would move all keys of the hasher to its stack first.
+#[inline(never)]
+fn print_of(hasher: &Hasher, charge: &Charge<'_>, shard: u32) -> Fingerprint {
+    hasher.fingerprint(charge.id().shard(shard))
 }
 
 /// Makes all adjustments, or none of them.
@@ -371,7 +373,8 @@ pub(super) fn leave_all(
     let named = refunds.iter().map(|one| (hasher.fingerprint(one.id()), *one));
     let mut named: SmallVec<[_; 4]> = named.collect();
     let in_line = places.iter().map(|place| place.print);
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print).chain(in_line));
+    let prints: SmallVec<[_; 8]> = named.iter().map(|&(print, _)| print).chain(in_line).collect();
+    let mut locks = LockSet::lock(shards, prints.iter().copied());
     let now = now();
     for &LinePlace { print, ticket, .. } in places {
         if locks.shard(print).is_some_and(|shard| shard.leave(print.tag(), ticket, now)) {
