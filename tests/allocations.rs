@@ -4,14 +4,14 @@ mod support;
 
 use std::convert::Infallible;
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::{HOUR, Key, Limit, Quota, SECOND};
+use tollgate::{HOUR, Key, Limit, Quota, RateLimitLayer, SECOND};
 use tower::{Layer, Service};
 
 static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, HOUR));
@@ -83,22 +83,35 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
     assert_eq!(allocations(take), 1, "four times two shards");
 }
 
-#[test]
-fn the_layer_adds_no_allocation_to_an_admitted_request() {
-    let limiter = limiter(&ManualClock::new(START));
-    let layer = limiter.layer(&LIMIT).key(header("x-user")).dialects(Dialect::None);
+/// What 100 requests through this layer allocate that are all answered with this status.
+fn allocations_of_requests(layer: RateLimitLayer, status: StatusCode) -> u64 {
     let inner = tower::service_fn(|_: Request<()>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(())))
     });
-    let mut service = layer.layer(inner);
+    let mut service = layer.key(header("x-user")).layer(inner);
     let request = || Request::builder().header("x-user", KEY).body(()).unwrap();
-    let mut ask = |request| {
-        let response = at_once(service.call(request)).unwrap();
-        assert_eq!(response.status(), 200);
-    };
+    let mut ask = |request| at_once(service.call(request)).unwrap().status();
     ask(request());
     let requests: Vec<_> = (0..100).map(|_| request()).collect();
-    assert_eq!(allocations(|| requests.into_iter().for_each(&mut ask)), 0);
+    allocations(|| requests.into_iter().for_each(|request| assert_eq!(ask(request), status)))
+}
+
+#[test]
+fn the_layer_adds_no_allocation_to_an_admitted_request() {
+    let layer = limiter(&ManualClock::new(START)).layer(&LIMIT).dialects(Dialect::None);
+    assert_eq!(allocations_of_requests(layer, StatusCode::OK), 0);
+}
+
+/// A map of header fields allocates twice, and the numbers are in one text. A wait of more than five
+/// minutes is another one.
+#[test]
+fn fields_and_refusals_allocate_three_times() {
+    let layer = || limiter(&ManualClock::new(START)).layer(&LIMIT);
+    assert_eq!(allocations_of_requests(layer(), StatusCode::OK), 300, "admitted");
+    let of_refusals =
+        |cost| allocations_of_requests(layer().cost(cost), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(of_refusals(510), 300, "for 72 seconds");
+    assert_eq!(of_refusals(1_000), 400, "for an hour");
 }
 
 /// Allocated and not freed by `work`.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 use super::dialect::Dialects;
-use super::list::FieldList;
+use super::list::{FieldList, prepend};
 use super::most_constrained::MostConstrained;
 use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
@@ -40,14 +39,6 @@ impl PolicyField {
 }
 
 impl FieldSet {
-    /// The fields of a layer with one limit that speaks draft 11 alone, with the limit's
-    /// [member](PolicyText::single_member).
-    #[inline]
-    pub(crate) fn single(template: &Arc<FieldTemplate>, member: Option<HeaderValue>) -> Self {
-        let policy = PolicyField::Template(Arc::clone(template));
-        Self { policy, members: member, most_constrained: None }
-    }
-
     /// The policy of a limit, where how it stands is unknown.
     pub(crate) fn policy_only(dialects: Dialects, limit: &Limit) -> Self {
         let mut policies = Policies::new(dialects);
@@ -59,9 +50,7 @@ impl FieldSet {
     /// Writes the fields into these headers, in front of what an inner layer wrote there.
     pub(crate) fn write_to(self, headers: &mut HeaderMap) {
         match (self.policy, self.members) {
-            (PolicyField::Template(template), Some(members)) if headers.is_empty() => {
-                template.fill(members, headers);
-            }
+            (PolicyField::Template(template), Some(members)) => template.write_to(members, headers),
             (policy, members) => {
                 prepend(headers, &RATELIMIT_POLICY, policy.value());
                 prepend(headers, &RATELIMIT, members);
@@ -147,32 +136,4 @@ impl FieldSetBuilder {
         let most_constrained = self.most_constrained.map(|most| Box::new((self.dialects, most)));
         FieldSet { policy, members: self.members.value(), most_constrained }
     }
-}
-
-/// Adds members at the start of a field that is a list.
-///
-/// Mostly the field is not there, and is looked up once. An error means that the map is full, and
-/// then the field is left out.
-fn prepend(headers: &mut HeaderMap, name: &'static HeaderName, members: Option<HeaderValue>) {
-    if let Some(members) = members
-        && let Ok(true) = headers.try_append(name, members)
-        && let Some(list) = join_last_first(headers, name)
-    {
-        headers.insert(name, list);
-    }
-}
-
-/// The lines of a field as one, the last of them first.
-#[cold]
-fn join_last_first(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
-    let mut lines = headers.get_all(name).iter();
-    let mut list = lines.next_back()?.as_bytes().to_vec();
-    for line in lines {
-        if !line.as_bytes().trim_ascii().is_empty() {
-            list.extend_from_slice(b", ");
-            list.extend_from_slice(line.as_bytes());
-        }
-    }
-    // Every line is a valid header value, so the list is one.
-    HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
 }

@@ -1,7 +1,7 @@
-//! Lists of structured fields (RFC 9651), written into one buffer.
+//! Lists of structured fields (RFC 9651), written into one buffer, and joined with those that are there.
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The largest integer of structured fields (RFC 9651, section 3.3.1).
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
@@ -43,4 +43,36 @@ impl FieldList {
         }
         HeaderValue::from_maybe_shared(Bytes::from(self.0)).ok()
     }
+}
+
+/// Adds members at the start of a field that is a list.
+///
+/// Mostly the field is not there, and is looked up once. An error means that the map is full, and
+/// then the field is left out.
+pub(super) fn prepend(
+    headers: &mut HeaderMap,
+    name: &'static HeaderName,
+    members: Option<HeaderValue>,
+) {
+    if let Some(members) = members
+        && let Ok(true) = headers.try_append(name, members)
+        && let Some(list) = join_last_first(headers, name)
+    {
+        headers.insert(name, list);
+    }
+}
+
+/// The lines of a field as one, the last of them first.
+#[cold]
+fn join_last_first(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut lines = headers.get_all(name).iter();
+    let mut list = lines.next_back()?.as_bytes().to_vec();
+    for line in lines {
+        if !line.as_bytes().trim_ascii().is_empty() {
+            list.extend_from_slice(b", ");
+            list.extend_from_slice(line.as_bytes());
+        }
+    }
+    // Every line is a valid header value, so the list is one.
+    HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
 }

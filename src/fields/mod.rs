@@ -8,14 +8,15 @@
 //! # Design
 //!
 //! What depends on the limit alone is laid out once: the text of its policy (`policy`), and for a
-//! layer the maps of its header fields (`template`). A response clones such a map and fills in the
-//! numbers. A `field_set` is what one response gets; it is written in front of the fields that an
-//! inner layer has left.
+//! layer the map of its header fields (`template`). A response clones such a map and fills in the
+//! numbers. Most layers have one limit and speak draft 11: `lone` has all that they say. A `field_set`
+//! is what any other response gets; it is written in front of the fields that an inner layer has left.
 
 mod dialect;
 mod field_set;
 mod grpc;
 mod list;
+mod lone;
 mod most_constrained;
 mod number;
 mod partition_key;
@@ -29,11 +30,12 @@ mod template;
 pub use self::dialect::{Dialect, Dialects};
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
+pub(crate) use self::lone::LoneTemplate;
 pub use self::partition_key::PartitionKey;
-pub(crate) use self::policy::PolicyText;
+pub(crate) use self::policy::{FieldNumbers, PolicyText};
 pub(crate) use self::rejection::{
     RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store, put_retry_after,
-    put_retry_soon, quota_exceeded, refusal, server_timing, too_large,
+    put_retry_soon, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
 #[cfg(feature = "retry")]

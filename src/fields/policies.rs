@@ -26,7 +26,7 @@ impl Policies {
 
     pub(super) fn push(&mut self, policy: &PolicyText, partition_key: Option<&str>) {
         if self.dialects.draft_11 {
-            self.list.next().bytes(&policy.member);
+            self.list.next().bytes(&policy.text);
             if let Some(key) = partition_key {
                 self.list.partition_key(key);
             }

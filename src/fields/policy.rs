@@ -18,7 +18,7 @@ const MICROS: u128 = 1_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyText {
     /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
-    pub(super) member: Box<[u8]>,
+    pub(super) text: Box<[u8]>,
     /// The member of `RateLimit` up to its first number: `"name";r=`.
     prefix: Box<[u8]>,
     /// The tokens that a client may count on in a window.
@@ -29,7 +29,7 @@ pub(crate) struct PolicyText {
 
 /// How a limit stands, in the numbers that the fields show.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FieldNumbers {
+pub(crate) struct FieldNumbers {
     pub(super) remaining: u64,
     /// The time in which as many tokens as remain refill; for a refusal, the wait.
     pub(super) reset: Duration,
@@ -39,11 +39,11 @@ impl PolicyText {
     pub(crate) fn new(limit: &Limit) -> Self {
         let (quota, window) = quota_and_window(limit);
         let name = quote(limit.name());
-        let mut member = FieldList::default();
-        member.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
+        let mut text = FieldList::default();
+        text.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
-        Self { member: member.into_bytes().into(), prefix: prefix.into(), quota, window }
+        Self { text: text.into_bytes().into(), prefix: prefix.into(), quota, window }
     }
 
     /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
@@ -51,8 +51,7 @@ impl PolicyText {
     /// The buffer has exactly the length of the text, as [`Bytes`] would otherwise allocate once
     /// more to share it.
     #[inline]
-    pub(crate) fn single_member(&self, limit: &Limit, level: &Level) -> Option<HeaderValue> {
-        let numbers = self.numbers(limit, level);
+    pub(super) fn member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
         let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
         let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();

@@ -29,14 +29,6 @@ pub(crate) struct RetryHint {
     pub(crate) format: RetryAfter,
 }
 
-/// The problem details that name the limits which have refused a request.
-pub(crate) fn quota_exceeded<'a>(
-    status: StatusCode,
-    violated: impl Iterator<Item = &'a str>,
-) -> Bytes {
-    problem::quota_exceeded(status.as_u16(), violated, None).into()
-}
-
 /// 429, or another status, with the time to come back.
 pub(crate) fn refusal(
     wording: Wording,
@@ -46,7 +38,8 @@ pub(crate) fn refusal(
 ) -> Response<Bytes> {
     let mut response = match wording {
         Wording::ProblemDetails => {
-            let body = quota_exceeded(status, refused.iter().copied());
+            let names = refused.iter().copied();
+            let body = problem::quota_exceeded(status.as_u16(), names, None);
             respond(status, problem::MEDIA_TYPE, body)
         }
         Wording::PlainText => {

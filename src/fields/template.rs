@@ -1,26 +1,19 @@
 //! The part of the fields that is the same in many responses, made once for a layer.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue};
 
 use super::dialect::Dialects;
+use super::list::prepend;
 use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
-use super::retry_after::seconds_up;
-use super::{NO_STORE, number, problem};
 
-/// Header maps whose names are laid out and hashed once: cloning one is cheaper than inserting its
+/// A header map whose names are laid out and hashed once: cloning it is cheaper than inserting its
 /// fields one by one.
 #[derive(Debug)]
 pub(crate) struct FieldTemplate {
     policy: Option<HeaderValue>,
     /// A blank `RateLimit` first, then `RateLimit-Policy`; empty without draft 11.
     fields: HeaderMap,
-    /// A blank `Retry-After` first, then `fields`, then the other fields of a refusal.
-    refusal: HeaderMap,
 }
 
 impl FieldTemplate {
@@ -31,53 +24,39 @@ impl FieldTemplate {
         let mut policies = Policies::new(dialects);
         limits.for_each(|policy| policies.push(policy, None));
         let policy = policies.value();
-        let blank = || HeaderValue::from_static("");
         let mut fields = HeaderMap::new();
         if dialects.draft_11 {
-            fields.insert(&RATELIMIT, blank());
+            fields.insert(&RATELIMIT, HeaderValue::from_static(""));
             fields.extend(policy.iter().map(|policy| (RATELIMIT_POLICY.clone(), policy.clone())));
         }
-        let mut refusal = HeaderMap::new();
-        refusal.insert(RETRY_AFTER, blank());
-        refusal.extend(fields.clone());
-        refusal.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
-        refusal.insert(CACHE_CONTROL, NO_STORE);
-        Self { policy, fields, refusal }
+        Self { policy, fields }
     }
 
     pub(super) fn policy(&self) -> Option<HeaderValue> {
         self.policy.clone()
     }
 
-    /// Replaces these headers, which are empty, by the template with these members of `RateLimit`.
-    pub(super) fn fill(&self, members: HeaderValue, headers: &mut HeaderMap) {
-        *headers = self.fields.clone();
+    /// Whether there are no fields of draft 11.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The fields of draft 11, `RateLimit` first, which has no members yet.
+    pub(super) fn blank(&self) -> HeaderMap {
+        self.fields.clone()
+    }
+
+    /// Writes the fields of draft 11 with these members of `RateLimit` into these headers, in front of
+    /// what an inner layer wrote there.
+    pub(super) fn write_to(&self, members: HeaderValue, headers: &mut HeaderMap) {
+        if !headers.is_empty() {
+            prepend(headers, &RATELIMIT_POLICY, self.policy());
+            prepend(headers, &RATELIMIT, Some(members));
+            return;
+        }
+        *headers = self.blank();
         if let Some(blank) = headers.values_mut().next() {
             *blank = members;
         }
-    }
-
-    /// 429 as problem details, from a layer that speaks draft 11 alone or no dialect at all.
-    pub(crate) fn refusal(
-        &self,
-        body: Bytes,
-        retry_after: Duration,
-        member: Option<HeaderValue>,
-    ) -> Response<Bytes> {
-        let mut response = Response::new(body);
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        let headers = response.headers_mut();
-        *headers = self.refusal.clone();
-        // A header map iterates in the order in which its fields were inserted, blanks first.
-        let mut blanks = headers.values_mut();
-        if let Some(blank) = blanks.next() {
-            *blank = number::value(seconds_up(retry_after));
-        }
-        if let Some(member) = member
-            && let Some(blank) = blanks.next()
-        {
-            *blank = member;
-        }
-        response
     }
 }

@@ -154,7 +154,7 @@ impl<L: Borrow<Limit>> Demand<L> {
 ///
 /// If the limit could never grant it on these terms.
 #[inline]
-pub(super) fn units_of(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, RateLimited> {
+pub(crate) fn units_of(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, RateLimited> {
     match limit.bucket().units(cost) {
         // What one bucket holds is never too large: nearly every cost is answered by that.
         Some(units) if units <= limit.bucket().capacity() => Ok(units),

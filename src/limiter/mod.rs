@@ -107,6 +107,8 @@ mod waiting;
 
 pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn};
 pub use self::calls::LimitCall;
+#[cfg(feature = "memory")]
+pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::engine::Outcome;

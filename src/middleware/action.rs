@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
+use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
 use super::places::WaiterPlace;
@@ -22,6 +23,14 @@ pub(super) enum Action<'p> {
     /// It waits for its turn, and runs then.
     Queue(Box<QueuedSlot>),
     Reject(Rejection<'p>),
+}
+
+/// What is done with a request whose head is at hand: if it is rejected, the answer has its words.
+pub(super) enum Step {
+    Run(OnResponse),
+    Queue(Box<QueuedSlot>),
+    Answer(Response<RefusalText>),
+    Pending(PendingAction),
 }
 
 /// An action, or a future of one.

@@ -1,27 +1,20 @@
 //! What clients are told of the limits that they are held to.
 
-use http::HeaderValue;
+use std::sync::Arc;
 
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::Choice;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
-use crate::limiter::{Demand, Level, Outcome, UsedTurn};
+use crate::limiter::{Demand, Level, Limit, Outcome, UsedTurn};
 
 /// The fields of a response to a request that these limits have decided about.
-#[inline]
 pub(super) fn field_set(
     plan: &Plan,
     demands: &[Demand<Choice<'_>>],
     outcome: &Outcome,
 ) -> FieldSet {
-    let template = plan.template_for(demands.len());
-    // Mostly there is one rule, and draft 11 alone.
-    if let ([demand], Some(template)) = (demands, template)
-        && plan.dialects().is_draft_11_alone()
-    {
-        return FieldSet::single(template, member(plan, demand, outcome));
-    }
-    let mut fields = FieldSetBuilder::new(plan.dialects(), template);
+    let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands.len()));
     for (demand, level) in outcome.levels(demands) {
         let limit = demand.limit();
         let (policy, partition_key) = (plan.policy(limit), plan.partition_of(&demand.key));
@@ -31,15 +24,22 @@ pub(super) fn field_set(
     fields.build()
 }
 
-/// How the one limit of a plan stands, in draft 11.
-#[inline]
-pub(super) fn member(
+/// What most layers do with the response of a request that their only limit has admitted: nothing, or
+/// they tell in draft 11 how it stands. `None` if there is more to do.
+#[inline(always)]
+pub(super) fn on_lone_response(
     plan: &Plan,
-    demand: &Demand<Choice<'_>>,
-    outcome: &Outcome,
-) -> Option<HeaderValue> {
-    let level = outcome.level(demand);
-    plan.first_advertised().policy.single_member(demand.limit(), &level)
+    limit: &Limit,
+    level: impl FnOnce() -> Level,
+) -> Option<OnResponse> {
+    if plan.tracks_charges {
+        return None;
+    }
+    if !plan.sends_fields() {
+        return Some(OnResponse::Nothing);
+    }
+    let template = plan.lone_template.as_ref()?;
+    Some(OnResponse::Member(Arc::clone(template), template.numbers(limit, &level())))
 }
 
 /// The fields of a response to a request that has waited, in the order of the rules.

@@ -1,6 +1,7 @@
 //! The body of a response: the inner service's, or a refusal's.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -24,19 +25,19 @@ pin_project! {
     #[project = BodyKindProjection]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
-        Refusal { text: Option<Bytes> },
+        Refusal { text: RefusalText },
     }
 }
+
+/// The text of a refusal, if it has any; one word, as every response has room for it.
+pub(super) type RefusalText = Option<Arc<Bytes>>;
 
 impl<B> ResponseBody<B> {
     pub(super) const fn inner(body: B) -> Self {
         Self { kind: BodyKind::Inner { body } }
     }
 
-    pub(super) fn refusal(text: Bytes) -> Self {
-        // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if
-        // the stream ends with it.
-        let text = if text.is_empty() { None } else { Some(text) };
+    pub(super) const fn refusal(text: RefusalText) -> Self {
         Self { kind: BodyKind::Refusal { text } }
     }
 
@@ -64,9 +65,9 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             BodyKindProjection::Inner { body } => body.poll_frame(cx),
-            BodyKindProjection::Refusal { text } => {
-                Poll::Ready(text.take().map(|text| Ok(Frame::data(text.into()))))
-            }
+            BodyKindProjection::Refusal { text } => Poll::Ready(
+                text.take().map(|text| Ok(Frame::data(Arc::unwrap_or_clone(text).into()))),
+            ),
         }
     }
 
@@ -81,7 +82,7 @@ where
         match &self.kind {
             BodyKind::Inner { body } => body.size_hint(),
             BodyKind::Refusal { text } => {
-                let len = text.as_ref().map_or(0, Bytes::len);
+                let len = text.as_ref().map_or(0, |text| text.len());
                 SizeHint::with_exact(u64::try_from(len).unwrap_or(u64::MAX))
             }
         }

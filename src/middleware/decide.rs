@@ -5,126 +5,63 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use smallvec::smallvec;
 
-use super::action::{Action, ActionStep, QueuedSlot, Refusal, Rejection, RuleDemands, to_static};
-use super::advertise::field_set;
+use super::action::{
+    Action, ActionStep, QueuedSlot, Refusal, Rejection, RuleDemands, Step, to_static,
+};
+use super::advertise::{field_set, on_lone_response};
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
 use super::on_response::OnResponse;
 use super::places::KeyHashes;
-use super::plan::{Plan, Way};
+use super::plan::Plan;
 use super::planned_rule::Choice;
 use super::queue::{NoPlace, Queue};
+use super::reject::{TOO_MANY, render};
 use super::shadow;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
-#[cfg(feature = "memory")]
-use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 use crate::key::Head;
+#[cfg(feature = "memory")]
+use crate::limiter::LineSlot;
 use crate::limiter::{
     Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, ReservationUnderWay,
 };
-#[cfg(feature = "memory")]
-use crate::limiter::{LineSlot, RateLimited};
 
 /// Decides what is done with a request.
-#[inline]
-pub(super) fn decide<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
-    match plan.way {
-        Way::Single => decide_single(plan, head),
-        Way::General => decide_general(plan, head),
-    }
+pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
+    word(plan, head, decide_all(plan, head))
 }
 
-#[inline]
-fn decide_single<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
-    let demand = match plan.first.demand(head, 0) {
-        Ok(Some(demand)) => demand,
-        Ok(None) => return ActionStep::Ready(run_uncharged(plan)),
-        Err(status) => return ActionStep::Ready(Action::reject(status)),
+/// The same by what the only rule [demands](super::planned_rule::PlannedRule::demand).
+#[cfg(feature = "memory")]
+pub(super) fn decide_one(
+    plan: &Arc<Plan>,
+    head: &Head<'_>,
+    demand: Result<Option<Demand<Choice<'_>>>, StatusCode>,
+) -> Step {
+    let step = match demand {
+        Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),
+        Ok(None) => ActionStep::Ready(run_uncharged(plan)),
+        Err(status) => ActionStep::Ready(Action::reject(status)),
     };
-    #[cfg(feature = "memory")]
-    if let Some(memory) = plan.limiter.memory()
-        && plan.settings.queue.is_none()
-        && !demand.limit().is_in_shards()
-    {
-        // This store always answers, so no log has to be told that it does again.
-        let (at, reading) = match take(memory, &demand, plan.is_silent) {
-            TakenOne::Admitted => return ActionStep::Ready(Action::Run(OnResponse::default())),
-            TakenOne::Read(at, reading) => (at, reading),
-            TakenOne::TooLarge(error) => {
-                return ActionStep::Ready(Action::Reject(Rejection::TooLarge(error)));
-            }
-        };
-        let outcome = Outcome::one(at, reading);
-        return ActionStep::Ready(match reading.verdict() {
-            Verdict::Admitted => run(plan, std::slice::from_ref(&demand), &outcome),
-            _ => {
-                let (demands, status) = (smallvec![demand], TOO_MANY);
-                let jitter = plan.limiter.random().up_to(plan.settings.jitter);
-                Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
-            }
-        });
-    }
-    submit(plan, smallvec![demand])
+    word(plan, head, step)
 }
 
-/// What came of taking from one bucket in this process.
-#[cfg(feature = "memory")]
-enum TakenOne {
-    /// It is there, and nothing is told about it.
-    Admitted,
-    Read(Timestamp, Reading),
-    TooLarge(RateLimited),
-}
-
-#[cfg(feature = "memory")]
-impl TakenOne {
-    #[inline(always)]
-    fn new(at: Timestamp, reading: Reading, is_silent: bool) -> Self {
-        match reading.verdict() {
-            Verdict::Admitted if is_silent => Self::Admitted,
-            _ => Self::Read(at, reading),
+/// Words the answer to a request that is rejected at once.
+fn word(plan: &Plan, head: &Head<'_>, step: ActionStep<'_>) -> Step {
+    match step {
+        ActionStep::Ready(Action::Run(on_response)) => Step::Run(on_response),
+        ActionStep::Ready(Action::Queue(slot)) => Step::Queue(slot),
+        ActionStep::Ready(Action::Reject(rejection)) => {
+            Step::Answer(render(plan, &rejection, head))
         }
+        ActionStep::Pending(pending) => Step::Pending(pending),
     }
 }
 
-/// Takes from the only bucket.
-// A function of its own, whose arguments are in registers.
-#[cfg(feature = "memory")]
-#[inline(never)]
-fn take(memory: &Memory, demand: &Demand<Choice<'_>>, is_silent: bool) -> TakenOne {
-    let charge = match demand.charge(Mode::Take, Mode::Take) {
-        Ok(charge) => charge,
-        Err(too_large) => return TakenOne::TooLarge(too_large),
-    };
-    match memory.charge(&charge) {
-        Ok((at, reading)) => TakenOne::new(at, reading, is_silent),
-        Err(unknown) => take_unknown(unknown, demand, is_silent),
-    }
-}
-
-/// As [`take`], for a bucket that is new or has got other numbers.
-#[cfg(feature = "memory")]
-#[cold]
-#[inline(never)]
-fn take_unknown(
-    unknown: UnknownBucket<'_>,
-    demand: &Demand<Choice<'_>>,
-    is_silent: bool,
-) -> TakenOne {
-    match demand.charge(Mode::Take, Mode::Take) {
-        Ok(charge) => {
-            let (at, reading) = unknown.charge(&charge);
-            TakenOne::new(at, reading, is_silent)
-        }
-        Err(too_large) => TakenOne::TooLarge(too_large),
-    }
-}
-
-fn decide_general<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
+fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -267,7 +204,7 @@ fn read<'p>(
         plan.log.store_took(first);
     }
     match verdict {
-        Verdict::Admitted => run(plan, &demands, &outcome),
+        Verdict::Admitted => Action::Run(run(plan, &demands, &outcome)),
         Verdict::Reserved => match submission.queue {
             Some(queue) => wait_in(&queue, plan, submission, demands, outcome, book),
             // Not asked for: not now in any case, and no refusal either.
@@ -341,12 +278,20 @@ const fn status_without_place(queue: &Queue, no_place: NoPlace) -> StatusCode {
     }
 }
 
-/// Lets a request run that was admitted.
-#[inline(always)]
-fn run<'p>(plan: &Arc<Plan>, demands: &[Demand<Choice<'_>>], outcome: &Outcome) -> Action<'p> {
+/// What is done with the response of a request that was admitted.
+pub(super) fn run(
+    plan: &Arc<Plan>,
+    demands: &[Demand<Choice<'_>>],
+    outcome: &Outcome,
+) -> OnResponse {
+    if let [demand] = demands
+        && let Some(lone) = on_lone_response(plan, demand.limit(), || outcome.level(demand))
+    {
+        return lone;
+    }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::of(plan, demands, outcome);
-    Action::Run(OnResponse::new(fields, None, ledger))
+    OnResponse::new(fields, None, ledger)
 }
 
 /// Lets a request run that is held to no limit.
@@ -365,5 +310,4 @@ fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Ac
     }
 }
 
-const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

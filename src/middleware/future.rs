@@ -6,13 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::action::{Action, PendingAction, QueuedSlot};
-use super::body::ResponseBody;
+use super::body::{RefusalText, ResponseBody};
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::queued::{Ended, Queued};
@@ -44,10 +43,10 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        Rejected { response: Option<Response<Bytes>> },
-        // Boxed, so that stores which answer at once do not pay for the room.
+        Rejected { response: Option<Response<RefusalText>> },
+        // These two are boxed, so that requests which are decided at once do not pay for the room.
         Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
-        Queued { #[pin] queued: Queued<S, B> },
+        Queued { queued: Pin<Box<Queued<S, B>>> },
         Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
@@ -63,7 +62,7 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn rejected(response: Response<Bytes>) -> Self {
+    pub(super) const fn rejected(response: Response<RefusalText>) -> Self {
         Self { state: ResponseState::Rejected { response: Some(response) } }
     }
 
@@ -97,15 +96,53 @@ where
 {
     type Output = Result<Response<ResponseBody<R>>, S::Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         loop {
-            let next = match state.as_mut().project() {
-                ResponseStateProjection::Rejected { response } => {
-                    // A future that has given its answer is not polled again.
-                    let Some(response) = response.take() else { return Poll::Pending };
-                    return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
-                }
+            if let ResponseStateProjection::Running { future, on_response } =
+                state.as_mut().project()
+            {
+                let panics = FailOnPanic(&mut *on_response);
+                let polled = future.poll(cx);
+                mem::forget(panics);
+                return Poll::Ready(match ready!(polled) {
+                    Ok(mut response) => {
+                        on_response.finish(&mut response);
+                        Ok(response.map(ResponseBody::inner))
+                    }
+                    Err(error) => {
+                        on_response.fail();
+                        Err(error)
+                    }
+                });
+            }
+            if let Some(response) = ready!(state.as_mut().poll_decision(cx))? {
+                return Poll::Ready(Ok(response.map(ResponseBody::refusal)));
+            }
+        }
+    }
+}
+
+impl<S, B> ResponseState<S, B>
+where
+    S: Service<Request<B>> + Clone,
+{
+    /// Polls what comes before the inner service runs: the answer in place of it, or it runs now.
+    // Out of the way of the requests that run at once.
+    #[inline(never)]
+    fn poll_decision(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Response<RefusalText>>, S::Error>> {
+        loop {
+            let next = match self.as_mut().project() {
+                ResponseStateProjection::Running { .. } => return Poll::Ready(Ok(None)),
+                // A future that has given its answer is not polled again.
+                ResponseStateProjection::Rejected { response } => match response.take() {
+                    Some(response) => return Poll::Ready(Ok(Some(response))),
+                    None => return Poll::Pending,
+                },
                 ResponseStateProjection::Deciding { pending, held } => {
                     let action = ready!(pending.as_mut().poll(cx));
                     let Some(held) = held.take() else { return Poll::Pending };
@@ -114,44 +151,27 @@ where
                         Action::Run(on_response) => {
                             on_response.expose(&mut request);
                             let future = service.call(request);
-                            ResponseState::Running { future, on_response }
+                            Self::Running { future, on_response }
                         }
                         Action::Queue(slot) => {
                             // Not the one that was made ready: see `RateLimit::call`.
                             let queued = Queued::new(service.clone(), request, plan, *slot);
-                            ResponseState::Queued { queued }
+                            Self::Queued { queued }
                         }
                         Action::Reject(rejection) => {
                             let response = render(&plan, &rejection, &Head::new(&request));
-                            ResponseState::Rejected { response: Some(response) }
+                            Self::Rejected { response: Some(response) }
                         }
                     }
                 }
-                ResponseStateProjection::Queued { queued } => match ready!(queued.poll(cx))? {
-                    Ended::Called(future, on_response) => {
-                        ResponseState::Running { future, on_response }
+                ResponseStateProjection::Queued { queued } => {
+                    match ready!(queued.as_mut().poll(cx))? {
+                        Ended::Called(future, on_response) => Self::Running { future, on_response },
+                        Ended::Rejected(response) => Self::Rejected { response: Some(response) },
                     }
-                    Ended::Rejected(response) => {
-                        ResponseState::Rejected { response: Some(response) }
-                    }
-                },
-                ResponseStateProjection::Running { future, on_response } => {
-                    let panics = FailOnPanic(&mut *on_response);
-                    let polled = future.poll(cx);
-                    mem::forget(panics);
-                    return Poll::Ready(match ready!(polled) {
-                        Ok(mut response) => {
-                            mem::take(on_response).finish(&mut response);
-                            Ok(response.map(ResponseBody::inner))
-                        }
-                        Err(error) => {
-                            mem::take(on_response).fail();
-                            Err(error)
-                        }
-                    });
                 }
             };
-            state.set(next);
+            self.set(next);
         }
     }
 }
@@ -162,7 +182,7 @@ struct FailOnPanic<'r>(&'r mut OnResponse);
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
-        mem::take(self.0).fail();
+        self.0.fail();
     }
 }
 

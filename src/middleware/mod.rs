@@ -351,6 +351,8 @@ mod future;
 mod layer;
 mod ledger;
 mod log;
+#[cfg(feature = "memory")]
+mod lone;
 mod meter;
 mod missing_key;
 mod on_failure;

@@ -6,19 +6,28 @@ use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
 use super::ledger::RequestLedger;
-use crate::fields::{FieldSet, SERVER_TIMING};
+use crate::fields::{FieldNumbers, FieldSet, LoneTemplate, SERVER_TIMING};
 
+/// Small, as the future of every response carries it.
 #[derive(Default)]
-pub(super) struct OnResponse {
+pub(super) enum OnResponse {
+    #[default]
+    Nothing,
+    /// Tells how the only limit stood. The text is laid out when it is written.
+    Member(Arc<LoneTemplate>, FieldNumbers),
+    /// Anything else.
+    Tasks(Box<Tasks>),
+}
+
+pub(super) struct Tasks {
     fields: Option<FieldSet>,
-    /// How long the request was in the queue; boxed, as most do not wait.
-    server_timing: Option<Box<HeaderValue>>,
+    /// How long the request was in the queue.
+    server_timing: Option<HeaderValue>,
     ledger: RunningLedger,
 }
 
 /// The ledger of a request that may run or runs: if it is dropped before there is a response, so is
 /// the request.
-#[derive(Default)]
 struct RunningLedger(Option<Arc<RequestLedger>>);
 
 impl Drop for RunningLedger {
@@ -39,25 +48,33 @@ fn dropped(ledger: &RequestLedger) {
 }
 
 impl OnResponse {
-    // Always inlined: it would be copied otherwise, by every request that gets fields.
-    #[inline(always)]
     pub(super) fn new(
         fields: Option<FieldSet>,
         server_timing: Option<HeaderValue>,
         ledger: Option<Arc<RequestLedger>>,
     ) -> Self {
-        let (server_timing, ledger) = (server_timing.map(Box::new), RunningLedger(ledger));
-        Self { fields, server_timing, ledger }
+        if fields.is_none() && server_timing.is_none() && ledger.is_none() {
+            return Self::Nothing;
+        }
+        let ledger = RunningLedger(ledger);
+        Self::Tasks(Box::new(Tasks { fields, server_timing, ledger }))
+    }
+
+    fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
+        match self {
+            Self::Nothing | Self::Member(..) => None,
+            Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
+        }
     }
 
     pub(super) fn ledger(&self) -> Option<&RequestLedger> {
-        self.ledger.0.as_deref()
+        self.shared_ledger().map(|ledger| &**ledger)
     }
 
     /// Shows the request's handler what was decided and what to count by, where the layer does.
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
-        if let Some(ledger) = &self.ledger.0 {
+        if let Some(ledger) = self.shared_ledger() {
             Self::show(ledger, request);
         }
     }
@@ -69,24 +86,38 @@ impl OnResponse {
     }
 
     /// Writes the fields, and settles what the request has taken.
-    pub(super) fn finish<R>(mut self, response: &mut Response<R>) {
-        if let Some(fields) = self.fields {
-            fields.write_to(response.headers_mut());
-        }
-        if let Some(server_timing) = self.server_timing {
-            // An error means that the map is full, and then the field is left out.
-            let _ = response.headers_mut().try_append(SERVER_TIMING, *server_timing);
-        }
-        if let Some(ledger) = self.ledger.0.take() {
-            ledger.finish(response);
+    #[inline]
+    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) {
+        match std::mem::take(self) {
+            Self::Nothing => {}
+            Self::Member(template, numbers) => template.write_to(numbers, response.headers_mut()),
+            Self::Tasks(tasks) => tasks.finish(response),
         }
     }
 
     /// Settles what was counted, where the service has failed or panicked.
     #[cold]
-    pub(super) fn fail(mut self) {
-        if let Some(ledger) = self.ledger.0.take() {
+    pub(super) fn fail(&mut self) {
+        if let Self::Tasks(mut tasks) = std::mem::take(self)
+            && let Some(ledger) = tasks.ledger.0.take()
+        {
             ledger.fail();
+        }
+    }
+}
+
+impl Tasks {
+    fn finish<R>(self, response: &mut Response<R>) {
+        let Self { fields, server_timing, mut ledger } = self;
+        if let Some(fields) = fields {
+            fields.write_to(response.headers_mut());
+        }
+        if let Some(server_timing) = server_timing {
+            // An error means that the map is full, and then the field is left out.
+            let _ = response.headers_mut().try_append(SERVER_TIMING, server_timing);
+        }
+        if let Some(ledger) = ledger.0.take() {
+            ledger.finish(response);
         }
     }
 }
@@ -96,8 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_without_a_ledger_pays_nothing_for_it() {
-        type Bare = (Option<FieldSet>, Option<Box<HeaderValue>>, Option<Arc<RequestLedger>>);
-        assert_eq!(size_of::<OnResponse>(), size_of::<Bare>());
+    fn the_future_of_a_response_carries_four_words_for_it() {
+        assert!(size_of::<OnResponse>() <= 4 * size_of::<usize>());
     }
 }

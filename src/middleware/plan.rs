@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::log::Log;
+use super::on_refusal::RefusalWording;
 use super::places::Places;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
-use crate::fields::{Dialects, FieldTemplate, PolicyText};
+use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
 use crate::limiter::{Limit, RateLimiter};
 
@@ -21,10 +22,12 @@ pub(super) struct Plan {
     rest: Vec<PlannedRule>,
     /// Whether it matters after the decision what a request has taken.
     pub(super) tracks_charges: bool,
-    /// Whether nothing is done with the response of a request that was admitted.
-    pub(super) is_silent: bool,
     /// The fields that are the same for every request that is exempt from nothing.
     template: Option<Arc<FieldTemplate>>,
+    /// The same of a layer with one limit, and its refusals.
+    pub(super) lone_template: Option<Arc<LoneTemplate>>,
+    /// Whether refusals are worded as that template does.
+    words_as_template: bool,
     /// How many rules the template is of.
     advertised_count: usize,
     pub(super) places: Places,
@@ -34,36 +37,50 @@ pub(super) struct Plan {
 /// The way that a request takes through a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// One rule that applies to all requests and is enforced on all keys: no list is needed.
-    Single,
+    /// One rule that applies to all requests, is enforced on all keys and takes at once: in this
+    /// process, no list is needed.
+    Lone,
     General,
+}
+
+impl Way {
+    fn new(rules: &Rules) -> Self {
+        let Rules { first, rest, settings } = rules;
+        let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
+        if is_lone { Self::Lone } else { Self::General }
+    }
 }
 
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
-        let is_single = rules.rest.is_empty() && rules.first.options.is_none();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let mut plan = Self {
             limiter,
-            way: if is_single { Way::Single } else { Way::General },
+            way: Way::new(rules),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            is_silent: false,
             template: None,
+            lone_template: None,
+            words_as_template: settings.retry_after == RetryAfter::Seconds
+                && matches!(settings.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
             places: Places::default(),
             log: Log::default(),
             settings,
         };
-        plan.is_silent = !plan.sends_fields() && !plan.tracks_charges;
         plan.advertised_count = plan.advertised().count();
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();
         if !differs {
             let policies = plan.advertised().map(|rule| &rule.policy);
-            plan.template = Some(Arc::new(FieldTemplate::new(plan.dialects(), policies)));
+            let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
+            let is_lone = plan.advertised_count == 1
+                && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
+            let lone = || Arc::new(LoneTemplate::new(plan.limit(), Arc::clone(&template)));
+            plan.lone_template = is_lone.then(lone);
+            plan.template = Some(template);
         }
         plan
     }
@@ -89,15 +106,10 @@ impl Plan {
         self.iter().filter(|planned| planned.rule.is_enforced_on_some())
     }
 
-    /// The first rule that clients may be told of; nearly always the only one.
-    #[inline]
-    pub(super) fn first_advertised(&self) -> &PlannedRule {
-        self.advertised().next().unwrap_or(&self.first)
-    }
-
-    /// The limit of that rule, which stands for all where one has to be named.
+    /// The first limit that clients may be told of, which stands for all where one has to be named;
+    /// nearly always the only one.
     pub(super) fn limit(&self) -> &Limit {
-        &self.first_advertised().rule.limit
+        &self.advertised().next().unwrap_or(&self.first).rule.limit
     }
 
     pub(super) const fn dialects(&self) -> Dialects {
@@ -114,6 +126,11 @@ impl Plan {
     #[inline]
     pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
         self.template.as_ref().filter(|_| limits == self.advertised_count)
+    }
+
+    /// The same, if refusals are worded as it does.
+    pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
+        self.lone_template.as_deref().filter(|_| self.words_as_template)
     }
 
     /// Which partition of a quota a key stands for, where clients are told.

@@ -3,14 +3,13 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::StatusCode;
 
 use super::log::Log;
 use super::missing_key::MissingKey;
 use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
-use crate::fields::{self, PolicyText};
+use crate::fields::PolicyText;
 use crate::key::{Extracted, Head, Key, KeyError};
 use crate::limiter::{Demand, Limit};
 
@@ -18,8 +17,6 @@ use crate::limiter::{Demand, Limit};
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
     pub(super) policy: PolicyText,
-    /// The body of its refusals.
-    pub(super) refusal_body: Bytes,
     pub(super) log: Log,
     /// Whether it tells requests apart by their keys.
     pub(super) is_keyed: bool,
@@ -28,22 +25,39 @@ pub(super) struct PlannedRule {
 
 /// The limit that a request is held to, and by which rule, counted from the first.
 pub(super) struct Choice<'p> {
-    limit: LimitRef<'p>,
+    pub(super) limit: LimitRef<'p>,
     pub(super) rule: usize,
 }
 
 /// The rule's limit, or the one that was chosen for a request.
-enum LimitRef<'p> {
+pub(super) enum LimitRef<'p> {
     OfRule(&'p Arc<Limit>),
     Chosen(Arc<Limit>),
 }
 
+impl<'p> LimitRef<'p> {
+    #[inline]
+    pub(super) fn shared(&self) -> &Arc<Limit> {
+        match self {
+            Self::OfRule(limit) => limit,
+            Self::Chosen(limit) => limit,
+        }
+    }
+
+    /// What is demanded of it by the rule at this position.
+    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<Choice<'p>> {
+        let mut demand = Demand::new(Choice { limit: self, rule });
+        demand.key = key;
+        if let Some(tokens) = cost {
+            demand.set_cost(tokens);
+        }
+        demand
+    }
+}
+
 impl Choice<'_> {
     pub(super) fn shared_limit(&self) -> Arc<Limit> {
-        match &self.limit {
-            LimitRef::OfRule(limit) => Arc::clone(limit),
-            LimitRef::Chosen(limit) => Arc::clone(limit),
-        }
+        Arc::clone(self.limit.shared())
     }
 
     /// The same for answers that come later than the plan is at hand.
@@ -54,19 +68,14 @@ impl Choice<'_> {
 
 impl Borrow<Limit> for Choice<'_> {
     fn borrow(&self) -> &Limit {
-        match &self.limit {
-            LimitRef::OfRule(limit) => limit,
-            LimitRef::Chosen(limit) => limit,
-        }
+        self.limit.shared()
     }
 }
 
 impl PlannedRule {
     pub(super) fn new(rule: Rule) -> Self {
-        let name = std::iter::once(rule.limit.name());
         Self {
             policy: PolicyText::new(&rule.limit),
-            refusal_body: fields::quota_exceeded(StatusCode::TOO_MANY_REQUESTS, name),
             is_keyed: !rule.key.is_global(),
             rule,
             log: Log::default(),
@@ -91,30 +100,44 @@ impl PlannedRule {
     /// # Errors
     ///
     /// The status that answers a request whose key is missing or cannot be used.
-    #[inline]
     pub(super) fn demand(
         &self,
         head: &Head<'_>,
         position: usize,
     ) -> Result<Option<Demand<Choice<'_>>>, StatusCode> {
-        let Rule { limit, key: extractor, .. } = &self.rule;
-        match extractor.extract(head) {
-            Ok(Extracted::Key(key)) => {
-                self.setup_check.look(limit, &**extractor, head);
-                Ok(self.demand_by(head, key, position))
-            }
-            Ok(Extracted::Exempt) => Ok(None),
-            Err(error) => self.demand_without_key(head, &error, position),
+        match self.extract(head) {
+            Ok(Extracted::Key(key)) => Ok(self.demand_by(head, key, position)),
+            keyless => self.demand_without_key(head, keyless, position),
         }
     }
 
+    /// Whose bucket pays for a request.
+    #[inline(always)]
+    pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+        let Rule { limit, key: extractor, .. } = &self.rule;
+        let extracted = extractor.extract(head);
+        if let Ok(Extracted::Key(_)) = extracted {
+            self.setup_check.look(limit, &**extractor, head);
+        }
+        extracted
+    }
+
+    /// As [`demand`](Self::demand), where there is no key.
+    ///
+    /// # Errors
+    ///
+    /// As [`demand`](Self::demand).
     #[cold]
-    fn demand_without_key(
+    pub(super) fn demand_without_key(
         &self,
         head: &Head<'_>,
-        error: &KeyError,
+        extracted: Result<Extracted, KeyError>,
         position: usize,
     ) -> Result<Option<Demand<Choice<'_>>>, StatusCode> {
+        let error = match &extracted {
+            Ok(_) => return Ok(None),
+            Err(error) => error,
+        };
         let Rule { limit, missing_key, .. } = &self.rule;
         let status = match missing_key {
             _ if !error.is_missing() => Some(StatusCode::BAD_REQUEST),
@@ -136,19 +159,27 @@ impl PlannedRule {
         }
     }
 
-    #[inline]
+    /// As [`demand`](Self::demand), with this key.
     fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<Choice<'_>>> {
-        let limit = match &self.rule.chooser {
+        Some(self.choose(head)?.demand(key, self.cost(head), rule))
+    }
+
+    /// The limit that a request is held to.
+    #[inline(always)]
+    pub(super) fn choose(&self, head: &Head<'_>) -> Option<LimitRef<'_>> {
+        Some(match &self.rule.chooser {
             None => LimitRef::OfRule(&self.rule.limit),
             Some(choose) => LimitRef::Chosen(choose(head)?),
-        };
-        let mut demand = Demand::new(Choice { limit, rule });
-        demand.key = key;
+        })
+    }
+
+    /// What a request costs; `None` if no cost was set.
+    #[inline(always)]
+    pub(super) fn cost(&self, head: &Head<'_>) -> Option<u64> {
         match &self.rule.cost {
-            RequestCost::Request => {}
-            RequestCost::Tokens(tokens) => demand.set_cost(*tokens),
-            RequestCost::ByRequest(cost) => demand.set_cost(cost(head)),
+            RequestCost::Request => None,
+            RequestCost::Tokens(tokens) => Some(*tokens),
+            RequestCost::ByRequest(cost) => Some(cost(head)),
         }
-        Some(demand)
     }
 }

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -12,6 +11,7 @@ use tower_service::Service;
 
 use super::action::QueuedSlot;
 use super::advertise::fields_after_turn;
+use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
 use super::places::WaiterPlace;
@@ -22,12 +22,12 @@ use crate::key::Head;
 use crate::limiter::{PendingTurn, Wait};
 
 pin_project! {
-    // The wait is kept in the room of the response's future, where the inner service's future will be.
+    // Boxed as a whole, so that requests which do not wait have no room for it.
     pub(super) struct Queued<S, B> {
         #[pin]
         stage: QueuedStage,
         // None once it is answered.
-        held: Option<Box<WaitingRequest<S, B>>>,
+        held: Option<WaitingRequest<S, B>>,
     }
 }
 
@@ -53,16 +53,21 @@ struct WaitingRequest<S, B> {
 /// How the wait ended.
 pub(super) enum Ended<F> {
     Called(F, OnResponse),
-    Rejected(Response<Bytes>),
+    Rejected(Response<RefusalText>),
 }
 
 impl<S, B> Queued<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
-    pub(super) fn new(service: S, request: Request<B>, plan: Arc<Plan>, slot: QueuedSlot) -> Self {
+    pub(super) fn new(
+        service: S,
+        request: Request<B>,
+        plan: Arc<Plan>,
+        slot: QueuedSlot,
+    ) -> Pin<Box<Self>> {
         let QueuedSlot { booking, place, jitter, ledger } = slot;
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
         let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
-        Self { stage: QueuedStage::Waiting { wait }, held: Some(Box::new(held)) }
+        Box::pin(Self { stage: QueuedStage::Waiting { wait }, held: Some(held) })
     }
 }
 
@@ -103,7 +108,7 @@ where
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let WaitingRequest { mut service, mut request, since, plan, place, ledger } = *held;
+            let WaitingRequest { mut service, mut request, since, plan, place, ledger } = held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
                 OnResponse::show(ledger, &mut request);

@@ -1,18 +1,20 @@
 //! The answers to requests that do not run.
 
-use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
-use super::advertise::{field_set, member};
+use super::advertise::field_set;
+use super::body::RefusalText;
 use super::on_refusal::{Handler, RefusalWording, Refused};
 use super::plan::Plan;
-use crate::fields::{self, FieldSet, RetryAfter, RetryHint, Wording};
+use super::planned_rule::Choice;
+use crate::fields::{self, FieldSet, RetryHint, Wording};
 use crate::key::Head;
-use crate::limiter::{RateLimited, Snapshot};
+use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
 
 /// What words an answer.
 enum Renderer<'r> {
@@ -21,48 +23,89 @@ enum Renderer<'r> {
 }
 
 /// Words the answer to a request that is rejected.
-pub(super) fn render(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
-    let response = match rejection {
-        Rejection::Refused(refusal) => render_refusal(plan, refusal, head),
-        Rejection::TooLarge(error) => render_too_large(plan, error, head),
-        Rejection::Status(status) => render_status(plan, *status, head),
-    };
-    answer_to(head, response)
+pub(super) fn render(
+    plan: &Plan,
+    rejection: &Rejection<'_>,
+    head: &Head<'_>,
+) -> Response<RefusalText> {
+    match rejection {
+        Rejection::Refused(Refusal { demands, outcome, status, jitter }) => {
+            render_refusal(plan, demands, outcome, *status, *jitter, head)
+        }
+        Rejection::TooLarge(error) => answer_to(head, thin(render_too_large(plan, error, head))),
+        Rejection::Status(status) => answer_to(head, thin(render_status(plan, *status, head))),
+    }
+}
+
+/// Words the answer to a request that limits have refused.
+pub(super) fn render_refusal(
+    plan: &Plan,
+    demands: &[Demand<Choice<'_>>],
+    outcome: &Outcome,
+    status: StatusCode,
+    jitter: Duration,
+    head: &Head<'_>,
+) -> Response<RefusalText> {
+    let after = outcome.wait().saturating_add(jitter);
+    if let ([demand], TOO_MANY) = (demands, status) {
+        let (limit, level) = (demand.limit(), outcome.level(demand));
+        if let Some(response) = render_lone(plan, limit, &level, || after, head) {
+            return response;
+        }
+    }
+    answer_to(head, thin(render_by_settings(plan, demands, outcome, status, after, head)))
+}
+
+/// Words the refusal by the only limit of a layer, if nothing is set about refusals.
+#[inline(never)]
+pub(super) fn render_lone(
+    plan: &Plan,
+    limit: &Limit,
+    level: &Level,
+    after: impl FnOnce() -> Duration,
+    head: &Head<'_>,
+) -> Option<Response<RefusalText>> {
+    let template = plan.refusal_template().filter(|_| !is_grpc(head))?;
+    let after = after();
+    plan.log.refused(limit, after);
+    Some(answer_to(head, template.refusal(template.numbers(limit, level), after)))
 }
 
 /// What is sent of an answer: of one to HEAD, the fields alone.
-fn answer_to(head: &Head<'_>, mut response: Response<Bytes>) -> Response<Bytes> {
+fn answer_to(head: &Head<'_>, mut response: Response<RefusalText>) -> Response<RefusalText> {
     if head.method() == Method::HEAD {
-        let body = mem::take(response.body_mut());
-        fields::put_content_length(&mut response, u64::try_from(body.len()).ok());
+        let length = response.body_mut().take().map_or(0, |text| text.len());
+        fields::put_content_length(&mut response, u64::try_from(length).ok());
     }
     response
 }
 
-fn render_refusal(plan: &Plan, refusal: &Refusal<'_>, head: &Head<'_>) -> Response<Bytes> {
-    let Refusal { demands, outcome, status, jitter } = refusal;
-    let (settings, after) = (&plan.settings, outcome.wait().saturating_add(*jitter));
-    let renderer = renderer(plan, head);
-    // Mostly there is one rule, and nothing is set about refusals.
-    if let ([demand], Some(template), Renderer::Own(Wording::ProblemDetails)) =
-        (demands.as_slice(), plan.template_for(demands.len()), &renderer)
-        && (*status, settings.retry_after) == (TOO_MANY, RetryAfter::Seconds)
-        && (plan.dialects().is_draft_11_alone() || !plan.sends_fields())
-    {
-        plan.log.refused(demand.limit(), after);
-        let member = if plan.sends_fields() { member(plan, demand, outcome) } else { None };
-        return template.refusal(plan.first_advertised().refusal_body.clone(), after, member);
-    }
+/// Leaves room for one word in place of the text.
+fn thin(response: Response<Bytes>) -> Response<RefusalText> {
+    // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if the
+    // stream ends with it.
+    response.map(|text| (!text.is_empty()).then(|| Arc::new(text)))
+}
+
+/// Words the refusal as the settings of the layer say.
+fn render_by_settings(
+    plan: &Plan,
+    demands: &[Demand<Choice<'_>>],
+    outcome: &Outcome,
+    status: StatusCode,
+    after: Duration,
+    head: &Head<'_>,
+) -> Response<Bytes> {
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     // Where a reservation could not be kept, the limits refuse that made it wait.
     let verdict = outcome.verdict();
     let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
     refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
-    let hint = RetryHint { after, now: outcome.at(), format: settings.retry_after };
-    match renderer {
+    let hint = RetryHint { after, now: outcome.at(), format: plan.settings.retry_after };
+    match renderer(plan, head) {
         Renderer::Own(wording) => {
             let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
-            let mut response = fields::refusal(wording, *status, &names, hint);
+            let mut response = fields::refusal(wording, status, &names, hint);
             if let Some(fields) = fields {
                 fields.write_to(response.headers_mut());
             }
@@ -72,7 +115,7 @@ fn render_refusal(plan: &Plan, refusal: &Refusal<'_>, head: &Head<'_>) -> Respon
             let snapshots: Vec<_> =
                 refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
             let (retry_after, error) = (Some(after), None);
-            let (head, status, snapshots) = (Some(*head), *status, &*snapshots);
+            let (head, snapshots) = (Some(*head), &*snapshots);
             let refused = Refused { head, status, snapshots, retry_after, error };
             let mut response = answer(handler, &refused);
             fields::put_retry_after(&mut response, hint);
@@ -97,9 +140,9 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
 }
 
 /// The answer to a request that was not to wait any longer.
-pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<Bytes> {
+pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalText> {
     plan.log.drained(plan.limit());
-    answer_to(head, render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head))
+    answer_to(head, thin(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)))
 }
 
 /// Some other answer. That of 503 is to come back in a second.
@@ -122,13 +165,15 @@ fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<B
 
 fn renderer<'r>(plan: &'r Plan, head: &Head<'_>) -> Renderer<'r> {
     match plan.settings.on_refusal.wording() {
-        _ if fields::is_grpc(head.method(), head.version(), head.headers()) => {
-            Renderer::Own(Wording::Grpc)
-        }
+        _ if is_grpc(head) => Renderer::Own(Wording::Grpc),
         RefusalWording::ProblemDetails => Renderer::Own(Wording::ProblemDetails),
         RefusalWording::PlainText => Renderer::Own(Wording::PlainText),
         RefusalWording::Handler(handler) => Renderer::Handler(handler.as_ref()),
     }
+}
+
+fn is_grpc(head: &Head<'_>) -> bool {
+    fields::is_grpc(head.method(), head.version(), head.headers())
 }
 
 /// What a handler answers; not to be stored by caches, unless it says something about that itself.
@@ -145,5 +190,5 @@ fn write_missing(fields: Option<FieldSet>, response: &mut Response<Bytes>) {
     }
 }
 
-const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 const SOON: Duration = Duration::from_secs(1);

@@ -7,13 +7,16 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::{Action, ActionStep};
+use super::action::Step;
 use super::body::ResponseBody;
 use super::decide::decide;
 use super::future::ResponseFuture;
+#[cfg(feature = "memory")]
+use super::lone;
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::reject::render;
+#[cfg(feature = "memory")]
+use super::plan::Way;
 use crate::key::Head;
 
 /// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
@@ -61,25 +64,23 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
-        match decide(plan, &Head::new(&request)) {
-            ActionStep::Ready(Action::Run(on_response)) if !plan.settings.extends_requests() => {
-                ResponseFuture::running(inner.call(request), on_response)
-            }
-            ActionStep::Ready(Action::Run(on_response)) => {
+        match step(plan, &Head::new(&request)) {
+            Step::Run(on_response @ OnResponse::Tasks(_)) => {
                 ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
             }
-            ActionStep::Ready(Action::Queue(slot)) => {
+            Step::Run(on_response) => ResponseFuture::running(inner.call(request), on_response),
+            Step::Queue(slot) => {
                 // What `poll_ready` readied is let go: it may hold something that others need
                 // while this request waits.
                 *inner = inner.clone();
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
-            ActionStep::Ready(Action::Reject(rejection)) => {
+            Step::Answer(response) => {
                 // As above: this request does not use it, and none may follow it.
                 *inner = inner.clone();
-                ResponseFuture::rejected(render(plan, &rejection, &Head::new(&request)))
+                ResponseFuture::rejected(response)
             }
-            ActionStep::Pending(pending) => {
+            Step::Pending(pending) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
                 let clone = inner.clone();
@@ -88,6 +89,16 @@ where
             }
         }
     }
+}
+
+/// Decides what is done with a request.
+#[inline]
+fn step(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
+    #[cfg(feature = "memory")]
+    if let (Way::Lone, Some(memory)) = (plan.way, plan.limiter.memory()) {
+        return lone::decide(plan, memory, head);
+    }
+    decide(plan, head)
 }
 
 /// The request, which shows its handler what was decided and what to count by.

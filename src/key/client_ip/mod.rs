@@ -212,10 +212,9 @@ impl ClientIp {
 
     #[inline]
     fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let peer = peer(head);
         match &self.source {
-            AddressSource::Peer => peer,
-            source => source.find(head, peer),
+            AddressSource::Peer => peer(head),
+            source => source.find(head),
         }
     }
 }

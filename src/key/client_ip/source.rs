@@ -6,6 +6,7 @@ use http::HeaderName;
 use http::header::FORWARDED;
 
 use super::networks::Networks;
+use super::peer::peer;
 use super::proxies::Proxies;
 use super::{forwarded, node};
 use crate::key::field_value::trimmed;
@@ -41,10 +42,11 @@ impl AddressSource {
         }
     }
 
-    /// The address of a request that came from this peer.
+    /// The address of a request.
     // Not inlined, so that `ClientIp::peer` stays small: servers without a proxy do not pay for it.
     #[inline(never)]
-    pub(super) fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+    pub(super) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
+        let peer = peer(head);
         match self {
             Self::Peer => peer,
             Self::XForwardedFor(trusted) => {

@@ -1,0 +1,59 @@
+//! The short way to a decision, which most requests go: the only rule of their layer takes from one
+//! bucket of this process, and no list is needed.
+
+use std::slice;
+use std::sync::Arc;
+
+use super::action::Step;
+use super::advertise::on_lone_response;
+use super::decide::{decide_one, run};
+use super::plan::Plan;
+use super::reject::{TOO_MANY, render_lone, render_refusal};
+use crate::algebra::{Terms, Verdict};
+use crate::backend::{Charge, Memory};
+use crate::key::{Extracted, Head};
+use crate::limiter::{Level, Outcome, units_of};
+
+/// Decides about a request by the first rule, which is the only one.
+// A function of its own, compiled once and not with each service. What most layers need is made of
+// what the bucket answers; only others need a demand and an outcome.
+#[inline(never)]
+pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Step {
+    let planned = &plan.first;
+    let key = match planned.extract(head) {
+        Ok(Extracted::Key(key)) => key,
+        keyless => return decide_one(plan, head, planned.demand_without_key(head, keyless, 0)),
+    };
+    let Some(choice) = planned.choose(head) else { return decide_one(plan, head, Ok(None)) };
+    let (limit, explicit_cost) = (choice.shared(), planned.cost(head));
+    let cost = explicit_cost.unwrap_or(1);
+    let (false, Ok(units)) = (limit.is_in_shards(), units_of(limit, cost, Terms::AT_ONCE)) else {
+        return decide_one(plan, head, Ok(Some(choice.demand(key, explicit_cost, 0))));
+    };
+    let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
+    let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
+    // This store always answers, so no log has to be told that it does again.
+    let (at, reading) = match memory.charge(&charge()) {
+        Ok((at, reading)) => {
+            let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
+            let step = match reading.verdict() {
+                Verdict::Admitted => on_lone_response(plan, limit, level).map(Step::Run),
+                _ => {
+                    let after = || reading.wait().saturating_add(jitter());
+                    render_lone(plan, limit, &level(), after, head).map(Step::Answer)
+                }
+            };
+            if let Some(step) = step {
+                return step;
+            }
+            (at, reading)
+        }
+        // The bucket is new or has got other numbers.
+        Err(unknown) => unknown.charge(&charge()),
+    };
+    let (demands, outcome) = ([choice.demand(key, explicit_cost, 0)], Outcome::one(at, reading));
+    match outcome.verdict() {
+        Verdict::Admitted => Step::Run(run(plan, &demands, &outcome)),
+        _ => Step::Answer(render_refusal(plan, &demands, &outcome, TOO_MANY, jitter(), head)),
+    }
+}
