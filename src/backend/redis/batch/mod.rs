@@ -225,12 +225,18 @@ impl BatcherShared {
         let keys: Vec<&KeyName> = request.keys().iter().copied().chain(&init_key).collect();
         // Callers with an earlier deadline stop waiting by themselves.
         let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
-        let call = Call::new(&keys, request.argument(), last).read_by(ScriptReply::is_answer);
+        let reads: fn(&_, _) -> _ = match init_key {
+            None => |answer, keys| ScriptReply::is_answer(answer, keys, false),
+            Some(_) => |answer, keys| ScriptReply::is_answer(answer, keys.saturating_sub(1), true),
+        };
+        let call = Call::new(&keys, request.argument(), last).read_by(reads);
         let call = if jobs.len() > 1 { call.divisible() } else { call };
         let reply = match self.link.call(call).await {
-            Ok(answer) => ScriptReply::read(answer, buckets, init_key.is_some()).ok_or_else(|| {
-                BackendError::unavailable("redis", "the script's answer cannot be read")
-            }),
+            Ok(answer) => {
+                ScriptReply::read(&answer, buckets, init_key.is_some()).ok_or_else(|| {
+                    BackendError::unavailable("redis", "the script's answer cannot be read")
+                })
+            }
             Err(error) => Err(error),
         };
         (request.into_places(), reply)
