@@ -115,8 +115,9 @@ impl Batcher {
         let (reply, mut answer) = oneshot::channel();
         let slot = self.slot(&operation);
         let job = Job::new(operation, deadline, reply);
-        let caller = Caller { shared: Arc::clone(&self.0), slot, begun: Instant::now() };
-        let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
+        let begun = Instant::now();
+        let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
+        let free = self.0.queues().push(slot, job, begun, &self.0.settings.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
             self.0.runtime.spawn(task.run());

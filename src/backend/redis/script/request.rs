@@ -8,6 +8,7 @@ use super::double;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
+use crate::backend::redis::hashed::HashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
@@ -69,8 +70,9 @@ impl<'o> ScriptRequest<'o> {
 
 /// Numbers the buckets: one that is named several times gets one number.
 fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyName>, Vec<usize>) {
-    let (mut keys, mut places) = (Vec::new(), Vec::new());
-    let mut known: Option<HashMap<&KeyName, usize>> = None;
+    let least = operations.size_hint().0;
+    let (mut keys, mut places) = (Vec::with_capacity(least), Vec::with_capacity(least));
+    let mut known: Option<HashedMap<&KeyName, usize>> = None;
     for operation in operations {
         for name in operation.names() {
             let next = keys.len();
@@ -107,7 +109,7 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
     let mut charges: SmallVec<[_; 1]> = charges.collect::<Option<_>>()?;
     // Charges of one bucket stay in their order; those of several do not depend on each other.
     charges.sort_by_key(|(place, _)| **place);
-    let mut writer = RequestWriter::default();
+    let mut writer = RequestWriter { numbers: Vec::with_capacity(64), ..RequestWriter::default() };
     // Where the buckets begin that are charged alike, and how many they are.
     let (mut alike, mut count) = (0, 0_usize);
     for of_bucket in charges.chunk_by(|(one, _), (other, _)| one == other) {
