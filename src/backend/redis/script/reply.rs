@@ -53,12 +53,12 @@ impl ScriptReply {
         let parts = Parts::of(answer, init_counts)?;
         let mut stored = parts.stored.iter();
         let cells = parts.places(buckets)?.map(|place| match place {
-            Place::Stored => stored
+            KeyContent::Stored => stored
                 .next()
                 .and_then(StoredValue::stored)
                 .map_or(StoredValue::Foreign, StoredValue::Stored),
-            Place::Absent => StoredValue::Absent,
-            Place::Foreign => StoredValue::Foreign,
+            KeyContent::Absent => StoredValue::Absent,
+            KeyContent::Foreign => StoredValue::Foreign,
         });
         let cells = cells.collect();
         Some(Self { now: parts.now, cells, initialized_at: parts.initialized_at })
@@ -237,7 +237,7 @@ struct Parts<'v> {
 
 /// What is under a key.
 #[derive(Clone, Copy)]
-enum Place {
+enum KeyContent {
     /// The next of the stored values.
     Stored,
     Absent,
@@ -263,7 +263,7 @@ impl<'v> Parts<'v> {
     }
 
     /// What is under each of so many keys; `None` if the parts are not about as many.
-    fn places(&self, buckets: usize) -> Option<impl Iterator<Item = Place>> {
+    fn places(&self, buckets: usize) -> Option<impl Iterator<Item = KeyContent>> {
         if self.stored.len().checked_add(self.others.len())? != buckets {
             return None;
         }
@@ -280,9 +280,9 @@ impl<'v> Parts<'v> {
         Some((1..=buckets).map(move |place| {
             let is_here = |other: &&Value| matches!(other, Value::Int(at) if usize::try_from(at.unsigned_abs()) == Ok(place));
             match others.next_if(is_here) {
-                None => Place::Stored,
-                Some(Value::Int(1..)) => Place::Absent,
-                Some(_) => Place::Foreign,
+                None => KeyContent::Stored,
+                Some(Value::Int(1..)) => KeyContent::Absent,
+                Some(_) => KeyContent::Foreign,
             }
         }))
     }
