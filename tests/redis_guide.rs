@@ -75,7 +75,7 @@ async fn the_rights_that_are_named_suffice() {
 #[tokio::test]
 async fn every_right_that_is_named_is_needed() {
     // All but the one for a question that may be left unanswered.
-    for right in ["+eval", "+evalsha", "+time", "+getrange", "+set", "+del"] {
+    for right in ["+eval", "+evalsha", "+time", "+getrange", "+set", "+setrange", "+del"] {
         let server = Server::start();
         let rights = line("ACL SETUSER tollgate");
         let all: Vec<_> = rights.split(' ').collect();
@@ -84,9 +84,13 @@ async fn every_right_that_is_named_is_needed() {
         server.command(&fewer).ok();
         let url = server.url().replace("://", "://tollgate:secret@");
         let limiter = RateLimiter::new(Redis::at(url).deadline(HOUR).connect().await.unwrap());
-        let taken = limiter.limit(&PER_CLIENT).key(CLIENT).await;
-        let reset = limiter.reset(&PER_CLIENT).key(CLIENT).await;
-        assert!(taken.is_err() || reset.is_err(), "{right}");
+        let mut is_missed = false;
+        // Of 20 a day, one in three of these charges at least leaves the expiry as it is.
+        for _ in 0..4 {
+            is_missed |= limiter.limit(&PER_CLIENT).key(CLIENT).await.is_err();
+        }
+        is_missed |= limiter.reset(&PER_CLIENT).key(CLIENT).await.is_err();
+        assert!(is_missed, "{right}");
     }
 }
 

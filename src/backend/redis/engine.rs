@@ -95,9 +95,10 @@ impl Redis {
 
     fn charges(&self, charges: &[Charge<'_>]) -> Result<Answer<Applied>, BackendError> {
         let deadline = self.batcher.deadline();
-        let owned: Result<SmallVec<[_; 1]>, _> =
-            charges.iter().map(|charge| OwnedCharge::new(charge, &self.names)).collect();
-        let mut owned = owned?;
+        let mut owned = SmallVec::<[_; 1]>::new();
+        for charge in charges {
+            owned.push(OwnedCharge::new(charge, &self.names)?);
+        }
         if !self.batcher.is_cluster() || share_a_slot(owned.iter().flat_map(OwnedCharge::names)) {
             return Ok(Answer::pending(self.batcher.send(Operation::Charges(owned), deadline)));
         }

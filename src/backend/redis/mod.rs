@@ -16,6 +16,7 @@ mod batch;
 mod builder;
 mod cross_slot;
 mod engine;
+mod hashed;
 mod key_name;
 mod link;
 mod operation;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
+use redis::{Value, cmd};
 
 use super::connection::loaded;
 use super::{Allowance, Answer, Contestant, names};
@@ -51,30 +51,33 @@ impl Contestant for SameScript {
     async fn decide(&mut self, key: usize) -> Answer {
         let mut call = cmd("EVALSHA");
         call.arg(&*self.script).arg(1).arg(&self.keys[key]).arg(self.numbers.argument());
-        let found = call.query_async::<(i64, [Option<Vec<u8>>; 1])>(&mut self.connection).await;
-        Answer::admitted_if(found.map(|(now, [bucket])| self.numbers.admitted(now, bucket)))
+        let found = call.query_async::<Vec<Value>>(&mut self.connection).await;
+        Answer::admitted_if(found.map(|found| self.numbers.admitted(&found)))
     }
 }
 
 impl Numbers {
     /// In the order that the head of the script tells: all is of the commonest kind, one limit, and one
-    /// charge of the first bucket, which takes a token.
+    /// bucket with one charge, which takes a token.
     fn argument(self) -> Vec<u8> {
         let Self { token, capacity } = self;
         let limit = [1.0, token, capacity, 1.0, capacity];
-        let take = [1.0, 0.0, 1.0, token];
+        let take = [1.0, 1.0, 0.0, 1.0, token];
         let numbers = [2.0, 1.0].into_iter().chain(limit).chain(take);
         numbers.flat_map(f64::to_le_bytes).collect()
     }
 
-    /// What came of it, by what was found.
-    fn admitted(self, now: i64, bucket: Option<Vec<u8>>) -> bool {
-        let Some(bucket) = bucket else { return self.token <= self.capacity };
+    /// What came of it, by what was found: the time, and the bucket if it was there.
+    fn admitted(self, found: &[Value]) -> bool {
+        let [Value::Int(now), _, Value::BulkString(bucket), ..] = found else { return false };
+        if bucket.is_empty() {
+            return self.token <= self.capacity;
+        }
         let number = |place: usize| {
             let bytes = bucket.get(place * 8..)?.first_chunk()?;
             Some(f64::from_le_bytes(*bytes))
         };
         let stored = number(0).zip(number(1));
-        stored.is_some_and(|(value, ts)| value + (now as f64 - ts).max(0.0) >= self.token)
+        stored.is_some_and(|(value, ts)| value + (*now as f64 - ts).max(0.0) >= self.token)
     }
 }

@@ -9,17 +9,18 @@
 //! says: the lanes within take the turns of the outer one in turn.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::placing::Placing;
+use crate::backend::redis::hashed::HashedMap;
 
 /// Waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    lanes: HashMap<LaneId, BucketLane>,
+    lanes: HashedMap<LaneId, BucketLane>,
     /// The lanes that are within no other, in the order of their turns.
     turns: Turns,
     /// Every waiting job in the order of arrival, and some that wait no more.

@@ -10,6 +10,9 @@
 //! A flood of one client delays no other: buckets take [turns](lanes), and what waits for a bucket
 //! that has refused is answered from that refusal.
 //!
+//! The next call is on its way before the callers of the last one are told their answers, so the server has
+//! work while they run.
+//!
 //! Each call in flight belongs to a task of its own ([`InFlight`]). A caller may drop its future at
 //! any time without disturbing the task or the operations that share its call. An operation whose
 //! future is dropped, or whose time is up, before it was sent is not sent. A call without an answer
@@ -22,8 +25,11 @@ mod send_queues;
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
 use std::iter;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -31,7 +37,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use self::job::{Job, LaneId};
+use self::job::{Answers, Job, LaneId, fail};
 pub(super) use self::send_queues::Bounds;
 use self::send_queues::{SendQueues, Taken};
 use super::key_name::{KeyName, KeyNames};
@@ -115,8 +121,9 @@ impl Batcher {
         let (reply, mut answer) = oneshot::channel();
         let slot = self.slot(&operation);
         let job = Job::new(operation, deadline, reply);
-        let caller = Caller { shared: Arc::clone(&self.0), slot, begun: Instant::now() };
-        let free = self.0.queues().push(slot, job, &self.0.settings.bounds);
+        let begun = Instant::now();
+        let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
+        let free = self.0.queues().push(slot, job, begun, &self.0.settings.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
             self.0.runtime.spawn(task.run());
@@ -155,31 +162,51 @@ impl BatcherShared {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends these jobs, and answers each.
-    async fn send(&self, slot: u16, taken: Taken) {
+    /// Sends these jobs, and then tells the answers of the call before. Returns what these are answered.
+    async fn send(&self, slot: u16, taken: Taken, before: Answers) -> Answers {
         let last_arrival = taken.last_arrival;
-        let Err((error, jobs)) = self.send_together(slot, taken).await else { return };
+        let (error, jobs) = match self.send_together(slot, taken, before).await {
+            Ok(answers) => return answers,
+            Err(failed) => failed,
+        };
         if jobs.len() > 1 && Link::is_scattered(&error) {
             // While the slot is moved, the keys of each single job may be in one place.
             for job in jobs {
                 let alone = Taken { jobs: vec![job], last_arrival };
-                if let Err((error, jobs)) = self.send_together(slot, alone).await {
-                    fail(jobs, &error);
+                match self.send_together(slot, alone, Answers::default()).await {
+                    Ok(answers) => answers.tell(),
+                    Err((error, jobs)) => fail(jobs, &error),
                 }
             }
         } else {
             fail(jobs, &error);
         }
+        Answers::default()
     }
 
-    /// Sends these jobs in one call and answers them; returns them unanswered if the call failed.
+    /// Sends these jobs in one call and returns their answers, or the jobs if the call failed. The
+    /// answers of the call before are told once this one is on its way: the server works on it while the
+    /// callers of that one run.
     ///
     /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
     /// and that these would refuse as well. It is as if they had been the last in the call.
-    async fn send_together(&self, slot: u16, taken: Taken) -> Result<(), (BackendError, Vec<Job>)> {
+    async fn send_together(
+        &self,
+        slot: u16,
+        taken: Taken,
+        before: Answers,
+    ) -> Result<Answers, (BackendError, Vec<Job>)> {
         let Taken { jobs, last_arrival } = taken;
         let begun = Instant::now();
-        let (places, reply) = self.call(&jobs).await;
+        let (places, reply) = {
+            let mut call = pin!(self.call(&jobs));
+            let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+            before.tell();
+            match sent {
+                Poll::Ready(answered) => answered,
+                Poll::Pending => call.await,
+            }
+        };
         let mut script_reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Err((error, jobs)),
@@ -189,6 +216,7 @@ impl BatcherShared {
             self.queues().answered(slot, now);
         }
         let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
+        let mut answers = Answers::with_capacity(jobs.len());
         for Job { operation, reply, lane, .. } in jobs {
             let (places, others) =
                 rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
@@ -196,7 +224,7 @@ impl BatcherShared {
             let answer = script_reply.replay(&operation, places);
             let is_refused =
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
-            drop(reply.send(answer));
+            answers.push(reply, answer);
             if is_refused && refused.iter().all(|other| other.lane != lane) {
                 refused.push(RefusedJob { lane, operation, places });
             }
@@ -205,9 +233,9 @@ impl BatcherShared {
             let told = script_reply.refusal(&refused.operation, refused.places);
             let script_reply = &script_reply;
             let likewise = Likewise { slot, last_arrival, refused, told, script_reply };
-            while likewise.answer_some(self) {}
+            while likewise.answer_some(self, &mut answers) {}
         }
-        Ok(())
+        Ok(answers)
     }
 
     /// Calls the script for these jobs. Returns the places of their buckets, and its reply.
@@ -225,12 +253,18 @@ impl BatcherShared {
         let keys: Vec<&KeyName> = request.keys().iter().copied().chain(&init_key).collect();
         // Callers with an earlier deadline stop waiting by themselves.
         let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
-        let call = Call::new(&keys, request.argument(), last).read_by(ScriptReply::is_answer);
+        let reads: fn(&_, _) -> _ = match init_key {
+            None => |answer, keys| ScriptReply::is_answer(answer, keys, false),
+            Some(_) => |answer, keys| ScriptReply::is_answer(answer, keys.saturating_sub(1), true),
+        };
+        let call = Call::new(&keys, request.argument(), last).read_by(reads);
         let call = if jobs.len() > 1 { call.divisible() } else { call };
         let reply = match self.link.call(call).await {
-            Ok(answer) => ScriptReply::read(answer, buckets, init_key.is_some()).ok_or_else(|| {
-                BackendError::unavailable("redis", "the script's answer cannot be read")
-            }),
+            Ok(answer) => {
+                ScriptReply::read(&answer, buckets, init_key.is_some()).ok_or_else(|| {
+                    BackendError::unavailable("redis", "the script's answer cannot be read")
+                })
+            }
             Err(error) => Err(error),
         };
         (request.into_places(), reply)
@@ -258,7 +292,7 @@ struct Likewise<'c> {
 
 impl Likewise<'_> {
     /// Answers the first of them. Returns whether there may be more.
-    fn answer_some(&self, shared: &BatcherShared) -> bool {
+    fn answer_some(&self, shared: &BatcherShared, answers: &mut Answers) -> bool {
         let mut queues = shared.queues();
         let answered: Vec<_> = iter::from_fn(|| {
             queues.pop_answered(self.slot, self.refused.lane, |job| self.answer(job))
@@ -267,7 +301,7 @@ impl Likewise<'_> {
         .collect();
         drop(queues);
         let is_more = answered.len() == ANSWERED_TOGETHER;
-        answered.into_iter().for_each(|(job, applied)| drop(job.reply.send(Ok(applied))));
+        answered.into_iter().for_each(|(job, applied)| answers.push(job.reply, Ok(applied)));
         is_more
     }
 
@@ -325,11 +359,6 @@ async fn unread<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
 /// How many tasks an answer passes from its socket to its caller, and one more for the socket itself.
 const HOPS: usize = 4;
 
-/// Answers these jobs with an error. A caller that is gone needs no answer.
-fn fail(jobs: Vec<Job>, error: &BackendError) {
-    jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
-}
-
 /// A task that has one call in flight at a time, mostly for one slot.
 struct InFlight {
     shared: Arc<BatcherShared>,
@@ -342,11 +371,13 @@ impl InFlight {
     /// Sends jobs until none waits.
     async fn run(mut self) {
         let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
+        let mut answers = Answers::default();
         while !taken.jobs.is_empty() {
-            self.shared.send(self.slot, taken).await;
+            answers = self.shared.send(self.slot, taken, answers).await;
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
         self.is_over = true;
+        answers.tell();
     }
 }
 

@@ -18,19 +18,19 @@
 //! that many clients share, such as a tenant's, gets the turns of a lane for all of them, which then
 //! take turns among themselves.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use smallvec::SmallVec;
 
 use super::job::LaneId;
+use crate::backend::redis::hashed::HashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::Operation;
 
 /// How many waiting jobs name each bucket, of the jobs that name several.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
-    named: HashMap<LaneId, usize>,
+    named: HashedMap<LaneId, usize>,
     hasher: RandomState,
 }
 
@@ -42,17 +42,17 @@ impl Placing {
     pub(super) fn place(&mut self, operation: &Operation) -> (LanePath, Box<[LaneId]>) {
         let names = operation.names();
         if let [name] = names.as_slice() {
-            return (SmallVec::from_slice(&[self.id(name)]), Box::default());
+            return (SmallVec::from_slice(&[lane_of(name)]), Box::default());
         }
         let mut ids = SmallVec::<[_; 8]>::new();
         for name in names.iter().take(MOST_NAMES).filter(|name| !name.is_global()) {
-            let id = self.id(name);
+            let id = lane_of(name);
             if !ids.contains(&id) {
                 ids.push(id);
             }
         }
         if let ([], Some(first)) = (ids.as_slice(), names.first()) {
-            ids.push(self.id(first));
+            ids.push(lane_of(first));
         }
         if ids.len() < 2 {
             let id = ids.first().copied().unwrap_or_default();
@@ -90,10 +90,10 @@ impl Placing {
     pub(super) fn is_empty(&self) -> bool {
         self.named.is_empty()
     }
+}
 
-    fn id(&self, name: &KeyName) -> LaneId {
-        LaneId::new(self.hasher.hash_one(name))
-    }
+const fn lane_of(name: &KeyName) -> LaneId {
+    LaneId::new(name.own_hash())
 }
 
 /// How deep lanes are in each other: a tenant's, an address', a user's, and one more. Buckets of a job

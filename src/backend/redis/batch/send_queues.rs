@@ -11,12 +11,13 @@
 //! Neighbouring slots are mostly on one node, so a node that hangs uses up the calls of its own slots
 //! and leaves those of other nodes alone.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::lanes::Lanes;
+use crate::backend::redis::hashed::HashedMap;
 
 /// How much may be in flight.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(in crate::backend::redis) struct Bounds {
 /// The queues of all slots.
 #[derive(Debug, Default)]
 pub(super) struct SendQueues {
-    groups: HashMap<u16, SlotGroup>,
+    groups: HashedMap<u16, SlotGroup>,
 }
 
 /// What a task has taken, to send it in one call.
@@ -48,8 +49,8 @@ const GROUP_SIZE: u16 = 64;
 
 impl SendQueues {
     /// Adds a job. Returns whether the caller has to start a task, which then [takes](Self::take) jobs.
-    pub(super) fn push(&mut self, slot: u16, job: Job, bounds: &Bounds) -> bool {
-        self.group(slot).push(slot, job, bounds)
+    pub(super) fn push(&mut self, slot: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
+        self.group(slot).push(slot, job, now, bounds)
     }
 
     /// The next jobs for a task of this slot, or of a waiting slot that it changes to. If there are
@@ -94,7 +95,7 @@ impl SendQueues {
 /// The queues of a group that have jobs or calls in flight.
 #[derive(Debug, Default)]
 struct SlotGroup {
-    slots: HashMap<u16, SlotQueue>,
+    slots: HashedMap<u16, SlotQueue>,
     /// The tasks of all these slots.
     calls: usize,
     /// The slots that have jobs and no task.
@@ -117,9 +118,8 @@ struct SlotQueue {
 }
 
 impl SlotGroup {
-    fn push(&mut self, number: u16, job: Job, bounds: &Bounds) -> bool {
+    fn push(&mut self, number: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
-        let now = Instant::now();
         slot.jobs.drop_over(now);
         self.last_arrival = self.last_arrival.saturating_add(1);
         slot.jobs.push(job, self.last_arrival);

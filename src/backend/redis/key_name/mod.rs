@@ -108,7 +108,7 @@ impl KeyNames {
         name.push(b':');
         let room = MAX_NAME.saturating_sub(name.len());
         self.write_key(&mut name, id.key().as_bytes(), room);
-        name
+        name.complete()
     }
 
     /// The name of the key that holds when the store was initialized: one for all buckets, or on a
@@ -120,7 +120,7 @@ impl KeyNames {
             name.number(slot::number_in(of.slot()));
             name.push(b'}');
         }
-        name
+        name.complete()
     }
 
     /// Writes a key, or the first part of one, in no more than `room` bytes unless it is a hash.

@@ -1,7 +1,9 @@
 //! Writing the bytes of a name.
 
 use std::fmt::{self, Write as _};
+use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
@@ -9,8 +11,14 @@ use super::slot;
 use crate::backend::key::{Part, next_part};
 
 /// The name of a bucket in Redis.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(in crate::backend::redis) struct KeyName(SmallVec<[u8; INLINE]>);
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::backend::redis) struct KeyName {
+    bytes: SmallVec<[u8; INLINE]>,
+    hash: u64,
+}
+
+/// Keyed at random, so that no client can make up keys whose names share a hash.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// The length of most names; longer ones need an allocation.
 const INLINE: usize = 64;
@@ -18,36 +26,50 @@ const INLINE: usize = 64;
 impl KeyName {
     #[inline]
     pub(super) fn new(head: &[u8]) -> Self {
-        Self(SmallVec::from_slice(head))
+        Self { bytes: SmallVec::from_slice(head), hash: 0 }
+    }
+
+    /// Notes the hash of the whole name.
+    #[inline]
+    pub(super) fn complete(mut self) -> Self {
+        let mut hasher = HASHER.build_hasher();
+        hasher.write(&self.bytes);
+        self.hash = hasher.finish();
+        self
+    }
+
+    /// Its hash in this process.
+    pub(in crate::backend::redis) const fn own_hash(&self) -> u64 {
+        self.hash
     }
 
     /// Which slot of a cluster it is in.
     pub(in crate::backend::redis) fn slot(&self) -> u16 {
-        slot::of(&self.0)
+        slot::of(&self.bytes)
     }
 
     /// Whether all requests share its key, as far as the name tells: a hash hides it.
     pub(in crate::backend::redis) fn is_global(&self) -> bool {
         // A name of a limit and a part of a key have no `*`.
-        self.0.ends_with(b":*")
+        self.bytes.ends_with(b":*")
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     pub(super) fn truncate(&mut self, len: usize) {
-        self.0.truncate(len);
+        self.bytes.truncate(len);
     }
 
     #[inline]
     pub(super) fn push(&mut self, byte: u8) {
-        self.0.push(byte);
+        self.bytes.push(byte);
     }
 
     #[inline]
     pub(super) fn extend(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
     }
 
     pub(super) fn number(&mut self, number: impl itoa::Integer) {
@@ -57,7 +79,10 @@ impl KeyName {
     /// Writes text, in which all but plain bytes are escaped.
     #[inline]
     pub(super) fn text(&mut self, text: &[u8]) {
-        for &byte in text {
+        let plain = text.iter().position(|&byte| !is_plain(byte)).unwrap_or(text.len());
+        let (plain, rest) = text.split_at_checked(plain).unwrap_or((text, &[]));
+        self.extend(plain);
+        for &byte in rest {
             if is_plain(byte) {
                 self.push(byte);
             } else {
@@ -139,9 +164,16 @@ impl KeyName {
     }
 }
 
+/// By the hash of the whole name, which is made once.
+impl Hash for KeyName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
 impl AsRef<[u8]> for KeyName {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
@@ -154,7 +186,7 @@ impl fmt::Write for KeyName {
 
 impl fmt::Debug for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyName({})", String::from_utf8_lossy(&self.0))
+        write!(f, "KeyName({})", String::from_utf8_lossy(&self.bytes))
     }
 }
 

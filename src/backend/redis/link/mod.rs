@@ -290,8 +290,13 @@ impl Link {
             Form::Digest => ("EVALSHA", self.0.digest.as_str()),
             Form::Text => ("EVAL", self.0.text),
         };
-        let mut command = ::redis::cmd(name);
-        command.arg(script).arg(keys.len());
+        let names = keys.iter().map(|key| key.as_ref().len());
+        let length = names.fold(argument.len(), usize::saturating_add);
+        let mut command = Cmd::with_capacity(
+            keys.len().saturating_add(4),
+            length.saturating_add(name.len()).saturating_add(script.len()).saturating_add(8),
+        );
+        command.arg(name).arg(script).arg(keys.len());
         for key in keys {
             command.arg(key.as_ref());
         }

@@ -36,3 +36,8 @@ end
 local function steps_to_gain(gain, units)
   return ceil(units / gain)
 end
+
+-- The instant at which a bucket is full.
+local function full_at(gain, capacity, step, value, ts)
+  return ts + step * ceil((capacity - value) / gain)
+end

@@ -15,6 +15,8 @@ end
 
 for k, s in pairs(changed) do
   local value, ts = unpack(cells[k])
-  store(k, value, ts, gain[s], token[s], capacity[s], step[s], initial[s])
+  local grid = expiry_grid(gain[s], capacity[s], step[s])
+  local full = full_at(gain[s], capacity[s], step[s], value, ts)
+  store(k, grid, full, value, ts, gain[s], token[s], capacity[s], step[s], initial[s])
 end
-return { now, raw }
+return answer(initialized_at or false)

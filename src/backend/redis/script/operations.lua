@@ -8,7 +8,7 @@ if args[1] == 1 then
   initialized_at = noted and #noted <= 16 and string.find(noted, '^%d+$') and tonumber(noted)
   if not initialized_at or initialized_at >= MAX_UNITS then
     initialized_at = now
-    call('SET', KEYS[buckets], format('%.0f', now))
+    call('SET', keys[buckets], format('%.0f', now))
   end
   buckets = buckets - 1
 end
@@ -284,7 +284,7 @@ operations[4] = function(at)
   for i = 1, count do
     local k = args[at + 1 + i]
     -- At once: the key may hold another type, which `store` does not overwrite.
-    call('DEL', KEYS[k])
+    call('DEL', keys[k])
     cells[k], changed[k] = false, nil
   end
   return at + 2 + count

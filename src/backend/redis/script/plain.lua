@@ -9,43 +9,62 @@
 local rest
 
 if args[1] == 2 then
-  local at = args[2] * 5 + 3
+  local at, done, last_limit = args[2] * 5 + 3, 0, nil
+  local gain, token, capacity, step, initial, numbers, lowest, grid
 
-  for k = 1, buckets do
-    local limit, phase, behind = args[at] * 5 - 3, args[at + 1], at + 3 + args[at + 2]
-    local gain, capacity, step, initial = args[limit + 1], args[limit + 3], args[limit + 4], args[limit + 5]
-    local stored = raw[k]
-    local value, ts, is_plain
-    if not stored then
-      value, ts, is_plain = initial, window_at(step, phase, now), true
-    elseif #stored == 48 then
-      local old_gain, old_token, old_capacity, old_step
-      value, ts, old_gain, old_token, old_capacity, old_step = decode(NUMBERS, stored)
-      is_plain = old_gain == gain and old_token == args[limit + 2] and old_capacity == capacity
-        and old_step == (initial == capacity and step or -step)
-        and value <= capacity and value >= capacity - MAX_UNITS and value % 1 == 0
-        and ts <= MAX_UNITS and ts > -step and ts % step == phase
+  while done < buckets do
+    local last, limit, phase = done + args[at], args[at + 1] * 5 - 3, args[at + 2]
+    local first_units, last_units = at + 4, at + 3 + args[at + 3]
+    if limit ~= last_limit then
+      last_limit = limit
+      gain, token, capacity, step, initial = unpack(args, limit + 1, limit + 5)
+      lowest, grid = capacity - MAX_UNITS, expiry_grid(gain, capacity, step)
+      -- These numbers as a bucket has them.
+      numbers = pack('<dddd', gain, token, capacity, initial == capacity and step or -step)
     end
-    if is_plain then
-      value, ts = refresh(gain, capacity, step, value, ts, now)
-      local before, admits = value, false
-      for i = at + 3, behind - 1 do
-        if value >= args[i] then
-          value, admits = value - args[i], true
+
+    for k = done + 1, last do
+      local stored = raw[k]
+      local value, ts, is_plain, held, held_ts
+      if not stored then
+        value, ts, is_plain = initial, window_at(step, phase, now), true
+      elseif #stored == 48 and sub(stored, 17) == numbers then
+        held, held_ts = decode('<dd', stored)
+        value, ts = held, held_ts
+        is_plain = value <= capacity and value >= lowest and value % 1 == 0
+          and ts <= MAX_UNITS and ts > -step and ts % step == phase
+      end
+      if is_plain then
+        value, ts = refresh(gain, capacity, step, value, ts, now)
+        local before, admits = value, false
+        for i = first_units, last_units do
+          local units = args[i]
+          if value >= units then
+            value, admits = value - units, true
+          end
         end
+        -- A bucket that begins below full is stored by its first use, a refusal too: it begins to fill now.
+        if value < before or initial ~= capacity and (admits or not stored) then
+          -- A bucket that keeps its numbers and its expiry needs only its value and time: less than half of the
+          -- instructions that `SET` with an expiry takes.
+          local full = full_at(gain, capacity, step, value, ts)
+          if not (
+            held and initial == capacity and full < MAX_UNITS
+            and full - full_at(gain, capacity, step, held, held_ts) <= full % grid
+            and call('SETRANGE', keys[k], '0', pack('<dd', value, ts)) == 48
+          ) then
+            store(k, grid, full, value, ts, gain, token, capacity, step, initial)
+          end
+        end
+      else
+        rest = rest or {}
+        rest[k] = at + 1
       end
-      -- A bucket that begins below full is stored by its first use, a refusal too: it begins to fill now.
-      if value < before or initial ~= capacity and (admits or not stored) then
-        store(k, value, ts, gain, args[limit + 2], capacity, step, initial)
-      end
-    else
-      rest = rest or {}
-      rest[k] = at
     end
-    at = behind
+    at, done = last_units + 1, last
   end
 
   if not rest then
-    return { now, raw }
+    return answer(false)
   end
 end

@@ -33,32 +33,35 @@ enum StoredValue {
 }
 
 impl ScriptReply {
-    /// Whether a value can be the reply about so many keys.
-    pub(in crate::backend::redis) fn is_answer(answer: &Value, keys: usize) -> bool {
-        let Value::Array(answer) = answer else { return false };
-        matches!(answer.as_slice(), [Value::Int(_), Value::Array(raw)] if raw.len() == keys)
+    /// Whether a value can be the reply about so many buckets, and about the time of initialization if
+    /// that counts.
+    pub(in crate::backend::redis) fn is_answer(
+        answer: &Value,
+        buckets: usize,
+        init_counts: bool,
+    ) -> bool {
+        let parts = Parts::of(answer, init_counts);
+        parts.is_some_and(|parts| parts.places(buckets).is_some())
     }
 
     /// Reads a reply about so many buckets, and about the time of initialization if that counts.
     pub(in crate::backend::redis) fn read(
-        answer: Value,
+        answer: &Value,
         buckets: usize,
         init_counts: bool,
     ) -> Option<Self> {
-        let Value::Array(answer) = answer else { return None };
-        let [Value::Int(now), Value::Array(raw)] = answer.as_slice() else { return None };
-        if raw.len() != buckets.saturating_add(usize::from(init_counts)) {
-            return None;
-        }
-        let now = Timestamp::from_micros(*now);
-        let noted = match raw.last() {
-            Some(Value::BulkString(noted)) if init_counts => initialization(noted),
-            _ => None,
-        };
-        // The script has overwritten anything else by its own time.
-        let initialized_at = noted.unwrap_or(now);
-        let cells = raw.iter().take(buckets).map(StoredValue::read).collect();
-        Some(Self { now, cells, initialized_at: init_counts.then_some(initialized_at) })
+        let parts = Parts::of(answer, init_counts)?;
+        let mut stored = parts.stored.iter();
+        let cells = parts.places(buckets)?.map(|place| match place {
+            KeyContent::Stored => stored
+                .next()
+                .and_then(StoredValue::stored)
+                .map_or(StoredValue::Foreign, StoredValue::Stored),
+            KeyContent::Absent => StoredValue::Absent,
+            KeyContent::Foreign => StoredValue::Foreign,
+        });
+        let cells = cells.collect();
+        Some(Self { now: parts.now, cells, initialized_at: parts.initialized_at })
     }
 
     /// Replays an operation on the buckets at these places. A reset has no readings.
@@ -223,27 +226,71 @@ impl CellStore for ScriptReply {
     }
 }
 
-/// The time of initialization, as the script reads it; `None` if the value is none.
-fn initialization(noted: &[u8]) -> Option<Timestamp> {
-    if noted.len() > 16 || !noted.iter().all(u8::is_ascii_digit) {
-        return None;
+/// The parts of a reply, as `batch.lua` lists them.
+struct Parts<'v> {
+    now: Timestamp,
+    initialized_at: Option<Timestamp>,
+    stored: &'v [[u8; 48]],
+    /// The places of the keys that have no bucket, from 1 on; below zero where something else is.
+    others: &'v [Value],
+}
+
+/// What is under a key.
+#[derive(Clone, Copy)]
+enum KeyContent {
+    /// The next of the stored values.
+    Stored,
+    Absent,
+    Foreign,
+}
+
+impl<'v> Parts<'v> {
+    fn of(answer: &'v Value, init_counts: bool) -> Option<Self> {
+        let Value::Array(answer) = answer else { return None };
+        let [Value::Int(now), initialized_at, Value::BulkString(stored), others @ ..] =
+            answer.as_slice()
+        else {
+            return None;
+        };
+        let initialized_at = match initialized_at {
+            Value::Int(at) if init_counts => Some(Timestamp::from_micros(*at)),
+            Value::Nil if !init_counts => None,
+            _ => return None,
+        };
+        let (stored, rest) = stored.as_chunks();
+        let now = Timestamp::from_micros(*now);
+        rest.is_empty().then_some(Self { now, initialized_at, stored, others })
     }
-    let micros: i64 = std::str::from_utf8(noted).ok()?.parse().ok()?;
-    (micros < double::MAX).then(|| Timestamp::from_micros(micros))
+
+    /// What is under each of so many keys; `None` if the parts are not about as many.
+    fn places(&self, buckets: usize) -> Option<impl Iterator<Item = KeyContent>> {
+        if self.stored.len().checked_add(self.others.len())? != buckets {
+            return None;
+        }
+        let mut before = 0;
+        for other in self.others {
+            let Value::Int(place) = other else { return None };
+            let place = usize::try_from(place.checked_abs()?).ok()?;
+            if place <= before || place > buckets {
+                return None;
+            }
+            before = place;
+        }
+        let mut others = self.others.iter().peekable();
+        Some((1..=buckets).map(move |place| {
+            let is_here = |other: &&Value| matches!(other, Value::Int(at) if usize::try_from(at.unsigned_abs()) == Ok(place));
+            match others.next_if(is_here) {
+                None => KeyContent::Stored,
+                Some(Value::Int(1..)) => KeyContent::Absent,
+                Some(_) => KeyContent::Foreign,
+            }
+        }))
+    }
 }
 
 impl StoredValue {
-    fn read(raw: &Value) -> Self {
-        match raw {
-            Value::Nil => Self::Absent,
-            Value::BulkString(raw) => Self::stored(raw).unwrap_or(Self::Foreign),
-            _ => Self::Foreign,
-        }
-    }
-
     /// Value, ts, gain, token, capacity, step.
-    fn stored(raw: &[u8]) -> Option<Self> {
-        let raw: &[u8; 48] = raw.try_into().ok()?;
+    fn stored(raw: &[u8; 48]) -> Option<BucketRecord> {
         let (numbers, _) = raw.as_chunks::<8>();
         let mut whole = [0; 6];
         for (number, bytes) in whole.iter_mut().zip(numbers) {
@@ -257,6 +304,6 @@ impl StoredValue {
         // the remainder of an earlier time is not exact.
         let is_since_epoch = ts > step.checked_abs()?.checked_neg()?;
         let record = BucketRecord::from_numbers(whole)?;
-        (is_counted && is_since_epoch).then_some(Self::Stored(record))
+        (is_counted && is_since_epoch).then_some(record)
     }
 }

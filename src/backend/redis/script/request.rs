@@ -8,6 +8,7 @@ use super::double;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
+use crate::backend::redis::hashed::HashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
@@ -69,8 +70,9 @@ impl<'o> ScriptRequest<'o> {
 
 /// Numbers the buckets: one that is named several times gets one number.
 fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyName>, Vec<usize>) {
-    let (mut keys, mut places) = (Vec::new(), Vec::new());
-    let mut known: Option<HashMap<&KeyName, usize>> = None;
+    let least = operations.size_hint().0;
+    let (mut keys, mut places) = (Vec::with_capacity(least), Vec::with_capacity(least));
+    let mut known: Option<HashedMap<&KeyName, usize>> = None;
     for operation in operations {
         for name in operation.names() {
             let next = keys.len();
@@ -107,9 +109,13 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
     let mut charges: SmallVec<[_; 1]> = charges.collect::<Option<_>>()?;
     // Charges of one bucket stay in their order; those of several do not depend on each other.
     charges.sort_by_key(|(place, _)| **place);
-    let mut writer = RequestWriter::default();
+    let mut writer = RequestWriter { numbers: Vec::with_capacity(64), ..RequestWriter::default() };
+    // Where the buckets begin that are charged alike, and how many they are.
+    let (mut alike, mut count) = (0, 0_usize);
     for of_bucket in charges.chunk_by(|(one, _), (other, _)| one == other) {
         let [(_, first), others @ ..] = of_bucket else { continue };
+        let at = writer.numbers.len();
+        writer.push_f64(1.0);
         let limit = writer.limit_of(&first.bucket, &first.id);
         for (_, other) in others {
             if writer.limit_of(&other.bucket, &other.id) != limit {
@@ -119,6 +125,13 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
         limit.into_iter().for_each(|number| writer.push_f64(number));
         writer.push_f64(length(of_bucket.len()));
         of_bucket.iter().for_each(|(_, charge)| writer.push_i64(charge.units.max(0)));
+        if count > 0 && writer.repeats(alike, at) {
+            count = count.saturating_add(1);
+            writer.numbers.truncate(at);
+            writer.overwrite(alike, length(count));
+        } else {
+            (alike, count) = (at, 1);
+        }
     }
     Some(writer.argument(kind::PLAIN, None))
 }
@@ -245,6 +258,22 @@ impl<'o> RequestWriter<'o> {
             self.limits.push(bucket);
         }
         [key(Some(&place)), double::from_i64(phase(bucket, id))]
+    }
+
+    /// Whether the numbers from here on are those from there on, but for the first.
+    fn repeats(&self, there: usize, here: usize) -> bool {
+        let behind = |at: usize| at.saturating_add(size_of::<f64>());
+        match self.numbers.split_at_checked(here) {
+            Some((before, _)) => before.get(behind(there)..) == self.numbers.get(behind(here)..),
+            None => false,
+        }
+    }
+
+    /// Replaces the number that is there.
+    fn overwrite(&mut self, at: usize, number: f64) {
+        if let Some(place) = self.numbers.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *place = number.to_le_bytes();
+        }
     }
 
     fn state(&mut self, state: Option<State>) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::one::One;
 use super::servers::{Client, Reply, until};
-use super::{START, Server, on};
+use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::redis::key_name::{HashTag, KeyNames};
 use crate::backend::tests::history::{History, Step, Take, ask, at_once};
@@ -75,19 +75,25 @@ const LAST: i64 = 1 << 53;
 
 const DAYS_30: i64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// The millisecond, rounded up, at which a bucket in this state is full; if it is not then what it was at first, 30 days
-/// later, or after `now` if that is later still. The earliest that Redis takes is the first after the epoch.
+/// The last microsecond of an eighth of the time in which a bucket fills, in whole milliseconds.
+fn expiry_grid(bucket: &Bucket) -> i64 {
+    let empty = State { value: 0, ts: Timestamp::from_micros(0) };
+    (bucket.full_at(empty).as_micros() / 8_000 * 1_000).max(1_000)
+}
+
+/// The millisecond at which a bucket in this state may be forgotten: when it is full, at the end of that eighth; if it is
+/// not then what it was at first, 30 days later, or after `now` if that is later still. The earliest that Redis takes is
+/// the first after the epoch.
 fn forgotten_at(bucket: &Bucket, state: State, now: Timestamp) -> i64 {
-    let millis = |at: Timestamp| {
-        let micros = at.as_micros();
-        micros.div_euclid(1_000) + i64::from(micros.rem_euclid(1_000) > 0)
-    };
-    let full_at = millis(bucket.full_at(state)).max(1);
-    if bucket.is_droppable_when_full() { full_at } else { full_at.max(millis(now)) + DAYS_30 }
+    let grid = expiry_grid(bucket);
+    let parts = bucket.full_at(state).as_micros().div_euclid(grid).saturating_add(1);
+    let full_at = (parts.saturating_mul(grid) / 1_000).max(1);
+    let now = now.as_micros().div_euclid(1_000) + i64::from(now.as_micros().rem_euclid(1_000) > 0);
+    if bucket.is_droppable_when_full() { full_at } else { full_at.max(now) + DAYS_30 }
 }
 
 #[tokio::test]
-async fn a_key_expires_in_the_millisecond_in_which_its_bucket_is_full() {
+async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time_later() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let (mut written, mut late) = (0, 0);
@@ -113,8 +119,9 @@ async fn a_key_expires_in_the_millisecond_in_which_its_bucket_is_full() {
                 let bucket =
                     writer.expect("nobody else's numbers are stored, nor anything by a reset");
                 let state = state(raw);
-                if bucket.full_at(state).as_micros() <= LAST {
-                    let wanted = forgotten_at(&bucket, state, clock.now());
+                let wanted = forgotten_at(&bucket, state, clock.now());
+                if bucket.full_at(state).as_micros() < LAST && wanted <= LAST / 1_000 {
+                    assert!(*expires > bucket.full_at(state).as_micros() / 1_000);
                     assert_eq!(*expires, wanted, "{state:?} of {bucket:?}, seed {seed}: {step:?}");
                     written += 1;
                 } else {
@@ -174,8 +181,8 @@ async fn forgetting_what_has_expired_changes_no_answer() {
     assert!(played >= 20_000 && forgotten >= 1_000, "{played} {forgotten}");
 }
 
-/// How often something was changed, and how often `SET` and `DEL` were called.
-fn changes(server: &Server) -> [u64; 3] {
+/// How often something was changed, and how often each command that changes something was called.
+fn changes(server: &Server) -> [u64; 4] {
     let calls = |command: &str| {
         let stats = server.command(&["INFO", "commandstats"]);
         let line = stats.text().lines().find(|line| line.starts_with(command)).map(str::to_owned);
@@ -185,7 +192,7 @@ fn changes(server: &Server) -> [u64; 3] {
         })
     };
     let changed = server.info("persistence", "rdb_changes_since_last_save").parse().unwrap();
-    [changed, calls("cmdstat_set:"), calls("cmdstat_del:")]
+    [changed, calls("cmdstat_set:"), calls("cmdstat_setrange:"), calls("cmdstat_del:")]
 }
 
 #[tokio::test]
@@ -217,7 +224,7 @@ async fn refusals_and_looks_write_nothing() {
                 looked += 1;
             } else {
                 wrote += 1;
-                assert!(changes(&server)[1] > changed[1], "seed {seed}: {step:?}");
+                assert!(changes(&server)[0] > changed[0], "seed {seed}: {step:?}");
                 continue;
             }
             assert_eq!(all(), before, "seed {seed}: {step:?}");
@@ -227,19 +234,53 @@ async fn refusals_and_looks_write_nothing() {
     assert!(refused >= 200 && looked >= 200 && wrote >= 200, "{refused} {looked} {wrote}");
 }
 
+/// The millisecond in which an eighth of an hour ends.
+fn end_of_eighth(at: Timestamp) -> i64 {
+    let eighth = i64::try_from(HOUR.as_millis()).unwrap() / 8;
+    (at.as_micros() / 1_000 / eighth + 1) * eighth
+}
+
 #[tokio::test]
-async fn a_full_bucket_is_not_kept() {
+async fn a_full_bucket_is_kept_for_at_most_an_eighth_of_its_time() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let one = One::of(on(&server, &clock), &Quota::token_bucket(5, HOUR)).await;
     assert_eq!(one.take(4).await, (true, "1".to_owned()));
     let (_, expires) = stored(&mut client, One::NAME).unwrap();
-    let millis = |at: Timestamp| at.as_micros() / 1_000 + 1;
-    assert_eq!(expires, millis(START + HOUR * 4 / 5));
+    assert_eq!(expires, end_of_eighth(START + HOUR * 4 / 5));
     one.give(1).await;
-    assert_eq!(stored(&mut client, One::NAME).unwrap().1, millis(START + HOUR * 3 / 5));
+    assert_eq!(stored(&mut client, One::NAME).unwrap().1, end_of_eighth(START + HOUR * 3 / 5));
     one.give(9).await;
-    assert_eq!(stored(&mut client, One::NAME).unwrap().1, millis(START));
+    assert_eq!(stored(&mut client, One::NAME).unwrap().1, end_of_eighth(START));
+}
+
+/// A charge that leaves the expiry as it is writes half as much, so it must be the expiry that the bucket needs.
+#[tokio::test]
+async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    for (quota, is_seldom_moved) in [
+        (Quota::token_bucket(3_600, HOUR), true),
+        (Quota::token_bucket(7, SECOND * 11).capacity(2_000), true),
+        (Quota::fixed_window(300, MINUTE * 3), true),
+        (Quota::token_bucket(100, SECOND).capacity(1), false),
+    ] {
+        server.flush_all();
+        let one = One::of(on(&server, &clock), &quota).await;
+        let [.., set, set_range, _] = changes(&server);
+        let mut dice = Dice(1);
+        for _ in 0..500 {
+            clock.advance(Duration::from_micros(dice.below(3_000_000)));
+            one.take(1).await;
+            let (raw, expires) = stored(&mut client, One::NAME).unwrap();
+            let full_at = one.bucket.full_at(state(&raw)).as_micros();
+            assert_eq!(expires, forgotten_at(&one.bucket, state(&raw), clock.now()), "{quota}");
+            assert!(expires * 1_000 > full_at, "{quota}: {expires} for {full_at}");
+        }
+        let [.., set_then, set_range_then, _] = changes(&server);
+        let written = [set_then - set, set_range_then - set_range];
+        assert_eq!(written[1] > written[0] * 4, is_seldom_moved, "{quota}: {written:?}");
+    }
 }
 
 #[tokio::test]
@@ -251,7 +292,7 @@ async fn what_begins_below_full_is_stored_with_its_first_use_and_kept_for_30_day
     // Even a refusal is a use: it begins to fill.
     assert_eq!(one.take(2).await, (false, "1".to_owned()));
     let first = stored(&mut client, One::NAME).unwrap();
-    assert_eq!(first.1, (START + HOUR * 4 / 5).as_micros() / 1_000 + 1 + DAYS_30);
+    assert_eq!(first.1, end_of_eighth(START + HOUR * 4 / 5) + DAYS_30);
     clock.advance(MINUTE);
     assert!(!one.take(2).await.0);
     assert_eq!(stored(&mut client, One::NAME).unwrap(), first);

@@ -16,7 +16,7 @@ use super::super::slot_map::SlotMap;
 use super::super::url::Topology;
 use super::super::wire::Wire;
 use super::super::{ConnectOptions, Servers, dial::Dial};
-use super::fuzz_nodes::{a_master_is_read_or_left, master, slots, slots_are_read_or_left, text};
+use super::fuzz_nodes::{a_master_is_read_or_left, master, slots, slots_are_read_or_left};
 use super::fuzz_urls::shown;
 use crate::backend::redis::script::ScriptReply;
 use crate::backend::redis::tests::fuzz::bytes::{draws_each, fields};
@@ -76,8 +76,12 @@ fn reference(bytes: &[u8]) -> Option<Value> {
 fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
     match answer {
         Ok(Value::Array(parts)) => match &parts[..] {
-            [Value::Int(_), Value::Array(raw)]
-                if ScriptReply::is_answer(&Value::Array(parts.clone()), raw.len()) =>
+            [Value::Int(_), init, Value::BulkString(stored), others @ ..]
+                if ScriptReply::is_answer(
+                    &Value::Array(parts.clone()),
+                    stored.len() / 48 + others.len(),
+                    *init != Value::Nil,
+                ) =>
             {
                 "script"
             }
@@ -225,9 +229,13 @@ fn sent(value: &Value) -> Vec<u8> {
 
 /// Bytes like the seeds, and answers as servers give them.
 fn inputs() -> impl Strategy<Value = Field> {
-    let raw = prop_oneof![Just(Value::Nil), text()];
-    let script = (any::<i64>(), vec(raw, 0..8))
-        .prop_map(|(now, raw)| Value::Array(vec![Value::Int(now), Value::Array(raw)]));
+    let init = prop_oneof![Just(Value::Nil), any::<i64>().prop_map(Value::Int)];
+    let stored = prop_oneof![3 => Just(vec![0; 48]), 1 => vec(any::<u8>(), 0..100)];
+    let others = prop_oneof![3 => (0..8_i64).prop_map(|count| (1..=count).collect()), 1 => vec(any::<i64>(), 0..8)];
+    let script = (any::<i64>(), init, stored, others).prop_map(|(now, init, stored, others)| {
+        let parts = [Value::Int(now), init, Value::BulkString(stored)].into_iter();
+        Value::Array(parts.chain(others.into_iter().map(Value::Int)).collect())
+    });
     let whole = prop_oneof![slots(), master(), script];
     prop_oneof![
         4 => fields(&answer_seeds(), &WORDS),

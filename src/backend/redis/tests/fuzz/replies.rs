@@ -35,18 +35,6 @@ enum Found {
     Foreign,
 }
 
-impl Found {
-    fn of(raw: &Value) -> Self {
-        match raw {
-            Value::Nil => Self::Nothing,
-            Value::BulkString(raw) => {
-                RawValue(raw.clone()).record().map_or(Self::Foreign, Self::Record)
-            }
-            _ => Self::Foreign,
-        }
-    }
-}
-
 impl NamedRecords {
     fn name(&self, id: BucketId<'_>) -> Vec<u8> {
         self.names.of(id).as_ref().to_vec()
@@ -97,23 +85,51 @@ impl BucketStore for NamedRecords {
     }
 }
 
+/// What the script sends about keys with these values.
+fn sent(now: i64, initialized_at: Value, values: &[Option<Vec<u8>>]) -> Value {
+    let mut stored = Vec::new();
+    let mut all = vec![Value::Int(now), initialized_at, Value::Nil];
+    for (place, value) in (1..).zip(values) {
+        match value {
+            Some(value) if value.len() == 48 => stored.extend(value),
+            Some(_) => all.push(Value::Int(-place)),
+            None => all.push(Value::Int(place)),
+        }
+    }
+    all[2] = Value::BulkString(stored);
+    Value::Array(all)
+}
+
 /// What the script sent, as far as any of it may be something else.
-fn answers(quota: &Quota, keys: usize) -> impl Strategy<Value = Value> + use<> {
-    let raw = prop_oneof![
-        6 => values(quota, BucketId::new("one", &Key::GLOBAL)).prop_map(|raw| Value::BulkString(raw.0)),
-        2 => Just(Value::Nil),
-        // A time of initialization, where there is one.
-        1 => "[0-9]{1,18}".prop_map(|digits| Value::BulkString(digits.into_bytes())),
-        1 => any::<i64>().prop_map(Value::Int),
-        1 => any::<String>().prop_map(Value::SimpleString),
+fn answers(quota: &Quota, keys: usize, init_counts: bool) -> impl Strategy<Value = Value> + use<> {
+    let value = prop_oneof![
+        6 => values(quota, BucketId::new("one", &Key::GLOBAL)).prop_map(|raw| Some(raw.0)),
+        2 => Just(None),
     ];
-    let now = prop_oneof![3 => Just(START.as_micros()), 1 => any::<i64>()].prop_map(Value::Int);
-    let list = prop_oneof![8 => vec(raw.clone(), keys..=keys), 1 => vec(raw, 0..6)];
-    prop_oneof![
-        12 => (now, list).prop_map(|(now, raw)| Value::Array(vec![now, Value::Array(raw)])),
-        1 => vec(any::<i64>().prop_map(Value::Int), 0..4).prop_map(Value::Array),
-        1 => Just(Value::Nil),
-    ]
+    let number = || prop_oneof![3 => Just(START.as_micros()), 1 => any::<i64>()];
+    let init = number().prop_map(move |at| if init_counts { Value::Int(at) } else { Value::Nil });
+    let list = prop_oneof![8 => vec(value.clone(), keys..=keys), 1 => vec(value, 0..6)];
+    let odd = prop_oneof![
+        (-6..7_i64).prop_map(Value::Int),
+        any::<i64>().prop_map(Value::Int),
+        vec(any::<u8>(), 0..200).prop_map(Value::BulkString),
+        any::<String>().prop_map(Value::SimpleString),
+        Just(Value::Nil),
+    ];
+    let is_odd = prop_oneof![3 => Just(false), 1 => Just(true)];
+    (number(), init, list, is_odd, 0..8_usize, odd).prop_map(
+        |(now, init, list, is_odd, place, odd)| match sent(now, init, &list) {
+            Value::Array(mut parts) if is_odd => {
+                match parts.get_mut(place) {
+                    Some(part) => *part = odd,
+                    None if place == 7 => return odd,
+                    None => parts.push(odd),
+                }
+                Value::Array(parts)
+            }
+            answer => answer,
+        },
+    )
 }
 
 /// One operation of each kind on four buckets, for a quota.
@@ -144,23 +160,40 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
 /// The number of their buckets: one of them is charged together with a second shard.
 const BUCKETS: usize = 4;
 
-/// What has to come of an answer about so many keys.
-fn parts(answer: &Value, keys: usize) -> Option<(i64, &[Value])> {
-    match answer {
-        Value::Array(parts) => match &parts[..] {
-            [Value::Int(now), Value::Array(raw)] if raw.len() == keys => Some((*now, raw)),
-            _ => None,
-        },
-        _ => None,
+/// What has to come of an answer about so many keys: the time, and what each holds.
+fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Found>)> {
+    let Value::Array(parts) = answer else { return None };
+    let [Value::Int(now), init, Value::BulkString(stored), others @ ..] = &parts[..] else {
+        return None;
+    };
+    if !matches!((init, init_counts), (Value::Nil, false) | (Value::Int(_), true)) {
+        return None;
     }
+    let (mut stored, mut found) = (stored.as_slice(), Vec::new());
+    let mut others: Vec<i64> =
+        others.iter().map(|it| if let Value::Int(it) = it { *it } else { 0 }).collect();
+    others.reverse();
+    for place in 1..=i64::try_from(keys).unwrap() {
+        let other = others.pop_if(|other| other.checked_abs() == Some(place));
+        found.push(match other {
+            Some(1..) => Found::Nothing,
+            Some(_) => Found::Foreign,
+            None => {
+                let (value, rest) = stored.split_at_checked(48)?;
+                stored = rest;
+                RawValue(value.to_vec()).record().map_or(Found::Foreign, Found::Record)
+            }
+        });
+    }
+    (stored.is_empty() && others.is_empty()).then_some((*now, found))
 }
 
 #[test]
 fn replies_are_drawn_that_are_none_and_with_buckets_and_with_foreign_values() {
     let quota = Quota::fixed_window(10, HOUR);
-    draws_each(&answers(&quota, BUCKETS), 3, |answer| {
-        let (_, raw) = parts(&answer, BUCKETS)?;
-        Some(raw.iter().any(|raw| matches!(Found::of(raw), Found::Foreign)))
+    draws_each(&answers(&quota, BUCKETS, false), 3, |answer| {
+        let (_, found) = parts(&answer, BUCKETS, false)?;
+        Some(found.iter().any(|found| matches!(found, Found::Foreign)))
     });
 }
 
@@ -179,7 +212,7 @@ fn is_undecidable(error: &BackendError, name: &[u8]) {
 
 fn inputs() -> impl Strategy<Value = (Quota, Value, bool)> {
     (quotas(), any::<bool>()).prop_flat_map(|(quota, init_counts)| {
-        let answers = answers(&quota, BUCKETS + usize::from(init_counts));
+        let answers = answers(&quota, BUCKETS, init_counts);
         (Just(quota), answers, Just(init_counts))
     })
 }
@@ -202,14 +235,13 @@ proptest! {
         let keys: Vec<Vec<u8>> = request.keys().iter().map(|name| name.as_ref().to_vec()).collect();
         prop_assert_eq!(keys.len(), BUCKETS);
         let places = request.into_places();
-        let all = BUCKETS + usize::from(init_counts);
-        let wanted = parts(&answer, all).map(|(now, raw)| NamedRecords {
+        let wanted = parts(&answer, BUCKETS, init_counts).map(|(now, found)| NamedRecords {
             now: Timestamp::from_micros(now),
-            found: keys.into_iter().zip(raw.iter().map(Found::of)).collect(),
+            found: keys.into_iter().zip(found).collect(),
             names,
         });
-        prop_assert_eq!(ScriptReply::is_answer(&answer, all), wanted.is_some());
-        let reply = ScriptReply::read(answer, BUCKETS, init_counts);
+        prop_assert_eq!(ScriptReply::is_answer(&answer, BUCKETS, init_counts), wanted.is_some());
+        let reply = ScriptReply::read(&answer, BUCKETS, init_counts);
         prop_assert_eq!(reply.is_some(), wanted.is_some());
         let (Some(mut reply), Some(mut wanted)) = (reply, wanted) else { return Ok(()) };
         let mut rest = places.as_slice();

@@ -1,0 +1,36 @@
+//! Maps of what is a hash already, or cannot be chosen by clients.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map that takes the hash of a key from the key itself: to hash it once more costs as much as to look it
+/// up. Clients must not be able to choose that hash.
+pub(super) type HashedMap<K, V> = HashMap<K, V, BuildHasherDefault<OwnHash>>;
+
+/// Passes on the last number that was written.
+#[derive(Debug, Default)]
+pub(super) struct OwnHash(u64);
+
+impl Hasher for OwnHash {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    /// A small number, such as that of a slot, has its bits spread.
+    fn write_u16(&mut self, number: u16) {
+        self.0 = u64::from(number).wrapping_mul(SPREAD);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(SPREAD);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// 2^64 divided by the golden ratio: multiples of it lie far apart.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
