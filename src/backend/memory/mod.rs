@@ -29,6 +29,7 @@ mod quota_table;
 mod rank;
 mod several;
 mod shard;
+mod shard_charges;
 mod shard_lines;
 mod shard_resets;
 mod shards;
@@ -42,7 +43,8 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use self::fingerprint::{Fingerprint, Hasher};
-use self::shard::{Shard, Unknown};
+use self::shard::Shard;
+use self::shard_charges::Unknown;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
 use super::Backend;

@@ -5,9 +5,9 @@ use super::fingerprint::Fingerprint;
 use super::lines::Lines;
 use super::quota_table::QuotaTable;
 use super::table::{Slot, Table};
-use crate::algebra::{Bucket, Charged, State};
-use crate::backend::apply::{CellStore, absent, apply_one};
-use crate::backend::charge::{BucketId, Charge};
+use crate::algebra::{Bucket, State};
+use crate::backend::apply::absent;
+use crate::backend::charge::BucketId;
 use crate::backend::record::{is_converted, stored_state};
 use crate::backend::reset_log::{ResetLog, ResetMark};
 use crate::clock::Timestamp;
@@ -33,13 +33,6 @@ pub(super) struct Shard {
     /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
-}
-
-/// Why a bucket is not known by the numbers of a charge.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Unknown {
-    New,
-    OtherNumbers,
 }
 
 /// How many slots are swept for each new bucket. With 4, a store in which one key in fifty is alive
@@ -75,51 +68,6 @@ impl Shard {
         self.table.len()
     }
 
-    /// Decides one charge and stores what is left, if the bucket is known by the numbers of the
-    /// charge.
-    #[inline(always)]
-    pub(super) fn charge_known(
-        &mut self,
-        print: Fingerprint,
-        charge: &Charge<'_>,
-        now: Timestamp,
-    ) -> Result<Charged, Unknown> {
-        let slot = self.table.find_mut(print.tag()).ok_or(Unknown::New)?;
-        if slot.quota().and_then(|index| self.quotas.get(index)) != Some(charge.bucket()) {
-            return Err(Unknown::OtherNumbers);
-        }
-        Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
-    }
-
-    /// The slot of a bucket that is known by the numbers of this charge, which does not go into debt,
-    /// and what it holds.
-    #[inline(always)]
-    pub(super) fn find_known(
-        &self,
-        print: Fingerprint,
-        charge: &Charge<'_>,
-    ) -> Option<(usize, State)> {
-        let index = self.table.find(print.tag())?;
-        let slot = self.table.get(index)?;
-        let is_known = self.quotas.get(slot.quota()?) == Some(charge.bucket());
-        (is_known && !charge.reserves()).then_some((index, slot.state()))
-    }
-
-    /// As [`charge_known`](Self::charge_known), for a bucket about which that said `unknown`.
-    pub(super) fn charge_unknown(
-        &mut self,
-        print: Fingerprint,
-        unknown: Unknown,
-        charge: &Charge<'_>,
-        now: Timestamp,
-    ) -> Charged {
-        let found = match unknown {
-            Unknown::New => None,
-            Unknown::OtherNumbers => self.table.find(print.tag()),
-        };
-        apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
-    }
-
     /// The state of a bucket, as far as it is known.
     #[inline(always)]
     pub(super) fn read(
@@ -132,7 +80,7 @@ impl Shard {
         self.state(self.table.find(print.tag()), id, bucket, now)
     }
 
-    /// As [`CellStore::is_stored`].
+    /// As [`is_stored`](crate::backend::apply::CellStore::is_stored) of a cell store.
     pub(super) fn holds(
         &self,
         print: Fingerprint,
@@ -143,7 +91,7 @@ impl Shard {
         self.stored(self.table.find(print.tag()), id, bucket, now).is_some()
     }
 
-    /// As [`CellStore::is_converted`].
+    /// As [`is_converted`](crate::backend::apply::CellStore::is_converted) of a cell store.
     pub(super) fn converts(
         &self,
         print: Fingerprint,
@@ -180,7 +128,7 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn state(
+    pub(super) fn state(
         &self,
         found: Option<usize>,
         id: BucketId<'_>,
@@ -191,7 +139,7 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn stored(
+    pub(super) fn stored(
         &self,
         found: Option<usize>,
         id: BucketId<'_>,
@@ -207,7 +155,7 @@ impl Shard {
         stored_state(numbers, bucket, state, id, now)
     }
 
-    fn is_converted(
+    pub(super) fn is_converted(
         &self,
         found: Option<usize>,
         id: BucketId<'_>,
@@ -220,7 +168,7 @@ impl Shard {
         )
     }
 
-    fn store(
+    pub(super) fn store(
         &mut self,
         found: Option<usize>,
         print: Fingerprint,
@@ -349,59 +297,5 @@ impl Shard {
             }
         }
         true
-    }
-}
-
-/// A bucket whose slot is at hand, and has the numbers of the charge.
-struct KnownSlot<'s>(&'s mut Slot);
-
-impl CellStore for KnownSlot<'_> {
-    type Cell = ();
-
-    #[inline]
-    fn read(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> State {
-        self.0.state()
-    }
-
-    #[inline]
-    fn is_stored(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> bool {
-        true
-    }
-
-    #[inline]
-    fn is_converted(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> bool {
-        false
-    }
-
-    #[inline]
-    fn write(&mut self, (): (), _: &Bucket, state: State, _: Timestamp) {
-        self.0.keep(state);
-    }
-}
-
-/// A bucket that was searched for, and is in a slot of a shard or not stored.
-struct FoundSlot<'s> {
-    shard: &'s mut Shard,
-    found: Option<usize>,
-    print: Fingerprint,
-}
-
-impl CellStore for FoundSlot<'_> {
-    type Cell = ();
-
-    fn read(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
-        self.shard.state(self.found, id, bucket, now)
-    }
-
-    fn is_stored(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
-        self.shard.stored(self.found, id, bucket, now).is_some()
-    }
-
-    fn is_converted(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
-        self.shard.is_converted(self.found, id, bucket, now)
-    }
-
-    fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {
-        self.shard.store(self.found, self.print, bucket, state, now);
     }
 }
