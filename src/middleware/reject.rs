@@ -53,7 +53,34 @@ pub(super) fn render_refusal(
             return response;
         }
     }
-    answer_to(head, thin(render_by_settings(plan, demands, outcome, status, after, head)))
+    let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
+    // Where a reservation could not be kept, the limits refuse that made it wait.
+    let verdict = outcome.verdict();
+    let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
+    refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
+    let hint = RetryHint { after, now: outcome.at(), format: plan.settings.retry_after };
+    let response = match renderer(plan, head) {
+        Renderer::Own(wording) => {
+            let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
+            let mut response = fields::refusal(wording, status, &names, hint);
+            if let Some(fields) = fields {
+                fields.write_to(response.headers_mut());
+            }
+            response
+        }
+        Renderer::Handler(handler) => {
+            let snapshots: Vec<_> =
+                refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
+            let (retry_after, error) = (Some(after), None);
+            let (head, snapshots) = (Some(*head), &*snapshots);
+            let refused = Refused { head, status, snapshots, retry_after, error };
+            let mut response = answer(handler, &refused);
+            fields::put_retry_after(&mut response, hint);
+            write_missing(fields, &mut response);
+            response
+        }
+    };
+    answer_to(head, thin(response))
 }
 
 /// Words the refusal by the only limit of a layer, if nothing is set about refusals.
@@ -85,44 +112,6 @@ fn thin(response: Response<Bytes>) -> Response<RefusalText> {
     // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if the
     // stream ends with it.
     response.map(|text| (!text.is_empty()).then(|| Arc::new(text)))
-}
-
-/// Words the refusal as the settings of the layer say.
-fn render_by_settings(
-    plan: &Plan,
-    demands: &[Demand<Choice<'_>>],
-    outcome: &Outcome,
-    status: StatusCode,
-    after: Duration,
-    head: &Head<'_>,
-) -> Response<Bytes> {
-    let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
-    // Where a reservation could not be kept, the limits refuse that made it wait.
-    let verdict = outcome.verdict();
-    let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
-    refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
-    let hint = RetryHint { after, now: outcome.at(), format: plan.settings.retry_after };
-    match renderer(plan, head) {
-        Renderer::Own(wording) => {
-            let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
-            let mut response = fields::refusal(wording, status, &names, hint);
-            if let Some(fields) = fields {
-                fields.write_to(response.headers_mut());
-            }
-            response
-        }
-        Renderer::Handler(handler) => {
-            let snapshots: Vec<_> =
-                refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
-            let (retry_after, error) = (Some(after), None);
-            let (head, snapshots) = (Some(*head), &*snapshots);
-            let refused = Refused { head, status, snapshots, retry_after, error };
-            let mut response = answer(handler, &refused);
-            fields::put_retry_after(&mut response, hint);
-            write_missing(fields, &mut response);
-            response
-        }
-    }
 }
 
 fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {

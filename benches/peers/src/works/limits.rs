@@ -1,7 +1,7 @@
 //! Cost against the number of limits that are decided at once, all or nothing.
 //!
-//! Nobody else decides several at once: their users ask one after another, and what the first took
-//! is gone if the second refuses.
+//! No peer decides several at once: its users ask one limit after another, and what the first took is
+//! gone if the second refuses.
 
 use std::net::Ipv4Addr;
 

@@ -36,7 +36,7 @@ pub fn serve(name: &str) -> io::Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
     println!("{}", listener.local_addr()?.port());
-    // With its state, so that its layers are applied once and not anew on every request.
+    // With its state: axum then applies the layers once, and not at each request.
     let router = router.with_state(()).into_make_service_with_connect_info::<SocketAddr>();
     runtime.spawn(async { axum::serve(listener, router).await });
     for line in io::stdin().lines() {
