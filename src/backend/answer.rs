@@ -145,6 +145,7 @@ impl Applied {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
+    #[inline]
     pub(super) fn collect(
         now: Timestamp,
         count: usize,
