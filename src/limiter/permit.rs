@@ -104,7 +104,7 @@ impl<'l> Permit<'l> {
     }
 
     /// Leave by a complete answer that admits these demands.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(limiter: &'l RateLimiter, demands: Demands<'l>, applied: Applied) -> Self {
         let at = applied.now();
         Self(match demands {
