@@ -11,8 +11,8 @@ use std::time::Duration;
 use http::{Request, Response};
 use proptest::prelude::*;
 use support::queue::{Late, settled};
-use support::{START, at_once, store};
-use tollgate::backend::Memory;
+use support::{START, at_once};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
@@ -20,13 +20,14 @@ use tollgate::middleware::ActualCost;
 use tollgate::{HOUR, Limit, MINUTE, Permit, Quota, RateLimiter, Reservation, SECOND};
 use tower::{Layer, ServiceExt};
 
-static LIMITS: [Limit; 6] = [
+static LIMITS: [Limit; 7] = [
     Limit::new("bucket", Quota::token_bucket(3, SECOND)),
     Limit::new("window", Quota::fixed_window(4, MINUTE)),
     Limit::new("patient", Quota::token_bucket(2, SECOND).max_reserved(5)),
     Limit::new("nothing-saved", Quota::token_bucket(7, HOUR).capacity(0)),
     Limit::new("no-debt", Quota::fixed_window(2, SECOND).max_reserved(0)),
     Limit::new("late", Quota::token_bucket(5, SECOND).initial(1)),
+    Limit::new("shards", Quota::token_bucket(9, SECOND).shards(3)),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ enum Wish {
     Reserve(Option<Duration>),
     /// A list of two limits, of which the other is never short.
     Both,
+    /// A list of three, the first two of which may be the same.
+    Three(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Wish::Reserve(None)),
         1 => (0_u64..3_000).prop_map(|millis| Wish::Reserve(Some(Duration::from_millis(millis)))),
         1 => Just(Wish::Both),
+        2 => (0..LIMITS.len()).prop_map(Wish::Three),
     ];
     let afters = prop_oneof![
         2 => Just(After::Drop),
@@ -112,7 +116,7 @@ fn told(limiter: &RateLimiter, step: &Step) -> String {
             }
             at_once(call).map(|seen| format!("{seen:?}"))
         }
-        Wish::Take | Wish::Reserve(_) | Wish::Both => {
+        Wish::Take | Wish::Reserve(_) | Wish::Both | Wish::Three(_) => {
             let mut call = limiter.limit(limit);
             if let Some(key) = step.key {
                 call = call.key(key);
@@ -126,6 +130,10 @@ fn told(limiter: &RateLimiter, step: &Step) -> String {
                     at_once(call.reserve_within(most)).map(|own| reserved(own, step.after))
                 }
                 Wish::Both => at_once(call.and(&OPEN)).map(|permit| admitted(permit, step.after)),
+                Wish::Three(other) => {
+                    let call = call.and(&LIMITS[other]).key(0_u64).and(&OPEN);
+                    at_once(call).map(|permit| admitted(permit, step.after))
+                }
                 _ => at_once(call).map(|permit| admitted(permit, step.after)),
             }
         }
@@ -157,11 +165,29 @@ fn admitted(permit: Permit<'_>, after: After) -> String {
     }
 }
 
+/// A store that the limiter does not know to be in this process.
+#[derive(Debug)]
+struct Foreign(Memory);
+
+impl Backend for Foreign {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        self.0.apply(charges)
+    }
+
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+}
+
 /// The store as the limiter knows it, and one that it knows nothing of.
 fn both(clock: &ManualClock) -> [RateLimiter; 2] {
-    let in_one_piece = RateLimiter::new(Memory::new().clock(clock.clone()));
-    let (_, step_by_step) = store(Memory::new(), clock);
-    [in_one_piece, step_by_step]
+    let memory = || Memory::new().clock(clock.clone());
+    // With one seed, both draw the same shards.
+    [RateLimiter::new(memory()), RateLimiter::new(Foreign(memory()))].map(|limiter| limiter.seed(1))
 }
 
 /// A call that was answered asks nothing more.
