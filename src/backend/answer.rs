@@ -104,7 +104,7 @@ impl<T> List<T> {
     }
 
     /// A list of these, of which there are `count`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
         match count {
@@ -145,6 +145,7 @@ impl Applied {
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
+    #[inline(always)]
     pub(super) fn collect(
         now: Timestamp,
         count: usize,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Limit;
 use super::demand::{Demand, Demands, Mode};
-use super::engine::{Outcome, RateLimiter};
+use super::engine::{Outcome, RateLimiter, is_complete};
 use super::grant::Grant;
 use super::permit::Permit;
 use super::progress::Progress;
@@ -208,30 +208,52 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
+        // Several buckets of this process answer at once: their answer is not moved through that of a store
+        // which may answer later.
+        #[cfg(feature = "memory")]
+        if let Some(memory) = limiter.memory()
+            && let Progress::New = progress
+            && demands.lone_bucket().is_none()
+        {
+            *progress = Progress::Done;
+            let applied = limiter.submit_here(memory, demands.as_mut_slice())?;
+            return Poll::Ready(self.read(applied));
+        }
         let submit = || limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
-        Poll::Ready(match ready!(progress.poll(cx, submit)) {
-            Ok(answer) => self.read(answer),
-            Err(too_large) => Err(too_large),
+        Poll::Ready(match ready!(progress.poll(cx, submit))? {
+            Ok(applied) => self.read(applied),
+            Err(error) => Err(RateLimited::unavailable(self.demands.limit(), error)),
         })
     }
 
+    /// What a store has answered.
     #[inline(always)]
-    fn read(&mut self, answer: Result<Applied, BackendError>) -> Result<Permit<'l>, RateLimited> {
-        let (limiter, limit) = (self.limiter, self.demands.limit());
-        let unavailable = |error| RateLimited::unavailable(limit, error);
-        let demands = self.demands.as_slice();
-        let outcome =
-            answer.and_then(|applied| Outcome::new(demands, applied)).map_err(unavailable)?;
-        match outcome.verdict() {
-            Verdict::Admitted => return Ok(Permit::new(limiter, self.demands.take(), outcome)),
+    fn read(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
+        if is_complete(self.demands.as_slice(), &applied) && applied.verdict() == Verdict::Admitted
+        {
+            return Ok(Permit::new(self.limiter, self.demands.take(), applied));
+        }
+        Err(self.refusal(applied))
+    }
+
+    /// Out of the way of the requests that are admitted.
+    #[inline(never)]
+    fn refusal(&self, applied: Applied) -> RateLimited {
+        let (limiter, demands) = (self.limiter, self.demands.as_slice());
+        let unavailable = |error| RateLimited::unavailable(self.demands.limit(), error);
+        let outcome = match Outcome::new(demands, applied) {
+            Ok(outcome) => outcome,
+            Err(error) => return unavailable(error),
+        };
+        let refusal = match outcome.verdict() {
             Verdict::Refused => {
                 let jitter = limiter.random().up_to(Duration::from_nanos(self.jitter));
-                outcome.refusal(demands, jitter).map(Err)
+                outcome.refusal(demands, jitter)
             }
             // Not asked for: not now in any case, and no refusal either.
-            Verdict::Reserved => None,
-        }
-        .unwrap_or_else(|| Err(unavailable(BackendError::incomplete())))
+            Verdict::Reserved | Verdict::Admitted => None,
+        };
+        refusal.unwrap_or_else(|| unavailable(BackendError::incomplete()))
     }
 }
 

@@ -169,14 +169,26 @@ pub(crate) fn units_of(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, 
 /// # Errors
 ///
 /// If demands on the same buckets are more together than these could ever grant.
+#[inline(always)]
 pub(super) fn draw_all_shards<L: Borrow<Limit>>(
     demands: &mut [Demand<L>],
     random: &Random,
     longest: Mode,
 ) -> Result<(), RateLimited> {
-    if could_all_have_all(demands) {
+    if let [demand] = demands {
+        demand.draw_shards(random);
         return Ok(());
     }
+    if could_all_have_all(demands) { Ok(()) } else { draw_each(demands, random, longest) }
+}
+
+/// As [`draw_all_shards`], of any demands.
+#[inline(never)]
+fn draw_each<L: Borrow<Limit>>(
+    demands: &mut [Demand<L>],
+    random: &Random,
+    longest: Mode,
+) -> Result<(), RateLimited> {
     let repeats = repeats(demands);
     let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
     for nth in 0..demands.len() {
@@ -197,6 +209,7 @@ pub(super) fn draw_all_shards<L: Borrow<Limit>>(
 
 /// Whether each is on a single bucket that could grant all costs together, as nearly always. Then no
 /// sum can be too large, and there are no shards to draw.
+#[inline(always)]
 fn could_all_have_all<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     let all = demands.iter().fold(0_u64, |all, demand| all.saturating_add(demand.cost));
     demands.iter().all(|demand| {

@@ -157,12 +157,24 @@ impl RateLimiter {
             let mark = self.shared.resets.mark();
             demands.iter_mut().for_each(|demand| demand.asked_at = mark);
         }
-        if let [demand] = demands {
-            demand.draw_shards(self.random());
-        } else {
-            draw_all_shards(demands, self.random(), longest)?;
-        }
+        draw_all_shards(demands, self.random(), longest)?;
         self.apply(demands, mode, longest)
+    }
+
+    /// As [`submit`](Self::submit), of the store of this process: no list of charges is made for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit).
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    pub(super) fn submit_here<L: Borrow<Limit>>(
+        &self,
+        memory: &Memory,
+        demands: &mut [Demand<L>],
+    ) -> Result<Applied, RateLimited> {
+        draw_all_shards(demands, self.random(), Mode::Take)?;
+        memory.charge_all(demands.iter().map(|demand| demand.charge(Mode::Take, Mode::Take)))
     }
 
     /// As [`submit`](Self::submit), of the shards that the demands name already.
@@ -288,8 +300,7 @@ impl Outcome {
         demands: &[Demand<L>],
         applied: Applied,
     ) -> Result<Self, BackendError> {
-        let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
-        if buckets == 0 || applied.readings().len() != buckets {
+        if !is_complete(demands, &applied) {
             return Err(BackendError::incomplete());
         }
         Ok(Self(applied))
@@ -314,12 +325,6 @@ impl Outcome {
 
     pub(crate) const fn at(&self) -> Timestamp {
         self.0.now()
-    }
-
-    /// What the store has answered.
-    #[inline]
-    pub(super) fn into_applied(self) -> Applied {
-        self.0
     }
 
     /// Each demand with the readings of its buckets: one, or two for a limit in shards.
@@ -371,6 +376,13 @@ impl Outcome {
         let (first, retry_after) = (refused.next()?, self.wait().saturating_add(jitter));
         Some(RateLimited::refused_by_several(first, refused, retry_after))
     }
+}
+
+/// Whether a store has answered for the buckets of these demands, and no others.
+#[inline]
+pub(super) fn is_complete<L: Borrow<Limit>>(demands: &[Demand<L>], applied: &Applied) -> bool {
+    let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
+    buckets != 0 && applied.readings().len() == buckets
 }
 
 /// The readings of this demand, split off from those of all that follow.

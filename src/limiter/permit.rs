@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::{Demand, Demands};
 use super::detached::DetachOnDrop;
-use super::engine::{Outcome, RateLimiter, next_readings};
+use super::engine::{RateLimiter, next_readings};
 use super::grant::Grant;
 use super::settle::{Settle, Settlement};
 use super::snapshot::Snapshot;
-use crate::backend::{BucketId, Reading};
+use crate::backend::{Applied, BucketId, Reading};
 use crate::clock::Timestamp;
 
 /// Leave to run the work now; its tokens are taken.
@@ -103,10 +103,9 @@ impl<'l> Permit<'l> {
         Self(Holder::One { limiter, grant })
     }
 
-    /// Leave by an outcome that admits these demands.
-    #[inline]
-    pub(super) fn new(limiter: &'l RateLimiter, demands: Demands<'l>, outcome: Outcome) -> Self {
-        let applied = outcome.into_applied();
+    /// Leave by a complete answer that admits these demands.
+    #[inline(always)]
+    pub(super) fn new(limiter: &'l RateLimiter, demands: Demands<'l>, applied: Applied) -> Self {
         let at = applied.now();
         Self(match demands {
             Demands::One([demand]) => {

@@ -25,7 +25,7 @@ pub(super) use self::cell_store::{CellStore, absent};
 pub(super) use self::list::apply_list;
 pub(super) use self::lone::{apply_one, apply_pair};
 #[cfg(feature = "memory")]
-pub(super) use self::slots::{SlotStore, take_list};
+pub(super) use self::slots::{Payment, SlotStore, pay_all};
 use super::adjustment::Adjustment;
 use super::answer::{Applied, Reading};
 use super::charge::{BucketId, Charge};

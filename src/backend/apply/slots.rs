@@ -1,10 +1,7 @@
 //! Several charges at once on buckets that are known, as nearly all are: no entries are kept for them.
 
-use smallvec::SmallVec;
-
-use super::lone::{has_paid, is_stored_for};
-use crate::algebra::{State, Units, Verdict, charge, charge_pair};
-use crate::backend::answer::{Applied, Reading};
+use crate::algebra::{Bucket, State, Terms, Units, Verdict, charge, charge_pair};
+use crate::backend::answer::Reading;
 use crate::backend::charge::Charge;
 use crate::backend::repeats::SHORT;
 use crate::backend::reset_log::ResetMark;
@@ -18,64 +15,122 @@ pub(in crate::backend) trait SlotStore {
     /// Where a bucket is, as long as none is added or removed.
     type Slot: Copy + Eq;
 
-    /// The slot of a bucket, and what is stored there; `None` if the bucket is not stored in the numbers
-    /// of the charge, or if the charge may go into debt, which concerns more than a slot.
-    fn find(&self, cell: Self::Cell, charge: &Charge<'_>) -> Option<(Self::Slot, State)>;
+    /// The slot of a bucket, and what is stored there; `None` if the bucket is not stored in these
+    /// numbers.
+    fn find(&self, cell: Self::Cell, bucket: &Bucket) -> Option<(Self::Slot, State)>;
+
+    /// Whether a bucket may be named twice in a call that names so many.
+    fn may_repeat(&self, buckets: usize) -> bool;
 
     /// Stores the state of the bucket in this slot.
     fn keep(&mut self, slot: Self::Slot, state: State);
 }
 
-/// Takes all charges, of a list as that of [`apply_list`](super::apply_list), if each bucket has a slot,
-/// is named once, and has what is asked of it. If not, nothing is stored, and `apply_list` decides.
+/// What one bucket is to pay, and what becomes of it.
+pub(in crate::backend) struct Payment<'c, Cell, Slot> {
+    pub(in crate::backend) cell: Cell,
+    bucket: &'c Bucket,
+    /// What the charge takes; once that is decided, what this bucket pays of it.
+    units: Units,
+    /// Whether the charge takes at once, and something.
+    is_usual: bool,
+    /// Whether the next bucket is the second shard of the same charge.
+    is_first_of_two: bool,
+    slot: Option<Slot>,
+    /// What is left in the bucket.
+    left: State,
+}
+
+impl<'c, Cell, Slot> Payment<'c, Cell, Slot> {
+    /// Of the bucket of a charge; of a two-choices charge, of the first.
+    #[inline(always)]
+    pub(in crate::backend) fn of_first(cell: Cell, charge: &Charge<'c>) -> Self {
+        let is_first_of_two = charge.get_second_shard().is_some();
+        Self { is_first_of_two, ..Self::of_second(cell, charge) }
+    }
+
+    /// Of the second bucket of a two-choices charge, which comes next to the first.
+    #[inline(always)]
+    pub(in crate::backend) fn of_second(cell: Cell, charge: &Charge<'c>) -> Self {
+        let (bucket, units) = (charge.bucket(), charge.units());
+        let is_usual = charge.takes() && charge.get_terms() == Terms::AT_ONCE && units > 0;
+        let left = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+        Self { cell, bucket, units, is_usual, is_first_of_two: false, slot: None, left }
+    }
+
+    /// What the bucket answers once it has paid.
+    #[inline(always)]
+    pub(in crate::backend) fn reading(&self, mark: ResetMark) -> Reading {
+        Reading::in_micros(Verdict::Admitted, self.left, self.units, 0).marked(mark)
+    }
+}
+
+/// Makes all payments, if each bucket has a slot, is named once, and has what is asked of it. If not,
+/// nothing is stored, and [`apply_list`](super::apply_list) has to decide.
 #[inline(always)]
-pub(in crate::backend) fn take_list<S: SlotStore>(
+pub(in crate::backend) fn pay_all<S: SlotStore>(
     slots: &mut S,
-    named: &[(S::Cell, &Charge<'_>)],
-    mark: ResetMark,
+    payments: &mut [Payment<'_, S::Cell, S::Slot>],
     now: Timestamp,
-) -> Option<Applied> {
-    if named.len() > SHORT {
-        return None;
+) -> bool {
+    if payments.len() > SHORT
+        || decide_all(slots, payments, now).is_none()
+        || (slots.may_repeat(payments.len()) && have_repeats(payments))
+    {
+        return false;
     }
-    let mut taken: SmallVec<[(S::Slot, State, Units); SHORT]> = SmallVec::new();
-    while let Some(&(cell, asked)) = named.get(taken.len()) {
-        let (bucket, units, terms) = (asked.bucket(), asked.units(), asked.get_terms());
-        let (slot, state) = slots.find(cell, asked)?;
-        let verdict = match asked.get_second_shard() {
-            None => {
-                let charged = charge(bucket, state, units, terms, now);
-                taken.push((slot, charged.after(), units.max(0)));
-                charged.verdict()
-            }
-            Some(_) => {
-                let &(cell, _) = named.get(taken.len().saturating_add(1))?;
-                let (other, other_state) = slots.find(cell, asked)?;
-                let charged = charge_pair(bucket, [state, other_state], units, terms, now);
-                let ([first, second], [pays, other_pays]) = (charged.after(), charged.paid());
-                taken.push((slot, first, pays));
-                taken.push((other, second, other_pays));
-                charged.verdict()
-            }
+    for payment in payments {
+        // Of two shards, one may pay nothing.
+        if let Some(slot) = payment.slot
+            && payment.units > 0
+        {
+            slots.keep(slot, payment.left);
+        }
+    }
+    true
+}
+
+/// Finds the slots, and what each bucket pays; `None` if one is not known or does not admit it.
+#[inline(always)]
+fn decide_all<S: SlotStore>(
+    slots: &S,
+    mut payments: &mut [Payment<'_, S::Cell, S::Slot>],
+    now: Timestamp,
+) -> Option<()> {
+    while let [payment, rest @ ..] = payments {
+        let (bucket, units) = (payment.bucket, payment.units);
+        let (slot, state) = slots.find(payment.cell, bucket)?;
+        payment.slot = Some(slot);
+        let verdict = if payment.is_first_of_two {
+            let [second, others @ ..] = rest else { return None };
+            let (other, other_state) = slots.find(second.cell, bucket)?;
+            second.slot = Some(other);
+            let charged = charge_pair(bucket, [state, other_state], units, Terms::AT_ONCE, now);
+            [payment.left, second.left] = charged.after();
+            [payment.units, second.units] = charged.paid();
+            payments = others;
+            charged.verdict()
+        } else {
+            let charged = charge(bucket, state, units, Terms::AT_ONCE, now);
+            payment.left = charged.after();
+            payments = rest;
+            charged.verdict()
         };
-        if verdict != Verdict::Admitted || !asked.takes() {
+        if verdict != Verdict::Admitted || !payment.is_usual {
             return None;
         }
     }
-    let mut rest = taken.as_slice();
-    while let [(slot, ..), after @ ..] = rest {
-        if after.iter().any(|(other, ..)| other == slot) {
-            return None;
+    Some(())
+}
+
+/// Whether a bucket is named twice.
+#[cold]
+fn have_repeats<Cell, Slot: Eq>(mut payments: &[Payment<'_, Cell, Slot>]) -> bool {
+    while let [payment, rest @ ..] = payments {
+        if rest.iter().any(|other| other.slot == payment.slot) {
+            return true;
         }
-        rest = after;
+        payments = rest;
     }
-    for (&(_, charge), &(slot, left, units)) in named.iter().zip(&taken) {
-        if is_stored_for(charge) && has_paid(charge, units) {
-            slots.keep(slot, left);
-        }
-    }
-    let reading = |&(_, left, units): &(S::Slot, State, Units)| {
-        Reading::in_micros(Verdict::Admitted, left, units, 0).marked(mark)
-    };
-    Some(Applied::collect(now, taken.len(), taken.iter().map(reading)))
+    false
 }

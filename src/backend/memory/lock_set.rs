@@ -29,12 +29,12 @@ const SHORT: usize = 4;
 /// The locked shards of a call, in the order of their numbers.
 pub(super) struct LockSet<'a> {
     shards: &'a Shards,
-    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>,
+    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); FEW]>,
 }
 
 impl<'a> LockSet<'a> {
     /// Locks the shards of all these buckets, each once and the lowest first.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock(
         shards: &'a Shards,
         prints: impl ExactSizeIterator<Item = Fingerprint>,
@@ -51,14 +51,14 @@ impl<'a> LockSet<'a> {
             *index = shards.index_of(print);
         }
         indices.sort_unstable();
-        let (mut locks, mut last) = (Self { shards, guards: SmallVec::new() }, None);
+        let (mut guards, mut last) = (SmallVec::new(), None);
         for &mut index in indices {
             if last != Some(index) {
-                locks.guards.push((index, shards.at(index).lock()));
+                guards.push((index, shards.at(index).lock()));
                 last = Some(index);
             }
         }
-        locks
+        Self { shards, guards }
     }
 
     /// The shard of a bucket; `None` if it is not locked, which does not happen: the shards of all
@@ -184,11 +184,18 @@ impl SlotStore for LockSet<'_> {
     type Slot = (usize, usize);
 
     #[inline(always)]
-    fn find(&self, print: Fingerprint, charge: &Charge<'_>) -> Option<(Self::Slot, State)> {
-        let lock = self.position(print)?;
-        let (_, shard) = self.guards.get(lock)?;
-        let (slot, state) = shard.find_known(print, charge)?;
+    fn find(&self, print: Fingerprint, bucket: &Bucket) -> Option<(Self::Slot, State)> {
+        let index = self.shards.index_of(print);
+        let mut guards = self.guards.iter().enumerate();
+        let (lock, (_, shard)) = guards.find(|(_, (known, _))| *known == index)?;
+        let (slot, state) = shard.find_known(print, bucket)?;
         Some(((lock, slot), state))
+    }
+
+    // A bucket that is named twice has one lock.
+    #[inline]
+    fn may_repeat(&self, buckets: usize) -> bool {
+        self.guards.len() < buckets
     }
 
     #[inline(always)]

@@ -28,6 +28,7 @@ mod lock_set;
 mod quota_table;
 mod rank;
 mod several;
+mod several_charges;
 mod shard;
 mod shard_charges;
 mod shard_lines;
@@ -37,6 +38,7 @@ mod table;
 mod waiter;
 mod waiting;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -199,10 +201,24 @@ impl Memory {
         self.charge(charge).unwrap_or_else(|unknown| unknown.charge(charge))
     }
 
+    /// Takes all charges in one step, or none of them.
+    ///
+    /// # Errors
+    ///
+    /// That of a charge, if one is an error: nothing is taken then.
+    #[inline(always)]
+    pub(crate) fn charge_all<'c, E>(
+        &self,
+        charges: impl Iterator<Item = Result<Charge<'c>, E>> + Clone,
+    ) -> Result<Applied, E> {
+        several_charges::charge_all(&self.shards, &self.hasher, charges, || self.now())
+    }
+
     /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.
     #[inline(never)]
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
-        several::charge_all(&self.shards, &self.hasher, charges, || self.now())
+        let Ok(applied) = self.charge_all(charges.iter().copied().map(Ok::<_, Infallible>));
+        applied
     }
 
     #[inline]

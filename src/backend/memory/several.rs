@@ -11,73 +11,24 @@ use super::waiter::{LinePlace, LineTicket, LineWaiter};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::adjustment::{Adjustment, Change, converted};
 use crate::backend::answer::{Applied, Reading};
-use crate::backend::apply::{CellStore as _, adjust_list, apply_list, take_list};
+use crate::backend::apply::{CellStore as _, adjust_list, apply_list};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
-/// Takes all charges, or none of them.
-pub(super) fn charge_all(
-    shards: &Shards,
-    hasher: &Hasher,
-    charges: &[Charge<'_>],
-    now: impl FnOnce() -> Timestamp,
-) -> Applied {
-    let named = named(hasher, charges);
-    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
-    // Read under the locks: a call that decides later has no earlier time, as far as the clock goes.
-    let now = now();
-    let mark = locks.mark();
-    match take_list(&mut locks, &named, mark, now) {
-        Some(applied) => applied,
-        None => charge_others(locks, &named, now),
-    }
-}
-
-/// As [`charge_all`], of any buckets.
-#[cold]
-#[inline(never)]
-fn charge_others(
-    mut locks: LockSet<'_>,
-    named: &[(Fingerprint, &Charge<'_>)],
-    now: Timestamp,
-) -> Applied {
-    let is_waited_for = locks.have_lines() && named.iter().any(|(_, charge)| charge.reserves());
-    if is_waited_for {
-        locks.grant_all(named, now);
-    }
-    let applied = apply_list(&mut locks, named, now).marked(locks.mark());
-    if is_waited_for && applied.verdict() == Verdict::Reserved {
-        // The caller waits for it by itself, but comes after the requests in line.
-        for (print, units) in waited_for(named, applied.readings()) {
-            if let Some(shard) = locks.shard(print) {
-                shard.enter_unattended(print.tag(), units, now);
-            }
-        }
-    }
-    locks.unlock().run();
-    applied
-}
-
-#[inline(always)]
-fn named<'c>(
+/// Each charge with each of its buckets.
+pub(super) fn named<'c>(
     hasher: &Hasher,
     charges: &'c [Charge<'c>],
 ) -> SmallVec<[(Fingerprint, &'c Charge<'c>); 8]> {
-    let mut named = SmallVec::new();
-    for charge in charges {
-        named.push((print_of(hasher, charge, charge.id().shard_index()), charge));
-        if let Some(other) = charge.get_second_shard() {
-            named.push((print_of(hasher, charge, other), charge));
-        }
-    }
-    named
+    let ids = charges.iter().flat_map(|charge| charge.ids().map(move |id| (id, charge)));
+    ids.map(|(id, charge)| (print_of(hasher, id), charge)).collect()
 }
 
 /// Not inlined: a loop would move all keys of the hasher to its stack first.
 #[inline(never)]
-fn print_of(hasher: &Hasher, charge: &Charge<'_>, shard: u32) -> Fingerprint {
-    hasher.fingerprint(charge.id().shard(shard))
+pub(super) fn print_of(hasher: &Hasher, id: BucketId<'_>) -> Fingerprint {
+    hasher.fingerprint(id)
 }
 
 /// Makes all adjustments, or none of them.
@@ -191,7 +142,7 @@ fn enter_all(
 
 /// The buckets that went into debt for a reservation, each once, and what they paid, in the numbers
 /// of the last charge on each.
-fn waited_for(
+pub(super) fn waited_for(
     named: &[(Fingerprint, &Charge<'_>)],
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {

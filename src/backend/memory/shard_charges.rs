@@ -32,18 +32,13 @@ impl Shard {
         Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
     }
 
-    /// The slot of a bucket that is known by the numbers of this charge, which does not go into debt,
-    /// and what it holds.
+    /// The slot of a bucket that is known by these numbers, and what it holds.
     #[inline(always)]
-    pub(super) fn find_known(
-        &self,
-        print: Fingerprint,
-        charge: &Charge<'_>,
-    ) -> Option<(usize, State)> {
+    pub(super) fn find_known(&self, print: Fingerprint, bucket: &Bucket) -> Option<(usize, State)> {
         let index = self.table.find(print.tag())?;
         let slot = self.table.get(index)?;
-        let is_known = self.quotas.get(slot.quota()?) == Some(charge.bucket());
-        (is_known && !charge.reserves()).then_some((index, slot.state()))
+        let is_known = self.quotas.get(slot.quota()?) == Some(bucket);
+        is_known.then_some((index, slot.state()))
     }
 
     /// As [`charge_known`](Self::charge_known), for a bucket about which that said `unknown`.
