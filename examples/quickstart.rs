@@ -9,17 +9,17 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::MissingKey;
-use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter, Rule};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimiter, Rule};
 
-/// All requests of a client address: one every second, 20 saved up.
-const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE).capacity(20));
+/// All requests of a client address: 20 at once, then 10 a minute.
+const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE).capacity(20));
 
-/// Attempts to log in, for each user name: 3 at once, then one every 20 seconds.
-const LOGIN: Limit = Limit::new("login", Quota::token_bucket(3, MINUTE));
+/// Log-ins of each user name: 5 at once, then one every 12 minutes.
+const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    // A request without a name gets 401. By default a missing key is taken for a mistake of the
-    // server, and answered with 500.
+    // A request without a name gets 401. By default, a missing key counts as a mistake of the
+    // server and gets 500.
     let unnamed = MissingKey::Reject(StatusCode::UNAUTHORIZED);
     let login = Rule::new(&LOGIN).key(header("x-user")).missing_key(unnamed);
     Router::new()
@@ -34,7 +34,7 @@ async fn main() -> std::io::Result<()> {
     // Mistakes in the set-up are reported in the log.
     tracing_subscriber::fmt().init();
     println!("Listening on http://127.0.0.1:3000. Try these, until they say 429:");
-    println!("  for i in 1 2 3 4; do curl -iX POST -H 'x-user: alice' 127.0.0.1:3000/login; done");
+    println!("  for i in 1 2 3 4 5 6; do curl -iX POST -H 'x-user: alice' 127.0.0.1:3000/login; done");
     println!("  for i in $(seq 25); do curl -i 127.0.0.1:3000/; done");
     let app = app(&RateLimiter::in_memory());
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await

@@ -1,9 +1,9 @@
-//! Exact rate limiting for tower and axum: token buckets and fixed windows, by any key.
+//! A rate limiter for tower and axum: token buckets and fixed windows, by any key.
 //!
-//! A [`Limit`] is a named [`Quota`]: a token bucket, which gains its tokens continuously, or a fixed
-//! window, which gains them at each window's start. A [`RateLimiter`] decides for each request
-//! whether its tokens are there, and if not, exactly when they will be: as a layer around a
-//! service, on a route, or as a call.
+//! A [`Limit`] is a named [`Quota`]: a *token bucket*, which gains its tokens continuously, or a
+//! *fixed window*, which gains them at the start of each window. A [`RateLimiter`] decides for each
+//! request whether its tokens are there, and if not, exactly when they will be. It does so as a
+//! layer around a service, on a route, or as a call.
 //!
 //! ```
 //! use axum::{Router, routing::post};
@@ -30,24 +30,28 @@
 //! # }
 //! ```
 //!
+//! A server has to pass on the addresses of its clients, or each of its requests lacks its key and
+//! is answered with 500: `app.into_make_service_with_connect_info::<SocketAddr>()`.
+//!
 //! # Where to look
 //!
+//! * [The guides](_guide), one for each need: choosing numbers, proxies, queues, plans, counting by
+//!   the response, Redis, testing, recipes, and the words of other limiters.
 //! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
-//! * [`limiter`]: the calls that take, reserve, settle, look, reset, penalize and block, and what
-//!   they answer.
-//! * [`middleware`]: the layer, for servers and clients, one heading a use case; [`routes`]: limits on
-//!   routes of axum.
-//! * [`key`]: which bucket pays; [`fields`]: what clients are told.
+//! * [`middleware`]: the layer, for servers and clients, one heading a use case; [`routes`]: limits
+//!   on routes of axum; [`key`]: which bucket pays; [`fields`]: what clients are told.
+//! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
+//!   answers.
 //! * [`retry`]: a layer for clients that come back when they are told to.
 //! * [`backend`]: where buckets are, in memory or in Redis, and how to write another store.
-//! * [`algebra`]: the formula, and [`calculate`](algebra::calculate) to predict what it says;
-//!   [`clock`]: time, also for tests.
+//! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
+//!   [`calculate`](algebra::calculate) to predict what it says.
 //!
 //! # What it does not do
 //!
-//! * It does not defend against floods of packets or connections, which never become requests.
+//! * It does not stop floods of packets or connections, which never become requests.
 //! * It does not count how many requests run at once: tower's `ConcurrencyLimit` does.
-//! * In memory, several processes have several limits, and a restart begins with full buckets.
+//! * In memory, limits belong to one process, and a restart begins with full buckets.
 //!
 //! # Features
 //!
@@ -69,6 +73,8 @@
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(all(any(doc, doctest), feature = "axum", feature = "memory", feature = "retry"))]
+pub mod _guide;
 pub mod algebra;
 pub mod backend;
 pub mod clock;
@@ -101,48 +107,3 @@ pub use self::middleware::{OnFailure, OnRefusal, RateLimit, RateLimitLayer, Rule
 pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 #[cfg(feature = "axum")]
 pub use self::routes::RateLimitExt;
-
-/// The code in the README compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory", feature = "redis"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-/// The code in the guide to queues compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/queueing.md")]
-struct QueueingGuide;
-
-/// The code in the guide to several limits compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/several-limits.md")]
-struct SeveralLimitsGuide;
-
-/// The code in the guide to counting by the response compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/by-response.md")]
-struct ByResponseGuide;
-
-/// The code in the guide to keys compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/keys-and-proxies.md")]
-struct KeysGuide;
-
-/// The code in the guide to header fields compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/headers.md")]
-struct HeadersGuide;
-
-/// The code in the page on security compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/security.md")]
-struct SecurityGuide;
-
-/// The code in the page on performance compiles.
-#[cfg(all(doctest, feature = "axum", feature = "memory"))]
-#[doc = include_str!("../docs/performance.md")]
-struct PerformancePage;
-
-/// The code in the guide to Redis compiles.
-#[cfg(all(doctest, feature = "redis"))]
-#[doc = include_str!("../docs/redis.md")]
-struct RedisGuide;

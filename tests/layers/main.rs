@@ -8,6 +8,7 @@ mod arrows;
 mod circles;
 mod features;
 mod files;
+mod guides;
 mod impls;
 mod modules;
 mod names;
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 use self::read::{room, sources};
 
 /// The rooms, lowest first; those of one layer do not know each other.
-const LAYERS: [&[&str]; 8] = [
+const LAYERS: [&[&str]; 9] = [
     &["clock"],
     &["quota"],
     &["algebra"],
@@ -27,6 +28,7 @@ const LAYERS: [&[&str]; 8] = [
     &["key", "fields"],
     &["middleware", "retry"],
     &["routes"],
+    &["_guide"],
 ];
 
 /// Other people's crates, and the rooms and files that may name them.

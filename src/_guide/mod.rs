@@ -1,0 +1,52 @@
+//! The guides: what a service needs, one page for each need.
+//!
+//! * [Choosing a kind and its numbers][choosing]: token bucket or fixed window, and how many.
+//! * [Keys and proxies][keys-and-proxies]: which bucket pays for a request.
+//! * [Several limits][several-limits]: all or nothing; plans; a new limit, step by step.
+//! * [Queueing][queueing]: requests and jobs that wait for their turn.
+//! * [By the response][by-response]: failures only, real costs, streams, penalties.
+//! * [Header fields and refusals][headers]: what clients are told, and in which words.
+//! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
+//! * [Shards][shards]: one bucket that is too hot for its store.
+//! * [Performance][performance]: what a limit costs.
+//! * [Security][security]: what an attacker can do, and which keys are safe for what.
+//! * [Testing][testing]: clocks, addresses and real servers in tests.
+//! * [Recipes][recipes]: a dozen lines each, from a key in the body to an admin route.
+//! * [Migrating][migrating]: the words of other limiters, and what differs in meaning.
+//!
+//! This module has no code. Its pages are the files of `docs/` in the repository.
+#![doc = include_str!("links.md")]
+
+/// A page of its own for a file of `docs/`. The links come first: of two definitions of a link, the
+/// first wins, so that the files may define them by their relative paths for readers elsewhere.
+macro_rules! pages {
+    ($($(#[$attribute:meta])* $page:ident: $file:literal,)*) => {$(
+        $(#[$attribute])*
+        #[doc = include_str!("links.md")]
+        #[doc = include_str!(concat!("../../docs/", $file))]
+        pub mod $page {}
+    )*};
+}
+
+pages! {
+    choosing: "choosing.md",
+    keys_and_proxies: "keys-and-proxies.md",
+    several_limits: "several-limits.md",
+    queueing: "queueing.md",
+    by_response: "by-response.md",
+    headers: "headers.md",
+    #[cfg(feature = "redis")]
+    redis: "redis.md",
+    shards: "shards.md",
+    performance: "performance.md",
+    security: "security.md",
+    #[cfg(feature = "redis")]
+    testing: "testing.md",
+    recipes: "recipes.md",
+    migrating: "migrating.md",
+}
+
+/// The code in the README compiles.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -1,0 +1,111 @@
+//! Each guide is a page of the documentation, and its links work there and in the repository.
+//!
+//! A guide is a file of `docs/`. Readers of the repository follow its links by the definitions at
+//! its end, which are relative paths. On the page of the documentation, `src/_guide/links.md` stands
+//! before the guide and defines the same links first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// What is wrong with the links of a guide.
+fn faults(name: &str, guide: &str, links: &BTreeMap<&str, &str>) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut in_code = false;
+    for (number, line) in guide.lines().enumerate() {
+        let mut fault = |text: String| faults.push(format!("docs/{name}:{}: {text}", number + 1));
+        if line.starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        for (_, rest) in line.match_indices("](").map(|(at, open)| line.split_at(at + open.len())) {
+            if !rest.starts_with("http") && !rest.starts_with('#') {
+                fault(format!("`]({rest}` leads nowhere on docs.rs (write `][label]`)"));
+            }
+        }
+        for (_, rest) in line.match_indices("][").map(|(at, open)| line.split_at(at + open.len())) {
+            let label = rest.split(']').next().unwrap_or_default();
+            if !guide.contains(&format!("\n[{label}]: ")) {
+                fault(format!("`[{label}]` has no definition at the end of the guide"));
+            }
+        }
+        if let Some((label, target)) = definition(line) {
+            if !target.starts_with("http") && !links.contains_key(label) {
+                fault(format!("`[{label}]` has no definition in src/_guide/links.md"));
+            }
+            let path = target.split('#').next().unwrap_or_default();
+            if !target.starts_with("http") && !docs().join(path).exists() {
+                fault(format!("`{path}` does not exist"));
+            }
+        }
+    }
+    faults
+}
+
+/// `[label]: target`
+fn definition(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[')?.split_once("]: ")
+}
+
+fn docs() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))
+}
+
+fn guides() -> BTreeMap<String, String> {
+    let files = fs::read_dir(docs()).expect("the folder of the guides").map(|file| file.unwrap());
+    let guides = files.filter(|file| file.path().extension().is_some_and(|end| end == "md"));
+    let read = |file: fs::DirEntry| {
+        let name = file.file_name().into_string().unwrap();
+        (name, fs::read_to_string(file.path()).unwrap())
+    };
+    guides.map(read).collect()
+}
+
+fn source(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+#[test]
+fn links_of_guides_work_in_the_repository_and_on_docs_rs() {
+    let links = source("src/_guide/links.md");
+    let links: BTreeMap<_, _> = links.lines().filter_map(definition).collect();
+    let guides = guides();
+    assert!(guides.len() > 10, "{:?}", guides.keys());
+    let faults: Vec<_> =
+        guides.iter().flat_map(|(name, guide)| faults(name, guide, &links)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn each_guide_is_a_page_and_is_in_the_readme() {
+    let (pages, readme) = (source("src/_guide/mod.rs"), source("README.md"));
+    for name in guides().keys() {
+        assert!(pages.contains(&format!("\"{name}\",")), "docs/{name} is no page of `_guide`");
+        assert!(readme.contains(&format!("(docs/{name})")), "README.md does not link docs/{name}");
+    }
+}
+
+// That the rule can fail.
+
+#[test]
+fn dead_links_are_reported() {
+    let links = BTreeMap::from([("redis", "crate::_guide::redis")]);
+    let found = |guide: &str| faults("a.md", &format!("{guide}\n"), &links);
+    for (guide, fault) in [
+        ("[Redis](redis.md)", "docs/a.md:1: `](redis.md)` leads nowhere on docs.rs"),
+        ("[Redis][other]", "docs/a.md:1: `[other]` has no definition at the end"),
+        ("[x][other]\n\n[other]: redis.md", "docs/a.md:3: `[other]` has no definition in src"),
+        ("[x][redis]\n\n[redis]: gone.md#a", "docs/a.md:3: `gone.md` does not exist"),
+    ] {
+        assert!(matches!(&*found(guide), [only] if only.starts_with(fault)), "{guide}");
+    }
+    for guide in [
+        "[Redis][redis]\n\n[redis]: redis.md#clusters",
+        "[tokio](https://docs.rs/tokio), [below](#below)",
+        "```rust\nlet x = y[0](redis.md);\n```",
+    ] {
+        assert_eq!(found(guide), Vec::<String>::new(), "{guide}");
+    }
+}
