@@ -74,7 +74,7 @@ pub(super) fn respond(
 }
 
 /// The gRPC status (`google.rpc.Code`) that corresponds to one of HTTP.
-const fn code(status: StatusCode) -> u64 {
+fn code(status: StatusCode) -> u64 {
     match status.as_u16() {
         400 => 3,        // INVALID_ARGUMENT
         401 => 16,       // UNAUTHENTICATED
