@@ -61,7 +61,7 @@ impl Way {
         Self { used, held }
     }
 
-    /// With buckets that nobody else has.
+    /// With buckets that no other task has.
     pub fn with_prefix(self, prefix: String) -> Self {
         Self { used: self.used.prefix(&*prefix), held: self.held.prefix(prefix) }
     }

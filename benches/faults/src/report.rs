@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::traffic::{Log, Told};
 
-/// The aim: this part of those who waited until their deadline were told not much later.
+/// The aim: this part of the calls that waited until their deadline had their answer not much later.
 const PART: f64 = 0.99;
 const AIM: Duration = Duration::from_millis(10);
 
@@ -18,7 +18,7 @@ pub struct Report {
 impl Report {
     pub fn begin(deadline: Duration, tasks: u64) -> Self {
         println!(
-            "{tasks} tasks, a deadline of {deadline:?}; lateness of those who waited until then"
+            "{tasks} tasks, a deadline of {deadline:?}; lateness of the calls that waited until then"
         );
         println!(
             "{:<28} {:>8} {:>7} {:>7} {:>7}   {:>7} {:>7} {:>7}   {:>8} {:>8}",
@@ -76,7 +76,7 @@ fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-/// The longest time in which nobody was admitted.
+/// The longest time in which no call was admitted.
 fn outage(log: &Log) -> Duration {
     let mut admitted: Vec<_> = log
         .calls

@@ -107,7 +107,7 @@ fn read(results: &Path) -> io::Result<Vec<Figures>> {
     for round in text.lines().filter_map(Figures::from_csv) {
         match figures.last_mut() {
             Some(last)
-                if (&last.work, last.at, &last.who) == (&round.work, round.at, &round.who) =>
+                if (&last.work, last.at, &last.peer) == (&round.work, round.at, &round.peer) =>
             {
                 last.rounds.extend(round.rounds);
             }

@@ -1,4 +1,4 @@
-//! Interleaved rounds: everybody once, then everybody again.
+//! Interleaved rounds: each peer once, then each peer again.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl Plan {
 /// One contender's way to do one round; returns a figure for each name of the work.
 type Round<'a> = Box<dyn FnMut() -> Vec<f64> + 'a>;
 
-/// A work, and who does it.
+/// A work, and the peers that do it.
 pub struct Contest<'a> {
     works: Vec<String>,
     at: u64,
@@ -129,17 +129,17 @@ impl<'a> Contest<'a> {
         self.contenders.push((name, Box::new(round)));
     }
 
-    /// Lets everybody do as many rounds by turns, after one that does not count.
+    /// Runs this many rounds of each peer by turns, after one that does not count.
     pub fn run(mut self, rounds: usize) -> Vec<Figures> {
         for (_, round) in &mut self.contenders {
             round();
         }
         let mut values = vec![Vec::new(); self.contenders.len()];
         for nth in 0..rounds {
-            // Everybody is first sometimes, and comes after everybody else.
+            // The order changes from round to round, so each peer is first sometimes.
             for turn in 0..self.contenders.len() {
-                let who = (turn + nth) % self.contenders.len();
-                values[who].push((self.contenders[who].1)());
+                let peer = (turn + nth) % self.contenders.len();
+                values[peer].push((self.contenders[peer].1)());
             }
         }
         let mut figures = Vec::new();
@@ -148,7 +148,7 @@ impl<'a> Contest<'a> {
                 figures.push(Figures {
                     work: work.clone(),
                     at: self.at,
-                    who: (*name).to_owned(),
+                    peer: (*name).to_owned(),
                     unit: self.unit.to_owned(),
                     rounds: rounds.iter().map(|round| round[nth]).collect(),
                 });
@@ -163,13 +163,13 @@ impl<'a> Contest<'a> {
 pub struct Figures {
     pub work: String,
     pub at: u64,
-    pub who: String,
+    pub peer: String,
     pub unit: String,
     pub rounds: Vec<f64>,
 }
 
 impl Figures {
-    pub const CSV_HEAD: &'static str = "work,at,who,unit,round,value\n";
+    pub const CSV_HEAD: &'static str = "work,at,peer,unit,round,value\n";
 
     pub fn spread(&self) -> Spread {
         Spread::of(&self.rounds)
@@ -177,22 +177,22 @@ impl Figures {
 
     /// A line for each round.
     pub fn csv(&self) -> String {
-        let Self { work, at, who, unit, rounds } = self;
+        let Self { work, at, peer, unit, rounds } = self;
         let mut lines = String::new();
         for (nth, value) in rounds.iter().enumerate() {
-            let _ = writeln!(lines, "{work},{at},{who},{unit},{nth},{value:.3}");
+            let _ = writeln!(lines, "{work},{at},{peer},{unit},{nth},{value:.3}");
         }
         lines
     }
 
     /// Reads what [`csv`](Self::csv) wrote, one round a line.
     pub fn from_csv(line: &str) -> Option<Self> {
-        let [work, at, who, unit, _, value] =
+        let [work, at, peer, unit, _, value] =
             line.split(',').collect::<Vec<_>>().try_into().ok()?;
         Some(Self {
             work: work.to_owned(),
             at: at.parse().ok()?,
-            who: who.to_owned(),
+            peer: peer.to_owned(),
             unit: unit.to_owned(),
             rounds: vec![value.parse().ok()?],
         })
@@ -201,12 +201,12 @@ impl Figures {
 
 impl std::fmt::Display for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { work, at, who, unit, .. } = self;
+        let Self { work, at, peer, unit, .. } = self;
         let Spread { least, median, most } = self.spread();
         let at = if *at == 0 { String::new() } else { format!("/{at}") };
         write!(
             f,
-            "{:<28} {who:<28} {median:>12.1} {unit} ({least:.1} to {most:.1})",
+            "{:<28} {peer:<28} {median:>12.1} {unit} ({least:.1} to {most:.1})",
             work.clone() + &at
         )
     }

@@ -17,9 +17,9 @@ pub fn check(plan: &Plan, figures: &[Figures], undrawn: &[&str]) -> Result<(), S
             missing.push(format!("{work}: no figures"));
         }
         for each in of_work {
-            let Figures { at, who, rounds, .. } = each;
+            let Figures { at, peer, rounds, .. } = each;
             if rounds.is_empty() || !rounds.iter().all(|round| round.is_finite()) {
-                missing.push(format!("{work}/{at}, {who}: {rounds:?}"));
+                missing.push(format!("{work}/{at}, {peer}: {rounds:?}"));
             }
         }
     }

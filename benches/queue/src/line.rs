@@ -1,4 +1,4 @@
-//! One key's line, and who is to wait in it.
+//! The line of one key, and the requests that wait in it.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -102,7 +102,7 @@ where
     pub fn enter(&mut self, number: u32, random: &mut Random) -> Pin<Box<S::Future>> {
         let mut response = Box::pin(self.call(number, random));
         let asked = response.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(asked.is_pending(), "nobody's turn has come");
+        assert!(asked.is_pending(), "no waiter's turn has come");
         response
     }
 }

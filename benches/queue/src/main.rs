@@ -16,7 +16,7 @@ use crate::line::{Line, Numbered, RATE, Random, Turns, Wait, line};
 
 const REQUESTS: u32 = 100_000;
 const SEED: u64 = 42;
-/// So long that nobody's turn comes while bytes are counted or waiters leave.
+/// So long that no waiter's turn comes while bytes are counted or waiters leave.
 const FAR: Duration = Duration::from_secs(3_600);
 /// Long enough for all to be in line before the first turn.
 const SOON: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ pub type DB = DBWithThreadMode<MultiThreaded>;
 
 pub struct MultiThreaded;
 
-/// A database that nobody can open.
+/// A database that cannot be opened.
 pub struct DBWithThreadMode<T> {
     never: Infallible,
     mode: PhantomData<T>,

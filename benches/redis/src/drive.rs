@@ -13,7 +13,7 @@ use crate::contestants::{Answer, Contestant};
 
 type Driving<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// How much is asked at once, and of whom.
+/// How many tasks ask at once, and about how many keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub tasks: usize,

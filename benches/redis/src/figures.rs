@@ -15,13 +15,13 @@ pub mod unit {
     pub const BYTES_OF_ONE: &str = "bytes of one key";
 }
 
-/// Who did what.
+/// What a figure is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub work: &'static str,
     pub tasks: usize,
     pub keys: usize,
-    pub who: &'static str,
+    pub peer: &'static str,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Figures {
         &self.unexpected
     }
 
-    /// Everybody who did this work, each time they did it with another load.
+    /// All peers that did this work, once for each load.
     pub fn places(&self, work: &str) -> Vec<Place> {
         let mut places: Vec<_> = self.all.iter().map(|each| each.place).collect();
         places.retain(|place| place.work == work);
@@ -82,12 +82,12 @@ impl Figures {
 
     /// A line for each round.
     pub fn csv(&self) -> String {
-        let mut lines = "work,tasks,keys,who,unit,round,value\n".to_owned();
-        for Series { place: Place { work, tasks, keys, who }, unit, rounds } in &self.all {
+        let mut lines = "work,tasks,keys,peer,unit,round,value\n".to_owned();
+        for Series { place: Place { work, tasks, keys, peer }, unit, rounds } in &self.all {
             // The only comma that names have.
-            let who = who.replace(',', "");
+            let peer = peer.replace(',', "");
             for (nth, value) in rounds.iter().enumerate() {
-                let _ = writeln!(lines, "{work},{tasks},{keys},{who},{unit},{nth},{value:.3}");
+                let _ = writeln!(lines, "{work},{tasks},{keys},{peer},{unit},{nth},{value:.3}");
             }
         }
         lines

@@ -12,7 +12,7 @@ pub const CLIENT: usize = 1;
 
 const PINNED: &str = "REDIS_BENCH_PINNED";
 
-/// Starts this program anew on the client's core, unless it is there already or nobody can do it.
+/// Starts this program again on the client's core, unless it runs there already or cannot be moved.
 pub fn pin_client() {
     if env::var_os(PINNED).is_some() || !can_pin() {
         return;
@@ -48,7 +48,7 @@ pub fn client_cpu() -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// The processor, the system, and whether everybody has a core of their own.
+/// The processor, the system, and whether client and server have a core each.
 pub fn description() -> String {
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".into());
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

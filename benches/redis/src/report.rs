@@ -1,6 +1,6 @@
 //! The tables, as the README shows them.
 
-use crate::contestants::name as who;
+use crate::contestants::name as peer;
 use crate::figures::{Figures, Place, Spread, unit};
 use crate::works::{MANY_KEYS, TASKS, name};
 
@@ -11,9 +11,9 @@ pub fn print(figures: &Figures) {
     costs(figures);
     latencies(figures);
     memory(figures);
-    for (Place { work, tasks, keys, who }, decisions) in figures.all_unexpected() {
+    for (Place { work, tasks, keys, peer }, decisions) in figures.all_unexpected() {
         println!(
-            "{decisions} decisions of {who} failed or were wrong: {work}, {tasks} tasks, {keys} keys"
+            "{decisions} decisions of {peer} failed or were wrong: {work}, {tasks} tasks, {keys} keys"
         );
     }
 }
@@ -28,11 +28,11 @@ fn loads() -> impl Iterator<Item = (&'static str, usize, usize)> {
 
 fn rates(figures: &Figures) {
     println!("Thousands of decisions a second:\n");
-    println!("| work | tasks | keys | {} |", who::ALL.join(" | "));
-    println!("|---|--:|--:|{}", "--:|".repeat(who::ALL.len()));
+    println!("| work | tasks | keys | {} |", peer::ALL.join(" | "));
+    println!("|---|--:|--:|{}", "--:|".repeat(peer::ALL.len()));
     for (work, tasks, keys) in loads() {
-        let cells = who::ALL.map(|who| {
-            let place = Place { work, tasks, keys, who };
+        let cells = peer::ALL.map(|peer| {
+            let place = Place { work, tasks, keys, peer };
             figure(figures.spread(place, unit::RATE).map(|rate| rate.median / 1_000.0))
         });
         println!("| {work} | {tasks} | {keys} | {} |", cells.join(" | "));
@@ -40,15 +40,15 @@ fn rates(figures: &Figures) {
 }
 
 fn ratios(figures: &Figures) {
-    let peers = [who::ONE_CALL_EACH, who::GCRA, who::LIMITADOR, who::INCR];
+    let peers = [peer::ONE_CALL_EACH, peer::GCRA, peer::LIMITADOR, peer::INCR];
     println!("\nTollgate's decisions a second by theirs, median of the rounds (least to most):\n");
     println!("| work | tasks | keys | {} | aim | reached |", peers.join(" | "));
     println!("|---|--:|--:|{}--:|---|", "---|".repeat(peers.len()));
     for (work, tasks, keys) in loads() {
-        let place = |who| Place { work, tasks, keys, who };
-        let ratio = |theirs| figures.ratio(place(who::OURS), place(theirs), unit::RATE);
+        let place = |peer| Place { work, tasks, keys, peer };
+        let ratio = |theirs| figures.ratio(place(peer::OURS), place(theirs), unit::RATE);
         let cells = peers.map(|theirs| ratio(theirs).map_or("-".to_owned(), spread));
-        let (aim, reached) = match (aim(work, tasks), ratio(who::ONE_CALL_EACH)) {
+        let (aim, reached) = match (aim(work, tasks), ratio(peer::ONE_CALL_EACH)) {
             (Some(aim), Some(ratio)) if ratio.median >= aim => (format!("{aim:.2}"), "yes"),
             (Some(aim), Some(_)) => (format!("{aim:.2}"), "**no**"),
             (Some(aim), None) => (format!("{aim:.2}"), "-"),
@@ -72,15 +72,15 @@ fn aim(work: &str, tasks: usize) -> Option<f64> {
 fn costs(figures: &Figures) {
     let units = [unit::SERVER_CPU, unit::COMMAND_TIME, unit::CLIENT_CPU, unit::PER_CALL];
     println!("\nWhat a decision costs, {MANY_KEYS} keys:\n");
-    println!("| who | tasks | {} |", units.join(" | "));
+    println!("| peer | tasks | {} |", units.join(" | "));
     println!("|---|--:|{}", "--:|".repeat(units.len()));
-    for who in who::ALL {
+    for peer in peer::ALL {
         for tasks in [1, 64, 1_024] {
-            let place = Place { work: name::ADMITTED, tasks, keys: MANY_KEYS, who };
+            let place = Place { work: name::ADMITTED, tasks, keys: MANY_KEYS, peer };
             let median = |unit| figures.spread(place, unit).map(|spread| spread.median);
             if median(unit::RATE).is_some() {
                 let cells = units.map(|unit| figure(median(unit))).join(" | ");
-                println!("| {who} | {tasks} | {cells} |");
+                println!("| {peer} | {tasks} | {cells} |");
             }
         }
     }
@@ -88,25 +88,25 @@ fn costs(figures: &Figures) {
 
 fn latencies(figures: &Figures) {
     println!("\nLatency at half of its own throughput with 64 tasks, {MANY_KEYS} keys:\n");
-    println!("| who | {} | {} | {} |", unit::RATE, unit::P50, unit::P99);
+    println!("| peer | {} | {} | {} |", unit::RATE, unit::P50, unit::P99);
     println!("|---|--:|--:|--:|");
-    for who in who::ALL {
-        let place = Place { work: name::LATENCY, tasks: 64, keys: MANY_KEYS, who };
+    for peer in peer::ALL {
+        let place = Place { work: name::LATENCY, tasks: 64, keys: MANY_KEYS, peer };
         let median = |unit| figures.spread(place, unit).map(|spread| spread.median);
         if median(unit::P50).is_some() {
             let cells = [unit::RATE, unit::P50, unit::P99].map(|unit| figure(median(unit)));
-            println!("| {who} | {} |", cells.join(" | "));
+            println!("| {peer} | {} |", cells.join(" | "));
         }
     }
 }
 
 fn memory(figures: &Figures) {
     println!("\nMemory of the server:\n");
-    println!("| who | {} | {} |", unit::BYTES, unit::BYTES_OF_ONE);
+    println!("| peer | {} | {} |", unit::BYTES, unit::BYTES_OF_ONE);
     println!("|---|--:|--:|");
     for place in figures.places(name::MEMORY) {
         let median = |unit| figure(figures.spread(place, unit).map(|spread| spread.median));
-        println!("| {} | {} | {} |", place.who, median(unit::BYTES), median(unit::BYTES_OF_ONE));
+        println!("| {} | {} | {} |", place.peer, median(unit::BYTES), median(unit::BYTES_OF_ONE));
     }
     println!();
 }

@@ -30,7 +30,7 @@ pub struct Spent {
 impl Server {
     /// Starts `redis-server` on the first core, and waits until it answers.
     pub async fn start() -> Self {
-        // Somebody else may take the port before the server does.
+        // Another program may take the port before the server does.
         for _ in 0..5 {
             let port = free_port();
             let mut process = spawn(port);

@@ -10,7 +10,7 @@ use peers_bench::keys::{Name, all};
 use peers_bench::peers::layers::{
     self, Extend, Inner, Layered, Requests, connect_info, connect_info_07,
 };
-use peers_bench::peers::{self, Allowance, name as who};
+use peers_bench::peers::{self, Allowance, name as peer};
 #[cfg(feature = "limitador")]
 use peers_bench::rounds::Effort;
 use peers_bench::rounds::{Figures, Plan};
@@ -60,28 +60,28 @@ fn main() {
     }
 }
 
-fn tell(work: &str, at: u64, who: &str, unit: &str, value: f64) {
-    let [work, who, unit] = [work, who, unit].map(str::to_owned);
-    print!("{}", Figures { work, at, who, unit, rounds: vec![value] }.csv());
+fn tell(work: &str, at: u64, peer: &str, unit: &str, value: f64) {
+    let [work, peer, unit] = [work, peer, unit].map(str::to_owned);
+    print!("{}", Figures { work, at, peer, unit, rounds: vec![value] }.csv());
 }
 
 /// What a million strings of 24 bytes take, whatever holds them.
 fn bytes(plan: &Plan) {
     let keys = all::<String>(plan.size(KEYS));
     let count = keys.len();
-    held(who::OURS, || peers::ours(Allowance::DAILY, count), &keys);
-    held(who::GOVERNOR, || peers::governor(Allowance::DAILY), &keys);
-    held(who::GOVERNOR_FOLDHASH, || peers::governor_foldhash(Allowance::DAILY), &keys);
-    held(who::AXUM_GCRA, || peers::axum_gcra(Allowance::DAILY), &keys);
-    held(who::THROTTLE_KIT, || peers::throttle_kit(Allowance::DAILY), &keys);
-    held(who::THROTTLECRAB, || peers::throttlecrab(Allowance::DAILY), &keys);
+    held(peer::OURS, || peers::ours(Allowance::DAILY, count), &keys);
+    held(peer::GOVERNOR, || peers::governor(Allowance::DAILY), &keys);
+    held(peer::GOVERNOR_FOLDHASH, || peers::governor_foldhash(Allowance::DAILY), &keys);
+    held(peer::AXUM_GCRA, || peers::axum_gcra(Allowance::DAILY), &keys);
+    held(peer::THROTTLE_KIT, || peers::throttle_kit(Allowance::DAILY), &keys);
+    held(peer::THROTTLECRAB, || peers::throttlecrab(Allowance::DAILY), &keys);
     #[cfg(feature = "limitador")]
     if plan.effort != Effort::Quick {
-        held(who::LIMITADOR, || peers::limitador(Allowance::DAILY, count), &keys);
+        held(peer::LIMITADOR, || peers::limitador(Allowance::DAILY, count), &keys);
     }
 }
 
-fn held<C: FnMut(&String) -> bool>(who: &str, contender: impl FnOnce() -> C, keys: &[String]) {
+fn held<C: FnMut(&String) -> bool>(peer: &str, contender: impl FnOnce() -> C, keys: &[String]) {
     let before = BYTES.get();
     let mut contender = contender();
     for key in keys {
@@ -89,16 +89,16 @@ fn held<C: FnMut(&String) -> bool>(who: &str, contender: impl FnOnce() -> C, key
     }
     let held = (BYTES.get() - before) as f64;
     drop(contender);
-    tell(name::BYTES, 0, who, "bytes per key", held / keys.len() as f64);
+    tell(name::BYTES, 0, peer, "bytes per key", held / keys.len() as f64);
 }
 
 /// What a flood of keys takes that are never seen again.
 fn flood_bytes(plan: &Plan) {
-    flood_held(plan, who::OURS, || flood::ours(plan));
-    flood_held(plan, who::GOVERNOR, || peers::governor(Allowance::DAILY));
+    flood_held(plan, peer::OURS, || flood::ours(plan));
+    flood_held(plan, peer::GOVERNOR, || peers::governor(Allowance::DAILY));
 }
 
-fn flood_held<C>(plan: &Plan, who: &str, contender: impl FnOnce() -> C)
+fn flood_held<C>(plan: &Plan, peer: &str, contender: impl FnOnce() -> C)
 where
     C: FnMut(&Ipv4Addr) -> bool,
 {
@@ -110,7 +110,7 @@ where
             assert!(contender(&Ipv4Addr::numbered(number)), "all are admitted");
         }
         let held = (BYTES.get() - before) as f64;
-        tell(name::FLOOD_BYTES, end.into(), who, "MiB", held / f64::from(1 << 20));
+        tell(name::FLOOD_BYTES, end.into(), peer, "MiB", held / f64::from(1 << 20));
     }
 }
 
@@ -121,15 +121,15 @@ fn allocations() {
     let _within = runtime.enter();
     let open = Allowance::OPEN;
     let bare = per_request(connect_info, Inner);
-    let added = |who, each| tell(name::ALLOCATIONS, 0, who, "allocations per request", each - bare);
-    added(who::OURS_NO_FIELDS, per_request(connect_info, layers::ours(open, Dialect::None, 1)));
-    added(who::OURS, per_request(connect_info, layers::ours(open, Dialect::default(), 1)));
-    added(who::TOWER_GOVERNOR, per_request(connect_info, layers::tower_governor(open)));
+    let added = |peer, each| tell(name::ALLOCATIONS, 0, peer, "allocations per request", each - bare);
+    added(peer::OURS_NO_FIELDS, per_request(connect_info, layers::ours(open, Dialect::None, 1)));
+    added(peer::OURS, per_request(connect_info, layers::ours(open, Dialect::default(), 1)));
+    added(peer::TOWER_GOVERNOR, per_request(connect_info, layers::tower_governor(open)));
     let with_headers = layers::tower_governor_headers(open);
-    added(who::TOWER_GOVERNOR_HEADERS, per_request(connect_info, with_headers));
-    added(who::AXUM_GOVERNOR, per_request(connect_info, layers::axum_governor(open)));
-    added(who::THROTTLE_KIT, per_request(connect_info, layers::throttle_kit(open)));
-    added(who::AXUM_GCRA, per_request(connect_info_07, layers::axum_gcra(open)));
+    added(peer::TOWER_GOVERNOR_HEADERS, per_request(connect_info, with_headers));
+    added(peer::AXUM_GOVERNOR, per_request(connect_info, layers::axum_governor(open)));
+    added(peer::THROTTLE_KIT, per_request(connect_info, layers::throttle_kit(open)));
+    added(peer::AXUM_GCRA, per_request(connect_info_07, layers::axum_gcra(open)));
 }
 
 fn per_request(extend: Extend, mut service: impl Layered) -> f64 {

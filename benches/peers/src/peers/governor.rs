@@ -14,7 +14,7 @@ pub(super) fn quota(allowance: Allowance) -> Quota {
     Quota::with_period(allowance.interval()).expect("an interval above zero").allow_burst(burst)
 }
 
-/// Its store, for those who sweep it.
+/// Its store, for the works that sweep it.
 pub type GovernorStore<K> = Arc<DefaultKeyedRateLimiter<K>>;
 
 pub fn governor_store<K: Name>(allowance: Allowance) -> GovernorStore<K> {
@@ -37,7 +37,7 @@ pub fn governor_foldhash<K: Name>(
     move |key| limiter.check_key(key).is_ok()
 }
 
-/// One bucket for all, whoever asks.
+/// One bucket for all keys.
 pub fn governor_direct<K: Name>(
     allowance: Allowance,
 ) -> impl FnMut(&K) -> bool + Clone + Send + use<K> {

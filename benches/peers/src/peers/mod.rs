@@ -60,7 +60,7 @@ pub mod name {
     pub const STILL: &str = "floor: the machine itself";
 }
 
-/// The same allowance for everybody: `burst` at once, and `rate` in each `period`.
+/// The same allowance for all peers: `burst` at once, and `rate` in each `period`.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     pub rate: u32,

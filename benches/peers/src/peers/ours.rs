@@ -77,7 +77,7 @@ fn asking<K: Name>(
 }
 
 /// What a future says at its first poll. In an `async fn` the poll is the same; a runtime around
-/// it would cost everybody the same again.
+/// it would add the same cost to all peers.
 #[inline(always)]
 pub fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {

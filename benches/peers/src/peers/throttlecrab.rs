@@ -16,7 +16,7 @@ pub fn throttlecrab(allowance: Allowance) -> impl FnMut(&String) -> bool + Clone
     let Allowance { rate, period, burst } = allowance;
     let seconds = i64::try_from(period.as_secs()).expect("a short period");
     move |key| {
-        let mut limiter = limiter.lock().expect("nobody panics");
+        let mut limiter = limiter.lock().expect("no thread panics");
         let now = SystemTime::now();
         let answer = limiter.rate_limit(key, burst.into(), rate.into(), seconds, 1, now);
         answer.is_ok_and(|(allowed, _)| allowed)

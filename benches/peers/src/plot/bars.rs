@@ -1,7 +1,7 @@
-//! One bar each: who takes how long.
+//! One bar for each peer: how long it takes.
 
 use super::svg::{Svg, number, step};
-use crate::peers::name as who;
+use crate::peers::name as peer;
 use crate::report::Ratio;
 use crate::rounds::Figures;
 
@@ -26,8 +26,8 @@ pub(super) fn figures(title: &str, figures: &[&Figures]) -> Option<String> {
     for (row, figures) in figures.iter().enumerate() {
         let y = TOP + ROW * row as f64;
         let spread = figures.spread();
-        svg.text(LEFT - 8.0, y + 17.0, "", "end", &figures.who);
-        svg.bar(LEFT, y + 5.0, scale(spread.median) - LEFT, ROW - 10.0, class(&figures.who));
+        svg.text(LEFT - 8.0, y + 17.0, "", "end", &figures.peer);
+        svg.bar(LEFT, y + 5.0, scale(spread.median) - LEFT, ROW - 10.0, class(&figures.peer));
         let middle = y + ROW / 2.0;
         svg.line((scale(spread.least), middle), (scale(spread.most), middle), "spread");
         let end = scale(spread.most.max(spread.median)) + 6.0;
@@ -39,8 +39,8 @@ pub(super) fn figures(title: &str, figures: &[&Figures]) -> Option<String> {
 
 fn class(name: &str) -> &'static str {
     match name {
-        name if name.starts_with(who::OURS) => "s0",
-        who::BARE | who::IDLE_LAYER => "floor",
+        name if name.starts_with(peer::OURS) => "s0",
+        peer::BARE | peer::IDLE_LAYER => "floor",
         _ if name.starts_with("floor") => "floor",
         _ => "s1",
     }

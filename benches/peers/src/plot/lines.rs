@@ -57,14 +57,14 @@ fn series(
 ) {
     let mut names: Vec<&str> = Vec::new();
     for figures in figures {
-        if !names.contains(&figures.who.as_str()) {
-            names.push(&figures.who);
+        if !names.contains(&figures.peer.as_str()) {
+            names.push(&figures.peer);
         }
     }
     // Names stand at the ends of their lines, and step aside from each other.
     let mut ends = Vec::new();
     for (nth, name) in names.iter().enumerate() {
-        let mine = figures.iter().filter(|figures| figures.who == *name);
+        let mine = figures.iter().filter(|figures| figures.peer == *name);
         let points: Vec<_> =
             mine.map(|figures| (at_x(figures.at as f64), at_y(figures.spread().median))).collect();
         let class =

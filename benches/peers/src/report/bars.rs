@@ -1,6 +1,6 @@
 //! What is to be reached.
 
-use crate::peers::name as who;
+use crate::peers::name as peer;
 use crate::works::name as work;
 
 /// A ratio that is to be reached.
@@ -28,11 +28,11 @@ pub(super) enum Reach {
 
 const fn bar(what: &'static str, work: &'static str, theirs: &'static str, at_most: f64) -> Bar {
     let reach = Reach::AtMost(at_most);
-    Bar { what, work, at: 0, ours: who::OURS, theirs, beyond: None, reach, counted: ("", "") }
+    Bar { what, work, at: 0, ours: peer::OURS, theirs, beyond: None, reach, counted: ("", "") }
 }
 
 const fn layer(what: &'static str, work: &'static str, theirs: &'static str, at_most: f64) -> Bar {
-    Bar { beyond: Some(who::BARE), ..bar(what, work, theirs, at_most) }
+    Bar { beyond: Some(peer::BARE), ..bar(what, work, theirs, at_most) }
 }
 
 impl Bar {
@@ -42,50 +42,50 @@ impl Bar {
 }
 
 pub(super) const BARS: &[Bar] = &[
-    bar("one hot address, admitted", work::HOT, who::GOVERNOR, 1.10)
+    bar("one hot address, admitted", work::HOT, peer::GOVERNOR, 1.10)
         .counted("address", "address: governor"),
-    bar("one hot string, admitted", work::HOT_STRING, who::GOVERNOR, 1.20)
+    bar("one hot string, admitted", work::HOT_STRING, peer::GOVERNOR, 1.20)
         .counted("string", "string: governor"),
-    bar("one hot address, refused", work::HOT_REFUSED, who::GOVERNOR, 1.50)
+    bar("one hot address, refused", work::HOT_REFUSED, peer::GOVERNOR, 1.50)
         .counted("address refused", "address refused: governor"),
-    bar("1,000,000 addresses at random", work::MILLION, who::GOVERNOR, 0.75),
-    bar("1,000,000 strings of 24 bytes at random", work::MILLION_STRING, who::GOVERNOR, 0.50),
+    bar("1,000,000 addresses at random", work::MILLION, peer::GOVERNOR, 0.75),
+    bar("1,000,000 strings of 24 bytes at random", work::MILLION_STRING, peer::GOVERNOR, 0.50),
     Bar {
         at: 10_000_000,
-        ..bar("10,000,000 addresses at random", work::KEYS, who::GOVERNOR, 0.95)
+        ..bar("10,000,000 addresses at random", work::KEYS, peer::GOVERNOR, 0.95)
     },
-    bar("two threads, 1,000,000 addresses", work::THREADS, who::GOVERNOR, 0.75),
-    bar("two threads, one hot address", work::THREADS_HOT, who::GOVERNOR, 1.10),
-    bar("three limits in one step", work::THREE_LIMITS, who::OURS_ONE_LIMIT, 2.50)
+    bar("two threads, 1,000,000 addresses", work::THREADS, peer::GOVERNOR, 0.75),
+    bar("two threads, one hot address", work::THREADS_HOT, peer::GOVERNOR, 1.10),
+    bar("three limits in one step", work::THREE_LIMITS, peer::OURS_ONE_LIMIT, 2.50)
         .counted("three limits", "address"),
-    bar("the same, theirs one after another", work::THREE_LIMITS, who::GOVERNOR, 1.00),
+    bar("the same, theirs one after another", work::THREE_LIMITS, peer::GOVERNOR, 1.00),
     Bar {
-        ours: who::OURS_TWO_SHARDS,
-        ..bar("a limit in two shards", work::SHARDS, who::OURS, 1.80)
+        ours: peer::OURS_TWO_SHARDS,
+        ..bar("a limit in two shards", work::SHARDS, peer::OURS, 1.80)
             .counted("two shards", "address")
     },
-    bar("a newcomer at the bound, theirs without one", work::FLOOD_BOUND, who::GOVERNOR, 2.50)
+    bar("a newcomer at the bound, theirs without one", work::FLOOD_BOUND, peer::GOVERNOR, 2.50)
         .counted("newcomer at the bound", ""),
-    bar("bytes a key, 1,000,000 strings", work::BYTES, who::GOVERNOR, 0.49),
+    bar("bytes a key, 1,000,000 strings", work::BYTES, peer::GOVERNOR, 0.49),
     // What the machine did with a loop that decides nothing, in the run that set it.
-    bar("longest pause while 1,000,000 keys are forgotten", work::PAUSE, who::GOVERNOR_SWEEP, 0.05),
-    layer("the layer, no fields, one key", work::LAYER, who::TOWER_GOVERNOR, 1.15)
+    bar("longest pause while 1,000,000 keys are forgotten", work::PAUSE, peer::GOVERNOR_SWEEP, 0.05),
+    layer("the layer, no fields, one key", work::LAYER, peer::TOWER_GOVERNOR, 1.15)
         .counted("layer", "layer: tower_governor"),
-    layer("the layer, no fields, 100,000 keys", work::LAYER_MANY, who::TOWER_GOVERNOR, 0.90),
-    layer("the layer, with fields", work::LAYER_FIELDS, who::TOWER_GOVERNOR_HEADERS, 0.60)
+    layer("the layer, no fields, 100,000 keys", work::LAYER_MANY, peer::TOWER_GOVERNOR, 0.90),
+    layer("the layer, with fields", work::LAYER_FIELDS, peer::TOWER_GOVERNOR_HEADERS, 0.60)
         .counted("layer with fields", ""),
-    bar("a refused request, whole", work::REFUSAL, who::TOWER_GOVERNOR, 0.10)
+    bar("a refused request, whole", work::REFUSAL, peer::TOWER_GOVERNOR, 0.10)
         .counted("layer refused", "layer refused: tower_governor"),
-    bar("the same, theirs with an empty body", work::REFUSAL, who::THROTTLE_KIT, 1.20),
+    bar("the same, theirs with an empty body", work::REFUSAL, peer::THROTTLE_KIT, 1.20),
     Bar {
-        ours: who::OURS_NO_FIELDS,
+        ours: peer::OURS_NO_FIELDS,
         reach: Reach::Exactly(0.0),
         ..bar(
             "allocations the layer adds, no fields",
             work::ALLOCATIONS,
-            who::TOWER_GOVERNOR,
+            peer::TOWER_GOVERNOR,
             f64::NAN,
         )
     },
-    bar("a server with the layer and its fields", work::SERVER, who::BARE, 1.015),
+    bar("a server with the layer and its fields", work::SERVER, peer::BARE, 1.015),
 ];

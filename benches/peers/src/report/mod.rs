@@ -33,7 +33,7 @@ pub fn ratios(figures: &[Figures]) -> Vec<Ratio> {
 
 /// The bars that no figures are about, on whatever scale.
 pub fn without_figures(figures: &[Figures]) -> impl Iterator<Item = &'static str> {
-    let is_there = |work, who| figures.iter().any(|each| each.work == work && each.who == who);
+    let is_there = |work, peer| figures.iter().any(|each| each.work == work && each.peer == peer);
     let missing =
         move |bar: &&Bar| !is_there(bar.work, bar.ours) || !is_there(bar.work, bar.theirs);
     BARS.iter().filter(missing).map(|bar| bar.what)
@@ -42,7 +42,7 @@ pub fn without_figures(figures: &[Figures]) -> impl Iterator<Item = &'static str
 impl Bar {
     fn ratio(&self, figures: &[Figures]) -> Option<Ratio> {
         let here = |each: &&Figures| each.work == self.work && each.at == self.at;
-        let find = |who: &str| figures.iter().filter(here).find(|each| each.who == who);
+        let find = |peer: &str| figures.iter().filter(here).find(|each| each.peer == peer);
         let (ours, theirs) = (find(self.ours)?, find(self.theirs)?);
         let beyond = self.beyond.and_then(find);
         let beyond = |nth| beyond.map_or(0.0, |beyond| beyond.rounds[nth]);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Ratio, by_rounds, share};
-use crate::peers::name as who;
+use crate::peers::name as peer;
 use crate::rounds::{Figures, Spread};
 use crate::works::name as work;
 
@@ -66,7 +66,7 @@ impl Page<'_> {
     }
 
     fn servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(bare) = self.find(work::SERVER, 0, who::BARE) else { return Ok(()) };
+        let Some(bare) = self.find(work::SERVER, 0, peer::BARE) else { return Ok(()) };
         writeln!(f, "\nWhat a server takes of the processor for a request, in ns:\n")?;
         writeln!(f, "| server | median; least | by the bare server's | in user mode, mean |")?;
         writeln!(f, "|---|--:|--:|--:|")?;
@@ -74,27 +74,27 @@ impl Page<'_> {
             let all = each.spread();
             let ratio = Spread::of(&by_rounds(&each.rounds, &bare.rounds)).median;
             // The system counts it in ticks, so that a round alone says little.
-            let user = self.find(work::SERVER_USER, 0, &each.who);
+            let user = self.find(work::SERVER_USER, 0, &each.peer);
             let user = user.map_or(f64::NAN, |user| {
                 user.rounds.iter().sum::<f64>() / user.rounds.len() as f64
             });
             writeln!(
                 f,
                 "| {} | {:.0}; {:.0} | {ratio:.3} | {user:.0} |",
-                each.who, all.median, all.least
+                each.peer, all.median, all.least
             )?;
         }
         Ok(())
     }
 
     fn dialects(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(bare) = self.find(work::LAYER_FIELDS, 0, who::BARE) else { return Ok(()) };
+        let Some(bare) = self.find(work::LAYER_FIELDS, 0, peer::BARE) else { return Ok(()) };
         writeln!(f, "\nWhat a layer with fields adds to a request, in ns:\n")?;
         writeln!(f, "| layer | adds |\n|---|--:|")?;
-        for each in self.of(work::LAYER_FIELDS).filter(|each| each.who != who::BARE) {
+        for each in self.of(work::LAYER_FIELDS).filter(|each| each.peer != peer::BARE) {
             let rounds = each.rounds.iter().zip(&bare.rounds);
             let added: Vec<_> = rounds.map(|(with, without)| with - without).collect();
-            writeln!(f, "| {} | {:.0} |", each.who, Spread::of(&added).median)?;
+            writeln!(f, "| {} | {:.0} |", each.peer, Spread::of(&added).median)?;
         }
         Ok(())
     }
@@ -107,14 +107,14 @@ impl Page<'_> {
         scale: &str,
         work: &str,
     ) -> fmt::Result {
-        let ours: Vec<_> = self.of(work).filter(|each| each.who == who::OURS).collect();
+        let ours: Vec<_> = self.of(work).filter(|each| each.peer == peer::OURS).collect();
         if ours.is_empty() {
             return Ok(());
         }
         writeln!(f, "\n{title}\n")?;
         writeln!(f, "| {scale} | tollgate | governor |\n|--:|--:|--:|")?;
         for each in ours {
-            let theirs = self.find(work, each.at, who::GOVERNOR);
+            let theirs = self.find(work, each.at, peer::GOVERNOR);
             let theirs = theirs.map_or(f64::NAN, |theirs| theirs.spread().median);
             writeln!(f, "| {} | {:.0} | {theirs:.0} |", thousands(each.at), each.spread().median)?;
         }
@@ -125,8 +125,8 @@ impl Page<'_> {
         self.figures.iter().filter(move |each| each.work == work)
     }
 
-    fn find(&self, work: &str, at: u64, who: &str) -> Option<&Figures> {
-        self.of(work).find(|each| each.at == at && each.who == who)
+    fn find(&self, work: &str, at: u64, peer: &str) -> Option<&Figures> {
+        self.of(work).find(|each| each.at == at && each.peer == peer)
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{decide, name};
 use crate::keys::Name;
-use crate::peers::{self, Allowance, name as who};
+use crate::peers::{self, Allowance, name as peer};
 use crate::rounds::{Figures, Plan};
 
 const ROUNDS: usize = 5;
@@ -29,11 +29,11 @@ pub fn slices(plan: &Plan) -> impl Iterator<Item = Range<u32>> + use<> {
 pub fn run(plan: &Plan) -> Vec<Figures> {
     let mut figures = Vec::new();
     for slice in slices(plan) {
-        for who in [who::OURS, who::GOVERNOR] {
+        for peer in [peer::OURS, peer::GOVERNOR] {
             figures.push(Figures {
                 work: name::FLOOD.to_owned(),
                 at: slice.end.into(),
-                who: who.to_owned(),
+                peer: peer.to_owned(),
                 unit: "ns per decision".to_owned(),
                 rounds: Vec::new(),
             });
@@ -41,27 +41,27 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     }
     for _ in 0..plan.rounds(ROUNDS) {
         // By turns, and each with a store of its own in each round.
-        flood(ours(plan), who::OURS, plan, &mut figures);
-        flood(peers::governor(Allowance::DAILY), who::GOVERNOR, plan, &mut figures);
+        flood(ours(plan), peer::OURS, plan, &mut figures);
+        flood(peers::governor(Allowance::DAILY), peer::GOVERNOR, plan, &mut figures);
     }
-    for who in [who::OURS, who::GOVERNOR] {
-        figures.push(at_bound(who, plan, &figures));
+    for peer in [peer::OURS, peer::GOVERNOR] {
+        figures.push(at_bound(peer, plan, &figures));
     }
     figures
 }
 
 /// What a newcomer takes on average once ours is full. Governor's tables grow meanwhile.
-fn at_bound(who: &str, plan: &Plan, slices: &[Figures]) -> Figures {
+fn at_bound(peer: &str, plan: &Plan, slices: &[Figures]) -> Figures {
     let full = plan.size(BOUND) as u64;
     let beyond: Vec<_> =
-        slices.iter().filter(|slice| slice.who == who && slice.at > full).collect();
+        slices.iter().filter(|slice| slice.peer == peer && slice.at > full).collect();
     let mean = |round: usize| {
         beyond.iter().map(|slice| slice.rounds[round]).sum::<f64>() / beyond.len() as f64
     };
     Figures {
         work: name::FLOOD_BOUND.to_owned(),
         at: 0,
-        who: who.to_owned(),
+        peer: peer.to_owned(),
         unit: "ns per decision".to_owned(),
         rounds: (0..plan.rounds(ROUNDS)).map(mean).collect(),
     }
@@ -69,11 +69,11 @@ fn at_bound(who: &str, plan: &Plan, slices: &[Figures]) -> Figures {
 
 fn flood(
     mut contender: impl FnMut(&Ipv4Addr) -> bool,
-    who: &str,
+    peer: &str,
     plan: &Plan,
     figures: &mut [Figures],
 ) {
-    let mine = figures.iter_mut().filter(|figures| figures.who == who);
+    let mine = figures.iter_mut().filter(|figures| figures.peer == peer);
     for (slice, figures) in slices(plan).zip(mine) {
         let keys: Vec<_> = slice.map(Ipv4Addr::numbered).collect();
         figures.rounds.push(decide(&keys, &mut contender, true));

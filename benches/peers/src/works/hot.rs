@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::{decide, name};
 use crate::keys::Name;
-use crate::peers::{self, Allowance, floor, name as who};
+use crate::peers::{self, Allowance, floor, name as peer};
 use crate::rounds::{Contest, Figures, Plan};
 
 const ROUNDS: usize = 15;
@@ -24,13 +24,13 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         if plan.wants(strings) {
             let mut keys: Hot<'_, String> = Hot::new(strings, plan, admitted);
             keys.generic(allowance);
-            keys.enter(who::THROTTLE_KIT, peers::throttle_kit(allowance));
-            keys.enter(who::THROTTLECRAB, peers::throttlecrab(allowance));
+            keys.enter(peer::THROTTLE_KIT, peers::throttle_kit(allowance));
+            keys.enter(peer::THROTTLECRAB, peers::throttlecrab(allowance));
             #[cfg(feature = "limitador")]
             {
                 // A hundred times as slow, so less of it will do.
                 keys.size /= 20;
-                keys.enter(who::LIMITADOR, peers::limitador(allowance, 1));
+                keys.enter(peer::LIMITADOR, peers::limitador(allowance, 1));
             }
             figures.extend(keys.contest.run(plan.rounds(ROUNDS)));
         }
@@ -52,17 +52,17 @@ impl<K: Name> Hot<'_, K> {
     }
 
     fn generic(&mut self, allowance: Allowance) {
-        self.enter(who::OURS, peers::ours(allowance, 1));
-        self.enter(who::GOVERNOR, peers::governor(allowance));
-        self.enter(who::GOVERNOR_FOLDHASH, peers::governor_foldhash(allowance));
-        self.enter(who::GOVERNOR_DIRECT, peers::governor_direct(allowance));
-        self.enter(who::AXUM_GCRA, peers::axum_gcra(allowance));
-        self.enter(who::LEAKY_BUCKET, peers::leaky_bucket(allowance));
-        self.enter(who::RATELIMIT, peers::ratelimit(allowance));
+        self.enter(peer::OURS, peers::ours(allowance, 1));
+        self.enter(peer::GOVERNOR, peers::governor(allowance));
+        self.enter(peer::GOVERNOR_FOLDHASH, peers::governor_foldhash(allowance));
+        self.enter(peer::GOVERNOR_DIRECT, peers::governor_direct(allowance));
+        self.enter(peer::AXUM_GCRA, peers::axum_gcra(allowance));
+        self.enter(peer::LEAKY_BUCKET, peers::leaky_bucket(allowance));
+        self.enter(peer::RATELIMIT, peers::ratelimit(allowance));
         if self.admitted {
-            self.enter(who::CLOCK, floor::clock());
-            self.enter(who::HASH, floor::hash());
-            self.enter(who::SWAP, floor::swap());
+            self.enter(peer::CLOCK, floor::clock());
+            self.enter(peer::HASH, floor::hash());
+            self.enter(peer::SWAP, floor::swap());
         }
     }
 

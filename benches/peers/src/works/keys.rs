@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::{decide, name};
 use crate::keys::{self, Pieces};
-use crate::peers::{self, Allowance, floor, name as who};
+use crate::peers::{self, Allowance, floor, name as peer};
 use crate::rounds::{Contest, Effort, Figures, Plan};
 
 const ROUNDS: usize = 5;
@@ -28,12 +28,12 @@ fn with(count: usize, plan: &Plan) -> Vec<Figures> {
     let mut table = floor::Table::holding(count);
     let count_one = move |key: &Ipv4Addr| table.count(u32::from(*key)) > 0;
     let size = plan.size(DECISIONS);
-    enter(&mut contest, size, who::OURS, peers::ours(allowance, count), &all, &picks);
-    enter(&mut contest, size, who::GOVERNOR, peers::governor(allowance), &all, &picks);
+    enter(&mut contest, size, peer::OURS, peers::ours(allowance, count), &all, &picks);
+    enter(&mut contest, size, peer::GOVERNOR, peers::governor(allowance), &all, &picks);
     let foldhash = peers::governor_foldhash(allowance);
-    enter(&mut contest, size, who::GOVERNOR_FOLDHASH, foldhash, &all, &picks);
-    enter(&mut contest, size, who::AXUM_GCRA, peers::axum_gcra(allowance), &all, &picks);
-    enter(&mut contest, size, who::TABLE, count_one, &all, &picks);
+    enter(&mut contest, size, peer::GOVERNOR_FOLDHASH, foldhash, &all, &picks);
+    enter(&mut contest, size, peer::AXUM_GCRA, peers::axum_gcra(allowance), &all, &picks);
+    enter(&mut contest, size, peer::TABLE, count_one, &all, &picks);
     contest.run(plan.rounds(ROUNDS))
 }
 

@@ -9,7 +9,7 @@ use tollgate::fields::Dialect;
 use super::{name, nanos_each};
 use crate::keys;
 use crate::peers::layers::{self, Extend, Inner, Layered, Requests, connect_info, connect_info_07};
-use crate::peers::{Allowance, name as who};
+use crate::peers::{Allowance, name as peer};
 use crate::rounds::{Contest, Figures, Plan};
 
 const ROUNDS: usize = 15;
@@ -30,7 +30,7 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     if plan.wants(name::LAYER) {
         let mut contest = Layers::new(name::LAYER, plan, &one);
         contest.plain(1);
-        contest.enter(who::TOWER, layers::tower_rate_limit(Allowance::OPEN));
+        contest.enter(peer::TOWER, layers::tower_rate_limit(Allowance::OPEN));
         figures.extend(contest.run(plan));
     }
     if plan.wants(name::LAYER_MANY) {
@@ -40,19 +40,19 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     }
     if plan.wants(name::LAYER_FIELDS) {
         let mut contest = Layers::new(name::LAYER_FIELDS, plan, &one);
-        contest.enter(who::BARE, Inner);
-        contest.enter(who::OURS, layers::ours(Allowance::OPEN, Dialect::default(), 1));
+        contest.enter(peer::BARE, Inner);
+        contest.enter(peer::OURS, layers::ours(Allowance::OPEN, Dialect::default(), 1));
         for (name, dialect) in [
-            (who::OURS_DRAFT7, Dialect::Draft7),
-            (who::OURS_DRAFT6, Dialect::Draft6),
-            (who::OURS_X_RATE_LIMIT, Dialect::XRateLimit),
-            (who::OURS_NO_FIELDS, Dialect::None),
+            (peer::OURS_DRAFT7, Dialect::Draft7),
+            (peer::OURS_DRAFT6, Dialect::Draft6),
+            (peer::OURS_X_RATE_LIMIT, Dialect::XRateLimit),
+            (peer::OURS_NO_FIELDS, Dialect::None),
         ] {
             contest.enter(name, layers::ours(Allowance::OPEN, dialect, 1));
         }
-        contest.enter(who::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
-        contest.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
-        contest.enter(who::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
+        contest.enter(peer::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
+        contest.enter(peer::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
+        contest.enter(peer::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
         figures.extend(contest.run(plan));
     }
     figures
@@ -72,12 +72,12 @@ impl<'a> Layers<'a> {
 
     /// Those that add no fields, and, at what they cost, those that always do.
     fn plain(&mut self, keys: usize) {
-        self.enter(who::BARE, Inner);
-        self.enter(who::OURS, layers::ours(Allowance::OPEN, Dialect::None, keys));
-        self.enter(who::TOWER_GOVERNOR, layers::tower_governor(Allowance::OPEN));
-        self.enter_from(connect_info_07, who::AXUM_GCRA, layers::axum_gcra(Allowance::OPEN));
-        self.enter(who::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
-        self.enter(who::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
+        self.enter(peer::BARE, Inner);
+        self.enter(peer::OURS, layers::ours(Allowance::OPEN, Dialect::None, keys));
+        self.enter(peer::TOWER_GOVERNOR, layers::tower_governor(Allowance::OPEN));
+        self.enter_from(connect_info_07, peer::AXUM_GCRA, layers::axum_gcra(Allowance::OPEN));
+        self.enter(peer::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
+        self.enter(peer::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
     }
 
     fn enter(&mut self, name: &'static str, service: impl Layered + 'a) {

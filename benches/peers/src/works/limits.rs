@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use super::{decide, name};
 use crate::keys::Name;
-use crate::peers::{self, Allowance, name as who};
+use crate::peers::{self, Allowance, name as peer};
 use crate::rounds::{Contest, Figures, Plan};
 
 const ROUNDS: usize = 11;
@@ -19,15 +19,15 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let counts: &[usize] = if plan.wants(name::LIMITS) { &[1, 2, 3, 4, 8] } else { &[] };
     for &count in counts {
         let mut contest = Contest::new(name::LIMITS, "ns per transaction").at(count as u64);
-        enter(&mut contest, size, who::OURS, peers::ours_on_all(Allowance::OPEN, count));
-        enter(&mut contest, size, who::GOVERNOR, governor(count));
+        enter(&mut contest, size, peer::OURS, peers::ours_on_all(Allowance::OPEN, count));
+        enter(&mut contest, size, peer::GOVERNOR, governor(count));
         figures.extend(contest.run(plan.rounds(ROUNDS)));
     }
     if plan.wants(name::THREE_LIMITS) {
         let mut contest = Contest::new(name::THREE_LIMITS, "ns per transaction");
-        enter(&mut contest, size, who::OURS, peers::ours_on_all(Allowance::OPEN, 3));
-        enter(&mut contest, size, who::OURS_ONE_LIMIT, peers::ours(Allowance::OPEN, 1));
-        enter(&mut contest, size, who::GOVERNOR, governor(3));
+        enter(&mut contest, size, peer::OURS, peers::ours_on_all(Allowance::OPEN, 3));
+        enter(&mut contest, size, peer::OURS_ONE_LIMIT, peers::ours(Allowance::OPEN, 1));
+        enter(&mut contest, size, peer::GOVERNOR, governor(3));
         figures.extend(contest.run(plan.rounds(ROUNDS)));
     }
     figures

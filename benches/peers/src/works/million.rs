@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::{decide, name};
 use crate::keys::{self, Name, Pieces};
-use crate::peers::{self, Allowance, floor, name as who};
+use crate::peers::{self, Allowance, floor, name as peer};
 #[cfg(feature = "limitador")]
 use crate::rounds::Effort;
 use crate::rounds::{Contest, Figures, Plan};
@@ -20,7 +20,7 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         let mut million: Million<'_, Ipv4Addr> = Million::new(name::MILLION, plan, &all, &picks);
         million.generic();
         let mut table = floor::Table::holding(all.len());
-        million.enter(who::TABLE, move |key| table.count(u32::from(*key)) > 0);
+        million.enter(peer::TABLE, move |key| table.count(u32::from(*key)) > 0);
         figures.extend(million.contest.run(plan.rounds(ROUNDS)));
     }
     let (all, picks) = Million::lists(plan);
@@ -28,13 +28,13 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         let mut million: Million<'_, String> =
             Million::new(name::MILLION_STRING, plan, &all, &picks);
         million.generic();
-        million.enter(who::THROTTLE_KIT, peers::throttle_kit(Allowance::DAILY));
-        million.enter(who::THROTTLECRAB, peers::throttlecrab(Allowance::DAILY));
+        million.enter(peer::THROTTLE_KIT, peers::throttle_kit(Allowance::DAILY));
+        million.enter(peer::THROTTLECRAB, peers::throttlecrab(Allowance::DAILY));
         #[cfg(feature = "limitador")]
         if plan.effort != Effort::Quick {
             // Many times as slow, so less of it will do.
             million.size /= 10;
-            million.enter(who::LIMITADOR, peers::limitador(Allowance::DAILY, all.len()));
+            million.enter(peer::LIMITADOR, peers::limitador(Allowance::DAILY, all.len()));
         }
         figures.extend(million.contest.run(plan.rounds(ROUNDS)));
     }
@@ -61,10 +61,10 @@ impl<'a, K: Name> Million<'a, K> {
     }
 
     fn generic(&mut self) {
-        self.enter(who::OURS, peers::ours(Allowance::DAILY, self.all.len()));
-        self.enter(who::GOVERNOR, peers::governor(Allowance::DAILY));
-        self.enter(who::GOVERNOR_FOLDHASH, peers::governor_foldhash(Allowance::DAILY));
-        self.enter(who::AXUM_GCRA, peers::axum_gcra(Allowance::DAILY));
+        self.enter(peer::OURS, peers::ours(Allowance::DAILY, self.all.len()));
+        self.enter(peer::GOVERNOR, peers::governor(Allowance::DAILY));
+        self.enter(peer::GOVERNOR_FOLDHASH, peers::governor_foldhash(Allowance::DAILY));
+        self.enter(peer::AXUM_GCRA, peers::axum_gcra(Allowance::DAILY));
     }
 
     fn enter(&mut self, name: &'static str, mut contender: impl FnMut(&K) -> bool + 'a) {

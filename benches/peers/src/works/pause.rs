@@ -1,9 +1,9 @@
 //! The longest pause of any decision while a million idle keys are forgotten.
 //!
-//! Ours forgets in passing: whoever brings a new key looks at a few slots. Governor forgets when it
-//! is told to, all at once: for whoever calls `retain_recent` that is the pause, and whoever
-//! decides meanwhile waits for its lock. A decision during which the system took the thread off its
-//! core tells of the system and not of the limiter, so it does not count, be it ours or theirs.
+//! Tollgate drops keys in passing: a decision on a new key looks at a few slots. Governor drops them
+//! all at once when `retain_recent` is called: that call is the pause, and decisions meanwhile wait
+//! for its lock. A decision during which the system took the thread off its core does not count,
+//! for either, as it says something about the system and not about the limiter.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::name;
 use crate::keys::Name;
 use crate::machine::preemptions;
-use crate::peers::{self, Allowance, name as who};
+use crate::peers::{self, Allowance, name as peer};
 use crate::rounds::{Contest, Figures, Plan};
 
 const ROUNDS: usize = 7;
@@ -27,10 +27,10 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let idle = plan.size(IDLE) as u32;
     let mut contest = Contest::new(name::PAUSE, "µs at most");
     let (long, watch) = (plan.time(LONG), plan.time(WATCH));
-    contest.enter(who::OURS, move || ours(idle, long));
-    contest.enter(who::GOVERNOR_SWEEP, move || governor(idle, long).0);
-    contest.enter(who::GOVERNOR_BESIDE, move || governor(idle, long).1);
-    contest.enter(who::STILL, move || still(watch));
+    contest.enter(peer::OURS, move || ours(idle, long));
+    contest.enter(peer::GOVERNOR_SWEEP, move || governor(idle, long).0);
+    contest.enter(peer::GOVERNOR_BESIDE, move || governor(idle, long).1);
+    contest.enter(peer::STILL, move || still(watch));
     contest.run(plan.rounds(ROUNDS))
 }
 
@@ -94,7 +94,7 @@ fn governor(idle: u32, long: Duration) -> (f64, f64) {
     })
 }
 
-/// The longest time between two laps, where nobody else had the core.
+/// The longest time between two laps, in which no other program had the core.
 struct Longest {
     last: Instant,
     longest: Duration,

@@ -8,7 +8,7 @@ use tollgate::fields::Dialect;
 use super::layer::answer;
 use super::{name, nanos_each};
 use crate::peers::layers::{self, Layered, Requests, connect_info};
-use crate::peers::{Allowance, name as who};
+use crate::peers::{Allowance, name as peer};
 use crate::rounds::{Contest, Figures, Plan};
 
 const ROUNDS: usize = 15;
@@ -19,11 +19,11 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let size = plan.size(REQUESTS);
     let mut contest = Contest::new(name::REFUSAL, "ns per request");
     let spent = Allowance::SPENT;
-    enter(&mut contest, size, who::OURS, layers::ours(spent, Dialect::default(), 1));
-    enter(&mut contest, size, who::OURS_NO_FIELDS, layers::ours(spent, Dialect::None, 1));
-    enter(&mut contest, size, who::TOWER_GOVERNOR, layers::tower_governor(spent));
-    enter(&mut contest, size, who::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(spent));
-    enter(&mut contest, size, who::THROTTLE_KIT, layers::throttle_kit(spent));
+    enter(&mut contest, size, peer::OURS, layers::ours(spent, Dialect::default(), 1));
+    enter(&mut contest, size, peer::OURS_NO_FIELDS, layers::ours(spent, Dialect::None, 1));
+    enter(&mut contest, size, peer::TOWER_GOVERNOR, layers::tower_governor(spent));
+    enter(&mut contest, size, peer::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(spent));
+    enter(&mut contest, size, peer::THROTTLE_KIT, layers::throttle_kit(spent));
     contest.run(plan.rounds(ROUNDS))
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::million::KEYS;
 use super::{name, nanos_each};
 use crate::keys::{self, Name};
-use crate::peers::{self, Allowance, name as who};
+use crate::peers::{self, Allowance, name as peer};
 use crate::rounds::{Contest, Figures, Plan};
 
 const ROUNDS: usize = 11;
@@ -38,14 +38,14 @@ fn contest(
     plan: &Plan,
 ) -> Vec<Figures> {
     let mut contest = Contest::new(work, "ns per decision of both");
-    enter(&mut contest, who::OURS, peers::ours(allowance, all.len()), all, picks);
-    enter(&mut contest, who::GOVERNOR, peers::governor(allowance), all, picks);
-    enter(&mut contest, who::GOVERNOR_FOLDHASH, peers::governor_foldhash(allowance), all, picks);
-    enter(&mut contest, who::AXUM_GCRA, peers::axum_gcra(allowance), all, picks);
+    enter(&mut contest, peer::OURS, peers::ours(allowance, all.len()), all, picks);
+    enter(&mut contest, peer::GOVERNOR, peers::governor(allowance), all, picks);
+    enter(&mut contest, peer::GOVERNOR_FOLDHASH, peers::governor_foldhash(allowance), all, picks);
+    enter(&mut contest, peer::AXUM_GCRA, peers::axum_gcra(allowance), all, picks);
     if all.len() == 1 {
-        enter(&mut contest, who::GOVERNOR_DIRECT, peers::governor_direct(allowance), all, picks);
-        enter(&mut contest, who::LEAKY_BUCKET, peers::leaky_bucket(allowance), all, picks);
-        enter(&mut contest, who::RATELIMIT, peers::ratelimit(allowance), all, picks);
+        enter(&mut contest, peer::GOVERNOR_DIRECT, peers::governor_direct(allowance), all, picks);
+        enter(&mut contest, peer::LEAKY_BUCKET, peers::leaky_bucket(allowance), all, picks);
+        enter(&mut contest, peer::RATELIMIT, peers::ratelimit(allowance), all, picks);
     }
     contest.run(plan.rounds(ROUNDS))
 }

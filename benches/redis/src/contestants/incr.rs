@@ -1,4 +1,4 @@
-//! The floor: a counter goes up, and nobody decides.
+//! The floor: a counter goes up, and nothing is decided.
 
 use std::sync::Arc;
 

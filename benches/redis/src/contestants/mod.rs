@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// The same for everybody: `burst` at once, and `rate` in each `period`. The name sets its buckets apart from
+/// The same for all peers: `burst` at once, and `rate` in each `period`. The name sets its buckets apart from
 /// others.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
@@ -81,19 +81,19 @@ impl Allowance {
 
 /// A contestant with its connection, ready to be driven.
 pub struct Entrant {
-    pub who: &'static str,
+    pub peer: &'static str,
     /// The command that the server counts its calls by.
     pub command: &'static str,
     pub drive: Box<dyn Drive>,
 }
 
 impl Entrant {
-    fn new(who: &'static str, command: &'static str, contestant: impl Contestant) -> Self {
-        Self { who, command, drive: Box::new(contestant) }
+    fn new(peer: &'static str, command: &'static str, contestant: impl Contestant) -> Self {
+        Self { peer, command, drive: Box::new(contestant) }
     }
 }
 
-/// Everybody who can do the work, with buckets of this allowance.
+/// All peers that can do the work, with buckets of this allowance.
 pub async fn all(server: &Server, allowance: Allowance) -> Vec<Entrant> {
     let mut all = Vec::new();
     let ours = ours::Ours::new(server, allowance).await;
@@ -107,7 +107,7 @@ pub async fn all(server: &Server, allowance: Allowance) -> Vec<Entrant> {
         let limitador = limitador::Limitador::new(server, allowance).await;
         all.push(Entrant::new(name::LIMITADOR, "evalsha", limitador));
     }
-    // A counter refuses nobody.
+    // A counter refuses no request.
     if allowance.name == Allowance::OPEN.name {
         let incr = incr::Incr::new(connected(server).await);
         all.push(Entrant::new(name::INCR, "incr", incr));

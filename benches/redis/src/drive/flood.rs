@@ -13,7 +13,7 @@ use crate::contestants::Contestant;
 /// What a flood came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Flood {
-    /// Decisions a second, once everybody was under way.
+    /// Decisions a second, once all tasks were under way.
     pub rate: f64,
     /// All decisions, those of the start and the end as well.
     pub decisions: f64,
@@ -36,7 +36,7 @@ pub(super) async fn flood<C: Contestant>(contestant: &C, load: Load, time: Durat
             tokio::spawn(asking)
         })
         .collect();
-    // Until everybody has asked a few times.
+    // Until all tasks have asked a few times.
     sleep(time / 8).await;
     let (start, before) = (Instant::now(), tally.decisions.load(Relaxed));
     sleep(time).await;

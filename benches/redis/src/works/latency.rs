@@ -13,7 +13,7 @@ pub(super) async fn at_half_load(plan: Plan, entrants: &[Entrant], figures: &mut
         for turn in 0..entrants.len() {
             let each = &entrants[(turn + nth) % entrants.len()];
             let flood =
-                Place { work: name::ADMITTED, tasks: TASKS, keys: MANY_KEYS, who: each.who };
+                Place { work: name::ADMITTED, tasks: TASKS, keys: MANY_KEYS, peer: each.peer };
             let Some(throughput) = figures.spread(flood, unit::RATE) else { continue };
             let rate = throughput.median / 2.0;
             let latencies = each.drive.arrivals(rate, MANY_KEYS, plan.latency_round).await;

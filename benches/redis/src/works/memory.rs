@@ -17,7 +17,7 @@ pub(super) async fn of_each(server: &Server, entrants: &[Entrant], figures: &mut
         let before = server.bytes().await;
         each.drive.each_once(KEYS, TASKS).await;
         let each_key = (server.bytes().await - before) / KEYS as f64;
-        let place = Place { work: name::MEMORY, tasks: TASKS, keys: KEYS, who: each.who };
+        let place = Place { work: name::MEMORY, tasks: TASKS, keys: KEYS, peer: each.peer };
         figures.add(place, unit::BYTES, each_key);
         figures.add(place, unit::BYTES_OF_ONE, server.bytes_of_one().await);
     }

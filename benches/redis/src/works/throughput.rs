@@ -49,7 +49,7 @@ async fn contest(
         each.drive.flood(load, plan.round / 4).await;
     }
     for nth in 0..plan.rounds {
-        // Everybody is first sometimes, and comes after everybody else.
+        // The order changes from round to round, so each peer is first sometimes.
         for turn in 0..entrants.len() {
             let each = &entrants[(turn + nth) % entrants.len()];
             round(server, plan, work, load, each, figures).await;
@@ -72,7 +72,7 @@ async fn round(
     let client_after = machine::client_cpu();
     let spent = server.spent(entrant.command).await;
 
-    let place = Place { work, tasks: load.tasks, keys: load.keys, who: entrant.who };
+    let place = Place { work, tasks: load.tasks, keys: load.keys, peer: entrant.peer };
     let server_cpu = (spent.cpu_seconds - server_before.cpu_seconds) * 1e6 / flood.decisions;
     figures.add(place, unit::RATE, flood.rate);
     figures.add(place, unit::SERVER_CPU, server_cpu);

@@ -12,7 +12,7 @@ pub use self::process::serve;
 use self::client::Connections;
 use self::process::Server;
 use super::name;
-use crate::peers::name as who;
+use crate::peers::name as peer;
 use crate::rounds::{Contest, Effort, Figures, Plan};
 
 /// Many short ones, so that most are over before another program has the core.
@@ -25,11 +25,11 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let requests = (CONNECTIONS * waves) as f64;
     let mut contest =
         Contest::new(name::SERVER, "ns of processor per request").and(name::SERVER_USER);
-    for who in [who::BARE, who::IDLE_LAYER, who::OURS, who::OURS_NO_FIELDS, who::TOWER_GOVERNOR] {
-        let mut server = Server::start(who).expect("a server starts");
+    for peer in [peer::BARE, peer::IDLE_LAYER, peer::OURS, peer::OURS_NO_FIELDS, peer::TOWER_GOVERNOR] {
+        let mut server = Server::start(peer).expect("a server starts");
         let connections = Connections::open(server.address(), CONNECTIONS);
         let mut connections = connections.expect("the server accepts connections");
-        contest.enter_all(who, move || {
+        contest.enter_all(peer, move || {
             let before = server.used().expect("the server tells its time");
             connections.ask(waves).expect("the server answers");
             let used = server.used().expect("the server tells its time") - before;

@@ -23,7 +23,7 @@ use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 
 use crate::peers::layers::ours_layer;
-use crate::peers::{Allowance, name as who};
+use crate::peers::{Allowance, name as peer};
 
 /// Serves "hello" behind this contender's layer until the input ends.
 ///
@@ -51,12 +51,12 @@ fn router(name: &str) -> Option<Router> {
     let hello = Router::new().route("/", get(async || "hello"));
     let ours = |dialect| ours_layer(Allowance::OPEN, dialect, 1);
     Some(match name {
-        who::BARE => hello,
+        peer::BARE => hello,
         // What axum itself takes for a layer, whatever it does.
-        who::IDLE_LAYER => hello.layer(Identity::new()),
-        who::OURS => hello.layer(ours(Dialect::default())),
-        who::OURS_NO_FIELDS => hello.layer(ours(Dialect::None)),
-        who::TOWER_GOVERNOR => {
+        peer::IDLE_LAYER => hello.layer(Identity::new()),
+        peer::OURS => hello.layer(ours(Dialect::default())),
+        peer::OURS_NO_FIELDS => hello.layer(ours(Dialect::None)),
+        peer::TOWER_GOVERNOR => {
             let config = GovernorConfigBuilder::default()
                 .period(Allowance::OPEN.interval())
                 .burst_size(Allowance::OPEN.burst)

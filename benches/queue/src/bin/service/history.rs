@@ -20,7 +20,7 @@ pub struct History {
     pub arrivals: Vec<Arrival>,
     /// When the work of each request started.
     pub runs: Vec<(Number, Duration)>,
-    /// Those whose clients have closed their connections while they waited.
+    /// The requests that waited when their clients closed the connection.
     pub left: Vec<Number>,
     /// From sending each request to the end of its response.
     pub answered: Vec<(Number, Duration)>,

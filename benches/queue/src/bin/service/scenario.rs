@@ -1,4 +1,4 @@
-//! The scenarios: what is asked, when, and who leaves.
+//! The scenarios: which requests come, when, and which clients leave.
 
 use std::time::Duration;
 
