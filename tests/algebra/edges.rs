@@ -1,6 +1,6 @@
 //! The formula at its edges, asked directly.
 
-mod support;
+use crate::support;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

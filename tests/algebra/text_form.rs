@@ -1,7 +1,6 @@
 //! The text form of a quota: what it reads, what it prints, and that the two agree.
 
-#[path = "support/draw.rs"]
-mod draw;
+use crate::draw;
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! Agreement means: the same decision and the same time stamps, and values and waits within 1e-6
 //! relative (and one unit, respectively one microsecond, of rounding). Every line is played.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tollgate::{Key, Limit, Quota, Timestamp};
 fn every_calculation_agrees() {
     let mut lines = 0;
     let mut did_not_fit = 0;
-    for line in include_str!("data/calculate.jsonl").lines() {
+    for line in include_str!("../data/calculate.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let (quota, fitted) = quota(&line);
         did_not_fit += u32::from(fitted);
@@ -68,7 +68,7 @@ fn assert_window(calculation: &Calculation, quota: &Quota, expected: &Value, id:
 #[test]
 fn every_sequence_agrees() {
     let (mut sequences, mut steps) = (0, 0);
-    for line in include_str!("data/sequences.jsonl").lines() {
+    for line in include_str!("../data/sequences.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let limit = Limit::try_new("sequence", quota(&line).0).unwrap();
         let clock = ManualClock::default();
