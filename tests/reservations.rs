@@ -463,7 +463,7 @@ struct Record {
 }
 
 /// Sixty steps of reserving, waiting, giving up and plain requests on one key, and of settling if
-/// that is wanted, in a store that other processes take from as well. (`tests/line` plays those of
+/// that is wanted, in a store that other processes take from as well. (`tests/memory/line` plays those of
 /// the memory store.)
 async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
     let mut dice = Dice(seed);

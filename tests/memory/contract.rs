@@ -1,7 +1,7 @@
 //! The backend's contract, held by the memory store: names, numbers that change, transactions,
 //! and giving back.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! DESIGN.md argues why nothing can go wrong here; these would notice if it did. There is no time
 //! in them: the clock stands still, so that sums are exact.
 
-mod support;
+use crate::support;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};

@@ -1,6 +1,6 @@
 //! What a flood of made-up keys pushes out of a store at its bound: the flood itself.
 
-mod support;
+use crate::support;
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Many threads on one store: no token is granted twice, and none is lost.
 
-mod support;
+use crate::support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};

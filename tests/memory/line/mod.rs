@@ -7,8 +7,8 @@
 mod attacks;
 mod model;
 mod rules;
-#[path = "../support/mod.rs"]
-mod support;
+
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

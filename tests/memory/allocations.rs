@@ -1,6 +1,6 @@
 //! What a decision costs in memory: nothing, for a key that the store knows.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 

@@ -1,6 +1,6 @@
 //! The memory store: bounded, forgetting, and made for keys that others choose.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 
