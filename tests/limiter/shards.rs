@@ -1,6 +1,6 @@
 //! Two-choices charges, held by the memory store: alone, in transactions, and under time.
 
-mod support;
+use crate::support;
 
 use std::collections::HashMap;
 use std::time::Duration;

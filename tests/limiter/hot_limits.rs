@@ -1,6 +1,6 @@
 //! Limits in shards, asked through the limiter: what is granted, what is told, and the bound.
 
-mod support;
+use crate::support;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Barrier, Mutex};

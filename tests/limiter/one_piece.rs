@@ -1,7 +1,7 @@
 //! The limiter decides by its own store in one piece, and by any other step by step: nobody can tell
 //! which.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! Penalties: tokens taken into debt, and buckets closed until an instant.
 
-mod support;
+use crate::support;
 
 use std::future::poll_fn;
 use std::sync::Arc;

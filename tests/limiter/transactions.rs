@@ -2,7 +2,7 @@
 //!
 //! Time is a manual clock or tokio's paused one.
 
-mod support;
+use crate::support;
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //!
 //! Time is tokio's paused clock; futures are polled by hand where the order matters.
 
-mod support;
+use crate::support;
 
 use support::dice::Dice;
 use support::shared::Shared;

@@ -1,6 +1,6 @@
 //! The promises that a limiter on the memory store has to keep, over random quotas and clocks.
 
-mod support;
+use crate::support;
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A reset forgives what was taken. What was taken before it gives nothing back after it.
 
-mod support;
+use crate::support;
 
 use std::collections::HashMap;
 use std::sync::Arc;
