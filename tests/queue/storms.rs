@@ -4,7 +4,7 @@
 //! The threads are real, and poll what was woken; time is that of a paused runtime, and moves on while
 //! they do.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 //! Servers and connections are real. The time of the store is injected and stands still unless a
 //! test moves it, so no request has its turn before that.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -3,7 +3,7 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-mod support;
+use crate::support;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -3,7 +3,7 @@
 //!
 //! Time is the runtime's and stands still. Steps are counted, and no time is measured.
 
-mod support;
+use crate::support;
 
 use std::pin::Pin;
 
