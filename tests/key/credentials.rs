@@ -1,6 +1,6 @@
 //! Keys from tokens, API keys, cookies and sessions: whose they are, and that nobody reads them.
 
-mod support;
+use crate::support;
 
 use std::collections::HashSet;
 use std::convert::Infallible;

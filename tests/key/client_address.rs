@@ -1,6 +1,6 @@
 //! Who is taken for the client, whatever the header fields say.
 
-mod support;
+use crate::support;
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ use tollgate::{Limit, MINUTE, Quota};
 
 #[test]
 fn the_recorded_texts_are_read_as_recorded() {
-    let vectors = include_str!("data/addresses.jsonl");
+    let vectors = include_str!("../data/addresses.jsonl");
     for vector in vectors.lines().map(serde_json::from_str::<serde_json::Value>) {
         let vector = vector.unwrap();
         let of = |name: &str| vector[name].as_str();

@@ -1,6 +1,6 @@
 //! Keys from axum's extractors and from sessions: what waits is asked before the limit is.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
