@@ -3,10 +3,10 @@
 //! With a million cases, in some ten minutes:
 //!
 //! ```sh
-//! PROPTEST_CASES=1000000 cargo test --release --all-features --test grammar
+//! PROPTEST_CASES=1000000 cargo test --release --all-features --test fields grammar
 //! ```
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What a request is answered that does not run: in the layer's words, or in one's own.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

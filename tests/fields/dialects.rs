@@ -1,6 +1,6 @@
 //! What the header fields say in each dialect, of one limit and of several, and to whom.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -228,7 +228,7 @@ fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
     assert_eq!(field(&headers, "ratelimit"), Some("limit=100, remaining=40, reset=12"));
     assert_eq!(field(&headers, "ratelimit-policy"), Some("100;w=60, 10;w=60"));
     // Both refuse: the longer wait is told, which is that of Retry-After.
-    let limiter = crate::limiter(&ManualClock::new(START));
+    let limiter = support::limiter(&ManualClock::new(START));
     let slow = Limit::new("slow", Quota::token_bucket(2, DAY));
     let (api, slow) = (Rule::new(&API).cost(10), Rule::new(slow).cost(2));
     let layer = limiter.layer(api).and(slow).dialects(Dialect::Draft6);
@@ -249,7 +249,7 @@ fn draft_7_has_one_policy_for_each_quota() {
     assert_eq!(field(&answer(&layer, 1), "ratelimit-policy"), Some("10;w=1, 50;w=60"));
     // Numbers that no structured field can hold are told as the largest that it can.
     let huge = |name, more| Limit::new(name, Quota::fixed_window((1_u64 << 52) + more, SECOND));
-    let layer = crate::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
+    let layer = support::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
     let headers = answer(&layer.dialects(Dialect::Draft7), 1);
     assert_eq!(field(&headers, "ratelimit-policy"), Some("999999999999999;w=1"));
 }
