@@ -1,6 +1,6 @@
 //! What an operator reads in the log.
 
-mod support;
+use crate::support;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
