@@ -1,0 +1,53 @@
+//! Clients that have another cookie counted than the one that the server uses, against a real server with
+//! real sessions.
+
+use crate::support;
+
+use axum::Router;
+use axum::routing::get;
+use http::{Method, Version};
+use support::web::{send_over, serve};
+use support::{START, limiter};
+use tollgate::clock::ManualClock;
+use tollgate::key::{ClientIp, KeyExtractor, cookie};
+use tollgate::{Limit, MINUTE, Quota};
+use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
+
+static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
+
+/// `tower-sessions` trims all white space of Unicode around the names and the values of cookies, and the
+/// key was read without that: behind a no-break space a session had no key, or a new one for each of the
+/// ways to write it: 10 of 14 requests ran under a limit of 2.
+#[tokio::test]
+async fn white_space_around_a_cookie_is_no_other_session() {
+    let limit = limiter(&ManualClock::new(START)).layer(&TWO);
+    // Requests without a session are not in the buckets of sessions.
+    let limit = limit.key(cookie("id").or(ClientIp::peer()));
+    let sessions = SessionManagerLayer::new(MemoryStore::default()).with_secure(false);
+    let log_in = async |session: Session| session.insert("user", "alice").await.unwrap();
+    let user = async |session: Session| session.get::<String>("user").await.unwrap();
+    let app = Router::new()
+        .route("/user", get(async move |session: Session| user(session).await.unwrap_or_default()))
+        .layer(limit)
+        .route("/log-in", get(log_in))
+        .layer(sessions);
+    let server = serve(app).await;
+
+    let logged_in = support::web::get(server, "/log-in").await;
+    let (id, _) = logged_in.field("set-cookie").unwrap().split_once(';').unwrap();
+    let (_, value) = id.split_once('=').unwrap();
+    let spaces = ["", "\u{a0}", "\u{2003}", "\u{3000}", "\u{a0}\u{a0}", "\u{2028}", "\u{85}"];
+    let spell = |space: &&str| [format!("{space}id={value}"), format!("id={value}{space}")];
+    let mut admitted = Vec::new();
+    for (nth, cookie) in spaces.iter().flat_map(spell).enumerate() {
+        let version = if nth % 2 == 0 { Version::HTTP_11 } else { Version::HTTP_2 };
+        let fields = [("cookie", &*cookie)];
+        let reply = send_over(version, server, Method::GET, "/user", &fields).await;
+        match reply.status.as_u16() {
+            200 => admitted.push((cookie, reply.body)),
+            status => assert_eq!(status, 429, "{cookie:?}"),
+        }
+    }
+    assert!(admitted.iter().all(|(_, user)| user == "alice"), "{admitted:?}");
+    assert_eq!(admitted.len(), 2, "of {} requests: {admitted:?}", spaces.len() * 2);
+}

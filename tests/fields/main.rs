@@ -1,0 +1,10 @@
+//! What the header fields and the bodies of answers say.
+
+#![cfg(all(feature = "memory", feature = "middleware"))]
+
+#[cfg(feature = "credentials")]
+mod dialects;
+mod grammar;
+mod refusals;
+#[path = "../support/mod.rs"]
+mod support;

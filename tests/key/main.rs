@@ -1,0 +1,11 @@
+//! What becomes a key: addresses of clients, credentials, cookies, sessions, extractors.
+
+#![cfg(all(feature = "memory", feature = "middleware"))]
+
+mod client_address;
+#[cfg(all(feature = "credentials", feature = "tracing"))]
+mod credentials;
+#[cfg(all(feature = "axum", feature = "tower-sessions"))]
+mod extractors;
+#[path = "../support/mod.rs"]
+mod support;

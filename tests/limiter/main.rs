@@ -1,0 +1,16 @@
+//! The limiter on the memory store: calls, reservations, transactions, shards, corrections.
+
+#![cfg(feature = "memory")]
+
+mod hot_limits;
+#[cfg(feature = "middleware")]
+mod one_piece;
+mod penalties;
+mod promises;
+mod reservations;
+#[cfg(feature = "axum")]
+mod resets;
+mod shards;
+#[path = "../support/mod.rs"]
+mod support;
+mod transactions;

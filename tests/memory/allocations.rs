@@ -1,0 +1,163 @@
+//! What a decision costs in memory: nothing, for a key that the store knows.
+
+use crate::support;
+
+use std::convert::Infallible;
+
+use http::{Request, Response, StatusCode};
+use support::{START, at_once, is_admitted, limiter, store};
+use tollgate::algebra::{Bucket, Verdict};
+use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
+use tollgate::clock::ManualClock;
+use tollgate::fields::Dialect;
+use tollgate::key::header;
+use tollgate::{HOUR, Key, Limit, Quota, RateLimitLayer, SECOND};
+use tower::{Layer, Service};
+
+static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, HOUR));
+
+/// A key as long as a UUID.
+const KEY: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    allocation_counter::measure(work).count_total
+}
+
+#[test]
+fn a_known_key_is_decided_without_an_allocation() {
+    let limiter = limiter(&ManualClock::new(START));
+    let ask = |cost| {
+        std::hint::black_box(is_admitted(limiter.limit(&LIMIT).key(KEY).cost(cost)));
+    };
+    assert!(allocations(|| ask(1)) > 0, "a new key needs room, so allocations are seen");
+    assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "admitted");
+    let peek = || assert!(!at_once(limiter.peek(&LIMIT).key(KEY)).unwrap().fits());
+    assert_eq!(allocations(peek), 0, "looked at");
+}
+
+/// The error is boxed, so that it makes no `Result` larger. That is all that a refusal allocates.
+#[test]
+fn a_refusal_allocates_its_error_and_nothing_else() {
+    let limiter = limiter(&ManualClock::new(START));
+    assert!(is_admitted(limiter.limit(&LIMIT).key(KEY).cost(1_000)));
+    let refuse = || assert!(!is_admitted(limiter.limit(&LIMIT).key(KEY)));
+    assert_eq!(allocations(|| (0..999).for_each(|_| refuse())), 999);
+}
+
+#[test]
+fn two_shards_are_decided_without_an_allocation() {
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let shard = Bucket::of_shard(&Quota::token_bucket(10_000, HOUR).shards(10)).unwrap();
+    let key = Key::from(KEY);
+    let id = |shard| BucketId::new("hot", &key).shard(shard);
+    let ask = |tokens: u64, verdict| {
+        let charge = Charge::take(id(2), &shard, shard.units(tokens).unwrap()).second_shard(7);
+        let applied = at_once(memory.apply(&[charge]).wait()).unwrap();
+        assert_eq!(applied.verdict(), verdict);
+    };
+    ask(1_001, Verdict::Admitted);
+    assert_eq!(allocations(|| (0..333).for_each(|_| ask(3, Verdict::Admitted))), 0, "admitted");
+    assert_eq!(allocations(|| (0..999).for_each(|_| ask(3, Verdict::Refused))), 0, "refused");
+}
+
+#[test]
+fn a_short_transaction_allocates_no_more_than_its_answer() {
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let keys: Vec<_> = (0..9).map(Key::from).collect();
+    let bucket = LIMIT.bucket();
+    let charge =
+        |key| Charge::take(BucketId::new(LIMIT.name(), key), bucket, bucket.units(1).unwrap());
+    let charges: Vec<_> = keys.iter().map(charge).collect();
+    let refunds: Vec<_> =
+        charges.iter().map(|one| Adjustment::refund(one.id(), bucket, 1)).collect();
+    let _ = at_once(memory.apply(&charges).wait()).unwrap();
+    for (buckets, most) in [(2, 0), (3, 1), (8, 1)] {
+        let take = || drop(at_once(memory.apply(&charges[..buckets]).wait()).unwrap());
+        assert_eq!(allocations(take), most, "{buckets} buckets");
+        let give_back = || drop(at_once(memory.adjust(&refunds[..buckets]).wait()).unwrap());
+        assert_eq!(allocations(give_back), most, "{buckets} refunds");
+    }
+    let with_pairs: Vec<_> = charges[..4].iter().map(|charge| charge.second_shard(1)).collect();
+    let take = || drop(at_once(memory.apply(&with_pairs).wait()).unwrap());
+    take();
+    assert_eq!(allocations(take), 1, "four times two shards");
+}
+
+/// What 100 requests through this layer allocate that are all answered with this status.
+fn allocations_of_requests(layer: RateLimitLayer, status: StatusCode) -> u64 {
+    let inner = tower::service_fn(|_: Request<()>| {
+        std::future::ready(Ok::<_, Infallible>(Response::new(())))
+    });
+    let mut service = layer.key(header("x-user")).layer(inner);
+    let request = || Request::builder().header("x-user", KEY).body(()).unwrap();
+    let mut ask = |request| at_once(service.call(request)).unwrap().status();
+    ask(request());
+    let requests: Vec<_> = (0..100).map(|_| request()).collect();
+    allocations(|| requests.into_iter().for_each(|request| assert_eq!(ask(request), status)))
+}
+
+#[test]
+fn the_layer_adds_no_allocation_to_an_admitted_request() {
+    let layer = limiter(&ManualClock::new(START)).layer(&LIMIT).dialects(Dialect::None);
+    assert_eq!(allocations_of_requests(layer, StatusCode::OK), 0);
+}
+
+/// A map of header fields allocates twice, and the numbers are in one text. A wait of more than five
+/// minutes is another one.
+#[test]
+fn fields_and_refusals_allocate_three_times() {
+    let layer = || limiter(&ManualClock::new(START)).layer(&LIMIT);
+    assert_eq!(allocations_of_requests(layer(), StatusCode::OK), 300, "admitted");
+    let of_refusals =
+        |cost| allocations_of_requests(layer().cost(cost), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(of_refusals(510), 300, "for 72 seconds");
+    assert_eq!(of_refusals(1_000), 400, "for an hour");
+}
+
+/// Allocated and not freed by `work`.
+fn kept(work: impl FnOnce()) -> i64 {
+    allocation_counter::measure(work).bytes_current
+}
+
+#[test]
+fn numbers_that_no_bucket_uses_any_more_take_no_room() {
+    let (memory, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
+    let ask = |rate| {
+        let limit = Limit::try_new("plan", Quota::token_bucket(rate, HOUR)).unwrap();
+        assert!(is_admitted(limiter.limit(&limit).key("alice")));
+        at_once(limiter.reset(&limit).key("alice")).unwrap();
+    };
+    (1..=10).for_each(ask);
+    assert_eq!(kept(|| (11..1_000).for_each(ask)), 0);
+    assert!(memory.is_empty());
+}
+
+#[test]
+fn numbers_that_a_bucket_left_behind_take_no_room() {
+    let (_, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
+    let ask = |rate| {
+        let limit =
+            Limit::try_new("plan", Quota::token_bucket(rate, SECOND).capacity(1_000_000)).unwrap();
+        assert!(is_admitted(limiter.limit(&limit).key("alice")));
+    };
+    (1..=10).for_each(ask);
+    assert_eq!(kept(|| (11..1_000).for_each(ask)), 0);
+}
+
+#[test]
+fn what_comes_and_goes_leaves_nothing_behind() {
+    let (memory, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
+    let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&LIMIT).key(key).cost(cost)));
+    (0..=100).for_each(|key| take(key, 5)); // full: the shard was looked at
+    let come_and_go = |times: u64| {
+        (0..times).for_each(|key| {
+            take(1_000 + key, 1);
+            at_once(limiter.reset(&LIMIT).key(1_000 + key)).unwrap();
+        })
+    };
+    come_and_go(200);
+    // What is known of resets takes 1 MiB, and no more when it is full.
+    assert!(kept(|| come_and_go(100_000)) < (1_024 + 64) * 1_024);
+    assert!(kept(|| come_and_go(100_000)) < 4 * 1_024);
+    assert!(memory.len() <= 100);
+}

@@ -1,0 +1,482 @@
+//! The backend's contract, held by the memory store: names, numbers that change, transactions,
+//! and giving back.
+
+use crate::support;
+
+use std::time::Duration;
+
+use support::{START, admitted, at_once, is_admitted, limiter, remaining, store};
+use tollgate::algebra::{Bucket, Terms, Verdict};
+use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
+use tollgate::clock::ManualClock;
+use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, SECOND};
+
+static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
+static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));
+
+#[test]
+fn limits_with_other_names_have_other_buckets() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    static OTHER: Limit = Limit::new("login2", Quota::token_bucket(10, HOUR));
+    assert!(admitted(&limiter, &LOGIN, 7, 10));
+    assert_eq!(remaining(&limiter, &OTHER, 7), 10);
+    // The name ends where the key begins: "login" for "2…" is not "login2" for "…".
+    assert!(is_admitted(limiter.limit(&LOGIN).key("2x").cost(10)));
+    assert_eq!(at_once(limiter.peek(&OTHER).key("x")).unwrap().remaining(), 10);
+}
+
+fn plan(quota: &str) -> Limit {
+    Limit::try_new("plan", quota.parse().unwrap()).unwrap()
+}
+
+/// What was left stayed, and not what was used: a client that had used 3 of 3 and then paid for 100
+/// was refused.
+#[test]
+fn a_larger_plan_is_worth_something_at_once() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let (free, pro) = (plan("3 per minute"), plan("100 per minute"));
+    assert!(admitted(&limiter, &free, 1, 3));
+    assert!(!admitted(&limiter, &free, 1, 1));
+    assert_eq!(remaining(&limiter, &pro, 1), 97);
+    assert!(admitted(&limiter, &pro, 1, 1));
+    assert_eq!(remaining(&limiter, &pro, 1), 96);
+    // Back again, what was used beyond the smaller plan is owed.
+    assert_eq!(at_once(limiter.peek(&free).key(1_u64)).unwrap().tokens().to_string(), "-1");
+}
+
+/// A client that had used up its day got nothing out of a larger plan before the next day.
+#[test]
+fn a_larger_window_is_worth_something_at_once() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let (small, large) = (plan("fixed window: 100 per day"), plan("fixed window: 1000 per day"));
+    assert!(admitted(&limiter, &small, 1, 100));
+    assert_eq!(remaining(&limiter, &large, 1), 900);
+    assert!(admitted(&limiter, &large, 1, 900));
+    assert!(!admitted(&limiter, &large, 1, 1));
+}
+
+/// An idle client of the smaller plan got 3 or 100 of the larger one, by whether the store had
+/// dropped its full bucket.
+#[test]
+fn an_idle_client_has_all_of_its_new_plan_whether_it_was_forgotten_or_not() {
+    for (forgets, new, left) in [
+        (false, "100 per minute", 100),
+        (true, "100 per minute", 100),
+        (false, "fixed window: 1000 per day", 1_000),
+        (true, "fixed window: 1000 per day", 1_000),
+        (false, "100 per minute, initial 5", 5),
+        (true, "100 per minute, initial 5", 5),
+        // Not even if nothing else changes.
+        (false, "3 per minute, initial 1", 1),
+        (true, "3 per minute, initial 1", 1),
+    ] {
+        let clock = ManualClock::new(START);
+        let (memory, limiter) = store(Memory::new(), &clock);
+        let free = plan("3 per minute");
+        assert!(admitted(&limiter, &free, 1, 3));
+        clock.advance(HOUR);
+        if forgets {
+            memory.purge();
+        }
+        assert_eq!(memory.is_empty(), forgets);
+        let new = plan(new);
+        assert_eq!(remaining(&limiter, &new, 1), left, "{forgets}");
+        // The first use begins to fill it, also if that is refused.
+        assert!(at_once(limiter.limit(&new).key(1_u64).cost(left + 1)).is_err());
+        clock.advance(MINUTE / 3);
+        let gained = if left == 1 { 1 } else { 33 };
+        let most = new.quota().tokens_at_most();
+        assert_eq!(remaining(&limiter, &new, 1), most.min(left + gained), "{forgets}");
+    }
+}
+
+#[test]
+fn new_numbers_keep_what_was_used() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (small, large) = (plan("10 per hour"), plan("1000 per minute"));
+    assert!(admitted(&limiter, &small, 1, 7));
+    assert_eq!(remaining(&limiter, &large, 1), 993);
+    assert!(admitted(&limiter, &large, 1, 993));
+    assert!(!at_once(limiter.peek(&small).key(1_u64)).unwrap().fits());
+    // It has filled at the rate it was last used at, and full is full under any numbers.
+    clock.advance(MINUTE);
+    assert!(admitted(&limiter, &small, 1, 10));
+    let window = plan("fixed window: 8 per day");
+    let tokens = || at_once(limiter.peek(&window).key(1_u64)).unwrap().tokens().to_string();
+    assert_eq!(tokens(), "-2");
+    clock.advance(HOUR / 2);
+    assert_eq!(tokens(), "3");
+    assert!(admitted(&limiter, &window, 1, 1));
+    let refused = at_once(limiter.limit(&window).key(1_u64).cost(8)).unwrap_err();
+    clock.advance(refused.retry_after().expect("only 2 are left"));
+    assert_eq!(tokens(), "8");
+}
+
+const TICK: Duration = Duration::from_micros(1);
+
+/// The bucket gained by the numbers of the day until the day was over, and the client was told nine
+/// minutes each time.
+#[test]
+fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let told = || {
+        let refused = at_once(limiter.limit(&steady).key(1_u64)).unwrap_err();
+        refused.retry_after().unwrap()
+    };
+    // 100 are used, of 10.
+    assert_eq!(told(), MINUTE * 9 + SECOND * 6);
+    clock.advance(MINUTE * 9 + SECOND * 6 - TICK);
+    assert_eq!(told(), TICK);
+    clock.advance(TICK);
+    assert!(admitted(&limiter, &steady, 1, 1));
+    assert_eq!(remaining(&limiter, &steady, 1), 0);
+}
+
+/// As above, where the limit is one of several and the others have what is asked.
+#[test]
+fn a_list_is_admitted_when_the_client_was_told() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let both = || at_once(limiter.limit(&steady).key(1_u64).and(&LOGIN).key(1_u64));
+    let wait = both().unwrap_err().retry_after().unwrap();
+    assert_eq!((wait, memory.len()), (MINUTE * 9 + SECOND * 6, 1));
+    clock.advance(wait - TICK);
+    assert!(both().is_err());
+    clock.advance(TICK);
+    assert!(both().is_ok());
+}
+
+/// A look is told a wait as well, by the numbers of its limit, but leaves the bucket to gain by its own.
+#[test]
+fn a_look_does_not_change_the_numbers_of_a_bucket() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let peek = |limit| at_once(limiter.peek(limit).key(1_u64)).unwrap();
+    let day = peek(&daily).state();
+    assert_eq!(peek(&steady).tokens().to_string(), "-90");
+    clock.advance(MINUTE * 10);
+    assert_eq!((peek(&steady).tokens().to_string(), peek(&daily).state()), ("-90".to_owned(), day));
+    // For a cost of nothing as for any other.
+    assert!(!admitted(&limiter, &steady, 1, 0));
+    clock.advance(MINUTE);
+    assert_eq!(peek(&steady).tokens().to_string(), "-80");
+}
+
+/// Refusals by one plan and then the other, as by two servers during a deployment.
+#[test]
+fn refusals_by_two_numbers_in_turn_mint_nothing() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
+    assert!(admitted(&limiter, &daily, 1, 100));
+    let tokens = |limit| at_once(limiter.peek(limit).key(1_u64)).unwrap().tokens().to_string();
+    for _ in 0..1_000 {
+        assert!(!admitted(&limiter, &steady, 1, 1) && !admitted(&limiter, &daily, 1, 1));
+    }
+    assert_eq!((tokens(&daily), tokens(&steady)), ("0".to_owned(), "-90".to_owned()));
+    assert_eq!(memory.len(), 1);
+    // Of the minutes in which it counted in the larger one, the bucket has what that gains.
+    for _ in 0..10 {
+        assert!(!admitted(&limiter, &steady, 1, 10));
+        clock.advance(MINUTE / 2);
+        let _ = admitted(&limiter, &daily, 1, 100);
+        clock.advance(MINUTE / 2);
+    }
+    assert_eq!((tokens(&daily), tokens(&steady)), ("50".to_owned(), "-40".to_owned()));
+}
+
+#[test]
+fn a_refused_list_stores_a_bucket_in_the_last_of_its_numbers() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let plans = ["fixed window: 100 per day", "10 per minute", "20 per hour"].map(plan);
+    let key = Key::from(1_u64);
+    for order in [[1, 2], [2, 1], [0, 2], [2, 0]] {
+        at_once(limiter.reset(&plans[0]).key(&key)).unwrap();
+        assert!(admitted(&limiter, &plans[0], 1, 100));
+        let takes = order.map(|nth| {
+            let bucket = plans[nth].bucket();
+            Charge::take(BucketId::new("plan", &key), bucket, bucket.units(1).unwrap())
+        });
+        let applied = at_once(memory.apply(&takes).wait()).unwrap();
+        assert_eq!(applied.verdict(), Verdict::Refused);
+        let last = plans[order[1]].bucket();
+        let state = applied.readings()[1].state();
+        clock.advance(MINUTE);
+        let now = at_once(limiter.peek(&plans[order[1]]).key(&key)).unwrap();
+        assert_eq!(now.state(), last.refresh(state, now.at()), "{order:?}");
+    }
+}
+
+#[test]
+fn debt_counts_as_used_under_new_numbers() {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let (small, large) = (plan("10 per minute"), plan("100 per hour"));
+    let _ = at_once(limiter.penalize(&small, 25).key(1_u64)).unwrap();
+    let tokens = |plan| at_once(limiter.peek(plan).key(1_u64)).unwrap().tokens().to_string();
+    assert_eq!((tokens(&small), tokens(&large)), ("-15".to_owned(), "75".to_owned()));
+    let _ = at_once(limiter.penalize(&large, 100).key(1_u64)).unwrap();
+    assert_eq!((tokens(&small), tokens(&large)), ("-115".to_owned(), "-25".to_owned()));
+}
+
+/// A bucket that was full under small numbers was taken for a full one under large ones: a client
+/// that could switch between two plans had no limit.
+#[test]
+fn switching_between_numbers_grants_nothing() {
+    static SMALL: Limit = Limit::new("plan", Quota::token_bucket(1, SECOND));
+    static LARGE: Limit =
+        Limit::new("plan", Quota::token_bucket(1_000, Duration::from_secs(1_000)));
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    let mut taken = 0;
+    for _ in 0..1_000 {
+        clock.advance(SECOND);
+        while admitted(&limiter, &LARGE, 1, 1) {
+            taken += 1;
+        }
+        taken += u64::from(admitted(&limiter, &SMALL, 1, 1));
+    }
+    assert!(taken <= 2_001, "{taken} in 1,000 s, where both numbers grant 1 a second");
+}
+
+/// A value too large for the numbers that it was rescaled to became the deepest debt, and a debt
+/// deeper than the new `max_reserved` was forgiven.
+#[test]
+fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (many, two) = (plan("fixed window: 10_000_000_000 per day"), plan("2 per day"));
+    assert!(admitted(&limiter, &many, 1, 1));
+    assert!(admitted(&limiter, &two, 1, 1));
+    assert!(!admitted(&limiter, &two, 1, 1));
+
+    let (deep, shallow) = (plan("1 per second"), plan("1 per second, max_reserved 5"));
+    let key = Key::from(2_u64);
+    let bucket = deep.bucket();
+    let charge = Charge::take(BucketId::new("plan", &key), bucket, bucket.units(101).unwrap());
+    let charge = charge.terms(Terms::reserving(bucket.floor()));
+    assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Reserved);
+    let tokens = |plan| at_once(limiter.peek(plan).key(&key)).unwrap().tokens().to_string();
+    assert_eq!(tokens(&shallow), "-100");
+    assert_eq!(tokens(&plan("1 per second, capacity 101")), "0");
+}
+
+/// The distance between a start in the far past and now overflowed, so that windows began again with
+/// every look.
+#[test]
+fn windows_stay_where_they_are_however_far_their_start() {
+    for start in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
+        let quota = format!("fixed window: 10 per hour, start @{start}");
+        let limit = Limit::try_new("far", quota.parse().unwrap()).unwrap();
+        let clock = ManualClock::new(START);
+        let (_, limiter) = store(Memory::new(), &clock);
+        let first = at_once(limiter.peek(&limit)).unwrap().window_start().unwrap();
+        let from_start = i128::from(first.as_micros()) - i128::from(start);
+        assert_eq!(from_start.rem_euclid(3_600_000_000), 0);
+        clock.set(first + (HOUR - Duration::from_micros(1)));
+        assert_eq!(at_once(limiter.peek(&limit)).unwrap().window_start(), Some(first));
+        clock.set(first + HOUR);
+        assert_eq!(at_once(limiter.peek(&limit)).unwrap().window_start(), Some(first + HOUR));
+    }
+}
+
+/// The second charge on a bucket was judged as if the first had not been asked, so that the wait
+/// was too short for both.
+#[test]
+fn a_bucket_named_twice_waits_for_both() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    assert!(admitted(&limiter, &BURST, 1, 10));
+    let key = Key::from(1_u64);
+    let bucket = BURST.bucket();
+    let six = Charge::take(BucketId::new("burst", &key), bucket, bucket.units(5).unwrap());
+    let both = || at_once(memory.apply(&[six, six]).wait()).unwrap();
+    let refused = both();
+    assert_eq!((refused.verdict(), refused.wait()), (Verdict::Refused, SECOND));
+    assert!(refused.readings().iter().all(|reading| reading.state().value == 0), "{refused:?}");
+    clock.advance(SECOND);
+    let admitted = both();
+    assert_eq!(admitted.verdict(), Verdict::Admitted);
+    assert!(admitted.readings().iter().all(|reading| reading.state().value == 0), "{admitted:?}");
+}
+
+#[test]
+fn giving_back_fills_no_further_than_the_capacity() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    assert!(admitted(&limiter, &LOGIN, 1, 10));
+    let key = Key::from(1_u64);
+    let refund = |limit: &Limit, tokens: u64| {
+        let id = BucketId::new(limit.name(), &key);
+        let units = limit.bucket().units(tokens).unwrap();
+        let refund = Adjustment::refund(id, limit.bucket(), units);
+        let state = at_once(memory.adjust(&[refund]).wait()).unwrap().readings()[0].state();
+        let seen = at_once(limiter.peek(limit).key(1_u64)).unwrap();
+        assert_eq!(seen.state(), state, "what is reported is what is stored");
+        seen.remaining()
+    };
+    assert_eq!(refund(&LOGIN, 4), 4);
+    assert_eq!(refund(&LOGIN, 1_000), 10);
+    // Less than nothing is taken: such is work that cost more than was thought.
+    let more = Adjustment::refund(BucketId::new("login", &key), LOGIN.bucket(), -1);
+    let refunded = at_once(memory.adjust(&[more]).wait()).unwrap();
+    assert_eq!(refunded.verdict(), Verdict::Admitted);
+    assert_eq!(refunded.readings()[0].state().value, LOGIN.bucket().capacity() - 1);
+    // A bucket that nobody has used has nothing to get back.
+    static NEW: Limit = Limit::new("new", Quota::token_bucket(10, HOUR).initial(3));
+    assert_eq!(refund(&NEW, 5), 3);
+}
+
+#[test]
+fn a_charge_of_less_than_nothing_gives_nothing() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    assert!(admitted(&limiter, &LOGIN, 1, 4));
+    let key = Key::from(1_u64);
+    let charge = Charge::take(BucketId::new("login", &key), LOGIN.bucket(), i64::MIN);
+    assert_eq!(at_once(memory.apply(&[charge]).wait()).unwrap().verdict(), Verdict::Admitted);
+    assert_eq!(remaining(&limiter, &LOGIN, 1), 6);
+}
+
+#[test]
+fn a_call_asks_when_it_is_polled_and_not_before() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    drop(limiter.limit(&LOGIN).key(1_u64));
+    drop(limiter.limit(&LOGIN).key(1_u64).cost(12).reserve());
+    assert_eq!(remaining(&limiter, &LOGIN, 1), 10);
+    let seen = at_once(limiter.peek(&LOGIN).key(1_u64).cost(4)).unwrap();
+    assert!(seen.fits());
+    assert_eq!((seen.cost(), seen.remaining()), (4, 10), "a peek leaves all that there is");
+    let seen = at_once(limiter.peek(&LOGIN).key(1_u64).cost(11)).unwrap();
+    assert_eq!((seen.fits(), seen.wait(), seen.remaining()), (false, None, 10));
+}
+
+#[test]
+fn numbers_that_take_the_place_of_others_are_not_misread() {
+    let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
+    for quota in ["10 per hour", "20 per minute", "30 per second", "40 per day"] {
+        assert!(is_admitted(limiter.limit(&plan(quota)).key("alice")));
+    }
+    let last = plan("40 per day");
+    assert_eq!(at_once(limiter.peek(&last).key("alice")).unwrap().remaining(), 36);
+}
+
+#[test]
+fn a_first_use_that_costs_nothing_begins_to_fill_too() {
+    static SLOW_START: Limit =
+        Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new(), &clock);
+    assert!(is_admitted(limiter.limit(&SLOW_START).cost(0)));
+    clock.advance(MINUTE);
+    assert_eq!(at_once(limiter.peek(&SLOW_START)).unwrap().remaining(), 3);
+}
+
+#[test]
+fn a_refused_transaction_is_a_first_use_as_well() {
+    static SLOW_START: Limit =
+        Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    let (key, bucket) = (Key::GLOBAL, SLOW_START.bucket());
+    let five =
+        Charge::take(BucketId::new(SLOW_START.name(), &key), bucket, bucket.units(5).unwrap());
+    let login = Charge::take(
+        BucketId::new("login", &key),
+        LOGIN.bucket(),
+        LOGIN.bucket().units(1).unwrap(),
+    );
+    assert_eq!(at_once(memory.apply(&[five, login]).wait()).unwrap().verdict(), Verdict::Refused);
+    assert_eq!(memory.len(), 1, "it began to fill; the other is full, which is like none");
+    clock.advance(MINUTE);
+    assert_eq!(at_once(limiter.peek(&SLOW_START)).unwrap().remaining(), 3);
+}
+
+#[test]
+fn a_bucket_named_twice_under_two_numbers_is_not_misread() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let (hour, second) = (plan("10 per hour"), plan("20 per second"));
+    let key = Key::GLOBAL;
+    let take = |limit: &Limit, tokens| limit.bucket().units(tokens).unwrap();
+    let id = BucketId::new("plan", &key);
+    let charges = [
+        Charge::take(id, hour.bucket(), take(&hour, 7)),
+        Charge::take(id, second.bucket(), take(&second, 2)),
+    ];
+    let applied = at_once(memory.apply(&charges).wait()).unwrap();
+    assert_eq!(applied.verdict(), Verdict::Admitted);
+    let tokens = |limit: &Limit, nth: usize| {
+        limit.bucket().tokens(applied.readings()[nth].state().value).whole()
+    };
+    assert_eq!((tokens(&hour, 0), tokens(&second, 1)), (1, 11));
+    assert_eq!(at_once(limiter.peek(&second)).unwrap().remaining(), 11);
+    let charges = [
+        Charge::take(id, second.bucket(), take(&second, 1)),
+        Charge::take(id, hour.bucket(), take(&hour, 1)),
+    ];
+    assert_eq!(at_once(memory.apply(&charges).wait()).unwrap().verdict(), Verdict::Refused);
+}
+
+#[test]
+fn the_phase_of_windows_is_the_documented_hash() {
+    let hour = Bucket::new(&Quota::fixed_window(1, HOUR)).unwrap();
+    let day = Bucket::new(&Quota::fixed_window(1, DAY)).unwrap();
+    let phase =
+        |limit, key: Key, bucket: &Bucket| BucketId::new(limit, &key).phase(bucket).as_micros();
+    assert_eq!(phase("exports", Key::from("alice"), &hour), 108_605_502);
+    assert_eq!(phase("exports", Key::from("bob"), &hour), 2_507_302_033);
+    assert_eq!(phase("uploads", Key::from("alice"), &hour), 1_820_359_155);
+    assert_eq!(phase("exports", Key::GLOBAL, &day), 33_599_760_166);
+    let key = Key::from("alice");
+    let id = BucketId::new("exports", &key);
+    assert_eq!(id.shard(3).phase(&hour), id.phase(&hour), "all shards of a limit have one phase");
+    // The store uses it.
+    let limit = Limit::new("exports", Quota::fixed_window(1, HOUR));
+    let start = at_once(limiter(&ManualClock::new(START)).peek(&limit).key("alice"))
+        .unwrap()
+        .window_start()
+        .unwrap();
+    assert_eq!(start.as_micros() % 3_600_000_000, 108_605_502);
+}
+
+#[test]
+fn shards_are_buckets_of_their_own() {
+    let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    let (key, bucket) = (Key::from("alice"), LOGIN.bucket());
+    let all = |shard| {
+        let id = BucketId::new("login", &key).shard(shard);
+        at_once(memory.apply(&[Charge::take(id, bucket, bucket.capacity())]).wait())
+            .unwrap()
+            .verdict()
+    };
+    assert_eq!(
+        [all(0), all(1), all(0), all(1)],
+        [Verdict::Admitted, Verdict::Admitted, Verdict::Refused, Verdict::Refused]
+    );
+    assert_eq!(memory.len(), 2);
+}
+
+#[test]
+fn the_bytes_of_a_key_are_the_documented_ones() {
+    let of = |text: &str| Key::from(text).as_bytes().to_vec();
+    assert_eq!(of("ab"), b"s\x02ab");
+    assert_eq!(of(&"x".repeat(254))[..3], *b"s\xfex");
+    assert_eq!(of(&"x".repeat(255))[..11], *b"s\xff\0\0\0\0\0\0\0\xffx");
+    // Numbers are the same key whatever their type, and literals need none.
+    assert_eq!(Key::from(7), Key::from(7_u64));
+    assert_eq!(Key::from(7_i64), Key::from(7_u32));
+    assert_ne!(Key::from(-7), Key::from(7));
+    assert_eq!(Key::from((-7, i64::MIN)).to_string(), "-7|-9223372036854775808");
+    for len in [254, 255, 256] {
+        let text = "x".repeat(len);
+        assert_eq!(Key::from((text.as_str(), 7_u64)).to_string(), format!("{text}|7"));
+    }
+}

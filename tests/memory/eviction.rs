@@ -1,0 +1,273 @@
+//! What a flood of made-up keys pushes out of a store at its bound: the flood itself.
+
+use crate::support;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use support::{START, admitted, at_once, remaining, store};
+use tollgate::backend::Memory;
+use tollgate::clock::ManualClock;
+use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+
+static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+static DAILY: Limit = Limit::new("daily", Quota::fixed_window(1_000, DAY));
+static ONCE_A_DAY: Limit = Limit::new("once", Quota::token_bucket(1, DAY));
+static ONCE_A_WEEK: Limit = Limit::new("rare", Quota::token_bucket(1, DAY.saturating_mul(7)));
+
+/// The key that the attacker wants to free.
+const DEBTOR: u64 = u64::MAX;
+
+/// The bound of one shard.
+const BOUND: usize = 1_000;
+
+fn one_shard() -> (ManualClock, RateLimiter) {
+    let clock = ManualClock::new(START);
+    let (_, limiter) = store(Memory::new().max_keys(BOUND), &clock);
+    (clock, limiter)
+}
+
+/// Lets each of these made-up keys ask once. Returns how many guesses the debtor got meanwhile, which
+/// asks for one after every tenth.
+fn flood(limiter: &RateLimiter, limits: &[&Limit], keys: Range<u64>) -> usize {
+    let mut guesses = 0;
+    for (key, limit) in keys.zip(limits.iter().cycle()) {
+        assert!(admitted(limiter, limit, key, 1));
+        guesses += usize::from(key % 10 == 0 && admitted(limiter, &LOGIN, DEBTOR, 1));
+    }
+    guesses
+}
+
+fn block(limiter: &RateLimiter, limit: &Limit, key: u64, time: Duration) {
+    at_once(limiter.block(limit, time).key(key)).unwrap();
+}
+
+fn is_blocked(limiter: &RateLimiter, limit: &Limit, key: u64) -> bool {
+    at_once(limiter.peek(limit).key(key).cost(0)).unwrap().wait() > Some(Duration::ZERO)
+}
+
+/// The store evicted the bucket that was full soonest. A made-up key with 1 of 1,000 a day used was
+/// full at the end of the day, and a key with 5 of 5 an hour used within the hour.
+#[test]
+fn made_up_keys_of_a_long_period_do_not_free_a_debtor_of_a_short_one() {
+    for made_up in [&DAILY, &ONCE_A_DAY] {
+        let (_, limiter) = one_shard();
+        assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
+        assert_eq!(flood(&limiter, &[made_up], 0..20_000), 0, "{}", made_up.quota());
+    }
+}
+
+/// The same in the store as it is by default: 1,070,000 made-up keys freed a debtor, and every
+/// 10,000 more gave it 5 more guesses.
+#[test]
+fn a_million_made_up_keys_free_no_debtor_of_the_default_store() {
+    let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+    let debtors = DEBTOR - 200..DEBTOR;
+    debtors.clone().for_each(|debtor| assert!(admitted(&limiter, &LOGIN, debtor, 5)));
+    for key in 0..1_100_000 {
+        assert!(admitted(&limiter, &DAILY, key, 1));
+    }
+    assert!(memory.len() > Memory::MAX_KEYS * 9 / 10, "only {} are held", memory.len());
+    assert_eq!(debtors.filter(|&debtor| admitted(&limiter, &LOGIN, debtor, 1)).count(), 0);
+}
+
+/// A penalty of 100 hours was evicted as well.
+#[test]
+fn made_up_keys_do_not_lift_a_penalty() {
+    static WEEKLY: Limit = Limit::new("weekly", Quota::fixed_window(1_000, DAY.saturating_mul(7)));
+    let (_, limiter) = one_shard();
+    at_once(limiter.penalize(&LOGIN, 505).key(DEBTOR)).unwrap();
+    assert_eq!(flood(&limiter, &[&WEEKLY], 0..20_000), 0);
+    let owed = at_once(limiter.peek(&LOGIN).key(DEBTOR)).unwrap();
+    assert_eq!(owed.wait(), Some(HOUR * 100 + HOUR / 5));
+}
+
+/// Keys that ask a limit of capacity 1 have used all of it.
+#[test]
+fn a_debtor_sees_its_whole_quota_filled_with_keys_that_have_used_more_before_it_is_free() {
+    static HALF_A_DAY: Limit = Limit::new("half", Quota::token_bucket(1, HOUR.saturating_mul(12)));
+    let (clock, limiter) = one_shard();
+    assert!(admitted(&limiter, &ONCE_A_DAY, DEBTOR, 1));
+    // Another limit's keys do not count, however many there are, once they hold more than half.
+    for key in 0..5_000 {
+        assert!(admitted(&limiter, &HALF_A_DAY, key, 1));
+    }
+    // Half of the store is what the keys of the debtor's limit get.
+    for key in 10_000..10_499 {
+        clock.advance(Duration::from_micros(1));
+        assert!(admitted(&limiter, &ONCE_A_DAY, key, 1));
+        assert_eq!(remaining(&limiter, &ONCE_A_DAY, DEBTOR), 0, "after {key}");
+    }
+    clock.advance(Duration::from_micros(1));
+    let newcomers = 10_499..10_502;
+    newcomers.for_each(|key| assert!(admitted(&limiter, &ONCE_A_DAY, key, 1)));
+    assert_eq!(remaining(&limiter, &ONCE_A_DAY, DEBTOR), 1, "all others have used more");
+}
+
+#[test]
+fn keys_that_have_used_less_free_no_debtor_of_their_own_limit() {
+    let (clock, limiter) = one_shard();
+    assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
+    assert_eq!(flood(&limiter, &[&LOGIN], 0..20_000), 0);
+    // Half an hour later it owes 2.5 of 5, which 2 of 5 do not outweigh.
+    clock.advance(HOUR / 2);
+    for key in 20_000..40_000 {
+        assert!(admitted(&limiter, &LOGIN, key, 2));
+        assert!(!admitted(&limiter, &LOGIN, DEBTOR, 3), "after {key}");
+    }
+}
+
+/// With three limits to ask, made-up keys fill three quarters of the store. Of the debtor's limit, a
+/// quarter stays, and that is what has used the largest shares.
+#[test]
+fn an_attacker_with_several_limits_frees_no_debtor() {
+    let (_, limiter) = one_shard();
+    for key in 0..1_000 {
+        // One in ten has used all.
+        let used = if key % 10 == 0 { 5 } else { 1 + key % 4 };
+        assert!(admitted(&limiter, &LOGIN, key, used));
+    }
+    assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
+    let limits = [&DAILY, &ONCE_A_DAY, &ONCE_A_WEEK];
+    assert_eq!(flood(&limiter, &limits, 10_000..40_000), 0);
+    for key in (0..1_000).step_by(10) {
+        assert_eq!(remaining(&limiter, &LOGIN, key), 0, "{key}");
+    }
+}
+
+/// Where all numbers hold one bucket each, the shares decide.
+#[test]
+fn of_many_plans_with_one_key_each_the_smallest_share_makes_room() {
+    let plan = |rate| Limit::try_new("plan", Quota::token_bucket(rate, HOUR)).unwrap();
+    let (_, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
+    for key in 0..100 {
+        // Every tenth has used its plan up, the others a tenth of it.
+        let (plan, rate) = (plan(1_000 + key), 1_000 + key);
+        let cost = if key % 10 == 0 { rate } else { rate / 10 };
+        assert!(admitted(&limiter, &plan, key, cost));
+    }
+    for key in 100..5_000 {
+        assert!(admitted(&limiter, &plan(1_000 + key), key, 1));
+    }
+    for key in (0..100).step_by(10) {
+        assert_eq!(remaining(&limiter, &plan(1_000 + key), key), 0, "{key}");
+    }
+}
+
+/// Any debt of a limit without capacity is a large share of it.
+#[test]
+fn debt_of_a_limit_without_capacity_outweighs_what_others_have_used() {
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, HOUR).capacity(0));
+    let (_, limiter) = store(Memory::new().max_keys(2), &ManualClock::new(START));
+    at_once(limiter.penalize(&SPACED, 1).key(1_u64)).unwrap();
+    for key in 2..50 {
+        // As many of the one limit as of the other when each of these comes.
+        let plan = Limit::try_new("plan", Quota::token_bucket(10, MINUTE * (key as u32))).unwrap();
+        assert!(admitted(&limiter, &plan, key, 10));
+        let wait = at_once(limiter.peek(&SPACED).key(1_u64).cost(0)).unwrap().wait();
+        assert_eq!(wait, Some(HOUR), "after {key}");
+    }
+}
+
+#[test]
+fn numbers_that_change_carry_what_was_used_to_where_it_counts() {
+    let (_, limiter) = one_shard();
+    // The debtor's plan is changed, and its next request takes the new numbers over.
+    let before = Limit::new("login", Quota::token_bucket(3, MINUTE));
+    assert!(admitted(&limiter, &before, DEBTOR, 3));
+    at_once(limiter.penalize(&LOGIN, 2).key(DEBTOR)).unwrap();
+    assert_eq!(flood(&limiter, &[&DAILY, &before], 0..20_000), 0);
+}
+
+/// Keys that were blocked pinned the store: every other key was forgotten at once.
+#[test]
+fn blocked_keys_hold_no_more_than_half_of_the_bound() {
+    let (_, limiter) = one_shard();
+    assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
+    for key in 0..5_000 {
+        block(&limiter, &DAILY, key, HOUR * 100);
+        assert!(!admitted(&limiter, &LOGIN, DEBTOR, 1), "after {key}");
+    }
+    for key in 10_000..10_400 {
+        assert!(admitted(&limiter, &LOGIN, key, 1));
+    }
+    let kept = || (10_000..10_400).filter(|&key| remaining(&limiter, &LOGIN, key) == 4).count();
+    assert_eq!(kept(), 400, "ordinary keys have half of the bound");
+    // Other limits' keys need that half as well; the blocked ones keep theirs.
+    assert_eq!(flood(&limiter, &[&ONCE_A_DAY], 20_000..40_000), 0);
+    let blocked = (0..5_000).filter(|&key| is_blocked(&limiter, &DAILY, key)).count();
+    assert_eq!(blocked, BOUND / 2);
+    assert!(kept() >= 249, "{} of the keys of their limit, a half of that half", kept());
+}
+
+/// Blocks of another limit, and short ones, are not lifted by made-up keys that are blocked for long.
+#[test]
+fn blocks_of_a_flooded_limit_are_lifted_first() {
+    let (_, limiter) = one_shard();
+    for key in 0..100 {
+        block(&limiter, &LOGIN, key, MINUTE);
+    }
+    for key in 1_000..6_000 {
+        block(&limiter, &DAILY, key, HOUR * 100);
+    }
+    let kept = (0..100).filter(|&key| is_blocked(&limiter, &LOGIN, key)).count();
+    assert_eq!(kept, 100);
+}
+
+/// To block a key twice, or to reset it, does not count it twice.
+#[test]
+fn a_key_that_is_blocked_again_and_again_lifts_no_other_block() {
+    let (_, limiter) = one_shard();
+    assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
+    for key in 0..400 {
+        block(&limiter, &LOGIN, key, HOUR);
+    }
+    // An eviction has the shard looked through; what comes after is noted one by one.
+    assert_eq!(flood(&limiter, &[&DAILY], 1_000..3_000), 0);
+    for nth in 0..600 {
+        block(&limiter, &LOGIN, 7, HOUR * 2 + SECOND * nth);
+        block(&limiter, &LOGIN, 500, HOUR * 200);
+        at_once(limiter.reset(&LOGIN).key(500_u64)).unwrap();
+    }
+    assert_eq!(flood(&limiter, &[&DAILY], 3_000..5_000), 0);
+    let kept = (0..400).filter(|&key| is_blocked(&limiter, &LOGIN, key)).count();
+    assert_eq!(kept, 400);
+}
+
+#[test]
+fn a_block_that_has_ended_counts_for_what_is_still_owed() {
+    let (clock, limiter) = one_shard();
+    assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
+    for key in 0..450 {
+        block(&limiter, &ONCE_A_DAY, key, MINUTE);
+    }
+    assert_eq!(flood(&limiter, &[&ONCE_A_WEEK], 1_000..3_000), 0);
+    clock.advance(MINUTE + SECOND);
+    // Now the once blocked may be evicted again: by others of their limit.
+    for key in 5_000..7_000 {
+        assert!(admitted(&limiter, &ONCE_A_DAY, key, 1));
+        block(&limiter, &ONCE_A_WEEK, key, HOUR);
+    }
+    let kept = (0..450).filter(|&key| remaining(&limiter, &ONCE_A_DAY, key) == 0).count();
+    assert_eq!(kept, 0, "those that were blocked are still in the store");
+}
+
+/// The deficit of a window vanishes when it ends.
+#[test]
+fn buckets_whose_window_has_ended_make_room_before_those_that_owe() {
+    static WINDOW: Limit = Limit::new("window", Quota::fixed_window(10, HOUR));
+    let (clock, limiter) = one_shard();
+    for key in 0..500 {
+        assert!(admitted(&limiter, &WINDOW, key, 10));
+    }
+    // The windows of the keys begin at different times; an hour later all of these are over.
+    clock.advance(HOUR);
+    for key in 500..1_000 {
+        assert!(admitted(&limiter, &WINDOW, key, 1));
+    }
+    for key in 1_000..1_450 {
+        assert!(admitted(&limiter, &WINDOW, key, 1));
+    }
+    let kept = (500..1_450).filter(|&key| remaining(&limiter, &WINDOW, key) == 9).count();
+    assert_eq!(kept, 950);
+}

@@ -1,0 +1,14 @@
+//! The memory store: its contract, its bound, its threads, its line, and what it allocates.
+
+#![cfg(feature = "memory")]
+
+#[cfg(feature = "middleware")]
+mod allocations;
+mod contract;
+mod eviction;
+mod hammer;
+mod interleavings;
+mod line;
+mod store;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,144 @@
+//! gRPC: a real server of tonic behind the layer, and a real client that reads what it is told.
+
+use crate::support;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use support::web::grpc_call;
+use support::{START, at_once, limiter};
+use tokio::net::TcpListener;
+use tollgate::clock::ManualClock;
+use tollgate::fields::Dialect;
+use tollgate::key::{ClientIp, header};
+use tollgate::middleware::{MissingKey, Queue};
+use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, Rule};
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Server};
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt;
+use tower::{Layer, ServiceExt, service_fn};
+
+/// A name that cannot stand as it is in `grpc-message`.
+static API: Limit = Limit::new("100% \"api\"", Quota::token_bucket(2, MINUTE));
+
+/// A server on a free port behind this layer, and a client of it.
+async fn served(layer: RateLimitLayer) -> HealthClient<Channel> {
+    let (_, health) = tonic_health::server::health_reporter();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    let server = Server::builder().layer(layer).add_service(health);
+    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+    HealthClient::new(channel.connect().await.unwrap())
+}
+
+async fn ask(client: &mut HealthClient<Channel>) -> Result<(), Status> {
+    client.check(HealthCheckRequest::default()).await.map(drop)
+}
+
+fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
+    status.metadata().get(name).map(|value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
+    let clock = ManualClock::new(START);
+    let layer = limiter(&clock).layer(&API).dialects([Dialect::Draft11, Dialect::XRateLimit]);
+    let mut client = served(layer).await;
+    ask(&mut client).await.unwrap();
+    ask(&mut client).await.unwrap();
+    clock.advance(Duration::from_micros(1_250_001));
+    let status = ask(&mut client).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(status.message(), "refused by `100% \"api\"`, try again in 29 seconds");
+    let details = status.check_error_details().unwrap();
+    let exact = Duration::from_micros(28_749_999);
+    assert_eq!(details.retry_info().unwrap().retry_delay, Some(exact));
+    assert_eq!(metadata(&status, "retry-after"), Some("29"));
+    assert_eq!(metadata(&status, "ratelimit"), Some("\"100% \\\"api\\\"\";r=0;t=29"));
+    assert_eq!(metadata(&status, "x-ratelimit-remaining"), Some("0"));
+    // On the instant it is admitted, and a microsecond earlier it is not.
+    clock.advance(exact - Duration::from_micros(1));
+    assert_eq!(ask(&mut client).await.unwrap_err().code(), Code::ResourceExhausted);
+    clock.advance(Duration::from_micros(1));
+    ask(&mut client).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_can_never_fit_has_no_time_to_come_back() {
+    let mut client = served(limiter(&ManualClock::new(START)).layer(&API).cost(3)).await;
+    let status = ask(&mut client).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let why = "the request costs more than the limit can ever grant (`100% \"api\"`)";
+    assert_eq!(status.message(), why);
+    assert!(status.details().is_empty() && metadata(&status, "retry-after").is_none());
+}
+
+#[tokio::test]
+async fn what_http_answers_with_other_statuses_has_a_code_of_its_own() {
+    let limiter = limiter(&ManualClock::new(START));
+    let by_user = Rule::new(&API).key(header("x-user"));
+    let answered = |status| by_user.clone().missing_key(MissingKey::Reject(status));
+    for (rule, code) in [
+        (by_user.clone(), Code::Internal),
+        (answered(http::StatusCode::UNAUTHORIZED), Code::Unauthenticated),
+        (answered(http::StatusCode::FORBIDDEN), Code::PermissionDenied),
+        (answered(http::StatusCode::IM_A_TEAPOT), Code::Unknown),
+    ] {
+        let status = ask(&mut served(limiter.layer(rule)).await).await.unwrap_err();
+        assert_eq!((status.code(), metadata(&status, "retry-after")), (code, None));
+    }
+    // A queue that is always full: 503.
+    static NONE: Limit = Limit::new("none", Quota::token_bucket(1, MINUTE).capacity(0));
+    let full = Queue::up_to(MINUTE).max_waiters(0);
+    let status = ask(&mut served(limiter.layer(&NONE).queue(full)).await).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let delay = status.get_details_retry_info().unwrap().retry_delay;
+    assert_eq!((delay, metadata(&status, "retry-after")), (Some(MINUTE), Some("60")));
+}
+
+#[tokio::test]
+async fn a_handler_for_refusals_is_not_asked_about_grpc() {
+    let handler = OnRefusal::handler(|_| Response::new("not for you"));
+    let rule = Rule::new(&API).cost(2).key(ClientIp::peer()).missing_key(MissingKey::Shared);
+    let layer = limiter(&ManualClock::new(START)).layer(rule).on_refusal(handler);
+    let mut client = served(layer).await;
+    ask(&mut client).await.unwrap();
+    assert_eq!(ask(&mut client).await.unwrap_err().code(), Code::ResourceExhausted);
+}
+
+/// "Trailers-Only": the stream ends with the head, which has status 200 and no body.
+#[test]
+fn a_refusal_is_header_fields_only() {
+    let layer = limiter(&ManualClock::new(START)).layer(&API).cost(2);
+    let inner = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
+    });
+    let service = layer.layer(inner);
+    let ask =
+        |content_type: &str| at_once(service.clone().oneshot(grpc_call(content_type, ()))).unwrap();
+    assert_eq!(ask("application/grpc").status(), 200);
+    for content_type in ["application/grpc", "application/grpc+proto"] {
+        let response = ask(content_type);
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        assert_eq!(response.headers()["grpc-status"], "8");
+        let message = "refused by `100%25 \"api\"`, try again in 60 seconds";
+        assert_eq!(response.headers()["grpc-message"], message);
+        let details = response.headers()["grpc-status-details-bin"].to_str().unwrap();
+        assert!(!details.contains('='), "without padding: {details}");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        assert!(response.body().is_end_stream());
+    }
+    for content_type in ["application/grpc-web", "application/grpc-web+proto", "application/json"] {
+        let response = ask(content_type);
+        assert_eq!((response.status().as_u16(), response.body().is_end_stream()), (429, false));
+        assert!(!response.headers().contains_key("grpc-status"));
+    }
+}

@@ -1,0 +1,629 @@
+//! What an operator reads in the log.
+
+use crate::support;
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::response::IntoResponse;
+use http::{Request, Response, StatusCode};
+use support::{START, at_once, limiter};
+use tollgate::backend::{
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
+};
+use tollgate::clock::ManualClock;
+use tollgate::key::{
+    ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global, header,
+};
+use tollgate::middleware::{Admission, MissingKey};
+use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
+use tower::{Layer, ServiceExt};
+
+static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
+
+#[test]
+fn a_store_that_fails_is_told_once_until_it_has_recovered() {
+    let store = Flaky::default();
+    let down = Arc::clone(&store.down);
+    let service = RateLimiter::new(store)
+        .layer(Limit::new("l", Quota::token_bucket(100, MINUTE)))
+        .layer(inner());
+    let lines = at_paused_time(async || {
+        for (is_down, seconds) in [
+            (false, 0),
+            (true, 1),
+            (true, 1),
+            // It answers again, but not for long: that is no recovery.
+            (false, 1),
+            (true, 1),
+            (false, 59),
+            (false, 1),
+            (false, 1),
+            (true, 1),
+            (true, 1),
+        ] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            down.store(is_down, Ordering::Relaxed);
+            let response = service.clone().oneshot(Request::new(())).await.unwrap();
+            assert_eq!(response.status(), if is_down { 503 } else { 200 });
+        }
+    });
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.contains("ERROR"), line.contains("backend recovered")))
+        .collect();
+    assert_eq!(told, [(true, false), (false, true), (true, false)], "{lines:#?}");
+    assert!(lines[0].contains("it is down"), "{lines:#?}");
+}
+
+/// A store that is full refuses and fails by turns: of 400 requests, 399 were told to the log.
+#[test]
+fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
+    let store = Flaky::default();
+    let full = Arc::clone(&store.is_full);
+    let service = RateLimiter::new(store)
+        .layer(&TWO)
+        .key(header("x-user"))
+        .on_failure(OnFailure::Admit)
+        .layer(inner());
+    let ask = async |user: &str, is_full: bool| {
+        full.store(is_full, Ordering::Relaxed);
+        let request = Request::builder().header("x-user", user).body(()).unwrap();
+        service.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    let lines = at_paused_time(async || {
+        for status in [200, 200, 429] {
+            assert_eq!(ask("empty", false).await, status);
+        }
+        for _ in 0..200 {
+            assert_eq!(ask("new", true).await, 503);
+            assert_eq!(ask("empty", false).await, 429);
+        }
+        // Refusals store nothing, so they are no sign that there is room again.
+        tokio::time::advance(MINUTE).await;
+        assert_eq!(ask("empty", false).await, 429);
+        assert_eq!(ask("new", true).await, 503);
+        tokio::time::advance(MINUTE).await;
+        assert_eq!(ask("new", false).await, 200);
+        assert_eq!(ask("new", true).await, 503);
+    });
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    for (line, text) in [(0, "the backend is full"), (1, "recovered"), (2, "the backend is full")] {
+        assert!(lines[line].contains(text), "{lines:#?}");
+    }
+    assert!(lines[0].contains("no room"), "{lines:#?}");
+}
+
+/// The same with the server: of 400 requests, 399 were told to the log.
+#[cfg(feature = "redis")]
+#[test]
+fn a_redis_server_that_is_full_is_told_once() {
+    use support::redis::Server;
+    use tollgate::backend::Redis;
+
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let lines = logged(tracing::Level::INFO, || {
+        runtime.block_on(async {
+            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
+            let layer = RateLimiter::new(redis).layer(&TWO).key(header("x-user"));
+            let service = layer.layer(inner());
+            let ask = async |user: String| {
+                let request = Request::builder().header("x-user", user).body(()).unwrap();
+                service.clone().oneshot(request).await.unwrap().status().as_u16()
+            };
+            for status in [200, 200, 429] {
+                assert_eq!(ask("empty".to_owned()).await, status);
+            }
+            server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+            for nth in 0..200 {
+                assert_eq!(ask("empty".to_owned()).await, 429);
+                assert_eq!(ask(format!("new-{nth}")).await, 503);
+            }
+        });
+    });
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(lines[0].contains("the backend is full") && lines[0].contains("OOM"), "{lines:#?}");
+}
+
+/// The key of a client was in the log, where no key belongs.
+#[cfg(feature = "redis")]
+#[test]
+fn a_value_that_is_no_bucket_is_told_without_its_key() {
+    use support::redis::Server;
+    use tollgate::backend::Redis;
+
+    let server = Server::start();
+    server.command(&["SET", "tollgate:two:alice@example.com", "no bucket"]).ok();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let lines = logged(tracing::Level::DEBUG, || {
+        runtime.block_on(async {
+            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
+            let service = RateLimiter::new(redis).layer(&TWO).key(header("x-user")).layer(inner());
+            let alice = Request::builder().header("x-user", "alice@example.com").body(()).unwrap();
+            assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
+        });
+    });
+    let told = "a key of limit `two` holds something that is no bucket (find it by the length of its \
+                value, which is not 48 bytes, and reset it; or use another prefix)";
+    assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
+    assert!(!lines[0].contains("alice"), "{lines:#?}");
+}
+
+/// A client that finds a call which the store cannot decide sends it as often as it likes: a line
+/// each time, and one that the store has recovered, would fill the log.
+#[test]
+fn what_the_store_can_never_decide_is_told_once_and_never_admitted() {
+    let store = Flaky::default();
+    let (is_misused, down) = (Arc::clone(&store.is_misused), Arc::clone(&store.down));
+    let service = RateLimiter::new(store)
+        .layer(Limit::new("l", Quota::token_bucket(100, MINUTE)))
+        .on_failure(OnFailure::Admit)
+        .layer(inner());
+    let ask = |status: u16| {
+        let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+        assert_eq!(response.status(), status);
+    };
+    let lines = logged(tracing::Level::INFO, || {
+        for misuses in [true, true, false, true, false, true] {
+            is_misused.store(misuses, Ordering::Relaxed);
+            ask(if misuses { 503 } else { 200 });
+        }
+        is_misused.store(false, Ordering::Relaxed);
+        // An outage has a line of its own.
+        down.store(true, Ordering::Relaxed);
+        ask(200);
+    });
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(lines[0].contains("the backend can never decide such requests"), "{lines:#?}");
+    assert!(lines[0].contains("too long a name"), "{lines:#?}");
+    assert!(lines[1].contains("it is down"), "{lines:#?}");
+}
+
+#[test]
+fn a_key_that_the_client_left_out_is_no_mistake_in_the_set_up() {
+    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let rule = Rule::new(&TWO).key(header("x-user")).missing_key(unauthorized);
+    let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());
+    let ask = || {
+        at_once(service.clone().oneshot(Request::new(()))).unwrap();
+    };
+    let lines = logged(tracing::Level::DEBUG, ask);
+    assert!(
+        lines.len() == 1 && lines[0].contains("DEBUG") && lines[0].contains("status=401"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn a_refusal_is_told_to_the_log() {
+    let service = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).layer(inner());
+    let ask = || {
+        at_once(service.clone().oneshot(Request::new(()))).unwrap();
+    };
+    assert!(logged(tracing::Level::DEBUG, ask).is_empty(), "admitted");
+    let lines = logged(tracing::Level::DEBUG, ask);
+    assert!(lines.len() == 1 && lines[0].contains("refused"), "{lines:#?}");
+    assert!(
+        lines[0].contains("limit=\"two\"") && lines[0].contains("retry_after=60s"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn what_a_shadow_would_refuse_is_told_to_the_log() {
+    let limiter = limiter(&ManualClock::new(START));
+    let shadow = Rule::new(&TWO).cost(2).shadow();
+    let layer = limiter.layer(shadow.clone());
+    let ask = |layer: &RateLimitLayer| {
+        let response = at_once(layer.layer(inner()).oneshot(Request::new(()))).unwrap();
+        assert_eq!(response.status(), 200);
+    };
+    assert!(logged(tracing::Level::DEBUG, || ask(&layer)).is_empty(), "admitted");
+    let lines = logged(tracing::Level::DEBUG, || ask(&layer));
+    assert!(lines.len() == 1 && lines[0].contains("would be refused"), "{lines:#?}");
+    assert!(
+        lines[0].contains("limit=\"two\"") && lines[0].contains("retry_after=60s"),
+        "{lines:#?}"
+    );
+    let lines = logged(tracing::Level::DEBUG, || ask(&layer.cost(3)));
+    assert!(
+        lines.len() == 1 && lines[0].contains("would be refused whenever it comes"),
+        "{lines:#?}"
+    );
+    let keyless = limiter.layer(shadow.clone().key(header("x-user")));
+    let lines = logged(tracing::Level::DEBUG, || ask(&keyless));
+    assert!(lines.len() == 1 && lines[0].contains("would have no key"), "{lines:#?}");
+    // An empty one is logged as a warning all the same, but the request goes on.
+    let lines = logged(tracing::Level::WARN, || {
+        let request = Request::builder().header("x-user", "").body(()).unwrap();
+        assert_eq!(at_once(keyless.layer(inner()).oneshot(request)).unwrap().status(), 200);
+    });
+    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:#?}");
+    assert!(lines[0].contains("pass without being charged"), "{lines:#?}");
+    // So is a mistake in the set-up.
+    let mistaken = limiter.layer(shadow.key(ClientIp::peer()));
+    let lines = logged(tracing::Level::INFO, || (0..3).for_each(|_| ask(&mistaken)));
+    assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:#?}");
+    assert!(lines[0].contains("into_make_service_with_connect_info"), "{lines:#?}");
+}
+
+#[test]
+fn an_admission_that_no_layer_exposes_is_told_with_the_way_out() {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    let extracted = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &());
+    let missing = at_once(extracted).unwrap_err();
+    // Every request for the route meets it.
+    let lines = logged(tracing::Level::ERROR, || {
+        (0..3).for_each(|_| assert_eq!(missing.into_response().status(), 500));
+    });
+    assert!(lines.len() == 1 && lines[0].contains("say `.expose()` on its layer"), "{lines:#?}");
+    assert!(lines[0].contains("(logged once)"), "{lines:#?}");
+}
+
+#[test]
+fn a_failure_that_a_handler_leaves_with_is_in_the_log() {
+    let store = Flaky { down: Arc::new(true.into()), ..Flaky::default() };
+    let error = at_once(RateLimiter::new(store).limit(&TWO)).unwrap_err();
+    let lines = logged(tracing::Level::ERROR, || assert_eq!(error.into_response().status(), 503));
+    assert!(
+        lines.len() == 1 && lines[0].contains("limit=\"two\"") && lines[0].contains("it is down"),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn a_mistake_in_the_set_up_is_told_once_and_says_how_to_mend_it() {
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(ClientIp::peer());
+    let lines = logged(tracing::Level::ERROR, || {
+        // However many routes the layer is put on.
+        for service in [layer.layer(inner()), layer.layer(inner())] {
+            for _ in 0..3 {
+                let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+                assert_eq!(response.status(), 500);
+            }
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    let hint = "into_make_service_with_connect_info::<SocketAddr>()";
+    assert!(lines[0].contains(hint) && lines[0].contains("limit=\"two\""), "{lines:#?}");
+}
+
+#[test]
+fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO);
+    let service = layer.key((header("x-user"), ClientIp::peer())).layer(inner());
+    let lines = logged(tracing::Level::WARN, || {
+        for user in [None, None, Some(""), Some("alice"), None, Some(""), Some("bob")] {
+            let mut request = Request::new(());
+            if let Some(user) = user {
+                request.headers_mut().insert("x-user", user.parse().unwrap());
+            }
+            at_once(service.clone().oneshot(request)).unwrap();
+        }
+    });
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    // No request has an address: of two keys that are missing, that is the mistake which is sure.
+    assert!(lines[0].contains("ERROR") && lines[0].contains("ConnectInfo"), "{lines:#?}");
+    assert!(
+        lines[1].contains("WARN") && lines[1].contains("`x-user` header is empty"),
+        "{lines:#?}"
+    );
+
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO);
+    let service = layer.key(header("x-user").or(ClientIp::peer())).layer(inner());
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key_with(|head| {
+        let addressed = head.headers().contains_key("x-user");
+        Err::<Key, _>(match addressed {
+            true => KeyError::misconfigured("no request has an address"),
+            false => KeyError::missing("no user"),
+        })
+    });
+    let either = layer.layer(inner());
+    let lines = logged(tracing::Level::WARN, || {
+        at_once(service.oneshot(Request::new(()))).unwrap();
+        for user in [false, true, false, true] {
+            let mut request = Request::new(());
+            if user {
+                request.headers_mut().insert("x-user", "alice".parse().unwrap());
+            }
+            at_once(either.clone().oneshot(request)).unwrap();
+        }
+    });
+    let told: Vec<_> = ["ConnectInfo", "no user", "no request has an address"]
+        .map(|text| lines.iter().filter(|line| line.contains(text)).count())
+        .into();
+    assert_eq!(told, [1, 1, 1], "{lines:#?}");
+}
+
+#[test]
+fn a_limit_without_a_key_is_logged_also_where_requests_go_on() {
+    for missing_key in [MissingKey::Exempt, MissingKey::Shared] {
+        let limiter = limiter(&ManualClock::new(START));
+        let rule = Rule::new(&MANY).missing_key(missing_key);
+        let peer = limiter.layer(rule.clone().key(ClientIp::peer())).layer(inner());
+        let user = limiter.layer(rule.key(header("x-user"))).layer(inner());
+        let lines = logged(tracing::Level::DEBUG, || {
+            for service in [&peer, &peer, &user] {
+                let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+                assert_eq!(response.status(), 200);
+            }
+        });
+        assert!(lines[0].contains("ERROR") && lines[0].contains("ConnectInfo"), "{lines:#?}");
+        assert!(lines[1..].iter().all(|line| line.contains("DEBUG")), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("x-user")), "{lines:#?}");
+    }
+}
+
+/// The second key took the place of the first, and nobody heard that the first can never be: with a
+/// header field as the second, each client chose its own bucket.
+#[test]
+fn a_mistake_in_the_set_up_is_told_also_where_another_key_takes_its_place() {
+    let user = |n: u32| {
+        let user = format!("user-{n}");
+        Request::builder().header("x-user", user).body(()).unwrap()
+    };
+    for lines in [
+        watched(ClientIp::peer().or(header("x-user")), 2_000, user),
+        watched(ClientIp::peer().or(header("x-user")).or(global()), 2_000, user),
+        watched((global(), ClientIp::peer().or(header("x-user"))), 2_000, user),
+        watched(header("x-tenant").or(ClientIp::peer()).or(global()), 2_000, user),
+    ] {
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        let said = ["WARN", "limit=\"many\"", "`ConnectInfo` is missing", "once"];
+        assert!(said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
+    }
+    // What a client may leave out is no mistake.
+    assert!(watched(header("x-tenant").or(header("x-user")), 2_000, user).is_empty());
+    // Nor is what is not needed: all have the first key.
+    assert!(watched(header("x-user").or(ClientIp::peer()), 2_000, user).is_empty());
+}
+
+#[test]
+fn an_empty_key_is_no_key_and_told_once() {
+    #[derive(Clone)]
+    struct Tenant(&'static str);
+
+    let rule = || Rule::new(&TWO);
+    for (rule, message) in [
+        (rule().key(header("x-user")), "the `x-user` header is empty"),
+        (rule().key(extension(|tenant: &Tenant| tenant.0)), "Tenant` is empty"),
+        (rule().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
+        (rule().key_with(|_| ""), "the closure returned an empty one"),
+        (rule().key_with(|_| Some(String::new())), "the closure returned an empty one"),
+        // A request without a key may pass; one with an empty key may not.
+        (rule().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
+        (rule().key(header("x-user").or(global())), "header is empty"),
+    ] {
+        let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());
+        let lines = logged(tracing::Level::WARN, || {
+            for _ in 0..3 {
+                let mut request = Request::builder().header("x-user", "").body(()).unwrap();
+                request.extensions_mut().insert(Tenant(""));
+                assert_eq!(at_once(service.clone().oneshot(request)).unwrap().status(), 400);
+            }
+        });
+        assert!(lines.len() == 1 && lines[0].contains(message), "{message}: {lines:#?}");
+    }
+}
+
+static MANY: Limit = Limit::new("many", Quota::token_bucket(1_000_000, MINUTE));
+
+/// What is logged of so many requests, each made from its number.
+fn watched(
+    key: impl KeyExtractor,
+    requests: u32,
+    request: impl Fn(u32) -> Request<()>,
+) -> Vec<String> {
+    let layer = limiter(&ManualClock::new(START)).layer(&MANY).key(key);
+    let services = [layer.layer(inner()), layer.layer(inner())];
+    logged(tracing::Level::WARN, || {
+        for n in 0..requests {
+            let service = services[n as usize % 2].clone();
+            let response = at_once(service.oneshot(request(n))).unwrap();
+            assert_eq!(response.status(), 200);
+        }
+    })
+}
+
+fn from(peer: IpAddr) -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(SocketAddr::new(peer, 5123));
+    request
+}
+
+#[test]
+fn a_forwarding_field_that_nobody_is_trusted_to_write_is_told_once() {
+    for (name, value) in [
+        ("x-forwarded-for", "203.0.113.7"),
+        ("forwarded", "for=203.0.113.7"),
+        ("x-real-ip", "203.0.113.7"),
+        ("cf-connecting-ip", "203.0.113.7"),
+        ("true-client-ip", "203.0.113.7"),
+        ("fly-client-ip", "203.0.113.7"),
+    ] {
+        let request = |n: u32| {
+            let mut request = from(IpAddr::from([192, 0, 2, 1]));
+            if n >= 5 {
+                request.headers_mut().insert(name, value.parse().unwrap());
+            }
+            request
+        };
+        for lines in [
+            watched(ClientIp::peer(), 2_000, request),
+            watched((header("host").or(global()), ClientIp::peer()), 2_000, request),
+            watched(header("x-user").or(ClientIp::peer()), 2_000, request),
+            watched(ClientIp::peer().unless(|_| false), 2_000, request),
+        ] {
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            let line = &lines[0];
+            let said = ["WARN", "limit=\"many\"", &format!("`{name}`"), "x_forwarded_for", "once"];
+            assert!(said.iter().all(|part| line.contains(part)), "{line}");
+        }
+        // Another field is read: a trusted proxy does not write it, others may forge what they like.
+        let other = || ClientIp::header("x-other", Networks::new(["192.0.2.1"]));
+        let lines = watched(other(), 2_000, request);
+        let said = ["WARN", &format!("`{name}`"), "the field that is read is not", "once"];
+        assert!(lines.len() == 1 && said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
+        let from_outside = |n: u32| {
+            let mut request = request(n);
+            request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 2], 80)));
+            request
+        };
+        assert!(watched(other(), 2_000, from_outside).is_empty());
+        // It is there as well.
+        for trusted in [Proxies::hops(1), Networks::new(["192.0.2.1"]).into()] {
+            let both = |n: u32| {
+                let mut request = request(n);
+                request.headers_mut().insert("x-forwarded-for", "203.0.113.7".parse().unwrap());
+                request
+            };
+            let trusting = ClientIp::x_forwarded_for(trusted);
+            assert!(watched(trusting, 2_000, both).is_empty());
+        }
+        assert!(watched(global(), 2_000, request).is_empty());
+    }
+}
+
+#[test]
+fn one_private_address_for_all_is_told_once() {
+    let docker = IpAddr::from([172, 17, 0, 1]);
+    for peer in [docker, "fd00::1".parse().unwrap(), "::ffff:10.0.0.1".parse().unwrap()] {
+        let trusting = || ClientIp::x_forwarded_for(Networks::private());
+        for lines in [
+            watched(ClientIp::peer(), 3_000, |_| from(peer)),
+            watched(trusting(), 3_000, |_| from(peer)),
+            watched((ClientIp::peer(), header("host").or(global())), 3_000, |n| {
+                let mut request = from(peer);
+                request.headers_mut().insert("host", n.into());
+                request
+            }),
+        ] {
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            let line = &lines[0];
+            let key = format!("key={}", peer.to_canonical());
+            assert!(line.contains("WARN") && line.contains(&key), "{line}");
+            assert!(line.contains("came from one private address"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn one_address_for_all_is_not_told_before_it_is_sure() {
+    let docker = IpAddr::from([172, 17, 0, 1]);
+    assert!(watched(ClientIp::peer(), 999, |_| from(docker)).is_empty(), "too few");
+    assert_eq!(watched(ClientIp::peer(), 1_000, |_| from(docker)).len(), 1);
+    let but_for = |odd: u32| move |n| from(if n == odd { [172, 17, 0, 2].into() } else { docker });
+    for odd in [0, 1, 500, 999] {
+        assert!(watched(ClientIp::peer(), 3_000, but_for(odd)).is_empty(), "{odd}");
+    }
+    // A client of the Internet that asks often is no proxy.
+    let public = |_| from(IpAddr::from([203, 0, 113, 7]));
+    assert!(watched(ClientIp::peer(), 3_000, public).is_empty());
+    // An exempt request is not looked at: health checks come from one address.
+    let health = |n: u32| {
+        let mut request = from(docker);
+        *request.uri_mut() = if n < 2_000 { "/health" } else { "/" }.parse().unwrap();
+        request
+    };
+    let key = || ClientIp::peer().unless(|head| head.uri().path() == "/health");
+    assert!(watched(key(), 2_999, health).is_empty());
+    assert_eq!(watched(key(), 3_000, health).len(), 1);
+}
+
+/// The flag that a line is logged was shared by layers made from one.
+#[test]
+fn layers_made_from_one_each_tell_their_own_mistake() {
+    let base = limiter(&ManualClock::new(START)).layer(&TWO);
+    let a = base.clone().key(header("x-user")).layer(inner());
+    let b = base.key(ClientIp::peer()).layer(inner());
+    let lines = logged(tracing::Level::ERROR, || {
+        at_once(a.oneshot(Request::new(()))).unwrap();
+        at_once(b.oneshot(Request::new(()))).unwrap();
+    });
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+}
+
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What this thread logs. One subscriber for all threads: beside scoped ones, an event that is first
+/// met by a thread without one is switched off for all.
+struct Log;
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.write(bytes))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The lines that this thread logs meanwhile, from this level on.
+fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(|| Log)
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+    LOG.take();
+    work();
+    let log = String::from_utf8(LOG.take()).unwrap();
+    let level_of = |line: &str| line.split_whitespace().nth(1)?.parse().ok();
+    log.lines()
+        .filter(|line| level_of(line).is_some_and(|of: tracing::Level| of <= level))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// As [`logged`] from `INFO` on, where time passes only as the test says.
+fn at_paused_time(work: impl AsyncFnOnce()) -> Vec<String> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    logged(tracing::Level::INFO, || runtime.block_on(work()))
+}
+
+fn inner()
+-> impl tower::Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone
+{
+    tower::service_fn(|_: Request<()>| std::future::ready(Ok::<_, Infallible>(Response::new(()))))
+}
+#[derive(Debug, Default)]
+struct Flaky {
+    memory: Memory,
+    down: Arc<AtomicBool>,
+    is_misused: Arc<AtomicBool>,
+    is_full: Arc<AtomicBool>,
+}
+impl Backend for Flaky {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        if self.down.load(Ordering::Relaxed) {
+            return Answer::Ready(Err(BackendError::unavailable("flaky", "it is down")));
+        }
+        if self.is_full.load(Ordering::Relaxed) {
+            return Answer::Ready(Err(BackendError::full("flaky", "no room")));
+        }
+        match self.is_misused.load(Ordering::Relaxed) {
+            true => Answer::Ready(Err(BackendError::undecidable("flaky", "too long a name"))),
+            false => self.memory.apply(charges),
+        }
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.memory.adjust(adjustments)
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.memory.reset(ids)
+    }
+}

@@ -1,0 +1,179 @@
+//! Answers that come late and store clocks that are set: waiters keep their order and their instants,
+//! and come to rest.
+//!
+//! Time is the runtime's and stands still, so instants are exact whatever the machine does.
+
+use crate::support;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::Request;
+use support::queue::{
+    Held, Late, Recorder, ms, poll, reserve, reserved, send, settled, tokens, waiter,
+};
+use support::{START, limiter};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, advance, sleep};
+use tollgate::backend::Memory;
+use tollgate::clock::{ManualClock, TokioClock};
+use tollgate::limiter::{Ready, Reservation};
+use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+use tower::Layer;
+
+/// One a second, and nothing saved up.
+static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
+
+/// A caller that asks for 20 tokens now, and gets the answer when it is let go.
+async fn unheard(store: &Late, limiter: &RateLimiter) -> (Held, JoinHandle<Reservation>) {
+    let (held, limiter) = (store.close(), limiter.clone());
+    let reservation = tokio::spawn(async move { reserved(&limiter, &SPACED, 20).await });
+    settled().await;
+    store.open();
+    (held, reservation)
+}
+
+/// Waits in a task of its own. A waiter that is woken again and again for nothing fails there, and
+/// would keep the paused clock from moving on otherwise.
+fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
+    tokio::spawn(async move {
+        let polls = AtomicUsize::new(0);
+        let _permit = std::future::poll_fn(|cx| {
+            let before = polls.fetch_add(1, Ordering::Relaxed);
+            assert!(before < 50, "the waiter is polled without end");
+            waiter.as_mut().poll(cx)
+        })
+        .await;
+        polls.into_inner()
+    })
+}
+
+/// The late one's instant, counted from its answer, came after that of the one behind it, which was
+/// told to wait until an instant that had passed.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_a_late_answer_comes_to_rest() {
+    let (store, limiter, _) = Late::new();
+    let start = Instant::now();
+    let (held, late) = unheard(&store, &limiter).await;
+    let behind = at_rest(Box::pin(reserved(&limiter, &SPACED, 1).await.ready()));
+    sleep(5 * SECOND).await;
+    held.let_go();
+    let late = at_rest(Box::pin(late.await.unwrap().ready()));
+    assert!(late.await.unwrap() < 10);
+    assert_eq!(start.elapsed(), 20 * SECOND);
+    assert!(behind.await.unwrap() < 10);
+    assert_eq!(start.elapsed(), 21 * SECOND);
+}
+
+/// A store clock that jumps puts the instant of the second waiter before that of the first, which is
+/// not polled.
+#[tokio::test(start_paused = true)]
+async fn a_store_clock_that_is_set_forward_makes_no_waiter_spin() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let start = Instant::now();
+    let first = waiter(&limiter, &SPACED, 20);
+    clock.set(START + 10 * SECOND);
+    let second = at_rest(waiter(&limiter, &SPACED, 1));
+    let polls = second.await.unwrap();
+    assert!(polls < 10, "{polls}");
+    let passed_by = start.elapsed() - 11 * SECOND;
+    assert!(passed_by <= ms(200), "{passed_by:?} late");
+    drop(first);
+}
+
+/// Counted from its own late answer, the slot that was given up came after that of the waiter that took it.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_moves_up_to_the_slot_of_a_late_answer_is_not_late() {
+    let (store, limiter, memory) = Late::new();
+    let start = Instant::now();
+    let (held, late) = unheard(&store, &limiter).await;
+    let behind = reserved(&limiter, &SPACED, 1).await;
+    assert_eq!(behind.wait(), 21 * SECOND);
+    let mut behind = Box::pin(behind.ready());
+    assert!(poll(&mut behind).is_none());
+    advance(5 * SECOND).await;
+    held.let_go();
+    drop(late.await.unwrap());
+    settled().await;
+    assert_eq!(tokens(&memory, &SPACED), -15.0, "it has moved up, and its own slot is undone");
+    let _permit = behind.await;
+    assert_eq!(start.elapsed(), 20 * SECOND);
+}
+
+/// The same for a newcomer that finds the slot free.
+#[tokio::test(start_paused = true)]
+async fn the_free_slot_of_a_late_answer_makes_no_newcomer_late() {
+    let (store, limiter, _) = Late::new();
+    let start = Instant::now();
+    let (held, late) = unheard(&store, &limiter).await;
+    // Not in the queue, so that the slot before it stays free and cannot be undone.
+    let planned = reserved(&limiter, &SPACED, 1).await;
+    advance(5 * SECOND).await;
+    held.let_go();
+    drop(late.await.unwrap());
+    settled().await;
+    let newcomer = reserved(&limiter, &SPACED, 1).await;
+    assert_eq!(newcomer.wait(), 17 * SECOND);
+    let _permit = newcomer.ready().await;
+    assert_eq!(start.elapsed(), 20 * SECOND);
+    drop(planned);
+}
+
+/// Those behind it were held until its own late instant, and ran all at once.
+#[tokio::test(start_paused = true)]
+async fn one_late_answer_bunches_no_waiters() {
+    static QUICK: Limit = Limit::new("quick", Quota::token_bucket(100, SECOND).capacity(0));
+    let (store, limiter, _) = Late::new();
+    let inner = Recorder::new();
+    let layer = limiter.layer(&QUICK).queue(HOUR);
+    let service =
+        layer.cost_with(|head| *head.extensions().get::<u64>().unwrap()).layer(inner.clone());
+    let request = |number: u64, cost: u64| {
+        let mut request = Request::new(number);
+        request.extensions_mut().insert(cost);
+        request
+    };
+    let held = store.close();
+    let mut answers = vec![send(&service, request(0, 20)).await];
+    store.open();
+    for number in 1..=5 {
+        answers.push(send(&service, request(number, 1)).await);
+    }
+    sleep(ms(50)).await;
+    held.let_go();
+    for answer in answers {
+        answer.await.unwrap();
+    }
+    let turns = (0..=5).map(|number| (number, ms(200 + 10 * number)));
+    assert_eq!(inner.ran(), turns.collect::<Vec<_>>());
+}
+
+/// The clock of a runtime may show less than when the limiter was made.
+#[test]
+fn a_limiter_may_be_older_than_the_clock_shows() {
+    static QUICK: Limit = Limit::new("quick", Quota::token_bucket(50, SECOND).capacity(0));
+    let paused = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(true).build().unwrap()
+    };
+    let (behind, ahead) = (paused(), paused());
+    let store = behind.block_on(async { Arc::new(Memory::new().clock(TokioClock::new())) });
+    let limiter = ahead.block_on(async {
+        advance(HOUR).await;
+        RateLimiter::new(store)
+    });
+    behind.block_on(async {
+        let start = Instant::now();
+        let reservations = (0..10).map(|_| reserve(&limiter, &QUICK, 1));
+        let mut line: Vec<_> = reservations.map(|one| tokio::spawn(one.ready())).collect();
+        settled().await;
+        line.remove(3).abort();
+        for (nth, one) in (1..).zip(line) {
+            let _permit = one.await.unwrap();
+            assert_eq!(start.elapsed(), ms(20 * nth));
+        }
+    });
+    assert_eq!(support::queue::lines(&limiter), 0);
+}

@@ -1,0 +1,135 @@
+//! What is said when Redis does not answer: what went wrong, and with which server.
+
+use crate::support;
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use support::redis::{Mode, Proxy, Server};
+use support::traffic::{COUNTED, chain, wait_until};
+use tollgate::backend::{BackendError, Redis};
+use tollgate::{MINUTE, RateLimited, RateLimiter};
+
+/// A limiter that has not asked for anything yet.
+fn limiter(url: String, deadline: Duration) -> RateLimiter {
+    RateLimiter::new(Redis::at(url).deadline(deadline).connect_lazily().unwrap())
+}
+
+async fn ask(limiter: &RateLimiter) -> Result<(), RateLimited> {
+    limiter.limit(&COUNTED).await.map(drop)
+}
+
+fn of_backend(error: &BackendError) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        texts.push(cause.to_string());
+        next = cause.source();
+    }
+    texts.join(" < ")
+}
+
+#[tokio::test]
+async fn no_server_is_there() {
+    let server = Server::start();
+    let port = server.port();
+    server.kill();
+    let text = format!("redis backend could not decide < cannot connect to 127.0.0.1:{port} < ");
+    let error = Redis::connect(server.url()).await.unwrap_err();
+    let said = of_backend(&error);
+    assert!(said.starts_with(&text) && said.contains("Connection refused"), "{said}");
+    assert!(!error.is_timeout());
+
+    let error = ask(&limiter(server.url(), MINUTE)).await.unwrap_err();
+    let said = chain(&error);
+    let text = format!("limit `counted` could not be decided < {text}");
+    assert!(said.starts_with(&text) && said.contains("Connection refused"), "{said}");
+    assert!(error.is_unavailable() && !error.is_timeout());
+}
+
+#[tokio::test]
+async fn a_server_is_silent() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port());
+    proxy.set(Mode::Silent);
+    let error = Redis::connect(proxy.url()).await.unwrap_err();
+    let text = format!("no connection to 127.0.0.1:{} within 1 s", proxy.port());
+    assert_eq!(of_backend(&error), format!("redis backend could not decide < {text}"));
+
+    let error = ask(&limiter(proxy.url(), Duration::from_millis(50))).await.unwrap_err();
+    assert!(error.is_unavailable() && error.is_timeout());
+    assert_eq!(
+        chain(&error),
+        "limit `counted` could not be decided < redis backend could not decide within 50 ms"
+    );
+}
+
+#[tokio::test]
+async fn a_server_hangs() {
+    let server = Server::start();
+    let limiter = limiter(server.url(), Duration::from_micros(12_500));
+    wait_until("connected", async || ask(&limiter).await.is_ok()).await;
+    server.stop();
+    let error = ask(&limiter).await.unwrap_err();
+    assert!(error.is_timeout());
+    assert_eq!(
+        chain(&error),
+        "limit `counted` could not be decided < redis backend could not decide within 12.5ms"
+    );
+}
+
+#[tokio::test]
+async fn a_server_dies_with_a_call_under_way() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port());
+    let limiter = limiter(proxy.url(), MINUTE);
+    ask(&limiter).await.unwrap();
+    proxy.set(Mode::LoseAnswers);
+    let asked = || server.info("commandstats", "cmdstat_evalsha");
+    let before = asked();
+    let of_task = limiter.clone();
+    let call = tokio::spawn(async move { ask(&of_task).await });
+    wait_until("it is asked", async || asked() != before).await;
+    proxy.set(Mode::Refuse);
+    let error = call.await.unwrap().unwrap_err();
+    let text = format!("lost the connection to 127.0.0.1:{}", proxy.port());
+    assert!(chain(&error).contains(&text), "{}", chain(&error));
+    assert!(!error.is_timeout());
+}
+
+#[tokio::test]
+async fn an_answer_breaks_off() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port());
+    let limiter = limiter(proxy.url(), MINUTE);
+    ask(&limiter).await.unwrap();
+    proxy.set(Mode::Cut);
+    let error = ask(&limiter).await.unwrap_err();
+    let text = format!("lost the connection to 127.0.0.1:{}", proxy.port());
+    assert!(chain(&error).contains(&text), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn a_server_is_full() {
+    let server = Server::start();
+    let limiter = limiter(server.url(), MINUTE);
+    ask(&limiter).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+    let error = ask(&limiter).await.unwrap_err();
+    let text = format!("127.0.0.1:{} answered `OOM ", server.port());
+    assert!(chain(&error).contains(&text), "{}", chain(&error));
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
+    ask(&limiter).await.unwrap();
+}
+
+/// Nothing used to be decided by TLS at all.
+#[cfg(feature = "redis-tls")]
+#[tokio::test]
+async fn a_server_is_trusted_by_its_certificate() {
+    let server = Server::tls();
+    let trusting = || Redis::at(server.url()).root_certificate(server.ca_pem());
+    let limiter = RateLimiter::new(trusting().deadline(MINUTE).connect().await.unwrap());
+    ask(&limiter).await.unwrap();
+    let told = of_backend(&Redis::connect(server.url()).await.unwrap_err());
+    assert!(told.contains("invalid peer certificate"), "{told}");
+}

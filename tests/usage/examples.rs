@@ -1,0 +1,478 @@
+//! The examples do what they say.
+
+use crate::support;
+
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/anonymous_sessions.rs"]
+mod anonymous_sessions;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/custom_key.rs"]
+mod custom_key;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/failed_logins.rs"]
+mod failed_logins;
+#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/fleet.rs"]
+mod fleet;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/global_signups.rs"]
+mod global_signups;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/llm_queue.rs"]
+mod llm_queue;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/outbound_client.rs"]
+mod outbound_client;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/quickstart.rs"]
+mod quickstart;
+#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/redis_bucket.rs"]
+mod redis_bucket;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/spaced_jobs.rs"]
+mod spaced_jobs;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/tenants.rs"]
+mod tenants;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use support::web::{Reply, get, read_to, send, serve};
+use support::{START, limiter};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::backend::Memory;
+use tollgate::clock::{ManualClock, TokioClock};
+use tollgate::{HOUR, RateLimiter, SECOND};
+use tower::ServiceExt;
+
+#[tokio::test]
+async fn quickstart_counts_down_refuses_and_admits_again_in_time() {
+    let clock = ManualClock::new(START);
+    let server = serve(quickstart::app(&limiter(&clock))).await;
+    for left in (0..20).rev() {
+        let reply = get(server, "/").await;
+        assert_eq!((reply.status.as_u16(), reply.body.as_str()), (200, "hello\n"));
+        let told = reply.field("ratelimit").unwrap();
+        assert!(told.starts_with(&format!("\"per-client\";r={left};")), "{told}");
+    }
+    let refused = get(server, "/").await;
+    assert_eq!(refused.status, 429);
+    let wait: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    clock.advance(Duration::from_secs(wait));
+    assert_eq!(get(server, "/").await.status, 200);
+}
+
+#[tokio::test]
+async fn quickstart_is_stricter_with_log_ins_of_one_name() {
+    let server = serve(quickstart::app(&limiter(&ManualClock::new(START)))).await;
+    let login = async |user| send(server, Method::POST, "/login", &[("x-user", user)]).await;
+    for _ in 0..5 {
+        assert_eq!(login("alice").await.status, 200);
+    }
+    let refused = login("alice").await;
+    assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("720")));
+    assert!(refused.body.contains("\"violated-policies\":[\"login\"]"), "{}", refused.body);
+    assert_eq!(login("bob").await.status, 200);
+    assert_eq!(send(server, Method::POST, "/login", &[]).await.status, 401);
+    assert_eq!(get(server, "/").await.status, 200);
+}
+
+#[tokio::test]
+async fn anonymous_sessions_are_limited_in_three_ways() {
+    let app = anonymous_sessions::app(&limiter(&ManualClock::new(START)));
+    let (here, there) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    let admitted = async |path: &str, address: [u8; 4], sessions: &[&str]| {
+        let mut admitted = 0;
+        for session in sessions {
+            match anonymous_sessions::ask(&app, address, session, path).await {
+                200 | 204 => admitted += 1,
+                status => assert_eq!(status, 429, "{path}"),
+            }
+        }
+        admitted
+    };
+    let (alice, strangers) = (["alice"; 9], ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    // A session alone: a client that makes them up is not held by it.
+    assert_eq!(admitted("/alone", here, &alice).await, 3);
+    assert_eq!(admitted("/alone", there, &["alice"]).await, 0);
+    assert_eq!(admitted("/alone", here, &strangers).await, 9);
+    // Tied to an address: they share what the address has.
+    assert_eq!(admitted("/tied", here, &alice).await, 3);
+    assert_eq!(admitted("/tied", here, &strangers).await, 3);
+    assert_eq!(admitted("/tied", there, &alice).await, 3);
+    // Behind a challenge: little for all of an address, until one of them has solved it.
+    assert_eq!(admitted("/challenge", here, &strangers).await, 1);
+    assert_eq!(admitted("/challenge", here, &alice).await, 0);
+    assert_eq!(admitted("/solve", here, &["alice"]).await, 1);
+    assert_eq!(admitted("/challenge", here, &["alice"; 20]).await, 10);
+    assert_eq!(admitted("/challenge", here, &strangers).await, 0);
+    // Nor are challenges to be had without end.
+    assert_eq!(admitted("/solve", here, &strangers).await, 1);
+}
+
+#[tokio::test]
+async fn custom_key_gives_each_tenant_a_bucket_and_health_checks_none() {
+    let app = custom_key::app(&limiter(&ManualClock::new(START)));
+    for (host, status) in
+        [("acme.x", 200), ("ACME.x", 200), ("acme.y", 429), ("zenith.x", 200), ("local", 400)]
+    {
+        assert_eq!(custom_key::ask(&app, host, "/").await, status, "{host}");
+    }
+    for _ in 0..5 {
+        assert_eq!(custom_key::ask(&app, "acme.x", "/health").await, 200);
+    }
+}
+
+/// Over HTTP/2, no request has the field `host`, and each was answered with 400. A name that a client made
+/// up had a bucket of its own.
+#[tokio::test]
+async fn custom_key_finds_the_tenant_over_each_version_and_no_made_up_one() {
+    let server = serve(custom_key::app(&limiter(&ManualClock::new(START)))).await;
+    let mut answers = Vec::new();
+    // In HTTP/1.1: the target in its usual form, and the whole URI, which counts more than the field.
+    for (target, host) in [
+        ("/", "acme.example.org:8080"),
+        ("http://acme.example.org/", "zenith.example.org"),
+        ("http://acme.example.org/", "zenith.example.org"),
+        ("/", "zenith.example.org"),
+        ("/", "made-up.example.org"),
+        ("http://made-up.example.org/", "zenith.example.org"),
+    ] {
+        let mut connection = TcpStream::connect(server).await.unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let answer = read_to(&mut connection, "\r\n").await;
+        answers.push(answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap());
+    }
+    for host in ["acme.example.org", "zenith.example.org", "made-up.example.org"] {
+        let stream = TokioIo::new(TcpStream::connect(server).await.unwrap());
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+        let (mut client, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(format!("http://{host}/")).body(Body::empty()).unwrap();
+        answers.push(client.send_request(request).await.unwrap().status().as_u16());
+    }
+    assert_eq!(answers, [200, 200, 429, 200, 400, 400, 429, 200, 400]);
+}
+
+#[tokio::test]
+async fn failed_logins_counts_failures_only_and_forgets_them_after_a_success() {
+    let app = failed_logins::app(limiter(&ManualClock::new(START)));
+    let attempt = async |password| failed_logins::attempt(&app, "alice", password).await;
+    for _ in 0..10 {
+        assert_eq!(attempt("correct horse").await, 200);
+    }
+    assert_eq!([attempt("a").await, attempt("b").await], [401, 401]);
+    assert_eq!(attempt("correct horse").await, 200);
+    assert_eq!([attempt("a").await, attempt("b").await, attempt("c").await], [401, 401, 401]);
+    // Even the right password does not help now, or guessing would go on unseen.
+    assert_eq!(attempt("correct horse").await, 429);
+    assert_eq!(failed_logins::attempt(&app, "bob", "a").await, 401);
+}
+
+#[tokio::test]
+async fn global_signups_are_limited_for_all_together() {
+    let clock = ManualClock::new(START);
+    let app = global_signups::app(limiter(&clock));
+    for left in [2, 1, 0] {
+        let welcome = format!("welcome ({left} more this hour)");
+        assert_eq!(global_signups::ask(&app).await, (200, welcome));
+    }
+    assert_eq!(global_signups::ask(&app).await.0, 429);
+    clock.advance(HOUR);
+    assert_eq!(global_signups::ask(&app).await.0, 200);
+}
+
+#[tokio::test]
+async fn outbound_client_keeps_their_quota() {
+    let limiter: RateLimiter = limiter(&ManualClock::new(START));
+    let (them, asked) = outbound_client::them().await.unwrap();
+    let statuses = outbound_client::call_them(&limiter, them, 5).await;
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    // Another host has a quota of its own.
+    let (others, _) = outbound_client::them().await.unwrap();
+    assert_eq!(outbound_client::call_them(&limiter, others, 1).await, [200]);
+}
+
+/// A limiter whose time is that of the paused runtime.
+fn paused() -> RateLimiter {
+    RateLimiter::new(Memory::new().clock(TokioClock::new()))
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Asks the model, at a cost of so many tokens, two of which are the prompt's.
+async fn ask_model(app: &Router, cost: u64) -> Reply {
+    let request = Request::post("/").header("x-max-tokens", cost - 2).header("content-length", 8);
+    let request = request.body(Body::from("6 x 9 ?!")).unwrap();
+    let Ok(response) = app.clone().oneshot(request).await;
+    Reply::read(response).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_lets_requests_wait_exactly_until_the_tokens_are_there() {
+    let (app, start) = (llm_queue::app(&paused()), Instant::now());
+    let ask = async |cost| {
+        let reply = ask_model(&app, cost).await;
+        let waited = reply.field("server-timing").map(str::to_owned);
+        (reply.status.as_u16(), waited, start.elapsed())
+    };
+    let waited = |millis| Some(format!("queue;dur={millis}.000;desc=\"llm-tokens\""));
+    // 40,000 a minute are 2 every 3 ms. The model takes 500 ms.
+    let (first, second, third) = tokio::join!(ask(40_000), ask(100), ask(100));
+    assert_eq!(first, (200, None, millis(500)));
+    assert_eq!(second, (200, waited(150), millis(650)));
+    assert_eq!(third, (200, waited(300), millis(800)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_settles_what_the_model_really_took() {
+    let limiter = paused();
+    let app = llm_queue::app(&limiter);
+    let left = async || limiter.peek(&llm_queue::TOKENS).await.unwrap().remaining();
+    let look = async {
+        sleep(millis(300)).await;
+        left().await
+    };
+    let (reply, meanwhile) = tokio::join!(ask_model(&app, 30_000), look);
+    assert_eq!((reply.status.as_u16(), reply.body.as_str()), (200, "42"));
+    // 200 have come in after 300 ms, and 333 after 500 ms.
+    assert_eq!(meanwhile, 10_000 + 200);
+    assert_eq!(left().await, 10_000 + 333 + 28_500);
+    // What was estimated too low is taken afterwards; 666 have come in by then.
+    assert_eq!(ask_model(&app, 100).await.status, 200);
+    assert_eq!(left().await, 40_000 - 1_500 - 1_500 + 666);
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_refuses_at_once_what_would_wait_for_more_than_30_seconds() {
+    let (app, start) = (llm_queue::app(&paused()), Instant::now());
+    let others = async {
+        // 30 s to the microsecond: it waits, until it is given up and has left no trace.
+        assert!(timeout(millis(30), ask_model(&app, 20_000)).await.is_err());
+        assert_eq!(start.elapsed(), millis(30));
+        // 20 have come in.
+        let refused = ask_model(&app, 20_021).await;
+        assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("31")));
+        assert!(timeout(millis(30), ask_model(&app, 20_020)).await.is_err());
+        assert_eq!(start.elapsed(), millis(60));
+    };
+    let (first, ()) = tokio::join!(ask_model(&app, 40_000), others);
+    assert_eq!(first.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn llm_queue_serves_at_the_end_only_requests_whose_turn_comes_soon() {
+    let limiter = paused();
+    let (app, start) = (llm_queue::app(&limiter), Instant::now());
+    let ask = async |cost| (ask_model(&app, cost).await.status.as_u16(), start.elapsed());
+    let stop = async {
+        llm_queue::stopped(limiter.clone(), sleep(millis(30))).await;
+        ask(2_000).await
+    };
+    let all = tokio::join!(ask(40_000), ask(100), ask(2_000), stop);
+    let served = ((200, millis(500)), (200, millis(650)));
+    assert_eq!((all.0, all.1), served);
+    // They would have waited for 3 s and more.
+    assert_eq!((all.2, all.3), ((503, millis(30)), (503, millis(30))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn spaced_jobs_run_at_exactly_even_distances() {
+    for a_second in [1_u32, 8, 20] {
+        let limiter = paused();
+        let limit = spaced_jobs::limit(a_second.into());
+        let ran = spaced_jobs::run(&limiter, &limit, 10).await.unwrap();
+        assert_eq!(ran.len(), 10);
+        let first = ran[0].planned;
+        for (number, job) in (0..).zip(ran) {
+            assert_eq!(job.number, number);
+            assert_eq!(job.planned.since(first), number * SECOND / a_second);
+            assert_eq!(job.ran, (number + 1) * SECOND / a_second);
+        }
+    }
+}
+
+#[tokio::test]
+async fn tenants_have_the_numbers_of_their_plan_and_share_a_limit() {
+    let clock = ManualClock::new(START);
+    let app = tenants::app(&limiter(&clock));
+    let ask = async |tenant, plan| tenants::ask(&app, tenant, plan).await;
+    for left in [1, 0] {
+        let (status, told) = ask("acme", "free").await;
+        assert_eq!(status, 200);
+        assert!(told.starts_with(&format!("\"per-tenant\";r={left};")), "{told}");
+    }
+    let (status, told) = ask("acme", "free").await;
+    assert_eq!((status, told.as_str()), (429, r#""per-tenant";r=0;t=30, "everyone";r=8;t=48"#));
+    // A larger plan counts what was used of the smaller one: two of six.
+    let (status, told) = ask("acme", "pro").await;
+    assert_eq!(status, 200);
+    assert!(told.starts_with("\"per-tenant\";r=3;"), "{told}");
+    for left in (0..6).rev() {
+        let (status, told) = ask("zenith", "pro").await;
+        assert_eq!(status, 200);
+        assert!(told.starts_with(&format!("\"per-tenant\";r={left};")), "{told}");
+    }
+    // One is left for all the others, of whom the second takes nothing from its own bucket.
+    for (tenant, status) in [("a", 200), ("c", 429)] {
+        assert_eq!(ask(tenant, "free").await.0, status);
+    }
+    let (status, told) = ask("c", "free").await;
+    assert_eq!((status, told.as_str()), (429, r#""per-tenant";r=2;t=60, "everyone";r=0;t=6"#));
+    clock.advance(6 * SECOND);
+    assert_eq!(ask("c", "free").await.0, 200);
+}
+
+#[cfg(feature = "redis")]
+mod in_redis {
+    use super::fleet;
+    use super::redis_bucket::{self, Stored};
+    use super::support::redis::Server;
+    use super::support::web::{get, serve};
+    use tollgate::backend::{HashTag, Redis};
+    use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter};
+
+    const SECOND: f64 = 1e6;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    /// How often each of two processes lets a client in before it refuses, one after the other.
+    async fn let_in(url: Option<&str>) -> [u32; 2] {
+        let mut let_in = [0, 0];
+        for count in &mut let_in {
+            let process = serve(fleet::app(&fleet::limiter(url).unwrap())).await;
+            loop {
+                match get(process, "/").await.status.as_u16() {
+                    200 => *count += 1,
+                    429 => break,
+                    // A machine that is slow has not decided in time, and has perhaps taken a token.
+                    status => assert_eq!((status, url.is_some()), (503, true)),
+                }
+            }
+        }
+        let_in
+    }
+
+    #[tokio::test]
+    async fn fleet_shares_its_limits_in_redis_and_nowhere_else() {
+        let server = Server::start();
+        let url = server.url();
+        let [first, second] = let_in(Some(&url)).await;
+        assert!(first <= 10 && second == 0, "{first} and {second}");
+        assert_eq!(let_in(None).await, [10, 10]);
+        server.kill();
+        let process = serve(fleet::app(&fleet::limiter(Some(&url)).unwrap())).await;
+        assert_eq!(get(process, "/").await.status, 503);
+    }
+
+    #[tokio::test]
+    async fn redis_bucket_shows_what_it_has_taken() {
+        let server = Server::start();
+        let shown = redis_bucket::run(&words(&[&server.url()])).await.unwrap();
+        assert!(shown.starts_with("tollgate:example:ip=192.0.2.1\n  tokens    17"), "{shown}");
+        // From here on, what comes in is seen: it is not stored before the next charge.
+        let stored = |shown: &str| shown.lines().last().map(str::to_owned).unwrap();
+        let numbers = ", gain 1, token 180000000, capacity 3600000000, step 1";
+        assert!(stored(&shown).ends_with(numbers), "{shown}");
+        let again = redis_bucket::run(&words(&[&server.url(), "example"])).await.unwrap();
+        assert_eq!(stored(&again), stored(&shown), "nothing is taken to look at it");
+    }
+
+    #[tokio::test]
+    async fn redis_bucket_finds_the_buckets_of_a_limit_and_no_others() {
+        let server = Server::start();
+        let daily = |name| Limit::try_new(name, Quota::token_bucket(20, DAY)).unwrap();
+        let (limit, odd, other) = (daily("a"), daily("a b"), daily("aa"));
+        let shards = Limit::new("a", Quota::fixed_window(30, DAY).shards(3));
+        let network = std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96);
+        for tag in [HashTag::Bucket, HashTag::FirstPart, HashTag::Fixed("t".into())] {
+            // The key that all callers share has no first part, and so the same names as without a tag.
+            let alike = tag == HashTag::FirstPart;
+            let redis = Redis::at(server.url()).prefix("x:y").hash_tag(tag).deadline(HOUR);
+            let limiter = RateLimiter::new(redis.connect().await.unwrap());
+            for limit in [&limit, &odd, &other] {
+                limiter.limit(limit).key(("u", network)).await.unwrap();
+                limiter.limit(limit).key("a").await.unwrap();
+            }
+            // Of three shards of 10, two have to pay.
+            assert!(alike || limiter.limit(&shards).cost(15).await.is_ok());
+        }
+        let find = async |limit: &str, key: Option<&str>| {
+            let mut connection = redis_bucket::connect(&server.url()).await.unwrap();
+            let found = redis_bucket::buckets(&mut connection, limit, key).await.unwrap().0;
+            found.into_iter().map(|bucket| bucket.name).collect::<Vec<_>>()
+        };
+        let network = "u|ip=2001:db8::/128";
+        let [bucket, first_part, fixed] = ["x:y:", "x:y:{u}:", "x:y:{t}:"];
+        let of = |limit: &str| {
+            [bucket, fixed, first_part].map(|head| format!("{head}{limit}:{network}"))
+        };
+        assert_eq!(find("a", Some(network)).await, of("a"));
+        assert_eq!(find("a b", Some(network)).await, of("a%20b"));
+        assert_eq!(find("aa", Some(network)).await, of("aa"));
+        assert_eq!(find("a", Some("a")).await.len(), 3);
+        assert_eq!(find("a", Some("*")).await.len(), 4);
+        assert_eq!(find("a", None).await.len(), 10);
+        assert_eq!(find("b", None).await, Vec::<String>::new());
+        let none = redis_bucket::run(&words(&[&server.url(), "b"])).await.unwrap();
+        assert_eq!(none, "nothing is stored: an absent bucket is a full one\n");
+    }
+
+    #[tokio::test]
+    async fn redis_bucket_says_in_one_line_that_there_is_no_server() {
+        let server = Server::start();
+        server.kill();
+        let error = redis_bucket::run(&words(&[&server.url()])).await.unwrap_err().to_string();
+        let address = format!("no Redis at 127.0.0.1:{}: ", server.port());
+        let way_out = "(start one with `redis-server`, or say where one is by REDIS_URL)";
+        assert!(error.starts_with(&address) && error.ends_with(way_out), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+
+    #[test]
+    fn redis_bucket_describes_a_bucket() {
+        let numbers = Quota::token_bucket(10, MINUTE).capacity(20);
+        assert_eq!(numbers.to_string(), "10 per minute, capacity 20");
+        let bucket = Stored {
+            name: "tollgate:per-client:ip=192.0.2.1".to_owned(),
+            value: 102e6,
+            ts: 1_700_000_000.5 * SECOND,
+            gain: 1.0,
+            token: 6e6,
+            capacity: 120e6,
+            step: 1.0,
+        };
+        let after = |seconds: f64| bucket.describe(bucket.ts + seconds * SECOND);
+        assert_eq!(
+            after(3.0),
+            "tollgate:per-client:ip=192.0.2.1\n  \
+             tokens    17.5 of 20, full again in 15s\n  \
+             value     17 at 2023-11-14T22:13:20.500000Z (3s ago)\n  \
+             limit     gains 1 every 6s, holds 20\n  \
+             in units  value 102000000, gain 1, token 6000000, capacity 120000000, step 1\n"
+        );
+        assert!(after(18.0).contains("tokens    20 of 20, full again\n"));
+        assert!(after(-2.0).contains("(2s from now: closed until then)"));
+        let window =
+            Stored { value: -3.0, gain: 10.0, token: 1.0, capacity: 10.0, step: 60e6, ..bucket };
+        let shown = window.describe(window.ts + 59.999 * SECOND);
+        assert!(shown.contains("tokens    -3 of 10, full again in 1m 1s\n"), "{shown}");
+        assert!(shown.contains("gains 10 every 1m, holds 10\n"), "{shown}");
+    }
+}

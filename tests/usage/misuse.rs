@@ -1,0 +1,601 @@
+//! The lines that people write first, by the habits of other crates, and what becomes of each.
+//!
+//! A line either limits (as if it had been meant so), or does not compile, or is warned of. The lines
+//! that do none of these are listed as lax: nothing in Rust can tell them from what is meant. The
+//! compiler judges the lines of [`ERRORS`], [`WARNINGS`] and [`FINE`] when the test runs; the others
+//! run.
+
+use crate::support;
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{Request, Response, StatusCode};
+use serde_json::Value;
+use support::{START, limiter};
+use tollgate::clock::ManualClock;
+use tollgate::key::ClientIp;
+use tollgate::limiter::LimitError;
+use tollgate::{HOUR, Limit, Permit, Quota, RateLimitExt, RateLimited, RateLimiter};
+use tower::{Layer, ServiceExt, service_fn};
+
+/// A line does not compile: where the habit comes from, the line, the error, and what it tells.
+const ERRORS: &[[&str; 4]] = &[
+    // governor
+    ["check()", "if limiter.check().is_ok() {}", "E0599", "no method named `check`"],
+    ["check_key()", "limiter.check_key(&user).is_ok();", "E0599", "no method named `check_key`"],
+    ["until_ready()", "limiter.until_ready().await;", "E0599", "no method named `until_ready`"],
+    ["per_second()", "Quota::per_second(5);", "E0599", "Quota::token_bucket"],
+    ["Quota::new()", "Quota::new(5, SECOND);", "E0599", "Quota::token_bucket"],
+    ["allow_burst()", "QUOTA.allow_burst(5);", "E0599", "no method named `allow_burst`"],
+    ["direct()", "RateLimiter::direct(QUOTA);", "E0599", "RateLimiter::in_memory"],
+    ["new(quota)", "RateLimiter::new(QUOTA);", "E0277", "`RateLimiter::in_memory()`"],
+    // tower_governor and tower
+    [
+        "GovernorConfigBuilder",
+        "tollgate::GovernorConfigBuilder::default().per_second(2).burst_size(5);",
+        "E0433",
+        "could not find `GovernorConfigBuilder`",
+    ],
+    [
+        "per_second() of a layer",
+        "limiter.layer(&L).per_second(2).burst_size(5);",
+        "E0599",
+        "`RateLimitLayer`",
+    ],
+    ["RateLimitLayer::new()", "RateLimitLayer::new(5, SECOND);", "E0599", "named `new`"],
+    [
+        "a bare limit on a route",
+        "route.rate_limit(&L);",
+        "E0277",
+        "expected `RateLimitLayer`, found `&Limit`",
+    ],
+    // bucket4j, ratelimit, leaky-bucket, express-rate-limit
+    ["tryConsume(1)", "limiter.try_consume(1);", "E0599", "no method named `try_consume`"],
+    ["try_wait()", "limiter.try_wait();", "E0599", "no method named `try_wait`"],
+    ["acquire_one()", "limiter.acquire_one().await;", "E0599", "no method named `acquire_one`"],
+    ["a plain number", "limiter.limit(5);", "E0308", "expected `&Limit`, found integer"],
+    ["a name", "limiter.limit(\"login\").await?;", "E0308", "expected `&Limit`, found `&str`"],
+    ["windowMs", "Quota::fixed_window(100, 60_000);", "E0308", "expected `Duration`"],
+    // the first version
+    ["into_result()", "limiter.limit(&L).await?.into_result()?;", "E0599", "`Permit<'_>`"],
+    ["is_admitted()", "if limiter.limit(&L).await?.is_admitted() {}", "E0599", "`Permit<'_>`"],
+    ["check(&limit)", "limiter.check(&L).await?;", "E0599", "no method named `check`"],
+    ["limit().limit()", "limiter.limit(&L).limit(&L).await?;", "E0599", "`limit` is available on"],
+    // calls
+    ["a limit by value", "limiter.limit(L).await?;", "E0308", "consider borrowing here: &"],
+    ["no await, is_ok()", "if limiter.limit(&L).is_ok() {}", "E0599", "no method named `is_ok`"],
+    ["no await, ?", "limiter.limit(&L)?;", "E0277", "consider `await`ing on the `Future`"],
+    ["no await, if", "if limiter.limit(&L) {}", "E0308", "expected `bool`, found `LimitCall<'_>`"],
+    [
+        "an answer as a bool",
+        "if limiter.limit(&L).await {}",
+        "E0308",
+        "expected `bool`, found `Res",
+    ],
+    [
+        "an answer that is not looked at",
+        "limiter.limit(&L).await.remaining();",
+        "E0599",
+        "the method `remaining` exists on the type `Permit<'_>`",
+    ],
+    [
+        "a match without the refusal",
+        "match limiter.limit(&L).await { Ok(_permit) => {} }",
+        "E0004",
+        "`Err(_)` not covered",
+    ],
+    ["an address with its port", "limiter.limit(&L).key(peer).await?;", "E0277", "SocketAddr"],
+    ["a key that may be missing", "limiter.limit(&L).key(Some(user)).await?;", "E0277", "Option"],
+    ["two keys", "limiter.limit(&L).key(user, 7).await?;", "E0061", "takes 1 argument but 2"],
+    // peek, settle
+    ["peek as if it took", "limiter.peek(&L).await?.settle(3).await?;", "E0599", "`Snapshot`"],
+    ["peek().refund()", "limiter.peek(&L).await?.refund().await?;", "E0599", "`Snapshot`"],
+    [
+        "settled twice",
+        "let permit = limiter.limit(&L).await?; permit.settle(1).await?; permit.refund().await?;",
+        "E0382",
+        "use of moved value: `permit`",
+    ],
+    [
+        "a reservation as a permit",
+        "limiter.limit(&L).reserve().await?.settle(1).await?;",
+        "E0599",
+        "no method named `settle` found for struct `Reservation`",
+    ],
+    // layers
+    [
+        "a key after and()",
+        "let layer = limiter.layer(&L).and(&L).key(header(\"x-user\"));",
+        "E0277",
+        "set it on the rule: `limiter.layer(Rule::new(&A).key(..)).and(Rule::new(&B).cost(..))`",
+    ],
+    [
+        "a cost after and()",
+        "let layer = limiter.layer(&L).and(&L).cost(5);",
+        "E0277",
+        "this layer has several rules, and does not know whose key or cost is meant",
+    ],
+    ["refund_if", "limiter.layer(&L).refund_if(|_| true);", "E0599", "`RateLimitLayer`"],
+    ["shadow", "limiter.layer(&L).shadow();", "E0599", "`RateLimitLayer`"],
+    ["a quota as a rule", "let layer = limiter.layer(QUOTA);", "E0277", "From<&Limit>"],
+    ["two limits", "let layer = limiter.layer(&L, &L);", "E0061", "takes 1 argument but 2"],
+    ["a text as a key", "limiter.layer(&L).key(\"x-user\");", "E0277", "`key::header(..)`"],
+    [
+        "a closure as a key",
+        "limiter.layer(&L).key(|head: &Head<'_>| head.uri().path().to_owned());",
+        "E0277",
+        "`key::from_fn(..)` around a closure",
+    ],
+    ["queue of a rule", "Rule::new(&L).queue(SECOND);", "E0599", "`Rule`"],
+    // numbers
+    [
+        "a rate of zero",
+        "const _: Quota = Quota::token_bucket(0, SECOND);",
+        "E0080",
+        "a rate and a period above zero",
+    ],
+    ["a name of many", "const _: Limit = Limit::new(\"\", QUOTA);", "E0080", "1 to 64 printable"],
+];
+
+/// A line does nothing, or not all that it says: the habit, the line, the lint, and what it tells.
+const WARNINGS: &[[&str; 4]] = &[
+    // answers that are not read
+    ["dropped unread", "limiter.limit(&L).await;", UNUSED, "`Result` that must be used"],
+    ["is_ok() unread", "limiter.limit(&L).await.is_ok();", UNUSED, "`Result::<T, E>::is_ok`"],
+    ["map() unread", "limiter.limit(&L).await.map(drop);", UNUSED, "`Result` that must be used"],
+    ["a name for it", "let permit = limiter.limit(&L).await;", "unused_variables", "`permit`"],
+    ["a boxed call", "Box::pin(limiter.limit(&L)).await;", UNUSED, "`Result` that must be used"],
+    [
+        "a pair unread",
+        "(limiter.limit(&L).await, limiter.peek(&L).await);",
+        UNUSED,
+        "`Result` in tuple element 0",
+    ],
+    ["peek() unread", "limiter.peek(&L).await;", UNUSED, "`Result` that must be used"],
+    ["reset() unread", "limiter.reset(&L).await;", UNUSED, "`Result` that must be used"],
+    ["settle() unread", "limiter.limit(&L).await?.settle(1).await;", UNUSED, "`Result` that must"],
+    // calls that are not awaited
+    ["limit()", "limiter.limit(&L);", UNUSED, "nothing is asked until it is awaited"],
+    ["key()", "limiter.limit(&L).key(user).cost(5);", UNUSED, "nothing is asked until it is"],
+    ["and()", "limiter.limit(&L).and(&L).key(user);", UNUSED, "nothing is asked until it is"],
+    ["a stored call", "let call = limiter.limit(&L);", "unused_variables", "`call`"],
+    ["a lost key", "let call = limiter.limit(&L); call.key(user);", UNUSED, "nothing is asked"],
+    ["peek()", "limiter.peek(&L);", UNUSED, "nothing is asked until it is awaited"],
+    ["reset()", "limiter.reset(&L).key(user);", UNUSED, "nothing is asked until it is awaited"],
+    ["penalize()", "limiter.penalize(&L, 5);", UNUSED, "nothing is done until it is awaited"],
+    ["block()", "limiter.block(&L, SECOND).key(user);", UNUSED, "nothing is done until it is"],
+    ["settle()", "limiter.limit(&L).await?.settle(3);", UNUSED, "whether it worked is known only"],
+    ["refund()", "limiter.limit(&L).await?.refund();", UNUSED, "whether it worked is known only"],
+    // reservations
+    ["reserve()", "limiter.limit(&L).reserve();", UNUSED, "nothing is asked until it is awaited"],
+    ["reserve().await?", "limiter.limit(&L).reserve().await?;", UNUSED, "cancels it"],
+    [
+        "a reservation by name",
+        "let reservation = limiter.limit(&L).reserve_within(SECOND).await?;",
+        "unused_variables",
+        "`reservation`",
+    ],
+    ["ready()", "limiter.limit(&L).reserve().await?.ready();", UNUSED, "cancels the reservation"],
+    // layers, rules, numbers
+    ["layer()", "limiter.layer(&L).key(header(\"x-user\"));", UNUSED, "around a service"],
+    ["and() of a layer", "limiter.layer(&L).and(&L);", UNUSED, "around a service"],
+    ["a layer by name", "let layer = limiter.layer(&L);", "unused_variables", "`layer`"],
+    ["Rule::new()", "Rule::new(&L).shadow();", UNUSED, "`limiter.layer(rule)`"],
+    ["a lost option", "let rule = Rule::new(&L); rule.shadow();", UNUSED, "`limiter.layer(rule)`"],
+    ["token_bucket()", "Quota::token_bucket(5, SECOND);", UNUSED, "`Quota::token_bucket`"],
+    ["capacity()", "QUOTA.capacity(10);", UNUSED, "`Quota::capacity`"],
+    ["Limit::new()", "Limit::new(\"l\", QUOTA);", UNUSED, "`Limit::new`"],
+    ["try_new()", "Limit::try_new(\"l\", QUOTA);", UNUSED, "`Result` that must be used"],
+    ["header()", "header(\"x-user\");", UNUSED, "`key::header`"],
+    ["seed()", "limiter.clone().seed(7);", UNUSED, "`RateLimiter::seed`"],
+];
+
+const UNUSED: &str = "unused_must_use";
+
+/// Lines that are right compile without a word.
+const FINE: &[&str] = &[
+    "limiter.limit(&L).await?;",
+    "limiter.limit(&L).key(user).cost(5).await?;",
+    "limiter.limit(&L).key(peer.ip()).await?;",
+    "if limiter.limit(&L).await.is_ok() {}",
+    "if let Err(refused) = limiter.limit(&L).await { return Err(refused); }",
+    "let _permit = limiter.limit(&L).key((user, 7)).and(&L).await?;",
+    "limiter.limit(&L).cost(5).await?.settle(3).await?;",
+    "limiter.limit(&L).await?.refund().await?;",
+    "limiter.limit(&L).reserve_within(SECOND).await?.ready().await;",
+    "let keep = limiter.limit(&L).reserve().await?.keep(); drop(keep);",
+    "limiter.reset(&L).key(user).await?;",
+    "limiter.block(&L, SECOND).key(user).await?;",
+    "limiter.penalize(&L, 5).key(user).await?;",
+    "if limiter.peek(&L).await?.fits() { return Ok(()); }",
+    "drop(limiter.layer(Rule::new(&L).key(header(\"x-user\")).refund_if(|_| true)).and(&L));",
+    "drop(route.rate_limit(limiter.layer(&L).cost(2)));",
+    "limiter.drain(SECOND);",
+];
+
+/// What every snippet has at hand.
+const PREAMBLE: &str = "#![allow(unused_imports)]
+use tollgate::key::*;
+use tollgate::*;
+pub const QUOTA: Quota = Quota::token_bucket(5, SECOND);
+pub const L: Limit = Limit::new(\"l\", QUOTA);
+";
+
+/// What the compiler says of a snippet.
+#[derive(Debug)]
+struct Diagnostic {
+    level: String,
+    code: String,
+    text: String,
+}
+
+/// Compiles the snippets, each in a function of its own, and says what the compiler says of each.
+fn compile(name: &str, snippets: &[&str]) -> Vec<Vec<Diagnostic>> {
+    let head = "(limiter: &RateLimiter, user: &str, peer: std::net::SocketAddr, route: R) \
+                -> Result<(), RateLimited>";
+    let mut source = PREAMBLE.to_owned();
+    let first = source.lines().count() + 1;
+    for (index, snippet) in snippets.iter().enumerate() {
+        // A line for each; what is at hand is used, so that only the snippet is warned of.
+        let used = "let _ = (limiter, user, peer, &route);";
+        let begin = format!("pub async fn f{index}<R: RateLimitExt>{head} {{ {used} ");
+        source.push_str(&format!("{begin}{snippet} Ok(()) }}\n"));
+    }
+    let mut said: Vec<_> = snippets.iter().map(|_| Vec::new()).collect();
+    for line in rustc(name, &source).lines() {
+        let told: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        let Some(spans) = told["spans"].as_array().filter(|spans| !spans.is_empty()) else {
+            // A count of the others. Any other error would leave them out.
+            let is_count = told["message"].as_str().unwrap().starts_with("aborting due to");
+            assert!(is_count || told["level"] != "error", "{told}");
+            continue;
+        };
+        let primary = spans.iter().find(|span| span["is_primary"] == true).unwrap();
+        let at = usize::try_from(primary["line_start"].as_u64().unwrap()).unwrap();
+        let snippet = at.checked_sub(first).and_then(|index| said.get_mut(index));
+        snippet.unwrap_or_else(|| panic!("not of a snippet: {told}")).push(Diagnostic {
+            level: told["level"].as_str().unwrap().to_owned(),
+            code: told["code"]["code"].as_str().unwrap_or_default().to_owned(),
+            text: text(&told),
+        });
+    }
+    said
+}
+
+/// The words of the compiler, without the code that it quotes.
+fn text(told: &Value) -> String {
+    let spans = told["spans"].as_array().into_iter().flatten();
+    let labels = spans.flat_map(|span| [span["label"].as_str(), suggestion(span)]).flatten();
+    let mut all: Vec<_> = told["message"].as_str().into_iter().chain(labels).collect();
+    let children = told["children"].as_array().into_iter().flatten().map(text);
+    let children: Vec<_> = children.collect();
+    all.extend(children.iter().map(String::as_str));
+    // Whether the compiler names the crate depends on what else has the same name.
+    all.join(": ").replace("tollgate::", "")
+}
+
+fn suggestion(span: &Value) -> Option<&str> {
+    span["suggested_replacement"].as_str()
+}
+
+/// Compiles against the library that this test is linked with, and returns the diagnostics.
+fn rustc(name: &str, source: &str) -> String {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("misuse");
+    fs::create_dir_all(&directory).unwrap();
+    let (library, dependencies) = library();
+    let argument = |name: &str, path: &Path| {
+        let mut argument = OsString::from(name);
+        argument.push(path);
+        argument
+    };
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata"])
+        .args(["--crate-name", name, "--error-format", "json", "--out-dir"])
+        .arg(&directory)
+        .arg("-L")
+        .arg(argument("dependency=", &dependencies))
+        .arg("--extern")
+        .arg(argument("tollgate=", &library))
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("rustc is there, or RUSTC names it");
+    rustc.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    String::from_utf8(rustc.wait_with_output().unwrap().stderr).unwrap()
+}
+
+/// The newest library that is no newer than this test, and where the libraries are.
+///
+/// Others may lie beside it, built with other features.
+fn library() -> (PathBuf, PathBuf) {
+    let test = env::current_exe().unwrap();
+    let directory = test.parent().unwrap().to_owned();
+    let built = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let linked = built(&test);
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("libtollgate-") && name.ends_with(".rlib") && built(path) <= linked
+    };
+    let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
+    let library = files.filter(is_library).max_by_key(|path| built(path));
+    (library.expect("cargo builds the library next to its tests"), directory)
+}
+
+/// The rows of which the compiler does not say what they expect.
+fn wrong(name: &str, level: &str, rows: &[[&str; 4]]) -> Vec<String> {
+    let snippets: Vec<_> = rows.iter().map(|[_, line, ..]| *line).collect();
+    let said = compile(name, &snippets);
+    let is_as_expected = |[_, _, code, fragment]: &[&str; 4], said: &[Diagnostic]| {
+        let is_it = |one: &Diagnostic| {
+            one.level == level && one.code == *code && one.text.contains(fragment)
+        };
+        said.iter().any(is_it) && said.iter().all(|one| one.level == level)
+    };
+    let wrong = rows.iter().zip(&said).filter(|(row, said)| !is_as_expected(row, said));
+    wrong.map(|([habit, line, ..], said)| format!("{habit}: {line}\n    {said:#?}")).collect()
+}
+
+#[test]
+fn lines_that_are_wrong_do_not_compile_and_the_error_helps() {
+    let wrong = wrong("misuse_errors", "error", ERRORS);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn lines_that_do_nothing_are_warned_of() {
+    let wrong = wrong("misuse_warnings", "warning", WARNINGS);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn lines_that_are_right_compile_without_a_word() {
+    for (line, said) in FINE.iter().zip(compile("misuse_fine", FINE)) {
+        assert!(said.is_empty(), "{line}: {said:#?}");
+    }
+}
+
+/// A checker that says yes to everything would let the tables say anything.
+#[test]
+fn the_checker_notices_a_row_that_is_not_so() {
+    let fine = ["no error", FINE[0], "E0599", "method"];
+    let other_code = ["another error", "limiter.check();", "E0308", "check"];
+    let other_words = ["other words", "limiter.check();", "E0599", "use `limit`"];
+    let so = ["as it is", "limiter.check();", "E0599", "no method named `check`"];
+    let wrong_rows = wrong("misuse_checked_errors", "error", &[fine, other_code, other_words, so]);
+    let habits = |rows: &[String]| -> Vec<String> {
+        rows.iter().map(|row| row.split(": ").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(habits(&wrong_rows), ["no error", "another error", "other words"]);
+
+    let quiet = ["no warning", FINE[0], UNUSED, "must be used"];
+    let other_lint = ["another lint", "limiter.limit(&L);", "unused_variables", "awaited"];
+    let so = ["as it is", "limiter.limit(&L);", UNUSED, "awaited"];
+    let wrong_rows = wrong("misuse_checked_warnings", "warning", &[quiet, other_lint, so]);
+    assert_eq!(habits(&wrong_rows), ["no warning", "another lint"]);
+}
+
+const FIVE: Limit = Limit::new("five", Quota::token_bucket(5, HOUR));
+static EIGHT: Limit = Limit::new("eight", Quota::token_bucket(8, HOUR));
+
+fn standing_still() -> RateLimiter {
+    limiter(&ManualClock::new(START))
+}
+
+/// How many of eight requests run their work.
+async fn of_eight(runs: impl AsyncFn(&RateLimiter) -> bool) -> u32 {
+    let limiter = standing_still();
+    let mut ran = 0;
+    for _ in 0..8 {
+        ran += u32::from(runs(&limiter).await);
+    }
+    ran
+}
+
+/// How many of eight requests run their work by each line: the habit, the line, the number.
+macro_rules! limits {
+    ($($habit:literal: |$limiter:ident| $runs:expr;)*) => {
+        [$(($habit, stringify!($runs), of_eight(async |$limiter| $runs).await)),*]
+    };
+}
+
+async fn by_question_mark(limiter: &RateLimiter) -> Result<(), RateLimited> {
+    limiter.limit(&FIVE).await?;
+    Ok(())
+}
+
+/// As `?` in an application whose errors are boxed.
+async fn by_boxed_error(limiter: &RateLimiter) -> Result<(), Box<dyn std::error::Error>> {
+    let _permit = limiter.limit(&FIVE).await?;
+    Ok(())
+}
+
+async fn by_handle(limiter: RateLimiter, limit: &Limit) -> bool {
+    limiter.limit(limit).await.is_ok()
+}
+
+/// A limit that each request makes for itself: its name is its bucket.
+fn made_now() -> Result<Limit, LimitError> {
+    Limit::try_new("five".to_owned(), *FIVE.quota())
+}
+
+async fn status(limiter: &RateLimiter) -> StatusCode {
+    let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let service = limiter.layer(&FIVE).layer(hello);
+    service.oneshot(Request::new(())).await.unwrap().status()
+}
+
+async fn route(app: &Router) -> bool {
+    app.clone().oneshot(Request::new(Body::empty())).await.unwrap().status() == 200
+}
+
+#[tokio::test]
+#[expect(
+    clippy::nonminimal_bool,
+    clippy::match_like_matches_macro,
+    clippy::redundant_pattern_matching,
+    reason = "the lines are as people write them"
+)]
+async fn lines_that_run_are_limited() {
+    let rows = limits! {
+        "bucket4j, and the first trap of the first version":
+            |limiter| limiter.limit(&FIVE).await.is_ok();
+        "?": |limiter| by_question_mark(limiter).await.is_ok();
+        "? into a boxed error": |limiter| by_boxed_error(limiter).await.is_ok();
+        "negated": |limiter| !limiter.limit(&FIVE).await.is_err();
+        "if let": |limiter| if let Ok(_permit) = limiter.limit(&FIVE).await { true } else { false };
+        "let else": |limiter| { let Ok(_) = limiter.limit(&FIVE).await else { return false }; true };
+        "match": |limiter| match limiter.limit(&FIVE).await { Ok(_) => true, Err(_) => false };
+        "only refusals are refused": |limiter| {
+            !limiter.limit(&FIVE).await.is_err_and(|error| error.is_refused())
+        };
+        "an option": |limiter| limiter.limit(&FIVE).await.ok().is_some();
+        "mapped": |limiter| limiter.limit(&FIVE).await.map(drop).is_ok();
+        "unwrapped in a task": |limiter| {
+            let limiter = limiter.clone();
+            let task = tokio::spawn(async move { limiter.limit(&FIVE).await.map(Permit::into_owned) });
+            task.await.unwrap().is_ok()
+        };
+        "a clone for each request": |limiter| by_handle(limiter.clone(), &FIVE).await;
+        "a limit for each request": |limiter| by_handle(limiter.clone(), &made_now().unwrap()).await;
+        "a layer for each request": |limiter| status(limiter).await == 200;
+        "a key that is forgotten after `and` is shared by all": |limiter| {
+            limiter.limit(&EIGHT).key("a").and(&FIVE).await.is_ok()
+        };
+        "settled without being awaited": |limiter| match limiter.limit(&FIVE).await {
+            Ok(permit) => { drop(permit.settle(1)); true }
+            Err(_) => false
+        };
+        "kept for later": |limiter| {
+            let reserved = limiter.limit(&FIVE).reserve_within(std::time::Duration::ZERO).await;
+            reserved.map(|reservation| reservation.keep()).is_ok()
+        };
+    };
+    for (habit, line, ran) in rows {
+        assert_eq!(ran, 5, "{habit}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn layers_and_routes_that_run_are_limited() {
+    let hello = || get(async || "hello");
+    let limiter = standing_still();
+    let layer = limiter.layer(&FIVE);
+    let several = limiter.layer(&EIGHT).and(&FIVE);
+    // A key that cannot be taken lets no request through.
+    let without_key = limiter.layer(&FIVE).key(ClientIp::peer());
+    let apps = [
+        ("of a route", 5, Router::new().route("/", hello().rate_limit(layer.clone()))),
+        ("of several rules", 5, Router::new().route("/", hello().rate_limit(several))),
+        ("of a router", 5, Router::new().route("/", hello()).layer(layer.clone())),
+        ("of its routes", 5, Router::new().route("/", hello()).route_layer(layer)),
+        ("by value", 5, Router::new().route("/", hello()).layer(limiter.layer(FIVE))),
+        ("without its key", 0, Router::new().route("/", hello()).layer(without_key)),
+    ];
+    for (what, wanted, app) in apps {
+        limiter.reset(&FIVE).await.unwrap();
+        limiter.reset(&EIGHT).await.unwrap();
+        let mut ran = 0;
+        for _ in 0..8 {
+            ran += u32::from(route(&app).await);
+        }
+        assert_eq!(ran, wanted, "{what}");
+    }
+}
+
+/// Lines by which all eight requests run: in Rust, nothing can tell them from what is meant. The
+/// documents of the methods do.
+#[tokio::test]
+async fn lines_that_say_so_are_lax() {
+    let rows = limits! {
+        "the answer is thrown away": |limiter| { let _ = limiter.limit(&FIVE).await; true };
+        "the answer is kept and not read": |limiter| { let _p = limiter.limit(&FIVE).await; true };
+        "the error is thrown away": |limiter| { limiter.limit(&FIVE).await.ok(); true };
+        "the call is thrown away": |limiter| {
+            #[expect(clippy::let_underscore_future, reason = "clippy has to warn of it")]
+            let _ = limiter.limit(&FIVE);
+            true
+        };
+        "a timeout around it is `Ok` for a refusal as well": |limiter| {
+            tokio::time::timeout(HOUR, limiter.limit(&FIVE)).await.is_ok()
+        };
+        "peek answers, whatever it sees": |limiter| limiter.peek(&FIVE).await.is_ok();
+        "peek takes nothing": |limiter| limiter.peek(&FIVE).await.unwrap().fits();
+        "a reservation that is dropped gives back": |limiter| {
+            limiter.limit(&FIVE).reserve().await.is_ok()
+        };
+        "a limiter for each request": |_limiter| by_handle(standing_still(), &FIVE).await;
+    };
+    for (habit, line, ran) in rows {
+        assert_eq!(ran, 8, "{habit}: {line}");
+    }
+    // Of axum: a layer is around the routes that are there already.
+    let limiter = standing_still();
+    let app = Router::new().layer(limiter.layer(&FIVE)).route("/", get(async || "hello"));
+    for _ in 0..8 {
+        assert!(route(&app).await);
+    }
+}
+
+/// The words of other crates, and where the search of the reference leads: file, word, function.
+const ALIASES: &[[&str; 3]] = &[
+    ["limiter/calls.rs", "check", "limit"],
+    ["limiter/calls.rs", "check_key", "limit"],
+    ["limiter/calls.rs", "acquire", "limit"],
+    ["limiter/calls.rs", "try_acquire", "limit"],
+    ["limiter/calls.rs", "consume", "limit"],
+    ["limiter/calls.rs", "try_consume", "limit"],
+    ["limiter/calls.rs", "try_wait", "limit"],
+    ["limiter/calls.rs", "throttle", "limit"],
+    ["limiter/calls.rs", "acquire_one", "reserve"],
+    ["limiter/reservation.rs", "until_ready", "ready"],
+    ["limiter/peek.rs", "value", "peek"],
+    ["limiter/peek.rs", "status", "peek"],
+    ["limiter/permit.rs", "adjust", "settle"],
+    ["limiter/penalty.rs", "ban", "block"],
+    ["limiter/rate_limited.rs", "wait_time_from", "retry_after"],
+    ["limiter/engine.rs", "direct", "in_memory"],
+    ["quota/mod.rs", "per_second", "token_bucket"],
+    ["quota/mod.rs", "leaky_bucket", "token_bucket"],
+    ["quota/mod.rs", "gcra", "token_bucket"],
+    ["quota/mod.rs", "windowMs", "fixed_window"],
+    ["quota/mod.rs", "burst", "capacity"],
+    ["quota/mod.rs", "burst_size", "capacity"],
+    ["middleware/layer.rs", "GovernorLayer", "RateLimitLayer"],
+    ["middleware/rule_builder.rs", "keyGenerator", "key"],
+    ["middleware/rule_builder.rs", "skipSuccessfulRequests", "refund_if"],
+    ["middleware/rule_builder.rs", "dry_run", "shadow"],
+];
+
+/// What an alias in this file stands for: the first item after it.
+fn item_of<'s>(source: &'s str, alias: &str) -> Vec<&'s str> {
+    let attribute = format!("#[doc(alias = \"{alias}\")]");
+    let after = source.split(&attribute).skip(1);
+    let name = |rest: &'s str| {
+        let item = rest.split_once("fn ").into_iter().chain(rest.split_once("struct "));
+        let (_, name) = item.min_by_key(|(before, _)| before.len()).unwrap();
+        name.split(['(', '<', ' ']).next().unwrap()
+    };
+    after.map(name).collect()
+}
+
+/// `check` led to `peek`, which takes nothing: a search by the word of governor ended in no limit.
+#[test]
+fn the_words_of_other_crates_are_found() {
+    for [file, alias, item] in ALIASES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+        let source = fs::read_to_string(&path).unwrap();
+        assert_eq!(item_of(&source, alias), [*item], "{alias} in {file}");
+    }
+    let peek = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/limiter/peek.rs"));
+    assert!(item_of(&peek.unwrap(), "check").is_empty());
+}
