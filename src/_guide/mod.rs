@@ -23,6 +23,7 @@ macro_rules! pages {
     ($($(#[$attribute:meta])* $page:ident: $file:literal,)*) => {$(
         $(#[$attribute])*
         #[doc = include_str!("links.md")]
+        #[doc = include_str!("plots.md")]
         #[doc = include_str!(concat!("../../docs/", $file))]
         pub mod $page {}
     )*};

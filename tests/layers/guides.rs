@@ -1,8 +1,8 @@
 //! Each guide is a page of the documentation, and its links work there and in the repository.
 //!
 //! A guide is a file of `docs/`. Readers of the repository follow its links by the definitions at
-//! its end, which are relative paths. On the page of the documentation, `src/_guide/links.md` stands
-//! before the guide and defines the same links first.
+//! its end, which are relative paths. On the page of the documentation, `links.md` and `plots.md` of
+//! `src/_guide` stand before the guide and define the same links first.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ fn faults(name: &str, guide: &str, links: &BTreeMap<&str, &str>) -> Vec<String> 
         }
         if let Some((label, target)) = definition(line) {
             if !target.starts_with("http") && !links.contains_key(label) {
-                fault(format!("`[{label}]` has no definition in src/_guide/links.md"));
+                fault(format!("`[{label}]` has no definition in src/_guide"));
             }
             let path = target.split('#').next().unwrap_or_default();
             if !target.starts_with("http") && !docs().join(path).exists() {
@@ -69,7 +69,7 @@ fn source(file: &str) -> String {
 
 #[test]
 fn links_of_guides_work_in_the_repository_and_on_docs_rs() {
-    let links = source("src/_guide/links.md");
+    let links = source("src/_guide/links.md") + &source("src/_guide/plots.md");
     let links: BTreeMap<_, _> = links.lines().filter_map(definition).collect();
     let guides = guides();
     assert!(guides.len() > 10, "{:?}", guides.keys());

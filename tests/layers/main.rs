@@ -12,6 +12,7 @@ mod guides;
 mod impls;
 mod modules;
 mod names;
+mod plots;
 mod read;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,57 @@
+//! The plots of the guides are in the documentation too, where no path leads to a file.
+//!
+//! `src/_guide/plots.md` defines each plot as the text of its file. After a benchmark has drawn
+//! anew, write it by `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers plots`.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
+
+/// The labels of the plots, and their files.
+const PLOTS: [(&str, &str); 6] = [
+    ("plot-capacity", "benches/shards/plots/capacity.svg"),
+    ("plot-flood", "benches/peers/results/flood.svg"),
+    ("plot-flood-bytes", "benches/peers/results/flood-bytes.svg"),
+    ("plot-keys", "benches/peers/results/keys.svg"),
+    ("plot-layer-fields", "benches/peers/results/layer-fields.svg"),
+    ("plot-ratios", "benches/peers/results/ratios.svg"),
+];
+
+#[test]
+fn plots_of_the_documentation_are_those_of_the_benchmarks() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut definitions = String::new();
+    for (label, file) in PLOTS {
+        let drawing = fs::read_to_string(root.join(file)).expect(file);
+        let _ = writeln!(definitions, "[{label}]: data:image/svg+xml,{}", encoded(&drawing));
+    }
+    definitions.push('\n');
+    let page = root.join("src/_guide/plots.md");
+    if env::var_os("TOLLGATE_WRITE_PLOTS").is_some() {
+        fs::write(&page, &definitions).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&page).is_ok_and(|page| page == definitions),
+        "src/_guide/plots.md has other plots (write it: tests/layers/plots.rs says how)"
+    );
+}
+
+/// The text as part of a URL, in which all but a few characters are percent-encoded.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut url, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'/' | b':' | b'=' => {
+                url.push(char::from(byte));
+            }
+            byte => {
+                let _ = write!(url, "%{byte:02X}");
+            }
+        }
+        url
+    })
+}
+
+#[test]
+fn what_is_no_part_of_a_url_is_encoded() {
+    assert_eq!(encoded("<a b=\"ä\">"), "%3Ca%20b=%22%C3%A4%22%3E");
+}
