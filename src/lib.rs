@@ -117,6 +117,11 @@ struct QueueingGuide;
 #[doc = include_str!("../docs/several-limits.md")]
 struct SeveralLimitsGuide;
 
+/// The code in the guide to shards compiles.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../docs/shards.md")]
+struct ShardsGuide;
+
 /// The code in the guide to counting by the response compiles.
 #[cfg(all(doctest, feature = "axum", feature = "memory"))]
 #[doc = include_str!("../docs/by-response.md")]
