@@ -1,6 +1,6 @@
 //! What handlers see of the limits that let their requests in, and what they do about them.
 
-mod support;
+use crate::support;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,7 +1,7 @@
 //! The layer, driven without a server: readiness, errors, bodies, keys, and stores that are slow
 //! or broken.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::io;

@@ -1,6 +1,6 @@
 //! Tokens that are taken up front, and given back if the response says so.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::pin::Pin;

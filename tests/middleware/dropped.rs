@@ -1,7 +1,7 @@
 //! Requests that are metered while they run, and settled once, however they end: by a response, by a
 //! failure, or by a client that goes away.
 
-mod support;
+use crate::support;
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};

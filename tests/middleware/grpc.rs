@@ -1,6 +1,6 @@
 //! gRPC: a real server of tonic behind the layer, and a real client that reads what it is told.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Layers with several rules: one transaction, one set of fields, one answer.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! A rule as a value: what it can be made of, the limit that it chooses, and that it answers the same
 //! whichever way the layer carries it out.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::sync::Arc;

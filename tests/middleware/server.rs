@@ -2,7 +2,7 @@
 //!
 //! Time is injected, so a client "waits" by moving the server's clock.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Rules that apply to some requests only, and rules that decide but refuse nothing, or only some keys.
 
-mod support;
+use crate::support;
 
 use std::collections::HashSet;
 use std::convert::Infallible;

@@ -1,0 +1,23 @@
+//! The layer: what it admits, what handlers see of it, and what it settles.
+
+#![cfg(all(feature = "memory", feature = "middleware"))]
+
+#[cfg(feature = "axum")]
+mod admission;
+#[cfg(feature = "axum")]
+mod after_response;
+#[cfg(feature = "axum")]
+mod dropped;
+#[cfg(feature = "axum")]
+mod grpc;
+#[cfg(feature = "axum")]
+mod layer;
+#[cfg(feature = "axum")]
+mod rule_values;
+#[cfg(feature = "axum")]
+mod rules;
+#[cfg(feature = "axum")]
+mod server;
+mod shadow;
+#[path = "../support/mod.rs"]
+mod support;
