@@ -1,7 +1,7 @@
 //! Clients that have another cookie counted than the one that the server uses, against a real server with
 //! real sessions.
 
-mod support;
+use crate::support;
 
 use axum::Router;
 use axum::routing::get;

@@ -3,7 +3,7 @@
 //!
 //! Time stands still, so whatever runs above the limit is a fault.
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

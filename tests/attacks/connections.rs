@@ -1,7 +1,7 @@
 //! Clients that do odd things with their connection while a limit decides: they ask before they send a
 //! body, change the protocol, or leave. Each plays against a real server, by bytes on a socket.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 

@@ -1,0 +1,11 @@
+//! Clients that attack a real server by what they send.
+
+#![cfg(all(feature = "memory", feature = "axum"))]
+
+mod connections;
+#[cfg(feature = "tower-sessions")]
+mod cookies;
+#[cfg(feature = "credentials")]
+mod http;
+#[path = "../support/mod.rs"]
+mod support;
