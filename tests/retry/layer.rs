@@ -2,10 +2,10 @@
 //!
 //! Time is tokio's, paused: it jumps to the next timer when there is nothing else to do.
 
-mod support;
+use crate::support;
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/polite_client.rs"]
+#[path = "../../examples/polite_client.rs"]
 mod polite_client;
 
 use std::convert::Infallible;

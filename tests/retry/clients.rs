@@ -4,7 +4,7 @@
 //! what they do. Whether they have waited is asked of the server, whose time stands still until it refuses
 //! and runs from then on: how fast the machine is does not matter.
 
-mod support;
+use crate::support;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

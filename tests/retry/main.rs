@@ -1,0 +1,9 @@
+//! The layer for clients, and other people's clients against our server.
+
+#![cfg(all(feature = "memory", feature = "retry"))]
+
+#[cfg(feature = "axum")]
+mod clients;
+mod layer;
+#[path = "../support/mod.rs"]
+mod support;
