@@ -1,6 +1,6 @@
 //! What buckets hold after a server has lost its memory: all, or nothing until they have filled again.
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

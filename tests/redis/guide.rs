@@ -1,6 +1,6 @@
 //! What `docs/redis.md` tells operators to type does what it says there.
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A server that speaks TLS only.
 
-mod support;
+use crate::support;
 
 use std::error::Error;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! The proxy by which other tests lose, cut and delay what is said to servers does what it says.
 
-mod support;
+use crate::support;
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};

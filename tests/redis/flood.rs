@@ -1,6 +1,6 @@
 //! A flood of one client against a limit in Redis: what it costs other clients, and what it gains.
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

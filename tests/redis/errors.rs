@@ -1,6 +1,6 @@
 //! What is said when Redis does not answer: what went wrong, and with which server.
 
-mod support;
+use crate::support;
 
 use std::error::Error as _;
 use std::time::Duration;

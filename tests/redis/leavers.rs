@@ -1,6 +1,6 @@
 //! Clients that leave a queue whose buckets are in Redis: what they were granted comes back to all.
 
-mod support;
+use crate::support;
 
 use axum::Router;
 use axum::routing::get;

@@ -1,7 +1,7 @@
 //! Masters that change and slots that move under traffic: calls are answered by their deadline, nothing is
 //! taken twice, and all goes on by itself.
 
-mod support;
+use crate::support;
 
 use std::time::Instant;
 

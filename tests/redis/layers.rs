@@ -1,6 +1,6 @@
 //! Layers over a store in Redis that does not answer: 503 and when to come back, by the deadline.
 
-mod support;
+use crate::support;
 
 use std::time::{Duration, Instant};
 

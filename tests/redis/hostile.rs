@@ -1,7 +1,7 @@
 //! Servers that mean harm: whatever they send takes little memory, every call is answered, and no
 //! password is told.
 
-mod support;
+use crate::support;
 
 use std::error::Error;
 use std::io::{self, Read, Write};

@@ -1,6 +1,6 @@
 //! What Redis does not decide: a layer that admits during outages admits nothing else.
 
-mod support;
+use crate::support;
 
 use std::error::Error;
 

@@ -1,6 +1,6 @@
 //! Callers of a store in Redis that run out of time or go away: they disturb no other caller, and leave nothing behind.
 
-mod support;
+use crate::support;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

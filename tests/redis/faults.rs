@@ -1,7 +1,7 @@
 //! The day Redis dies: whatever happens to a server or on the way to it, every call is answered by its
 //! deadline, nothing is taken twice, and all goes on by itself when it is over.
 
-mod support;
+use crate::support;
 
 use std::time::{Duration, Instant};
 

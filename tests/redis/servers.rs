@@ -1,6 +1,6 @@
 //! The servers that other tests stand on do what they say, and end with their tests.
 
-mod support;
+use crate::support;
 
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};

@@ -1,0 +1,25 @@
+//! The store in Redis: on real servers, through proxies that fail, and beside hostile servers.
+
+#![cfg(all(feature = "memory", feature = "redis"))]
+
+mod callers;
+mod errors;
+mod failover;
+mod faults;
+#[cfg(feature = "axum")]
+mod flood;
+mod guide;
+mod hostile;
+#[cfg(feature = "axum")]
+mod layers;
+#[cfg(feature = "axum")]
+mod leavers;
+mod losses;
+mod proxy;
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(feature = "redis-tls")]
+mod tls;
+#[cfg(feature = "axum")]
+mod undecidable;
