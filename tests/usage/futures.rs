@@ -3,7 +3,7 @@
 //! Each test writes a call in one of the places in which programs have futures, and asserts the answer.
 //! Most of the promise is that this file compiles.
 
-mod support;
+use crate::support;
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;

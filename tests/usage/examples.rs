@@ -1,41 +1,41 @@
 //! The examples do what they say.
 
-mod support;
+use crate::support;
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/anonymous_sessions.rs"]
+#[path = "../../examples/anonymous_sessions.rs"]
 mod anonymous_sessions;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/custom_key.rs"]
+#[path = "../../examples/custom_key.rs"]
 mod custom_key;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/failed_logins.rs"]
+#[path = "../../examples/failed_logins.rs"]
 mod failed_logins;
 #[cfg(feature = "redis")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/fleet.rs"]
+#[path = "../../examples/fleet.rs"]
 mod fleet;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/global_signups.rs"]
+#[path = "../../examples/global_signups.rs"]
 mod global_signups;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/llm_queue.rs"]
+#[path = "../../examples/llm_queue.rs"]
 mod llm_queue;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/outbound_client.rs"]
+#[path = "../../examples/outbound_client.rs"]
 mod outbound_client;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/quickstart.rs"]
+#[path = "../../examples/quickstart.rs"]
 mod quickstart;
 #[cfg(feature = "redis")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/redis_bucket.rs"]
+#[path = "../../examples/redis_bucket.rs"]
 mod redis_bucket;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/spaced_jobs.rs"]
+#[path = "../../examples/spaced_jobs.rs"]
 mod spaced_jobs;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../examples/tenants.rs"]
+#[path = "../../examples/tenants.rs"]
 mod tenants;
 
 use std::sync::atomic::Ordering;

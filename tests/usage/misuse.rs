@@ -5,7 +5,7 @@
 //! compiler judges the lines of [`ERRORS`], [`WARNINGS`] and [`FINE`] when the test runs; the others
 //! run.
 
-mod support;
+use crate::support;
 
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -1,0 +1,16 @@
+//! The crate as its users meet it: examples, names, messages, and the lines that they write first.
+
+#[cfg(all(feature = "memory", feature = "axum", feature = "credentials"))]
+mod examples;
+mod features;
+#[cfg(all(feature = "memory", feature = "axum"))]
+mod futures;
+#[cfg(all(feature = "memory", feature = "axum", feature = "retry"))]
+mod glob;
+#[cfg(all(feature = "memory", feature = "axum"))]
+mod messages;
+#[cfg(all(feature = "memory", feature = "axum"))]
+mod misuse;
+#[cfg(all(feature = "memory", feature = "axum"))]
+#[path = "../support/mod.rs"]
+mod support;
