@@ -1,7 +1,8 @@
 //! Four processes with eight tasks each on one real server: no token is granted twice, and none is lost.
 //!
-//! This program is the fleet too: with arguments that say so, it is one of the processes. So it has a `main` of its
-//! own, that runs the tests whose names contain what it is given, or all of them.
+//! This program is the fleet too: with arguments that say so, it is one of the processes. So it has a
+//! `main` of its own, that runs the tests whose names contain what it is given, or all of them, or
+//! lists their names.
 
 mod support;
 
@@ -131,6 +132,10 @@ fn main() {
         let [url, prefix, fleet, process] = rest else { panic!("{rest:?} says too little") };
         let (fleet, process) = (fleet.parse::<usize>().unwrap(), process.parse().unwrap());
         return runtime.block_on(process_of(&FLEETS[fleet], url, prefix, process));
+    }
+    if args.iter().any(|arg| arg == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
     }
     let names: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     for (name, test) in &TESTS {
