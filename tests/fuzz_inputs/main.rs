@@ -10,6 +10,8 @@
 //!
 //! A failure shows its input as a seed is written down: add it there with what has to come of it.
 
+#![cfg(all(feature = "memory", feature = "credentials", feature = "retry", feature = "serde"))]
+
 mod bytes;
 mod cookies;
 mod field;
