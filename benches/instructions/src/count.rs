@@ -1,7 +1,11 @@
 //! The works, and how their instructions are counted.
 
+use std::collections::BTreeMap;
 use std::env;
+use std::num::NonZero;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use super::{decisions, layers};
 
@@ -43,18 +47,33 @@ pub fn work(name: &str) -> Option<Work> {
 /// Counts all works under valgrind, and nothing of what comes before them. Of a layer it is what it
 /// adds; of a refusal all that is done.
 ///
+/// Each work has a process of its own, so as many are counted at a time as there are processors.
+///
 /// # Errors
 ///
 /// If valgrind is missing (Debian: `apt-get install valgrind`) or fails.
 pub fn all() -> Result<Counts, String> {
-    let bare = collected(BARE.0)?;
-    let mut counts = Counts::new();
-    for &(name, _) in WORKS {
+    let names: Vec<_> = [BARE].iter().chain(WORKS).map(|&(name, _)| name).collect();
+    let next = AtomicUsize::new(0);
+    let count = || {
+        let mut counted = Vec::new();
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            counted.push((*name, collected(name)?));
+        }
+        Ok(counted)
+    };
+    let counted: Result<Vec<_>, String> = thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let counters: Vec<_> = (0..processors).map(|_| scope.spawn(count)).collect();
+        counters.into_iter().map(|counter| counter.join().expect("no counter panics")).collect()
+    });
+    let counted: BTreeMap<_, _> = counted?.into_iter().flatten().collect();
+    let bare = counted[BARE.0];
+    let count = |&(name, _): &(&'static str, Work)| {
         let adds = name.starts_with("layer") && !name.contains("refused");
-        let count = collected(name)?;
-        counts.push((name, if adds { count - bare } else { count }));
-    }
-    Ok(counts)
+        (name, if adds { counted[name] - bare } else { counted[name] })
+    };
+    Ok(WORKS.iter().map(count).collect())
 }
 
 fn collected(name: &str) -> Result<f64, String> {
