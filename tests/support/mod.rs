@@ -6,6 +6,7 @@
 pub(crate) mod address;
 pub(crate) mod attack;
 pub(crate) mod broken;
+pub(crate) mod cases;
 pub(crate) mod dice;
 pub(crate) mod draw;
 pub(crate) mod queue;

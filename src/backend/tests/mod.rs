@@ -1,5 +1,7 @@
 //! What holds for every store, and calls to play to them.
 
+#[path = "../../../tests/support/cases.rs"]
+pub(super) mod cases;
 pub(super) mod history;
 mod quotas;
 mod records;

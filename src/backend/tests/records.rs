@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::START;
+use super::cases::seeds;
 use super::history::{History, ask, at_once};
 use crate::algebra::{Bucket, State, Terms, Verdict};
 use crate::backend::{
@@ -90,7 +91,8 @@ impl Backend for Store {
 fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
     let clock = ManualClock::new(START);
     let (mut played, mut converted) = (0, 0);
-    for seed in 0..600 {
+    let seeds = seeds(75);
+    for seed in seeds.clone() {
         clock.set(START);
         // The clock goes back to before buckets were full: what was dropped then could be seen.
         let memory = Memory::new().clock(clock.clone()).keep_full();
@@ -118,7 +120,8 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
         let records = store.with(|map| map.records.len());
         assert_eq!(records, memory.len(), "seed {seed}: the same buckets are stored");
     }
-    assert!(played >= 100_000 && converted >= 8_000, "{played} {converted}");
+    assert_eq!(played, 180 * seeds.end);
+    assert!(converted >= usize::try_from(12 * seeds.end).unwrap(), "{converted}");
 }
 
 /// No answer tells whether full buckets are forgotten, although the numbers of limits change in
@@ -128,7 +131,8 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
 fn forgetting_changes_no_answer_whatever_the_numbers_become() {
     let clock = ManualClock::new(START);
     let (mut played, mut forgotten, mut swept) = (0, 0, 0);
-    for seed in 0..600 {
+    let seeds = seeds(75);
+    for seed in seeds.clone() {
         clock.set(START);
         let kept = Memory::new().clock(clock.clone()).keep_full();
         let sweeping = Memory::new().clock(clock.clone());
@@ -168,7 +172,9 @@ fn forgetting_changes_no_answer_whatever_the_numbers_become() {
             played += 1;
         }
     }
-    assert!(played >= 70_000 && forgotten >= 3_000 && swept >= 3_000, "{forgotten} {swept}");
+    assert_eq!(played, 120 * seeds.end);
+    let least = usize::try_from(5 * seeds.end).unwrap();
+    assert!(forgotten >= least && swept >= least, "{forgotten} {swept}");
 }
 
 fn bucket(quota: Quota) -> Bucket {

@@ -8,6 +8,7 @@ use super::servers::{Client, Reply, until};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::redis::key_name::{HashTag, KeyNames};
+use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, Take, ask, at_once};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
@@ -97,7 +98,8 @@ async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let (mut written, mut late) = (0, 0);
-    for seed in 0..150 {
+    let seeds = seeds(25);
+    for seed in seeds.clone() {
         clock.set(START);
         let prefix = format!("e{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
@@ -132,7 +134,7 @@ async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time
             }
         }
     }
-    assert!(written >= 1_500 && late >= 100, "{written} {late}");
+    assert!(written >= 10 * seeds.end && late >= seeds.end / 2, "{written} {late}");
 }
 
 #[tokio::test]
@@ -140,7 +142,8 @@ async fn forgetting_what_has_expired_changes_no_answer() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let (mut played, mut forgotten) = (0, 0);
-    for seed in 0..150 {
+    let seeds = seeds(25);
+    for seed in seeds.clone() {
         clock.set(START);
         let prefix = format!("f{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
@@ -178,7 +181,8 @@ async fn forgetting_what_has_expired_changes_no_answer() {
             played += 2;
         }
     }
-    assert!(played >= 20_000 && forgotten >= 1_000, "{played} {forgotten}");
+    assert_eq!(played, 160 * seeds.end);
+    assert!(forgotten >= 6 * i64::try_from(seeds.end).unwrap(), "{forgotten}");
 }
 
 /// How often something was changed, and how often each command that changes something was called.
@@ -200,7 +204,8 @@ async fn refusals_and_looks_write_nothing() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let (mut refused, mut looked, mut wrote) = (0, 0, 0);
-    for seed in 0..60 {
+    let seeds = seeds(20);
+    for seed in seeds.clone() {
         clock.set(START);
         let prefix = format!("n{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).connect().await.unwrap();
@@ -231,7 +236,8 @@ async fn refusals_and_looks_write_nothing() {
             assert_eq!(changes(&server), changed, "seed {seed}: {step:?}");
         }
     }
-    assert!(refused >= 200 && looked >= 200 && wrote >= 200, "{refused} {looked} {wrote}");
+    let least = 3 * seeds.end;
+    assert!(refused >= least && looked >= least && wrote >= least, "{refused} {looked} {wrote}");
 }
 
 /// The millisecond in which an eighth of an hour ends.

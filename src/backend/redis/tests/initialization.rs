@@ -4,6 +4,7 @@ use super::one::One;
 use super::servers::Reply;
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
+use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, ask, at_once, keys};
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};
@@ -66,7 +67,8 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let (mut played, mut births) = (0, 0);
-    for seed in 0..100 {
+    let seeds = seeds(16);
+    for seed in seeds.clone() {
         clock.set(START);
         let prefix = format!("b{seed}");
         let redis = on(&server, &clock).prefix(prefix.as_str()).cold_start(ColdStart::Empty);
@@ -104,7 +106,7 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
             played += 2;
         }
     }
-    assert!(played >= 12_000 && births >= 200, "{played} {births}");
+    assert!(played >= 120 * seeds.end && births >= 2 * seeds.end, "{played} {births}");
 }
 
 #[tokio::test]

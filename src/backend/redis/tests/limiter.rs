@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::calls::{Ask, Held, Next, Step, ask, go_on, settled};
 use super::{Dice, START, Server, on};
+use crate::backend::tests::cases::seeds;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::{Limit, MINUTE, Quota, RateLimiter};
@@ -211,10 +212,11 @@ async fn play(server: &Server, seed: u64, steps: usize) -> Count {
 }
 
 #[tokio::test]
-async fn twenty_thousand_calls_of_a_limiter_are_the_same_in_memory_and_in_redis() {
+async fn calls_of_a_limiter_are_the_same_in_memory_and_in_redis() {
     let server = Server::start();
     let mut all = Count::default();
-    for seed in 0..64 {
+    let seeds = seeds(8);
+    for seed in seeds.clone() {
         let count = play(&server, seed, 200).await;
         all.calls += count.calls;
         all.reserved += count.reserved;
@@ -222,7 +224,9 @@ async fn twenty_thousand_calls_of_a_limiter_are_the_same_in_memory_and_in_redis(
         all.given_up += count.given_up;
         all.given_back += count.given_back;
     }
-    assert!(all.calls >= 20_000, "{all:?}");
-    assert!(all.reserved >= 1_000 && all.in_line >= 200 && all.given_up >= 500, "{all:?}");
-    assert!(all.given_back >= 500, "{all:?}");
+    // Each of these comes in every history, if seldom.
+    let least = |each: u64| usize::try_from(each * seeds.end).unwrap();
+    assert!(all.calls >= least(300), "{all:?}");
+    assert!(all.reserved >= least(15) && all.given_up >= least(7), "{all:?}");
+    assert!(all.in_line >= least(3) && all.given_back >= least(7), "{all:?}");
 }

@@ -1,0 +1,12 @@
+//! How many random cases a test plays.
+
+use std::ops::Range;
+
+use proptest::test_runner::Config;
+
+/// The seeds of a test that plays `usual` of them: `PROPTEST_CASES` asks for more or fewer, as it
+/// does for properties. They have 256 cases by themselves, so 2,048 means eight times as many.
+pub(crate) fn seeds(usual: u64) -> Range<u64> {
+    let cases = u64::from(Config::default().cases);
+    0..usual.saturating_mul(cases).div_ceil(256).max(1)
+}
