@@ -3,7 +3,7 @@
 #![cfg(all(feature = "memory", feature = "middleware"))]
 
 mod client_address;
-#[cfg(all(feature = "credentials", feature = "tracing"))]
+#[cfg(feature = "credentials")]
 mod credentials;
 #[cfg(all(feature = "axum", feature = "tower-sessions"))]
 mod extractors;

@@ -214,8 +214,6 @@ fn two_closed_shards_refuse_together_as_well() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     #[test]
     fn other_numbers_leave_a_closed_token_bucket_closed(
         quota in quotas(),

@@ -60,8 +60,6 @@ fn limit(quota: Quota) -> Limit {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     /// P2: in every window of time, the work that ran is within the bound.
     #[test]
     fn no_window_holds_more_than_the_bound(
@@ -324,8 +322,6 @@ fn also() -> impl Strategy<Value = Also> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
-
     /// P3 while the numbers change, whatever the bucket counted in before.
     #[test]
     fn the_wait_is_the_smallest_that_works_while_the_numbers_change(
@@ -452,8 +448,6 @@ fn parts(units: u64, bucket: &Bucket, parts: u64) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
-
     /// P2 while the numbers change: what ran in a window of time is at most the capacity of the last
     /// numbers in it, and what each of the numbers gained while the bucket was counted in them, with
     /// one step's gain each time.
@@ -522,8 +516,6 @@ fn gcd(a: u128, b: u128) -> u128 {
 const MOST: u128 = 1 << 53;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
-
     /// What was used stays used when the numbers change: each time it is rounded up by less than a
     /// unit. What is full stays full.
     #[test]

@@ -582,10 +582,10 @@ async fn histories(seeds: std::ops::Range<u64>, quota: impl Fn(u64, Duration) ->
 
 #[tokio::test(start_paused = true)]
 async fn histories_of_token_buckets_are_within_the_bound() {
-    histories(seeds(1_250), Quota::token_bucket).await;
+    histories(seeds(625), Quota::token_bucket).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn histories_of_fixed_windows_are_within_the_bound() {
-    histories(seeds(1_250), Quota::fixed_window).await;
+    histories(seeds(625), Quota::fixed_window).await;
 }

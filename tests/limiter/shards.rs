@@ -267,8 +267,6 @@ fn shard_buckets() -> impl Strategy<Value = Bucket> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     /// P4: ordinary and two-choices charges are all taken or none of them is, as a model says
     /// that takes them one by one.
     #[test]

@@ -116,8 +116,6 @@ fn refused_by(error: &RateLimited) -> Vec<&str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     /// P2: each bucket, counted at its own instants, is within its bound.
     #[test]
     fn no_window_of_any_bucket_holds_more_than_its_bound(

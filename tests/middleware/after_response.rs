@@ -371,8 +371,6 @@ fn a_reset_goes_before_a_refund() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     /// Requests that overlap in any way: what is taken is what runs, and what was not given back.
     #[test]
     fn what_stays_taken_is_what_was_not_given_back(

@@ -12,8 +12,6 @@ mod dropped;
 mod grpc;
 #[cfg(feature = "axum")]
 mod layer;
-#[cfg(all(feature = "axum", feature = "tracing"))]
-mod log;
 #[cfg(feature = "axum")]
 mod rule_values;
 #[cfg(feature = "axum")]

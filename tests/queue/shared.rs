@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use support::at_once;
+use support::cases::seeds;
 use support::dice::Dice;
 use support::queue::{Late, lines, ms, poll, reserve, reserved, settled, tokens, waiter};
 use support::shared::{Counts, History, Shared};
@@ -419,12 +420,9 @@ impl Play {
     }
 }
 
-/// How many of each kind are played.
-const HISTORIES: u64 = 500;
-
 async fn histories(quota: impl Fn(u64, Duration) -> Quota) {
-    let mut broken = [0; 2];
-    for seed in 0..HISTORIES {
+    let (mut broken, seeds) = ([0; 2], seeds(64));
+    for seed in seeds.clone() {
         let mut dice = Dice(seed ^ 0xabcd);
         let (rate, period) = (1 + dice.below(7), dice.time(ms(20)) + ms(1));
         let quota = quota(rate, period).capacity(dice.below(11));
@@ -440,7 +438,7 @@ async fn histories(quota: impl Fn(u64, Duration) -> Quota) {
             broken[processes / 2] += u64::from(excess > 0);
         }
     }
-    println!("of {HISTORIES} histories, above the bound of each window: {broken:?}");
+    println!("of {} histories, above the bound of each window: {broken:?}", seeds.end);
 }
 
 #[tokio::test(start_paused = true)]

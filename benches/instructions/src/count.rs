@@ -7,6 +7,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+#[cfg(feature = "peers")]
+use super::peers;
 use super::{decisions, layers};
 
 /// Does one work so often.
@@ -19,21 +21,26 @@ const TIMES: u32 = 20_000;
 
 const WORKS: &[(&str, Work)] = &[
     ("address", decisions::address),
-    ("address: governor", decisions::address_of_governor),
+    #[cfg(feature = "peers")]
+    ("address: governor", peers::address_of_governor),
     ("string", decisions::string),
-    ("string: governor", decisions::string_of_governor),
+    #[cfg(feature = "peers")]
+    ("string: governor", peers::string_of_governor),
     ("address refused", decisions::address_refused),
-    ("address refused: governor", decisions::address_refused_of_governor),
+    #[cfg(feature = "peers")]
+    ("address refused: governor", peers::address_refused_of_governor),
     ("100,000 addresses", decisions::many_addresses),
     ("three limits", decisions::three_limits),
     ("two shards", decisions::two_shards),
     ("newcomer", decisions::newcomer),
     ("newcomer at the bound", decisions::newcomer_at_the_bound),
     ("layer", layers::plain),
-    ("layer: tower_governor", layers::tower_governor),
+    #[cfg(feature = "peers")]
+    ("layer: tower_governor", peers::tower_governor),
     ("layer with fields", layers::with_fields),
     ("layer refused", layers::refused),
-    ("layer refused: tower_governor", layers::refused_by_tower_governor),
+    #[cfg(feature = "peers")]
+    ("layer refused: tower_governor", peers::refused_by_tower_governor),
 ];
 
 /// What a request takes without a layer, which is not counted for the layer.

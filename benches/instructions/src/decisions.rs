@@ -2,12 +2,9 @@
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use governor::RateLimiter as Governor;
 use tollgate::backend::Memory;
 use tollgate::{DAY, Limit, Quota, RateLimiter, SECOND};
 
@@ -38,12 +35,12 @@ pub fn at_once<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn client(number: u32) -> Ipv4Addr {
+pub fn client(number: u32) -> Ipv4Addr {
     // An odd factor makes it a permutation of all addresses.
     Ipv4Addr::from(number.wrapping_mul(0x9e37_79b1))
 }
 
-fn session() -> String {
+pub fn session() -> String {
     "0123456789abcdef01234567".to_owned()
 }
 
@@ -119,36 +116,6 @@ fn newcomers(memory: Memory, before: u32, times: u32) {
     };
     (0..before).for_each(|number| ask(client(number)));
     measured((before..before + times).map(client), ask);
-}
-
-fn governor<K: std::hash::Hash + Eq + Clone>(
-    rate: u32,
-    period: Duration,
-) -> governor::DefaultKeyedRateLimiter<K> {
-    let burst = NonZeroU32::new(rate).expect("above zero");
-    let quota = governor::Quota::with_period(period / rate).expect("above zero");
-    Governor::keyed(quota.allow_burst(burst))
-}
-
-pub fn address_of_governor(times: u32) {
-    let limiter = governor(1_000_000_000, SECOND);
-    let ask = |client: Ipv4Addr| assert!(black_box(limiter.check_key(&client).is_ok()));
-    ask(client(7));
-    measured((0..times).map(|_| client(7)), ask);
-}
-
-pub fn address_refused_of_governor(times: u32) {
-    let limiter = governor(1, DAY);
-    let ask = |client: Ipv4Addr| assert!(black_box(limiter.check_key(&client).is_err()));
-    assert!(limiter.check_key(&client(7)).is_ok());
-    measured((0..times).map(|_| client(7)), ask);
-}
-
-pub fn string_of_governor(times: u32) {
-    let (limiter, session) = (governor(1_000_000_000, SECOND), session());
-    let ask = |session: &String| assert!(black_box(limiter.check_key(session).is_ok()));
-    ask(&session);
-    measured((0..times).map(|_| &session), ask);
 }
 
 /// A key for the layers.

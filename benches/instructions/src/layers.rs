@@ -7,7 +7,6 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -15,15 +14,13 @@ use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use tollgate::fields::Dialect;
 use tollgate::key::ClientIp;
-use tollgate::{DAY, Limit, RateLimiter};
+use tollgate::{Limit, RateLimiter};
 use tower::{Layer, Service};
-use tower_governor::GovernorLayer;
-use tower_governor::governor::GovernorConfigBuilder;
 
 use super::decisions::{at_once, measured, one_client, open_limit, spent_limit};
 
 #[derive(Clone, Copy)]
-struct Inner;
+pub struct Inner;
 
 impl Service<Request<Body>> for Inner {
     type Response = Response<Body>;
@@ -50,7 +47,7 @@ fn requests(count: u32) -> Vec<Request<Body>> {
 }
 
 /// Answers these requests, reads every answer to its end and drops it.
-fn drive<S, B>(mut service: S, wanted: StatusCode, times: u32)
+pub fn drive<S, B>(mut service: S, wanted: StatusCode, times: u32)
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Debug,
@@ -99,17 +96,4 @@ pub fn with_fields(times: u32) {
 
 pub fn refused(times: u32) {
     ours(spent_limit(), Dialect::default(), StatusCode::TOO_MANY_REQUESTS, times);
-}
-
-pub fn tower_governor(times: u32) {
-    theirs(Duration::from_nanos(1), 1_000_000_000, StatusCode::OK, times);
-}
-
-pub fn refused_by_tower_governor(times: u32) {
-    theirs(DAY, 1, StatusCode::TOO_MANY_REQUESTS, times);
-}
-
-fn theirs(period: Duration, burst: u32, wanted: StatusCode, times: u32) {
-    let config = GovernorConfigBuilder::default().period(period).burst_size(burst).finish();
-    drive(GovernorLayer::new(config.expect("numbers above zero")).layer(Inner), wanted, times);
 }

@@ -7,6 +7,8 @@ mod count;
 mod decisions;
 mod kept;
 mod layers;
+#[cfg(feature = "peers")]
+mod peers;
 
 use std::process::ExitCode;
 

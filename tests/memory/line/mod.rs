@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use model::ModelBucket;
+use support::cases::seeds;
 use support::dice::Dice;
 use support::queue::{ms, poll};
 use support::{at_once, is_admitted};
@@ -400,7 +401,7 @@ fn call<'l>(
     costs.fold(call, |call, (&number, &cost)| call.and(&limits[number]).cost(cost))
 }
 
-fn histories(seeds: std::ops::Range<u64>) {
+fn histories(seeds: impl Iterator<Item = u64>) {
     let mut all = Counts::default();
     for seed in seeds {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -418,24 +419,24 @@ fn histories(seeds: std::ops::Range<u64>) {
     assert!(all.moved * 10 > all.requests, "{all:?}");
 }
 
-// Twenty thousand, in parts that run side by side.
+// In parts that run side by side.
 
 #[test]
 fn histories_go_as_in_the_model_1() {
-    histories(0..5_000);
+    histories(seeds(625));
 }
 
 #[test]
 fn histories_go_as_in_the_model_2() {
-    histories(5_000..10_000);
+    histories(seeds(625).map(|seed| 5_000 + seed));
 }
 
 #[test]
 fn histories_go_as_in_the_model_3() {
-    histories(10_000..15_000);
+    histories(seeds(625).map(|seed| 10_000 + seed));
 }
 
 #[test]
 fn histories_go_as_in_the_model_4() {
-    histories(15_000..20_000);
+    histories(seeds(625).map(|seed| 15_000 + seed));
 }

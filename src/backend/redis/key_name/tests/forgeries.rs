@@ -104,8 +104,6 @@ fn pairs() -> impl Strategy<Value = [(String, Key, u32); 2]> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
     #[test]
     fn names_are_equal_if_the_buckets_are(
         [one, other] in pairs(), tag in tag(), secret in any::<bool>(),

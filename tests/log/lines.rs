@@ -1,4 +1,4 @@
-//! What an operator reads in the log.
+//! The lines of the log: which are written, how often, and what they say.
 
 use crate::support;
 
@@ -567,12 +567,12 @@ impl io::Write for Log {
     }
 }
 
-/// The lines that this thread logs meanwhile, from this level on.
-fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
+/// All that this thread logs meanwhile.
+pub(crate) fn log_of(work: impl FnOnce()) -> String {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| {
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::DEBUG)
+            .with_max_level(tracing::Level::TRACE)
             .with_ansi(false)
             .with_writer(|| Log)
             .finish();
@@ -580,7 +580,12 @@ fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
     });
     LOG.take();
     work();
-    let log = String::from_utf8(LOG.take()).unwrap();
+    String::from_utf8(LOG.take()).unwrap()
+}
+
+/// The lines that this thread logs meanwhile, from this level on.
+fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
+    let log = log_of(work);
     let level_of = |line: &str| line.split_whitespace().nth(1)?.parse().ok();
     log.lines()
         .filter(|line| level_of(line).is_some_and(|of: tracing::Level| of <= level))
