@@ -77,7 +77,7 @@ impl Bucket {
             capacity: scale.capacity.cast_signed(),
             floor: 0_i64.saturating_sub_unsigned(scale.max_reserved),
             initial: scale.initial.cast_signed(),
-            start: quota.starts_at(),
+            start: quota.get_start(),
         }
     }
 

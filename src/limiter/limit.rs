@@ -170,7 +170,7 @@ impl Limit {
 
     #[inline]
     pub(crate) const fn is_in_shards(&self) -> bool {
-        self.quota.shard_count() > 1
+        self.quota.get_shards() > 1
     }
 
     /// Its bucket for a key, the first of its shards.
@@ -182,7 +182,7 @@ impl Limit {
     /// Its buckets for a key: one, or all shards.
     pub(super) fn shards<'i>(&'i self, key: &'i Key) -> impl Iterator<Item = BucketId<'i>> {
         let id = self.bucket_of(key);
-        (0..self.quota.shard_count()).map(move |shard| id.shard(shard))
+        (0..self.quota.get_shards()).map(move |shard| id.shard(shard))
     }
 
     /// Whether a cost is more than it could ever grant on these terms.

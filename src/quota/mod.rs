@@ -310,7 +310,7 @@ impl Quota {
 
     /// The tokens saved up at most: the capacity, or the rate if none was set.
     #[must_use]
-    pub const fn tokens_at_most(&self) -> u64 {
+    pub const fn get_capacity(&self) -> u64 {
         match self.capacity {
             Some(tokens) => tokens,
             None => self.rate,
@@ -319,28 +319,28 @@ impl Quota {
 
     /// The deepest debt in tokens that reservations may make; `None` is without limit.
     #[must_use]
-    pub const fn debt_at_most(&self) -> Option<u64> {
+    pub const fn get_max_reserved(&self) -> Option<u64> {
         self.max_reserved
     }
 
     /// The tokens in a bucket on its first use.
     #[must_use]
-    pub const fn tokens_at_first(&self) -> u64 {
+    pub const fn get_initial(&self) -> u64 {
         match self.initial {
             Some(tokens) => tokens,
-            None => self.tokens_at_most(),
+            None => self.get_capacity(),
         }
     }
 
     /// Where a window begins, if that was set.
     #[must_use]
-    pub const fn starts_at(&self) -> Option<Timestamp> {
+    pub const fn get_start(&self) -> Option<Timestamp> {
         self.start
     }
 
     /// The number of buckets the limit is split into.
     #[must_use]
-    pub const fn shard_count(&self) -> u32 {
+    pub const fn get_shards(&self) -> u32 {
         self.shards
     }
 }

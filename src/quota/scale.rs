@@ -50,9 +50,9 @@ impl Quota {
             return Err(QuotaError::start_without_windows());
         }
         if let Some(initial) = self.initial
-            && initial > self.tokens_at_most()
+            && initial > self.get_capacity()
         {
-            return Err(QuotaError::initial(initial, self.tokens_at_most()));
+            return Err(QuotaError::initial(initial, self.get_capacity()));
         }
         // One shard's numbers may fit where those of the whole do not, and the other way round.
         match (Scale::of_shard(&self), Scale::of_whole(&self)) {
@@ -98,7 +98,7 @@ impl Scale {
             return Err(QuotaError::shards(quota.rate, quota.period, shards));
         }
         let split = Split { token, shards };
-        let tokens = quota.tokens_at_most();
+        let tokens = quota.get_capacity();
         let capacity = match split.units(tokens) {
             Some(units) if units <= MAX_UNITS => units,
             _ => {

@@ -128,7 +128,7 @@ impl History {
     pub(in crate::backend) fn steady(seed: u64) -> Self {
         let mut history = Self { changes: Changes::Never, ..Self::new(seed) };
         for (_, quota) in &mut history.limits {
-            *quota = quota.initial(quota.tokens_at_most());
+            *quota = quota.initial(quota.get_capacity());
             assert!(Bucket::of_shard(quota).unwrap().is_droppable_when_full());
         }
         history
@@ -146,7 +146,7 @@ impl History {
 
     fn who(&mut self, limit: &'static str, quota: &Quota) -> Who {
         let key = self.dice.of(&keys());
-        let shard = u32::try_from(self.dice.below(u64::from(quota.shard_count()))).unwrap();
+        let shard = u32::try_from(self.dice.below(u64::from(quota.get_shards()))).unwrap();
         Who { limit, key, shard }
     }
 
@@ -178,7 +178,7 @@ impl History {
             0 => before.max_reserved(self.dice.some(64)),
             1 if before.kind() == Kind::FixedWindow => before.start(start),
             2 => before.capacity(self.dice.below(40)),
-            3 => before.initial(self.dice.below(before.tokens_at_most().saturating_add(1))),
+            3 => before.initial(self.dice.below(before.get_capacity().saturating_add(1))),
             4 | 5 => another(&mut self.dice, &before),
             _ => quota(&mut self.dice),
         };
@@ -192,7 +192,7 @@ impl History {
         let (limit, quota) = self.limit();
         let bucket = Bucket::of_shard(&quota).unwrap();
         let who = self.who(limit, &quota);
-        let shard = u32::try_from(self.dice.below(u64::from(quota.shard_count()))).unwrap();
+        let shard = u32::try_from(self.dice.below(u64::from(quota.get_shards()))).unwrap();
         let other = (shard != who.shard && self.dice.below(4) > 0).then_some(shard);
         let terms = match self.dice.below(3) {
             0 => Terms::reserving(bucket.floor()),

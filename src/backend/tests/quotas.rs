@@ -33,7 +33,7 @@ pub(super) fn quota(dice: &mut Dice) -> Quota {
             quota = quota.max_reserved(dice.some(most));
         }
         if dice.one_in(6) {
-            quota = quota.initial(dice.below(quota.tokens_at_most().saturating_add(1)));
+            quota = quota.initial(dice.below(quota.get_capacity().saturating_add(1)));
         }
         if quota.kind() == Kind::FixedWindow && dice.one_in(2) {
             let start = i64::try_from(dice.some(1 << 62)).unwrap();
@@ -53,9 +53,9 @@ pub(super) fn quota(dice: &mut Dice) -> Quota {
 pub(super) fn another(dice: &mut Dice, before: &Quota) -> Quota {
     loop {
         let (mut rate, mut period) = (before.rate(), before.period());
-        let (mut capacity, mut shards) = (before.tokens_at_most(), before.shard_count());
-        let mut start = before.starts_at();
-        let first = before.tokens_at_first();
+        let (mut capacity, mut shards) = (before.get_capacity(), before.get_shards());
+        let mut start = before.get_start();
+        let first = before.get_initial();
         let initial = (first < capacity).then_some(first);
         match dice.below(6) {
             0 => rate = 1 + dice.below(6),
@@ -73,7 +73,7 @@ pub(super) fn another(dice: &mut Dice, before: &Quota) -> Quota {
         if let Some(start) = start {
             quota = quota.start(start);
         }
-        if let Some(most) = before.debt_at_most() {
+        if let Some(most) = before.get_max_reserved() {
             quota = quota.max_reserved(most);
         }
         if let Some(initial) = initial {

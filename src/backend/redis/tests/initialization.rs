@@ -28,7 +28,7 @@ impl Emptied {
         for (limit, quota) in &history.limits {
             let bucket = Bucket::of_shard(quota).unwrap();
             for (key, shard) in
-                keys().iter().flat_map(|key| (0..quota.shard_count()).map(move |s| (key, s)))
+                keys().iter().flat_map(|key| (0..quota.get_shards()).map(move |s| (key, s)))
             {
                 all.empty(BucketId::new(limit, key).shard(shard), &bucket);
             }

@@ -32,7 +32,7 @@ fn quota(dice: &mut Dice, name: &str) -> Quota {
             quota = quota.max_reserved(dice.below(16));
         }
         if name == "late" {
-            quota = quota.initial(dice.below(quota.tokens_at_most() + 1));
+            quota = quota.initial(dice.below(quota.get_capacity() + 1));
         }
         if let Ok(quota) = quota.validated() {
             return quota;
