@@ -79,7 +79,7 @@ pub(super) struct ShardView<'s> {
 }
 
 /// The candidates are used up: the shard has to be scanned.
-struct UsedUp;
+struct NeedsScan;
 
 /// A scan keeps one bucket of so many, for each numbers.
 const SCAN_SHARE: usize = 4;
@@ -101,7 +101,7 @@ impl EvictionQueue {
         if self.scanned_at.is_none() {
             self.scan(view);
         }
-        let found = self.search(view, newcomer, capacity).or_else(|UsedUp| {
+        let found = self.search(view, newcomer, capacity).or_else(|NeedsScan| {
             self.scan(view);
             self.search(view, newcomer, capacity)
         });
@@ -115,14 +115,14 @@ impl EvictionQueue {
     }
 
     /// Takes note of a bucket that was just added, or whose rank may be lower than before.
-    pub(super) fn noted(&mut self, slot: &Slot, view: ShardView<'_>) {
+    pub(super) fn note_candidate(&mut self, slot: &Slot, view: ShardView<'_>) {
         if self.scanned_at.is_none() {
             return;
         }
         if self.notes >= view.table.len() {
             // Buckets come and go without evictions, so the heaps have grown stale: scan when one is
             // due.
-            *self = self.cleared();
+            *self = self.restarted();
             return;
         }
         let Some(queue) = slot.quota().and_then(|name| self.queue_mut(name)) else { return };
@@ -151,7 +151,7 @@ impl EvictionQueue {
     }
 
     /// The same with nothing known.
-    fn cleared(&self) -> Self {
+    fn restarted(&self) -> Self {
         Self {
             turn: self.turn,
             #[cfg(test)]
@@ -173,7 +173,7 @@ impl EvictionQueue {
         view: ShardView<'_>,
         newcomer: &Slot,
         capacity: usize,
-    ) -> Result<Option<usize>, UsedUp> {
+    ) -> Result<Option<usize>, NeedsScan> {
         self.end_blocks(view);
         let is_blocked = is_blocked(newcomer.state(), view.now);
         if self.blocked.saturating_add(usize::from(is_blocked)) > capacity / 2
@@ -211,7 +211,7 @@ impl EvictionQueue {
         count: usize,
         all: usize,
         view: ShardView<'_>,
-    ) -> Result<Option<(NonZeroU32, usize)>, UsedUp> {
+    ) -> Result<Option<(NonZeroU32, usize)>, NeedsScan> {
         let tied = view.quotas.counts(all).filter(|&(_, slots)| slots == count);
         let tied: SmallVec<[NonZeroU32; 8]> = tied.map(|(name, _)| name).collect();
         let start = self.turn.checked_rem(tied.len()).unwrap_or(0);
@@ -238,20 +238,20 @@ impl EvictionQueue {
         &mut self,
         name: NonZeroU32,
         view: ShardView<'v>,
-    ) -> Result<Option<(usize, &'v Slot)>, UsedUp> {
+    ) -> Result<Option<(usize, &'v Slot)>, NeedsScan> {
         let scanned_at = self.scanned_at;
         let Some(queue) = self.queues.get_mut(index(name)) else { return Ok(None) };
         if !queue.least.is_empty() && view.is_outdated(name, scanned_at) {
-            return Err(UsedUp);
+            return Err(NeedsScan);
         }
-        while let Some(Reverse(noted)) = queue.least.peek() {
-            let found = view.table.find(noted.tag);
+        while let Some(Reverse(candidate)) = queue.least.peek() {
+            let found = view.table.find(candidate.tag);
             let found = found.and_then(|index| Some((index, view.table.get(index)?)));
             let found = found.filter(|(_, slot)| slot.quota() == Some(name));
             match found.and_then(|(_, slot)| view.rank(slot)) {
-                Some(rank) if rank <= noted.rank => return Ok(found),
+                Some(rank) if rank <= candidate.rank => return Ok(found),
                 Some(rank) if queue.horizon.is_none_or(|horizon| rank < horizon) => {
-                    let tag = noted.tag;
+                    let tag = candidate.tag;
                     queue.least.pop();
                     queue.least.push(Reverse(Candidate { rank, tag }));
                 }
@@ -260,7 +260,7 @@ impl EvictionQueue {
                 }
             }
         }
-        if queue.horizon.is_none() { Ok(None) } else { Err(UsedUp) }
+        if queue.horizon.is_none() { Ok(None) } else { Err(NeedsScan) }
     }
 
     fn pop(&mut self, name: NonZeroU32) {
@@ -306,7 +306,7 @@ impl EvictionQueue {
 
     /// Scans the whole shard, and keeps the least of each numbers in bounded heaps.
     fn scan(&mut self, view: ShardView<'_>) {
-        *self = Self { scanned_at: Some(view.now), ..self.cleared() };
+        *self = Self { scanned_at: Some(view.now), ..self.restarted() };
         #[cfg(test)]
         {
             self.scans = self.scans.saturating_add(1);

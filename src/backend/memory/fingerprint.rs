@@ -66,7 +66,7 @@ impl Hasher {
     fn keyed(mut random: impl FnMut() -> [u64; 2]) -> Self {
         let mut lane = || {
             let [[a, b], [c, d]] = [random(), random()];
-            Lane { low: joined(a, b), high: joined(c, d) }
+            Lane { low: join_halves(a, b), high: join_halves(c, d) }
         };
         let start = lane();
         let (usual, others) = (array::from_fn(|_| lane()), array::from_fn(|_| lane()));
@@ -174,22 +174,22 @@ impl Lane {
 
     #[inline(always)]
     fn fingerprint(self) -> Fingerprint {
-        Fingerprint { low: mixed(upper(self.low)), high: mixed(upper(self.high)) }
+        Fingerprint { low: mix(upper_half(self.low)), high: mix(upper_half(self.high)) }
     }
 }
 
-fn joined(high: u64, low: u64) -> u128 {
+fn join_halves(high: u64, low: u64) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-fn upper(sum: u128) -> u64 {
+fn upper_half(sum: u128) -> u64 {
     // What is left of 128 bits after the shift.
     u64::try_from(sum >> 64).unwrap_or(0)
 }
 
 /// Another number for each, so that even spaces between hashes become uneven.
 #[inline]
-const fn mixed(hash: u64) -> u64 {
+const fn mix(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(GOLDEN)
 }
 

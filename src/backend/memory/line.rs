@@ -40,7 +40,7 @@ pub(super) struct Line {
     units: Units,
     /// What those cost together that were told an instant after this one: the end of a block, while
     /// there is one. Kept, so that it need not be summed up for each waiter that leaves.
-    told_after: Option<(Timestamp, Units)>,
+    promised_after: Option<(Timestamp, Units)>,
     /// How many of them are requests.
     requests: usize,
     left: u64,
@@ -56,7 +56,7 @@ pub(super) struct Line {
 struct LineEntry {
     units: Units,
     /// The latest instant at which it is granted.
-    told: Timestamp,
+    promised: Timestamp,
     /// None if no request waits for these tokens: those of a penalty, of a settlement above what was
     /// paid, of a reservation that is kept.
     waiter: Option<Arc<LineWaiter>>,
@@ -87,20 +87,21 @@ impl Line {
         state: State,
         now: Timestamp,
     ) {
-        let told = bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
+        let promised =
+            bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
         // One that stands alone wakes in time by itself.
         self.needs_timer |= !self.is_empty();
         if let Some(waiter) = waiter {
             waiter.enter(now);
             self.requests = self.requests.saturating_add(1);
         }
-        if let Some((end, after)) = &mut self.told_after
-            && told > *end
+        if let Some((end, after)) = &mut self.promised_after
+            && promised > *end
         {
             *after = after.saturating_add(units);
         }
         let waiter = waiter.cloned();
-        self.entries.insert(ticket, LineEntry { units, told, waiter });
+        self.entries.insert(ticket, LineEntry { units, promised, waiter });
         self.units = self.units.saturating_add(units);
     }
 
@@ -113,8 +114,8 @@ impl Line {
         [now, until]: [Timestamp; 2],
         wakeups: &mut Wakeups,
     ) {
-        while let Some((units, told)) = self.head() {
-            let at = self.due(units, bucket, state, now).min(told);
+        while let Some((units, promised)) = self.head() {
+            let at = self.due(units, bucket, state, now).min(promised);
             let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
             let is_promised = through.is_some_and(|ticket| self.is_promised(ticket, until));
             if at > until && !is_promised {
@@ -137,11 +138,11 @@ impl Line {
         now: Timestamp,
         wakeups: &mut Wakeups,
     ) {
-        if let Some((units, told)) = self.head()
+        if let Some((units, promised)) = self.head()
             && self.needs_timer
             && let Some(timer) = &self.timer
         {
-            wakeups.arm(timer, self.due(units, bucket, state, now).min(told), now);
+            wakeups.arm(timer, self.due(units, bucket, state, now).min(promised), now);
         }
     }
 
@@ -164,7 +165,7 @@ impl Line {
         // What was saved up for the head is no more than its own bound for those behind it.
         let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
         let left = State { value: free.saturating_sub(self.units), ts };
-        Some(self.capped(bucket, left, value, now))
+        Some(self.cap(bucket, left, value, now))
     }
 
     /// The bucket is changed now, by which the waiters may move forward.
@@ -196,7 +197,7 @@ impl Line {
     /// What is due is granted, so that `free` is less than the cost of the head. But a bucket that
     /// is blocked grants nothing, and is empty at the end of the block for all who were not told an
     /// instant within it: more is lost.
-    pub(super) fn capped(
+    pub(super) fn cap(
         &mut self,
         bucket: &Bucket,
         State { value, ts }: State,
@@ -204,7 +205,7 @@ impl Line {
         now: Timestamp,
     ) -> State {
         let cap = if ts > now && before < 0 {
-            0_i64.saturating_sub(self.units_told_after(ts)).saturating_sub(1)
+            0_i64.saturating_sub(self.units_promised_after(ts)).saturating_sub(1)
         } else {
             self.free_cap(bucket).saturating_sub(self.units)
         };
@@ -216,11 +217,11 @@ impl Line {
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
-        self.told_after = None;
+        self.promised_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
-            entry.told = entry.told.min(due(short, bucket, state, now));
+            entry.promised = entry.promised.min(due(short, bucket, state, now));
         }
     }
 
@@ -241,7 +242,7 @@ impl Line {
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);
         let mut most = Units::try_from(most).unwrap_or(Units::MAX);
-        (self.units, self.told_after) = (0, None);
+        (self.units, self.promised_after) = (0, None);
         for entry in self.entries.values_mut() {
             // Whole tokens nearly always, which are converted exactly.
             let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
@@ -254,7 +255,7 @@ impl Line {
     /// Forgets the tokens that no request waits for.
     pub(super) fn forget_unattended(&mut self) {
         self.entries.retain(|_, entry| entry.waiter.is_some());
-        self.told_after = None;
+        self.promised_after = None;
         self.units = self.entries.values().fold(0, |all, entry| all.saturating_add(entry.units));
     }
 
@@ -293,7 +294,7 @@ impl Line {
         self.entries.values().filter_map(move |entry| {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
-            let at = due(short, bucket, state, now).min(entry.told);
+            let at = due(short, bucket, state, now).min(entry.promised);
             entry.waiter.as_ref().map(|waiter| (waiter, at))
         })
     }
@@ -315,14 +316,14 @@ impl Line {
         let last = self.entries.values().rev().find(is_last);
         let longest = last.map_or(Duration::ZERO, |last| {
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
-            due(short, bucket, state, now).min(last.told).since(now)
+            due(short, bucket, state, now).min(last.promised).since(now)
         });
         LineLevel { waiting: self.requests, longest, left: self.left }
     }
 
     /// The cost of the head, and the instant that it was told.
     fn head(&self) -> Option<(Units, Timestamp)> {
-        self.entries.first_key_value().map(|(_, entry)| (entry.units, entry.told))
+        self.entries.first_key_value().map(|(_, entry)| (entry.units, entry.promised))
     }
 
     /// When `free` covers the cost of the head.
@@ -331,23 +332,23 @@ impl Line {
     }
 
     /// What all cost together that were told an instant after this one.
-    fn units_told_after(&mut self, end: Timestamp) -> Units {
-        if let Some((known, after)) = self.told_after
+    fn units_promised_after(&mut self, end: Timestamp) -> Units {
+        if let Some((known, after)) = self.promised_after
             && known == end
         {
             return after;
         }
-        let later = self.entries.values().filter(|entry| entry.told > end);
+        let later = self.entries.values().filter(|entry| entry.promised > end);
         let after = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
-        self.told_after = Some((end, after));
+        self.promised_after = Some((end, after));
         after
     }
 
     /// An entry is no longer in the line.
     fn discount(&mut self, entry: &LineEntry) {
         self.units = self.units.saturating_sub(entry.units);
-        if let Some((end, after)) = &mut self.told_after
-            && entry.told > *end
+        if let Some((end, after)) = &mut self.promised_after
+            && entry.promised > *end
         {
             *after = after.saturating_sub(entry.units);
         }
@@ -355,7 +356,7 @@ impl Line {
 
     /// Whether the instant has come that a request was told which is no earlier than the head.
     fn is_promised(&self, ticket: u64, until: Timestamp) -> bool {
-        self.entries.get(&ticket).is_some_and(|entry| entry.told <= until)
+        self.entries.get(&ticket).is_some_and(|entry| entry.promised <= until)
     }
 
     pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
@@ -411,14 +412,14 @@ mod tests {
     }
 
     /// The same, summed up.
-    fn summed_up(line: &Line, after: Timestamp) -> Units {
-        line.entries.values().filter(|entry| entry.told > after).map(|entry| entry.units).sum()
+    fn slow_sum(line: &Line, after: Timestamp) -> Units {
+        line.entries.values().filter(|entry| entry.promised > after).map(|entry| entry.units).sum()
     }
 
     proptest! {
         /// Whatever has changed the line since the sum was last asked for.
         #[test]
-        fn what_was_told_after_an_instant_is_counted_exactly(steps in steps(), block in 1_i64..400) {
+        fn the_sum_of_costs_promised_after_an_instant_is_exact(steps in steps(), block in 1_i64..400) {
             let numbers = [2_u64, 3].map(|rate| Quota::token_bucket(rate, SECOND).capacity(5));
             let mut numbers = numbers.map(|quota| Bucket::new(&quota).unwrap());
             let token = Units::try_from(numbers[0].token()).unwrap();
@@ -459,16 +460,16 @@ mod tests {
                     Step::ForgetUnattended => line.forget_unattended(),
                     Step::Ask { end } => {
                         let end = Timestamp::from_micros(START + end * 1_000_000);
-                        prop_assert_eq!(line.units_told_after(end), summed_up(&line, end));
+                        prop_assert_eq!(line.units_promised_after(end), slow_sum(&line, end));
                     }
                     Step::Cap { value } => {
-                        line.capped(&bucket, state(value), value.min(-1), now);
+                        line.cap(&bucket, state(value), value.min(-1), now);
                     }
                 }
                 let all: Units = line.entries.values().map(|entry| entry.units).sum();
                 prop_assert_eq!(line.units, all);
-                if let Some((end, after)) = line.told_after {
-                    prop_assert_eq!(after, summed_up(&line, end));
+                if let Some((end, after)) = line.promised_after {
+                    prop_assert_eq!(after, slow_sum(&line, end));
                 }
             }
         }

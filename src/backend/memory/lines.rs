@@ -25,7 +25,7 @@ pub(super) struct Lines {
 
 /// A bucket as it is stored, which has a line or gets one.
 #[derive(Clone, Copy)]
-pub(super) struct Stored<'b> {
+pub(super) struct StoredBucket<'b> {
     pub(super) tag: Tag,
     pub(super) bucket: &'b Bucket,
     pub(super) state: State,
@@ -51,12 +51,12 @@ impl Lines {
     /// Grants what is due. Returns whether the line has ended with it.
     pub(super) fn grant(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         through: Option<u64>,
         now: Timestamp,
         until: Timestamp,
     ) -> bool {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return false };
         line.grant(bucket, state, through, [now, until], &mut self.wakeups);
         if line.is_empty() {
@@ -70,13 +70,13 @@ impl Lines {
     /// no other waits.
     pub(super) fn enter(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         ticket: u64,
         units: Units,
         waiter: &Arc<LineWaiter>,
         now: Timestamp,
     ) -> bool {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let line = self.by_tag.entry(tag).or_default();
         line.enter(ticket, units, Some(waiter), bucket, state, now);
         line.is_alone()
@@ -85,12 +85,12 @@ impl Lines {
     /// Puts tokens at the end of the line that were taken without a request which waits.
     pub(super) fn enter_unattended(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         ticket: u64,
         units: Units,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.enter(ticket, units, None, bucket, state, now);
         }
@@ -106,11 +106,11 @@ impl Lines {
     /// Takes a request out. Returns what the bucket holds then; `None` if it does not wait.
     pub(super) fn leave(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         ticket: u64,
         now: Timestamp,
     ) -> Option<State> {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         self.by_tag.get_mut(&tag)?.leave(ticket, bucket, bucket.refresh(state, now), now)
     }
 
@@ -121,15 +121,15 @@ impl Lines {
     }
 
     /// What the bucket may hold beside its line, given what it held `before` tokens came back.
-    pub(super) fn capped(&mut self, stored: Stored<'_>, before: Units, now: Timestamp) -> State {
-        let Stored { tag, bucket, state } = stored;
-        self.by_tag.get_mut(&tag).map_or(state, |line| line.capped(bucket, state, before, now))
+    pub(super) fn cap(&mut self, stored: StoredBucket<'_>, before: Units, now: Timestamp) -> State {
+        let StoredBucket { tag, bucket, state } = stored;
+        self.by_tag.get_mut(&tag).map_or(state, |line| line.cap(bucket, state, before, now))
     }
 
     /// The bucket is going to be changed. If that `delays` the waiters, they keep what they were
     /// told.
-    pub(super) fn change(&mut self, stored: Stored<'_>, delays: bool, now: Timestamp) {
-        let Stored { tag, bucket, state } = stored;
+    pub(super) fn change(&mut self, stored: StoredBucket<'_>, delays: bool, now: Timestamp) {
+        let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.change(now);
             if delays {
@@ -141,12 +141,12 @@ impl Lines {
     /// Counts the costs of the waiters in the numbers that take over.
     pub(super) fn rescale(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         new: &Bucket,
         new_value: Units,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.rescale([bucket, new], bucket.refresh(state, now).value, new_value);
         }
@@ -193,7 +193,7 @@ impl Lines {
     }
 
     /// The most that a bucket may hold without its waiters, while the head is granted nothing.
-    pub(super) fn free_cap(&self, Stored { tag, bucket, .. }: Stored<'_>) -> Units {
+    pub(super) fn free_cap(&self, StoredBucket { tag, bucket, .. }: StoredBucket<'_>) -> Units {
         self.by_tag.get(&tag).map_or(bucket.capacity(), |line| line.free_cap(bucket))
     }
 
@@ -205,11 +205,11 @@ impl Lines {
     /// Gives the line its timer, unless it has one.
     pub(super) fn attach(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         timer: impl FnOnce() -> Option<Arc<dyn LineTimer>>,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return };
         if !line.has_timer() {
             line.set_timer(timer());
@@ -218,8 +218,8 @@ impl Lines {
     }
 
     /// Takes the timer of a line away, and wakes the waiters, as one of them has another.
-    pub(super) fn detach(&mut self, stored: Stored<'_>, now: Timestamp) {
-        let Stored { tag, bucket, state } = stored;
+    pub(super) fn detach(&mut self, stored: StoredBucket<'_>, now: Timestamp) {
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return };
         line.set_timer(None);
         for (waiter, _) in line.requests(bucket, state, now) {
@@ -230,12 +230,12 @@ impl Lines {
     /// Sends those away that this limiter may, and that are due after `end`.
     pub(super) fn drain(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         by: NonZeroU64,
         end: Timestamp,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get(&tag) else { return };
         for (waiter, due) in line.requests(bucket, state, now) {
             if due > end && waiter.is_drained_by(by) {
@@ -244,8 +244,8 @@ impl Lines {
         }
     }
 
-    pub(super) fn level(&self, stored: Stored<'_>, now: Timestamp) -> LineLevel {
-        let Stored { tag, bucket, state } = stored;
+    pub(super) fn level(&self, stored: StoredBucket<'_>, now: Timestamp) -> LineLevel {
+        let StoredBucket { tag, bucket, state } = stored;
         self.by_tag.get(&tag).map(|line| line.level(bucket, state, now)).unwrap_or_default()
     }
 

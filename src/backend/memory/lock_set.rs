@@ -54,7 +54,7 @@ impl<'a> LockSet<'a> {
         let (mut guards, mut last) = (SmallVec::new(), None);
         for &mut index in indices {
             if last != Some(index) {
-                guards.push((index, shards.at(index).lock()));
+                guards.push((index, shards.get(index).lock()));
                 last = Some(index);
             }
         }
@@ -202,7 +202,7 @@ impl SlotStore for LockSet<'_> {
     fn keep(&mut self, (lock, slot): Self::Slot, state: State) {
         let shard = self.guards.get_mut(lock);
         if let Some(slot) = shard.and_then(|(_, shard)| shard.table.get_mut(slot)) {
-            slot.keep(state);
+            slot.set_state(state);
         }
     }
 }

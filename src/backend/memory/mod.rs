@@ -46,7 +46,7 @@ use parking_lot::MutexGuard;
 
 use self::fingerprint::{Fingerprint, Hasher};
 use self::shard::Shard;
-use self::shard_charges::Unknown;
+use self::shard_charges::LookupMiss;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
 use super::Backend;
@@ -183,7 +183,7 @@ impl Memory {
         charge: &Charge<'_>,
     ) -> Result<(Timestamp, Reading), UnknownBucket<'_>> {
         let print = self.hasher.fingerprint(charge.id());
-        let mut shard = self.shards.of(print).lock();
+        let mut shard = self.shards.shard_of(print).lock();
         // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
         let now = self.now();
         let charged = match shard.charge_known(print, charge, now) {
@@ -235,7 +235,7 @@ pub(crate) struct UnknownBucket<'m> {
     shard: MutexGuard<'m, Shard>,
     print: Fingerprint,
     now: Timestamp,
-    unknown: Unknown,
+    unknown: LookupMiss,
 }
 
 impl UnknownBucket<'_> {

@@ -17,17 +17,17 @@ use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
 /// Each charge with each of its buckets.
-pub(super) fn named<'c>(
+pub(super) fn fingerprint_all<'c>(
     hasher: &Hasher,
     charges: &'c [Charge<'c>],
 ) -> SmallVec<[(Fingerprint, &'c Charge<'c>); 8]> {
     let ids = charges.iter().flat_map(|charge| charge.ids().map(move |id| (id, charge)));
-    ids.map(|(id, charge)| (print_of(hasher, id), charge)).collect()
+    ids.map(|(id, charge)| (fingerprint_of(hasher, id), charge)).collect()
 }
 
 /// Not inlined: a loop would move all keys of the hasher to its stack first.
 #[inline(never)]
-pub(super) fn print_of(hasher: &Hasher, id: BucketId<'_>) -> Fingerprint {
+pub(super) fn fingerprint_of(hasher: &Hasher, id: BucketId<'_>) -> Fingerprint {
     hasher.fingerprint(id)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn reserve_all(
     waiter: impl FnOnce() -> Arc<LineWaiter>,
     now: impl FnOnce() -> Timestamp,
 ) -> (Applied, Option<LineTicket>) {
-    let named = named(hasher, charges);
+    let named = fingerprint_all(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
     locks.grant_all(&named, now);
@@ -119,7 +119,7 @@ fn enter_all(
             locks.write(print, charge.bucket(), reading.state(), now);
         }
     }
-    for (print, units) in waited_for(named, readings) {
+    for (print, units) in buckets_in_debt(named, readings) {
         let entered =
             locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, &waiter, now));
         if let Some((ticket, is_first)) = entered {
@@ -142,44 +142,44 @@ fn enter_all(
 
 /// The buckets that went into debt for a reservation, each once, and what they paid, in the numbers
 /// of the last charge on each.
-pub(super) fn waited_for(
+pub(super) fn buckets_in_debt(
     named: &[(Fingerprint, &Charge<'_>)],
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {
-    let mut waited_for = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
+    let mut debts = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
     // Where each is among those that are waited for.
     let mut places = SmallVec::<[Option<usize>; 8]>::from_elem(None, named.len());
     for (nth, (&(print, charge), reading)) in named.iter().zip(readings).enumerate() {
         let (bucket, units) = (charge.bucket(), reading.units());
-        let first = first(&repeats, named, nth);
+        let first = first_place(&repeats, named, nth);
         let known = places.get(first).copied().flatten();
-        match known.and_then(|place| waited_for.get_mut(place)) {
+        match known.and_then(|place| debts.get_mut(place)) {
             Some((_, counted_in, all)) => {
                 *all = converted(*all, counted_in, bucket).saturating_add(units);
                 *counted_in = bucket;
             }
-            None if reading.state().value < 0 && is_asked(nth, named, readings) => {
+            None if reading.state().value < 0 && waits_for(nth, named, readings) => {
                 if let Some(place) = places.get_mut(first) {
-                    *place = Some(waited_for.len());
+                    *place = Some(debts.len());
                 }
-                waited_for.push((print, bucket, units));
+                debts.push((print, bucket, units));
             }
             None => {}
         }
     }
-    waited_for.into_iter().map(|(print, _, units)| (print, units)).collect()
+    debts.into_iter().map(|(print, _, units)| (print, units)).collect()
 }
 
 /// The place at which a bucket is named first.
-fn first<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
+fn first_place<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
     let print = |place: usize| named.get(place).map(|&(print, _)| print);
     repeats.first(nth, |earlier| print(earlier) == print(nth))
 }
 
 /// Whether a charge waits for this bucket: of two shards, for those that pay, or for the fuller one
 /// if it costs nothing.
-fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Reading]) -> bool {
+fn waits_for(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Reading]) -> bool {
     let (Some((_, charge)), Some(reading)) = (named.get(nth), readings.get(nth)) else {
         return false;
     };
@@ -246,7 +246,7 @@ fn adjust_owed(
     let stored: SmallVec<[Option<Bucket>; 4]> = named
         .iter()
         .map(|&(print, one)| {
-            let stored = locks.shard(print).and_then(|shard| shard.lined_bucket(print.tag()));
+            let stored = locks.shard(print).and_then(|shard| shard.line_quota(print.tag()));
             stored.filter(|stored| stored != one.bucket())
         })
         .collect();
@@ -259,7 +259,7 @@ fn adjust_owed(
         .collect();
     let prints = named.iter().map(|&(print, _)| print);
     let named_as_stored: SmallVec<[_; 4]> = prints.zip(&converted).collect();
-    let applied = adjust_lined(locks, &named_as_stored, now);
+    let applied = adjust_with_lines(locks, &named_as_stored, now);
     if stored.iter().all(Option::is_none) {
         return applied;
     }
@@ -272,7 +272,7 @@ fn adjust_owed(
 }
 
 /// Makes all adjustments, which are in the numbers of their buckets as far as requests wait for these.
-fn adjust_lined(
+fn adjust_with_lines(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
     now: Timestamp,
@@ -290,7 +290,7 @@ fn adjust_lined(
     // What is given to each bucket and taken from it, where it is named first.
     let mut sums = SmallVec::<[[Units; 2]; 8]>::from_elem([0; 2], named.len());
     for (nth, (_, one)) in named.iter().enumerate() {
-        if let Some([given, taken]) = sums.get_mut(first(&repeats, named, nth)) {
+        if let Some([given, taken]) = sums.get_mut(first_place(&repeats, named, nth)) {
             *given = given.saturating_add(one.units().max(0));
             *taken = taken.saturating_add(0_i64.saturating_sub(one.units()).max(0));
         }
@@ -298,7 +298,7 @@ fn adjust_lined(
     for (nth, ((&(print, one), before), [given, taken])) in
         named.iter().zip(before).zip(sums).enumerate()
     {
-        if first(&repeats, named, nth) != nth {
+        if first_place(&repeats, named, nth) != nth {
             continue;
         }
         // A debt that is too deep to be counted is cut, and so is what stands in line of it.

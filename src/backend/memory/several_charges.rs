@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::fingerprint::Hasher;
 use super::lock_set::LockSet;
-use super::several::{named, print_of, waited_for};
+use super::several::{buckets_in_debt, fingerprint_all, fingerprint_of};
 use super::shards::Shards;
 use crate::algebra::Verdict;
 use crate::backend::answer::Applied;
@@ -29,9 +29,9 @@ pub(super) fn charge_all<'c, E>(
     for charge in charges.clone() {
         let charge = charge?;
         let id = charge.id();
-        payments.push(Payment::of_first(print_of(hasher, id), &charge));
+        payments.push(Payment::of_first(fingerprint_of(hasher, id), &charge));
         if let Some(other) = charge.get_second_shard() {
-            payments.push(Payment::of_second(print_of(hasher, id.shard(other)), &charge));
+            payments.push(Payment::of_second(fingerprint_of(hasher, id.shard(other)), &charge));
         }
     }
     let mut locks = LockSet::lock(shards, payments.iter().map(|payment| payment.cell));
@@ -56,7 +56,7 @@ fn charge_others<'c>(
     now: Timestamp,
 ) -> Applied {
     let charges: SmallVec<[_; 8]> = charges.collect();
-    let named = named(hasher, &charges);
+    let named = fingerprint_all(hasher, &charges);
     let is_waited_for = locks.have_lines() && named.iter().any(|(_, charge)| charge.reserves());
     if is_waited_for {
         locks.grant_all(&named, now);
@@ -64,7 +64,7 @@ fn charge_others<'c>(
     let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
         // The caller waits for it by itself, but comes after the requests in line.
-        for (print, units) in waited_for(&named, applied.readings()) {
+        for (print, units) in buckets_in_debt(&named, applied.readings()) {
             if let Some(shard) = locks.shard(print) {
                 shard.enter_unattended(print.tag(), units, now);
             }

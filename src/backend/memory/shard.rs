@@ -50,7 +50,7 @@ impl Shard {
     pub(super) fn new(capacity: usize, resets: ResetLog) -> Self {
         let (quotas, evictions) = Default::default();
         Self {
-            table: Table::holding(capacity),
+            table: Table::with_max_buckets(capacity),
             mark: ResetMark::NONE,
             quotas,
             evictions,
@@ -208,7 +208,7 @@ impl Shard {
         // Other numbers take over: the waiters keep what they were told under the old ones.
         let tag = print.tag();
         self.before_change(tag, true, now);
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.rescale(stored, bucket, state.value, now);
         }
         if let Some(new) = self.quotas.enter(bucket, taken) {
@@ -235,7 +235,7 @@ impl Shard {
         }
         self.table.insert(slot);
         let (view, evictions) = self.view(now);
-        evictions.noted(&slot, view);
+        evictions.note_candidate(&slot, view);
     }
 
     /// The slot of the bucket to evict for this one.

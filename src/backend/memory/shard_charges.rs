@@ -10,9 +10,9 @@ use crate::clock::Timestamp;
 
 /// Why a bucket is not known by the numbers of a charge.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unknown {
+pub(super) enum LookupMiss {
     New,
-    OtherNumbers,
+    OtherQuota,
 }
 
 impl Shard {
@@ -24,10 +24,10 @@ impl Shard {
         print: Fingerprint,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> Result<Charged, Unknown> {
-        let slot = self.table.find_mut(print.tag()).ok_or(Unknown::New)?;
+    ) -> Result<Charged, LookupMiss> {
+        let slot = self.table.find_mut(print.tag()).ok_or(LookupMiss::New)?;
         if slot.quota().and_then(|index| self.quotas.get(index)) != Some(charge.bucket()) {
-            return Err(Unknown::OtherNumbers);
+            return Err(LookupMiss::OtherQuota);
         }
         Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
     }
@@ -45,13 +45,13 @@ impl Shard {
     pub(super) fn charge_unknown(
         &mut self,
         print: Fingerprint,
-        unknown: Unknown,
+        unknown: LookupMiss,
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Charged {
         let found = match unknown {
-            Unknown::New => None,
-            Unknown::OtherNumbers => self.table.find(print.tag()),
+            LookupMiss::New => None,
+            LookupMiss::OtherQuota => self.table.find(print.tag()),
         };
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
     }
@@ -80,7 +80,7 @@ impl CellStore for KnownSlot<'_> {
 
     #[inline]
     fn write(&mut self, (): (), _: &Bucket, state: State, _: Timestamp) {
-        self.0.keep(state);
+        self.0.set_state(state);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fingerprint::Tag;
 use super::line::LineLevel;
-use super::lines::{Lines, Stored};
+use super::lines::{Lines, StoredBucket};
 use super::shard::Shard;
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
@@ -59,7 +59,7 @@ impl Shard {
     ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
         let ticket = self.next_ticket();
-        let (stored, lines) = self.lined(tag)?;
+        let (stored, lines) = self.bucket_and_lines(tag)?;
         let is_alone = lines.enter(stored, ticket, units, waiter, now);
         Some((ticket, is_alone))
     }
@@ -67,7 +67,7 @@ impl Shard {
     /// Puts tokens at the end of a line that were taken without a request which waits.
     pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units, now: Timestamp) {
         let ticket = self.next_ticket();
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.enter_unattended(stored, ticket, units, now);
         }
     }
@@ -75,7 +75,8 @@ impl Shard {
     /// Takes a request out of the line of a bucket. Returns whether it was still there.
     pub(super) fn leave(&mut self, tag: Tag, ticket: u64, now: Timestamp) -> bool {
         self.grant(tag, now);
-        let left = self.lined(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
+        let left =
+            self.bucket_and_lines(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
         let Some(state) = left else { return false };
         self.keep_state(tag, state, now);
         self.grant(tag, now);
@@ -101,7 +102,7 @@ impl Shard {
         now: Timestamp,
         until: Timestamp,
     ) {
-        if let Some((stored, lines)) = self.lined(tag)
+        if let Some((stored, lines)) = self.bucket_and_lines(tag)
             && lines.grant(stored, ticket, now, until)
         {
             // Without a line it can be evicted.
@@ -113,7 +114,7 @@ impl Shard {
     /// change delays the waiters, they keep what they were told.
     pub(super) fn before_change(&mut self, tag: Tag, delays: bool, now: Timestamp) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.change(stored, delays, now);
         }
     }
@@ -122,8 +123,8 @@ impl Shard {
     pub(super) fn after_change(&mut self, tag: Tag, before: Units, now: Timestamp) {
         self.note(tag, now);
         self.grant(tag, now);
-        let capped = self.lined(tag).map(|(stored, lines)| lines.capped(stored, before, now));
-        if let Some(state) = capped {
+        let cap = self.bucket_and_lines(tag).map(|(stored, lines)| lines.cap(stored, before, now));
+        if let Some(state) = cap {
             self.keep_state(tag, state, now);
         }
     }
@@ -147,13 +148,13 @@ impl Shard {
         now: Timestamp,
     ) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.attach(stored, timer, now);
         }
     }
 
     pub(super) fn detach(&mut self, tag: Tag, now: Timestamp) {
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.detach(stored, now);
         }
     }
@@ -163,15 +164,15 @@ impl Shard {
         let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
         for tag in tags {
             self.grant(tag, now);
-            if let Some((stored, lines)) = self.lined(tag) {
+            if let Some((stored, lines)) = self.bucket_and_lines(tag) {
                 lines.drain(stored, by, end, now);
             }
         }
     }
 
     /// The numbers of a bucket that requests wait for.
-    pub(super) fn lined_bucket(&mut self, tag: Tag) -> Option<Bucket> {
-        let (stored, lines) = self.lined(tag)?;
+    pub(super) fn line_quota(&mut self, tag: Tag) -> Option<Bucket> {
+        let (stored, lines) = self.bucket_and_lines(tag)?;
         lines.has(tag).then_some(*stored.bucket)
     }
 
@@ -181,7 +182,9 @@ impl Shard {
 
     pub(super) fn line_level(&mut self, tag: Tag, now: Timestamp) -> LineLevel {
         self.grant(tag, now);
-        self.lined(tag).map(|(stored, lines)| lines.level(stored, now)).unwrap_or_default()
+        self.bucket_and_lines(tag)
+            .map(|(stored, lines)| lines.level(stored, now))
+            .unwrap_or_default()
     }
 
     /// A number that no place in these lines has had, as a line may end while its places are known.
@@ -192,17 +195,17 @@ impl Shard {
     }
 
     /// A bucket that is stored, and the lines.
-    pub(super) fn lined(&mut self, tag: Tag) -> Option<(Stored<'_>, &mut Lines)> {
+    pub(super) fn bucket_and_lines(&mut self, tag: Tag) -> Option<(StoredBucket<'_>, &mut Lines)> {
         let lines = self.lines.as_deref_mut()?;
         let slot = self.table.get(self.table.find(tag)?)?;
         let bucket = self.quotas.get(slot.quota()?)?;
-        Some((Stored { tag, bucket, state: slot.state() }, lines))
+        Some((StoredBucket { tag, bucket, state: slot.state() }, lines))
     }
 
     pub(super) fn keep_state(&mut self, tag: Tag, state: State, now: Timestamp) {
         if let Some(slot) = self.table.find_mut(tag) {
             self.evictions.forget_block(slot);
-            slot.keep(state);
+            slot.set_state(state);
         }
         self.note(tag, now);
     }
@@ -211,7 +214,7 @@ impl Shard {
     pub(super) fn note(&mut self, tag: Tag, now: Timestamp) {
         let (view, evictions) = self.view(now);
         if let Some(slot) = view.table.find(tag).and_then(|index| view.table.get(index)) {
-            evictions.noted(slot, view);
+            evictions.note_candidate(slot, view);
         }
     }
 }

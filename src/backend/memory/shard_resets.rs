@@ -26,7 +26,8 @@ impl Shard {
         self.before_change(tag, false, now);
         let mark = self.mark;
         let Some(index) = self.table.find(tag) else { return };
-        let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
+        let Some((stored, lines)) = self.bucket_and_lines(tag).filter(|(_, lines)| lines.has(tag))
+        else {
             self.remove(index, now);
             return;
         };

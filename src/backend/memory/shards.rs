@@ -9,15 +9,15 @@ use crate::backend::reset_log::ResetLog;
 /// The shards of a store; always at least one.
 pub(super) struct Shards {
     /// All but the last, so that no index can miss.
-    most: Box<[Padded]>,
-    last: Padded,
+    most: Box<[PaddedShard]>,
+    last: PaddedShard,
     /// How many they are together.
     count: usize,
 }
 
 /// Keeps the locks of two shards out of each other's cache lines.
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct PaddedShard(Mutex<Shard>);
 
 /// The most buckets that a shard holds. It bounds every pause.
 const SHARD_KEYS: usize = 1_024;
@@ -31,7 +31,7 @@ impl Shards {
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
         let resets = || ResetLog::of_one_part_in(count);
-        let shard = || Padded(Mutex::new(Shard::new(capacity, resets())));
+        let shard = || PaddedShard(Mutex::new(Shard::new(capacity, resets())));
         Self { most: (1..count).map(|_| shard()).collect(), last: shard(), count }
     }
 
@@ -44,12 +44,12 @@ impl Shards {
         print.shard(self.count())
     }
 
-    pub(super) fn at(&self, index: usize) -> &Mutex<Shard> {
+    pub(super) fn get(&self, index: usize) -> &Mutex<Shard> {
         &self.most.get(index).unwrap_or(&self.last).0
     }
 
-    pub(super) fn of(&self, print: Fingerprint) -> &Mutex<Shard> {
-        self.at(self.index_of(print))
+    pub(super) fn shard_of(&self, print: Fingerprint) -> &Mutex<Shard> {
+        self.get(self.index_of(print))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Mutex<Shard>> {

@@ -39,11 +39,11 @@ impl Slot {
     }
 
     /// Whether the search for this tag ends here: this is the bucket, or a vacancy.
-    const fn ends(&self, (low, high): (u64, u32)) -> bool {
+    const fn ends_search(&self, (low, high): (u64, u32)) -> bool {
         (self.low == low && self.high == high) || self.quota.is_none()
     }
 
-    pub(super) const fn keep(&mut self, state: State) {
+    pub(super) const fn set_state(&mut self, state: State) {
         self.state = state;
     }
 
@@ -66,7 +66,7 @@ const FIRST_SLOTS: usize = 8;
 
 impl Table {
     /// An empty table that will hold at most this many buckets.
-    pub(super) const fn holding(buckets: usize) -> Self {
+    pub(super) const fn with_max_buckets(buckets: usize) -> Self {
         let enough = buckets.saturating_add(buckets.div_ceil(4)).saturating_add(1);
         Self { slots: Vec::new(), taken: 0, enough }
     }
@@ -97,12 +97,12 @@ impl Table {
         let (before, after) = self.slots.split_at_checked(home)?;
         // From home to the end, then from the start: a vacancy ends the search.
         for (index, slot) in (home..).zip(after) {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return slot.quota.map(|_| index);
             }
         }
         for (index, slot) in (0..).zip(before) {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return slot.quota.map(|_| index);
             }
         }
@@ -114,12 +114,12 @@ impl Table {
         let home = scale(tag.0, self.slots.len());
         let (before, after) = self.slots.split_at_mut_checked(home)?;
         for slot in after {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return Some(slot).filter(|slot| slot.quota.is_some());
             }
         }
         for slot in before {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return Some(slot).filter(|slot| slot.quota.is_some());
             }
         }
@@ -233,7 +233,7 @@ mod tests {
         fn finds_what_a_map_would_find(
             steps in prop::collection::vec((any::<bool>(), 0_u64..40, any::<i64>()), 0..400),
         ) {
-            let mut table = Table::holding(40);
+            let mut table = Table::with_max_buckets(40);
             let mut model = HashMap::new();
             for (insert, name, value) in steps {
                 // The highest bits pick the home: a few homes, one of them at the very end.

@@ -99,7 +99,7 @@ impl Memory {
         place: &LinePlace,
         work: impl FnOnce(&mut super::Shard, Timestamp) -> T,
     ) -> T {
-        let mut shard = self.shards.of(place.print).lock();
+        let mut shard = self.shards.shard_of(place.print).lock();
         let now = self.now();
         let done = work(&mut shard, now);
         let wakeups = shard.take_wakeups();
