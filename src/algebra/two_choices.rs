@@ -156,7 +156,7 @@ pub fn charge_pair(
     } else if enough(terms.floor()) && wait <= terms.max_wait() {
         (Verdict::Reserved, together, wait)
     } else {
-        (Verdict::Refused, together, soonest(bucket, [fuller, poorer], units, now))
+        (Verdict::Refused, together, shortest_wait(bucket, [fuller, poorer], units, now))
     };
     ChargedPair { verdict, before: [first, second], after: in_order(after), wait }
 }
@@ -183,8 +183,8 @@ fn wait(bucket: &Bucket, state: State, now: Timestamp) -> u64 {
 }
 
 /// The smallest wait after which two shards that refuse `units` admit them.
-fn soonest(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) -> u64 {
-    let together = together_at(bucket, shards, units);
+fn shortest_wait(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) -> u64 {
+    let together = pair_affords_at(bucket, shards, units);
     let soonest = if units > bucket.capacity() {
         together
     } else {
@@ -203,7 +203,7 @@ fn soonest(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) ->
 /// gained `min(e, n·gain) + min(l, m·gain)`, which is the smallest of four sums. So it is enough
 /// once `n·gain + m·gain`, `n·gain + l` and `e + m·gain` are. (The fourth, `e + l`, always is
 /// unless the units are more than two capacities.)
-fn together_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
+fn pair_affords_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
     let (early, late) = if a.ts <= b.ts { (a, b) } else { (b, a) };
     let (room_early, room_late) = (bucket.missing(early.value), bucket.missing(late.value));
     let held = i128::from(a.value).saturating_add(i128::from(b.value));

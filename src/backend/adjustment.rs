@@ -126,7 +126,7 @@ impl<'a> Adjustment<'a> {
 
     /// The units were taken when the store had this mark. If the bucket was reset since, they are
     /// forgiven, and not given back.
-    pub(crate) const fn taken_at(mut self, mark: ResetMark) -> Self {
+    pub(crate) const fn with_mark(mut self, mark: ResetMark) -> Self {
         self.mark = Some(mark);
         self
     }
@@ -136,7 +136,7 @@ impl<'a> Adjustment<'a> {
     }
 
     /// The same for a store that does not count resets.
-    pub(crate) const fn unmarked(mut self) -> Self {
+    pub(crate) const fn without_mark(mut self) -> Self {
         self.mark = None;
         self
     }
@@ -311,12 +311,8 @@ impl<'a> Adjustment<'a> {
 #[cfg(feature = "memory")]
 impl Adjustment<'_> {
     /// The same in other numbers of the limit.
-    pub(super) fn in_numbers_of<'b>(
-        &'b self,
-        bucket: &'b Bucket,
-        now: Timestamp,
-    ) -> Adjustment<'b> {
-        let units = |units| converted(units, self.bucket, bucket);
+    pub(super) fn convert_to<'b>(&'b self, bucket: &'b Bucket, now: Timestamp) -> Adjustment<'b> {
+        let units = |units| convert_units(units, self.bucket, bucket);
         let state = |state| rescale(self.bucket, bucket, state, now, self.id.phase(bucket));
         let change = match self.change {
             Change::Refund { units: own } => Change::Refund { units: units(own) },
@@ -334,7 +330,7 @@ impl Adjustment<'_> {
 
 /// Units of one bucket, counted in the numbers of another; what is left of a unit is dropped.
 #[cfg(feature = "memory")]
-pub(super) fn converted(units: Units, from: &Bucket, to: &Bucket) -> Units {
+pub(super) fn convert_units(units: Units, from: &Bucket, to: &Bucket) -> Units {
     if from == to {
         return units;
     }

@@ -156,7 +156,7 @@ impl Applied {
 
     /// The same with this mark for all buckets.
     #[cfg(feature = "memory")]
-    pub(super) fn marked(mut self, mark: ResetMark) -> Self {
+    pub(super) fn with_mark(mut self, mark: ResetMark) -> Self {
         if !mark.is_none() {
             let readings = self.readings.as_mut_slice();
             readings.iter_mut().for_each(|reading| reading.mark = mark);
@@ -269,7 +269,7 @@ impl Reading {
 
     /// The same of a bucket that is stored in other numbers than an adjustment names.
     #[cfg(feature = "memory")]
-    pub(super) fn in_numbers_of(
+    pub(super) fn convert_from(
         mut self,
         stored: &Bucket,
         adjustment: &Adjustment<'_>,
@@ -289,7 +289,7 @@ impl Reading {
     /// The same with this mark.
     #[cfg(feature = "memory")]
     #[inline]
-    pub(super) const fn marked(mut self, mark: ResetMark) -> Self {
+    pub(super) const fn with_mark(mut self, mark: ResetMark) -> Self {
         self.mark = mark;
         self
     }

@@ -26,7 +26,7 @@ impl<'a> BucketId<'a> {
     #[must_use]
     #[inline]
     pub const fn new(limit: &'a str, key: &'a Key) -> Self {
-        Self::with_head(limit, LimitHead::of(limit), key)
+        Self::with_head(limit, LimitHead::new(limit), key)
     }
 
     /// As [`new`](Self::new), for a limit that knows the head of its name.

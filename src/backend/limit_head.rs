@@ -8,7 +8,7 @@
 pub(crate) struct LimitHead([u64; 2]);
 
 impl LimitHead {
-    pub(crate) const fn of(name: &str) -> Self {
+    pub(crate) const fn new(name: &str) -> Self {
         let (mut bytes, mut words, mut shift) = (name.as_bytes(), [0_u64; 2], 0_u32);
         // A zero would look like the end.
         while let [byte, rest @ ..] = bytes

@@ -14,10 +14,10 @@
 //! back. No time is compared, as a charge and a reset may come within one tick.
 //!
 //! Nothing bounds the life of a permit, so no bounded log can know all resets that they have seen. Each bucket
-//! belongs to one of some stripes, by its hash. A stripe lists the last [`KEPT`] of its buckets that were
+//! belongs to one of some stripes, by its hash. A stripe lists the last [`STRIPE_LEN`] of its buckets that were
 //! reset, each with its last reset. Of those that it does not list any more it knows only the latest reset,
 //! and a mark that is older than that gives nothing back. So nothing is given back twice, and a permit
-//! loses its refund only if it outlives the resets of [`KEPT`] other buckets of its stripe: with all
+//! loses its refund only if it outlives the resets of [`STRIPE_LEN`] other buckets of its stripe: with all
 //! [`STRIPES`], those of some 60,000 other buckets. The stripes share one count, so a mark holds in each.
 
 use std::collections::VecDeque;
@@ -59,14 +59,14 @@ struct ResetStripe {
 const STRIPES: usize = 64;
 
 /// How many buckets a stripe lists, which takes 16 bytes each.
-const KEPT: usize = 1_024;
+const STRIPE_LEN: usize = 1_024;
 
 /// How many marks there are.
 const MARKS: u64 = 0xffff_ffff;
 
 impl ResetLog {
     /// For the buckets of one of so many parts of a store, which share the stripes.
-    pub(crate) fn of_one_part_in(parts: usize) -> Self {
+    pub(crate) fn for_part_of(parts: usize) -> Self {
         Self { count: 0, stripes: Vec::new(), width: STRIPES.div_ceil(parts.max(1)) }
     }
 
@@ -134,7 +134,7 @@ impl ResetStripe {
     fn record(&mut self, bucket: u64, nth: u64) {
         if let Some(known) = self.recent.iter().position(|&(other, _)| other == bucket) {
             self.recent.remove(known);
-        } else if self.recent.len() >= KEPT
+        } else if self.recent.len() >= STRIPE_LEN
             && let Some((_, oldest)) = self.recent.pop_front()
         {
             self.forgotten = oldest;
@@ -151,7 +151,7 @@ impl ResetStripe {
 impl Default for ResetLog {
     /// For all buckets of a store.
     fn default() -> Self {
-        Self::of_one_part_in(1)
+        Self::for_part_of(1)
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
         for parts in [1, 16, 64, 1_024] {
             // A part has its share of the buckets, and so of their resets.
             let share = u64::try_from(parts).unwrap().min(64);
-            let (mut log, others) = (ResetLog::of_one_part_in(parts), 50_000 / share);
+            let (mut log, others) = (ResetLog::for_part_of(parts), 50_000 / share);
             let before = log.mark();
             log.record(hash(0));
             let after = log.mark();
@@ -236,7 +236,7 @@ mod tests {
             }
             let forgiven = [before, after].map(|mark| log.has_forgiven(hash(0), mark));
             assert_eq!(forgiven, [true, true], "one of {parts} parts: nothing comes back twice");
-            let most = STRIPES.div_ceil(parts) * KEPT;
+            let most = STRIPES.div_ceil(parts) * STRIPE_LEN;
             let listed: usize = log.stripes.iter().map(|stripe| stripe.recent.len()).sum();
             assert!(listed <= most, "{listed} of {most}");
         }
@@ -254,7 +254,7 @@ mod tests {
         ) {
             // Most are in the first stripe, so that it forgets some and the others forget none.
             let hash = |bucket: u64| if bucket.is_multiple_of(8) { hash(bucket) } else { bucket };
-            let mut log = ResetLog::of_one_part_in(parts);
+            let mut log = ResetLog::for_part_of(parts);
             let (mut last, mut marks) = (HashMap::new(), Vec::new());
             for (nth, (bucket, other)) in (0_usize..).zip(buckets) {
                 marks.push(log.mark());
@@ -272,11 +272,11 @@ mod tests {
                     let since = last.iter().filter(|&(_, &reset)| reset >= taken);
                     let seen = since.filter(|&(&bucket, _)| near(bucket)).count();
                     let forgiven = log.has_forgiven(asked, marks[taken]);
-                    prop_assert!(forgiven == truth || (forgiven && seen > KEPT));
+                    prop_assert!(forgiven == truth || (forgiven && seen > STRIPE_LEN));
                 }
             }
             prop_assert_eq!(log.stripes.len(), STRIPES / parts);
-            prop_assert!(log.stripes.iter().all(|stripe| stripe.recent.len() <= KEPT));
+            prop_assert!(log.stripes.iter().all(|stripe| stripe.recent.len() <= STRIPE_LEN));
         }
     }
 }

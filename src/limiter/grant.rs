@@ -246,7 +246,7 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            (refund.taken_at(paid.mark), paid.units.saturating_sub(units))
+            (refund.with_mark(paid.mark), paid.units.saturating_sub(units))
         })
     }
 }

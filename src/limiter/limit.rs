@@ -123,7 +123,7 @@ impl Limit {
         assert!(is_name(name), "the name of a limit is 1 to 64 printable ASCII characters");
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
-                let head = LimitHead::of(name);
+                let head = LimitHead::new(name);
                 Self { name: LimitName::Static(name), head, quota, bucket }
             }
             Err(error) => error.panic(),
@@ -141,7 +141,7 @@ impl Limit {
         let own = LimitName::own(&name).filter(|_| is_name(&name));
         let Some(own) = own else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: own, head: LimitHead::of(&name), quota, bucket }),
+            Ok(bucket) => Ok(Self { name: own, head: LimitHead::new(&name), quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
     }

@@ -27,7 +27,7 @@ enum QuotaProblem {
 
 /// Tokens that do not fit: how many were given, and how many would.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct TokenOverflow {
     pub(super) tokens: u64,
     /// Whether the quota sets them, or they follow from the rate.
     pub(super) set: bool,
@@ -69,13 +69,13 @@ impl QuotaError {
         Self(QuotaProblem::Rate { rate, period })
     }
 
-    pub(super) const fn capacity(rate: u64, period: Duration, given: Given) -> Self {
-        let Given { tokens: given, set, token, fits } = given;
+    pub(super) const fn capacity(rate: u64, period: Duration, given: TokenOverflow) -> Self {
+        let TokenOverflow { tokens: given, set, token, fits } = given;
         Self(QuotaProblem::Capacity { rate, period, given, set, token, fits })
     }
 
-    pub(super) const fn max_reserved(rate: u64, period: Duration, given: Given) -> Self {
-        let Given { tokens: given, token, fits, .. } = given;
+    pub(super) const fn max_reserved(rate: u64, period: Duration, given: TokenOverflow) -> Self {
+        let TokenOverflow { tokens: given, token, fits, .. } = given;
         Self(QuotaProblem::MaxReserved { rate, period, given, token, fits })
     }
 

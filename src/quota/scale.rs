@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::error::{Given, QuotaError};
+use super::error::{QuotaError, TokenOverflow};
 use super::units::{MAX_UNITS, micros, widen};
 use super::{Kind, Quota};
 
@@ -103,7 +103,7 @@ impl Scale {
             Some(units) if units <= MAX_UNITS => units,
             _ => {
                 let (set, fits) = (quota.capacity.is_some(), split.tokens(MAX_UNITS));
-                let given = Given { tokens, set, token, fits };
+                let given = TokenOverflow { tokens, set, token, fits };
                 return Err(QuotaError::capacity(quota.rate, quota.period, given));
             }
         };
@@ -113,8 +113,12 @@ impl Scale {
             Some(debt) => match split.units(debt) {
                 Some(units) if units <= beside => units,
                 _ => {
-                    let given =
-                        Given { tokens: debt, set: true, token, fits: split.tokens(beside) };
+                    let given = TokenOverflow {
+                        tokens: debt,
+                        set: true,
+                        token,
+                        fits: split.tokens(beside),
+                    };
                     return Err(QuotaError::max_reserved(quota.rate, quota.period, given));
                 }
             },

@@ -63,15 +63,19 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
         let (name, value) = option.split_once(char::is_whitespace).ok_or_else(unknown)?;
         let tokens = |name| parse_number(name, value, u64::MAX);
         match name {
-            "capacity" => once("capacity", &mut quota.capacity, tokens("capacity")?)?,
+            "capacity" => set_once("capacity", &mut quota.capacity, tokens("capacity")?)?,
             "max_reserved" => {
-                once("max_reserved", &mut quota.max_reserved, tokens("max_reserved")?)?;
+                set_once("max_reserved", &mut quota.max_reserved, tokens("max_reserved")?)?;
             }
-            "initial" => once("initial", &mut quota.initial, tokens("initial")?)?,
+            "initial" => set_once("initial", &mut quota.initial, tokens("initial")?)?,
             "shards" => {
-                once("shards", &mut shards, parse_number("shards", value, u64::from(u32::MAX))?)?;
+                set_once(
+                    "shards",
+                    &mut shards,
+                    parse_number("shards", value, u64::from(u32::MAX))?,
+                )?;
             }
-            "start" => once("start", &mut quota.start, parse_start(value.trim())?)?,
+            "start" => set_once("start", &mut quota.start, parse_start(value.trim())?)?,
             _ => return Err(unknown()),
         }
     }
@@ -81,7 +85,7 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     quota.validated().map_err(ParseProblem::Numbers)
 }
 
-fn once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
+fn set_once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(ParseProblem::Twice(name)),
@@ -160,7 +164,7 @@ impl fmt::Display for Quota {
             write!(f, ", initial {tokens}")?;
         }
         if let Some(start) = self.start {
-            write!(f, ", start {}", Start(start))?;
+            write!(f, ", start {}", StartText(start))?;
         }
         if self.shards != 1 {
             write!(f, ", shards {}", self.shards)?;
@@ -170,9 +174,9 @@ impl fmt::Display for Quota {
 }
 
 /// Shows a start as a date where it can be, else as a bare number of microseconds.
-struct Start(Timestamp);
+struct StartText(Timestamp);
 
-impl fmt::Display for Start {
+impl fmt::Display for StartText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// 31 December 9999: RFC 3339 has four digits for the year.
         const LAST: i64 = 253_402_300_799_000_000;

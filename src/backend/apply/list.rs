@@ -32,7 +32,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
 ) -> Applied {
     let mut entries: SmallVec<[Entry<'_, C::Cell>; 8]> = SmallVec::new();
     let repeats = Repeats::find(named.iter().map(|(cell, _)| *cell));
-    let mut lasts = Lasts::new(&repeats);
+    let mut lasts = LastEntries::new(&repeats);
     let mut buckets = named.iter().copied();
     while let Some((cell, charge)) = buckets.next() {
         let (id, nth) = (charge.id(), entries.len());
@@ -91,13 +91,13 @@ fn write_all_refused<C: CellStore>(
     repeats: &Repeats,
     now: Timestamp,
 ) {
-    let mut later = Lasts::new(repeats);
+    let mut later = LastEntries::new(repeats);
     // The last charge on a bucket comes first: those before it leave the bucket in its numbers.
     for (nth, entry) in entries.iter().enumerate().rev().filter(|(_, entry)| entry.charge.takes()) {
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
         let names = |other: &Entry<'_, C::Cell>| other.charge.takes() && other.balance.cell == cell;
         let search = || entries.iter().rposition(names).filter(|&last| last > nth);
-        if cells.is_converted(cell, id, bucket, now) && later.of(nth, search).is_none() {
+        if cells.is_converted(cell, id, bucket, now) && later.find(nth, search).is_none() {
             cells.write(cell, bucket, entry.balance.stored, now);
         } else {
             write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
@@ -107,13 +107,13 @@ fn write_all_refused<C: CellStore>(
 }
 
 /// Of the entries of each bucket, the last one that was noted.
-struct Lasts<'r> {
+struct LastEntries<'r> {
     repeats: &'r Repeats,
     /// In the places of the first ones, if the list is long and names a bucket twice.
     noted: Vec<Option<usize>>,
 }
 
-impl<'r> Lasts<'r> {
+impl<'r> LastEntries<'r> {
     fn new(repeats: &'r Repeats) -> Self {
         let noted = match repeats {
             Repeats::Firsts(firsts) => vec![None; firsts.len()],
@@ -132,7 +132,7 @@ impl<'r> Lasts<'r> {
 
     /// That of the bucket of this entry; a short list is searched for it.
     #[inline]
-    fn of(&self, nth: usize, search: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    fn find(&self, nth: usize, search: impl FnOnce() -> Option<usize>) -> Option<usize> {
         match self.repeats {
             Repeats::Short => search(),
             Repeats::Unique => None,
@@ -224,10 +224,10 @@ impl<Cell> Entry<'_, Cell> {
 /// The last charge so far on the bucket of this entry.
 fn last<'a, 'b, Cell: PartialEq>(
     entries: &'b [Entry<'a, Cell>],
-    lasts: &Lasts<'_>,
+    lasts: &LastEntries<'_>,
     nth: usize,
     cell: Cell,
 ) -> Option<&'b Entry<'a, Cell>> {
     let search = || entries.iter().rposition(|entry| entry.balance.cell == cell);
-    entries.get(lasts.of(nth, search)?)
+    entries.get(lasts.find(nth, search)?)
 }

@@ -44,14 +44,14 @@ pub(in crate::backend) struct Payment<'c, Cell, Slot> {
 impl<'c, Cell, Slot> Payment<'c, Cell, Slot> {
     /// Of the bucket of a charge; of a two-choices charge, of the first.
     #[inline(always)]
-    pub(in crate::backend) fn of_first(cell: Cell, charge: &Charge<'c>) -> Self {
+    pub(in crate::backend) fn for_own_shard(cell: Cell, charge: &Charge<'c>) -> Self {
         let is_first_of_two = charge.get_second_shard().is_some();
-        Self { is_first_of_two, ..Self::of_second(cell, charge) }
+        Self { is_first_of_two, ..Self::for_second_shard(cell, charge) }
     }
 
     /// Of the second bucket of a two-choices charge, which comes next to the first.
     #[inline(always)]
-    pub(in crate::backend) fn of_second(cell: Cell, charge: &Charge<'c>) -> Self {
+    pub(in crate::backend) fn for_second_shard(cell: Cell, charge: &Charge<'c>) -> Self {
         let (bucket, units) = (charge.bucket(), charge.units());
         let is_usual = charge.takes() && charge.get_terms() == Terms::AT_ONCE && units > 0;
         let left = State { value: 0, ts: Timestamp::UNIX_EPOCH };
@@ -61,7 +61,7 @@ impl<'c, Cell, Slot> Payment<'c, Cell, Slot> {
     /// What the bucket answers once it has paid.
     #[inline(always)]
     pub(in crate::backend) fn reading(&self, mark: ResetMark) -> Reading {
-        Reading::in_micros(Verdict::Admitted, self.left, self.units, 0).marked(mark)
+        Reading::in_micros(Verdict::Admitted, self.left, self.units, 0).with_mark(mark)
     }
 }
 

@@ -192,7 +192,7 @@ impl Memory {
         };
         let mark = shard.mark;
         drop(shard);
-        Ok((now, Reading::from_charged(charge, &charged).marked(mark)))
+        Ok((now, Reading::from_charged(charge, &charged).with_mark(mark)))
     }
 
     /// As [`charge`](Self::charge), whether the bucket is known or not.
@@ -247,7 +247,7 @@ impl UnknownBucket<'_> {
         let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();
-        (now, Reading::from_charged(charge, &charged).marked(mark))
+        (now, Reading::from_charged(charge, &charged).with_mark(mark))
     }
 }
 

@@ -9,7 +9,7 @@ use super::lock_set::LockSet;
 use super::shards::Shards;
 use super::waiter::{LinePlace, LineTicket, LineWaiter};
 use crate::algebra::{Bucket, Units, Verdict};
-use crate::backend::adjustment::{Adjustment, Change, converted};
+use crate::backend::adjustment::{Adjustment, Change, convert_units};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::apply::{CellStore as _, adjust_list, apply_list};
 use crate::backend::charge::{BucketId, Charge};
@@ -92,7 +92,7 @@ pub(super) fn reserve_all(
             shard.begin_work(print.tag());
         }
     }
-    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
+    let applied = apply_list(&mut locks, &named, now).with_mark(locks.mark());
     let ticket = (applied.verdict() == Verdict::Reserved)
         .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
     for &(print, _) in several {
@@ -156,7 +156,7 @@ pub(super) fn buckets_in_debt(
         let known = places.get(first).copied().flatten();
         match known.and_then(|place| debts.get_mut(place)) {
             Some((_, counted_in, all)) => {
-                *all = converted(*all, counted_in, bucket).saturating_add(units);
+                *all = convert_units(*all, counted_in, bucket).saturating_add(units);
                 *counted_in = bucket;
             }
             None if reading.state().value < 0 && waits_for(nth, named, readings) => {
@@ -254,7 +254,7 @@ fn adjust_owed(
         .iter()
         .zip(&stored)
         .map(|(&(_, one), stored)| {
-            stored.as_ref().map_or(*one, |stored| one.in_numbers_of(stored, now))
+            stored.as_ref().map_or(*one, |stored| one.convert_to(stored, now))
         })
         .collect();
     let prints = named.iter().map(|&(print, _)| print);
@@ -265,7 +265,7 @@ fn adjust_owed(
     }
     let readings = applied.readings().iter().zip(&stored).zip(named);
     let readings = readings.map(|((reading, stored), &(_, one))| match stored {
-        Some(stored) => reading.in_numbers_of(stored, one, now),
+        Some(stored) => reading.convert_from(stored, one, now),
         None => *reading,
     });
     Applied::many(now, readings.collect())
@@ -335,7 +335,7 @@ pub(super) fn leave_all(
     }
     for (print, one) in &mut named {
         if let Some(mark) = waiter.mark_of(|| print.tag()) {
-            *one = one.taken_at(mark);
+            *one = one.with_mark(mark);
         }
     }
     if !named.is_empty() {

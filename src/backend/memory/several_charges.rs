@@ -29,9 +29,10 @@ pub(super) fn charge_all<'c, E>(
     for charge in charges.clone() {
         let charge = charge?;
         let id = charge.id();
-        payments.push(Payment::of_first(fingerprint_of(hasher, id), &charge));
+        payments.push(Payment::for_own_shard(fingerprint_of(hasher, id), &charge));
         if let Some(other) = charge.get_second_shard() {
-            payments.push(Payment::of_second(fingerprint_of(hasher, id.shard(other)), &charge));
+            payments
+                .push(Payment::for_second_shard(fingerprint_of(hasher, id.shard(other)), &charge));
         }
     }
     let mut locks = LockSet::lock(shards, payments.iter().map(|payment| payment.cell));
@@ -61,7 +62,7 @@ fn charge_others<'c>(
     if is_waited_for {
         locks.grant_all(&named, now);
     }
-    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
+    let applied = apply_list(&mut locks, &named, now).with_mark(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
         // The caller waits for it by itself, but comes after the requests in line.
         for (print, units) in buckets_in_debt(&named, applied.readings()) {

@@ -30,7 +30,7 @@ impl Shards {
     pub(super) fn new(max_keys: usize) -> Self {
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
-        let resets = || ResetLog::of_one_part_in(count);
+        let resets = || ResetLog::for_part_of(count);
         let shard = || PaddedShard(Mutex::new(Shard::new(capacity, resets())));
         Self { most: (1..count).map(|_| shard()).collect(), last: shard(), count }
     }

@@ -26,12 +26,12 @@ impl Dice {
         self.below(sides) == 0
     }
 
-    pub(super) fn of<T: Clone>(&mut self, list: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, list: &[T]) -> T {
         list[usize::try_from(self.below(list.len() as u64)).unwrap()].clone()
     }
 
     /// A number from 0 to `most`, small ones as likely as large ones.
-    pub(super) fn some(&mut self, most: u64) -> u64 {
+    pub(super) fn up_to(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros();
         let bits = self.below(u64::from(bits) + 1);
         self.below(1_u64 << bits.min(63)).min(most)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::START;
-use super::history::{History, ask, at_once};
+use super::history::{History, expect_ready, play_step};
 use crate::algebra::{Bucket, State, Terms, Verdict};
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, Key, Memory,
@@ -100,15 +100,19 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
             history.pass(&clock);
             let step = history.step();
             let before = store.with(|map| map.conversions);
-            let [here, there] =
-                [&memory as &dyn Backend, &store].map(|store| at_once(ask(store, &step)).unwrap());
+            let [here, there] = [&memory as &dyn Backend, &store]
+                .map(|store| expect_ready(play_step(store, &step)).unwrap());
             if there.contains("verdict: Refused") {
                 converted += store.with(|map| map.conversions) - before;
             }
             assert_eq!(here, there, "seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
-            let look = history.take();
-            let applied = at_once(memory.apply(&[look.charge()])).unwrap();
-            assert_eq!(at_once(store.apply(&[look.charge()])).unwrap(), applied, "seed {seed}");
+            let look = history.draw_charge();
+            let applied = expect_ready(memory.apply(&[look.charge()])).unwrap();
+            assert_eq!(
+                expect_ready(store.apply(&[look.charge()])).unwrap(),
+                applied,
+                "seed {seed}"
+            );
             // What a charge left in some bucket: what an adjustment may name.
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
@@ -154,14 +158,14 @@ fn forgetting_changes_no_answer_whatever_the_numbers_become() {
             });
             let step = history.step();
             let [told, by_sweeping, by_map] = [&kept as &dyn Backend, &sweeping, &store]
-                .map(|store| at_once(ask(store, &step)).unwrap());
+                .map(|store| expect_ready(play_step(store, &step)).unwrap());
             let place = format!("seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
             assert_eq!(told, by_sweeping, "{place}");
             assert_eq!(told, by_map, "{place}");
-            let look = history.take();
-            let applied = at_once(kept.apply(&[look.charge()])).unwrap();
-            assert_eq!(at_once(sweeping.apply(&[look.charge()])).unwrap(), applied, "{place}");
-            assert_eq!(at_once(store.apply(&[look.charge()])).unwrap(), applied, "{place}");
+            let look = history.draw_charge();
+            let applied = expect_ready(kept.apply(&[look.charge()])).unwrap();
+            assert_eq!(expect_ready(sweeping.apply(&[look.charge()])).unwrap(), applied, "{place}");
+            assert_eq!(expect_ready(store.apply(&[look.charge()])).unwrap(), applied, "{place}");
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
             history.seen.drain(..old);
@@ -190,7 +194,7 @@ fn a_call_reads_the_clock_once_and_a_refusal_writes_nothing() {
         (&[Charge::look(id("b"), &ten, token), take("c", 0)], Verdict::Admitted),
     ] {
         let before = store.with(|map| (map.times, map.writes));
-        let applied = at_once(store.apply(charges)).unwrap();
+        let applied = expect_ready(store.apply(charges)).unwrap();
         assert_eq!(applied.verdict(), verdict, "{charges:?}");
         let paid = applied.readings().iter().filter(|reading| reading.units() > 0).count();
         assert_eq!(store.with(|map| (map.times, map.writes)), (before.0 + 1, before.1 + paid));
@@ -203,9 +207,9 @@ fn a_refusal_starts_a_bucket_that_begins_below_its_capacity() {
     let store = Store::new(&clock);
     let (key, slow) = (Key::from("alice"), bucket(Quota::token_bucket(10, HOUR).initial(3)));
     let five = Charge::take(BucketId::new("slow", &key), &slow, slow.units(5).unwrap());
-    assert_eq!(at_once(store.apply(&[five])).unwrap().verdict(), Verdict::Refused);
+    assert_eq!(expect_ready(store.apply(&[five])).unwrap().verdict(), Verdict::Refused);
     clock.advance(HOUR / 5);
-    assert_eq!(at_once(store.apply(&[five])).unwrap().verdict(), Verdict::Admitted);
+    assert_eq!(expect_ready(store.apply(&[five])).unwrap().verdict(), Verdict::Admitted);
 }
 
 #[test]
@@ -215,21 +219,21 @@ fn an_undo_of_several_buckets_is_all_or_nothing() {
     let token = ten.units(1).unwrap();
     let ids = ["a", "b"].map(|limit| BucketId::new(limit, &key));
     let charges = ids.map(|id| Charge::take(id, &ten, token));
-    let applied = at_once(store.apply(&charges)).unwrap();
+    let applied = expect_ready(store.apply(&charges)).unwrap();
     let left = |nth: usize| applied.readings()[nth].state();
     let undo = [0, 1].map(|nth| Adjustment::undo(ids[nth], &ten, token, left(nth)));
 
     let [_, b] = charges;
-    at_once(store.apply(&[b])).unwrap();
-    let refused = at_once(store.adjust(&undo)).unwrap();
+    expect_ready(store.apply(&[b])).unwrap();
+    let refused = expect_ready(store.adjust(&undo)).unwrap();
     assert_eq!(
         refused.readings().iter().map(Reading::verdict).collect::<Vec<_>>(),
         [Verdict::Refused; 2]
     );
     assert_eq!(refused.readings()[0].state(), left(0), "nothing was made");
 
-    at_once(store.adjust(&[Adjustment::refund(ids[1], &ten, token)])).unwrap();
-    let made = at_once(store.adjust(&undo)).unwrap();
+    expect_ready(store.adjust(&[Adjustment::refund(ids[1], &ten, token)])).unwrap();
+    let made = expect_ready(store.adjust(&undo)).unwrap();
     assert_eq!(made.verdict(), Verdict::Admitted);
     assert!(made.readings().iter().all(|reading| reading.state().value == ten.capacity()));
 }

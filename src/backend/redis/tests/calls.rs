@@ -16,15 +16,15 @@ pub(super) fn keys() -> [Key; 2] {
 /// What is asked, of a limit by its number.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Take(Vec<Ask>, Option<Duration>),
-    Peek(Ask),
-    Reset(Ask),
-    Penalize(Ask),
-    Block(Ask, Duration),
+    Take(Vec<CallTarget>, Option<Duration>),
+    Peek(CallTarget),
+    Reset(CallTarget),
+    Penalize(CallTarget),
+    Block(CallTarget, Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(super) struct CallTarget {
     pub(super) limit: usize,
     pub(super) key: usize,
     pub(super) cost: Option<u64>,
@@ -32,7 +32,7 @@ pub(super) struct Ask {
 
 /// What is done with a permit or a reservation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Next {
+pub(super) enum FollowUp {
     Drop,
     Keep,
     StandInLine,
@@ -41,14 +41,14 @@ pub(super) enum Next {
 }
 
 /// What is left of an answer.
-pub(super) enum Held {
+pub(super) enum Holding {
     Nothing,
     Permit(Permit<'static>),
     Reservation(Reservation),
     InLine(Pin<Box<Ready>>),
 }
 
-impl Held {
+impl Holding {
     pub(super) fn waits(&self) -> bool {
         match self {
             Self::Reservation(reservation) => !reservation.wait().is_zero(),
@@ -59,9 +59,13 @@ impl Held {
 }
 
 /// Carries a step out, and returns all that can be seen of the answer.
-pub(super) async fn ask(limiter: &RateLimiter, limits: &[Limit], step: &Step) -> (String, Held) {
-    let key = |ask: &Ask| keys()[ask.key].clone();
-    let limit = |ask: &Ask| &limits[ask.limit];
+pub(super) async fn run_step(
+    limiter: &RateLimiter,
+    limits: &[Limit],
+    step: &Step,
+) -> (String, Holding) {
+    let key = |ask: &CallTarget| keys()[ask.key].clone();
+    let limit = |ask: &CallTarget| &limits[ask.limit];
     let seen = match step {
         Step::Take(asks, wait) => {
             let [first, rest @ ..] = asks.as_slice() else { panic!("nothing is asked") };
@@ -98,63 +102,66 @@ pub(super) async fn ask(limiter: &RateLimiter, limits: &[Limit], step: &Step) ->
             format!("{:?}", limiter.block(limit(one), *time).key(key(one)).await)
         }
     };
-    (seen, Held::Nothing)
+    (seen, Holding::Nothing)
 }
 
-fn see_permit(answer: Result<Permit<'static>, RateLimited>) -> (String, Held) {
+fn see_permit(answer: Result<Permit<'static>, RateLimited>) -> (String, Holding) {
     match answer {
         Ok(permit) => {
             let seen = format!("{permit:?} {} {:?}", permit.remaining(), permit.snapshot());
-            (seen, Held::Permit(permit))
+            (seen, Holding::Permit(permit))
         }
         Err(error) => see_error(&error),
     }
 }
 
-fn see_reservation(answer: Result<Reservation, RateLimited>) -> (String, Held) {
+fn see_reservation(answer: Result<Reservation, RateLimited>) -> (String, Holding) {
     match answer {
         Ok(reservation) => {
             let snapshots: Vec<_> = reservation.snapshots().collect();
             let seen = format!("{:?} {:?} {snapshots:?}", reservation.at(), reservation.wait());
-            (seen, Held::Reservation(reservation))
+            (seen, Holding::Reservation(reservation))
         }
         Err(error) => see_error(&error),
     }
 }
 
-fn see_error(error: &RateLimited) -> (String, Held) {
+fn see_error(error: &RateLimited) -> (String, Holding) {
     let (retry_after, snapshots) = (error.retry_after(), error.snapshots());
-    (format!("{error} {error:?} {retry_after:?} {snapshots:?}"), Held::Nothing)
+    (format!("{error} {error:?} {retry_after:?} {snapshots:?}"), Holding::Nothing)
 }
 
 /// Does something with what is held.
-pub(super) async fn go_on(held: Held, next: Next) -> (String, Held) {
+pub(super) async fn follow_up(held: Holding, next: FollowUp) -> (String, Holding) {
     match (held, next) {
-        (Held::Permit(permit), Next::Settle(actual)) => {
-            (format!("{:?}", permit.settle(actual).await), Held::Nothing)
+        (Holding::Permit(permit), FollowUp::Settle(actual)) => {
+            (format!("{:?}", permit.settle(actual).await), Holding::Nothing)
         }
-        (Held::Permit(permit), Next::Refund) => {
-            (format!("{:?}", permit.refund().await), Held::Nothing)
+        (Holding::Permit(permit), FollowUp::Refund) => {
+            (format!("{:?}", permit.refund().await), Holding::Nothing)
         }
-        (Held::Reservation(reservation), Next::Keep | Next::Settle(_) | Next::Refund) => {
+        (
+            Holding::Reservation(reservation),
+            FollowUp::Keep | FollowUp::Settle(_) | FollowUp::Refund,
+        ) => {
             let permit = reservation.keep();
-            (format!("{permit:?}"), Held::Permit(permit))
+            (format!("{permit:?}"), Holding::Permit(permit))
         }
-        (Held::Reservation(reservation), Next::StandInLine) => {
+        (Holding::Reservation(reservation), FollowUp::StandInLine) => {
             let mut ready = Box::pin(reservation.ready());
             let turn = poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx))).await;
             match turn {
-                Poll::Ready(permit) => (format!("{permit:?}"), Held::Permit(permit)),
-                Poll::Pending => ("in line".to_owned(), Held::InLine(ready)),
+                Poll::Ready(permit) => (format!("{permit:?}"), Holding::Permit(permit)),
+                Poll::Pending => ("in line".to_owned(), Holding::InLine(ready)),
             }
         }
-        (Held::InLine(ready), Next::Drop) => {
+        (Holding::InLine(ready), FollowUp::Drop) => {
             drop(ready);
-            ("left the line".to_owned(), Held::Nothing)
+            ("left the line".to_owned(), Holding::Nothing)
         }
-        (held, Next::Drop) => {
+        (held, FollowUp::Drop) => {
             drop(held);
-            ("dropped".to_owned(), Held::Nothing)
+            ("dropped".to_owned(), Holding::Nothing)
         }
         (held, _) => (String::new(), held),
     }

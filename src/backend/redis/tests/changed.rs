@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::{START, Server, on};
 use crate::algebra::{Bucket, Verdict};
 use crate::backend::{Adjustment, Backend, BucketId, Charge, Key};
@@ -38,7 +38,7 @@ async fn a_refusal_stores_what_counts_in_other_numbers_and_nothing_else() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let old = Bucket::new(&Quota::fixed_window(10, DAY)).unwrap();
-    let one = One::of(on(&server, &clock), &Quota::token_bucket(10, HOUR)).await;
+    let one = SingleBucket::connect(on(&server, &clock), &Quota::token_bucket(10, HOUR)).await;
     let (new, bob) = (&one.bucket, Key::from("bob"));
     let (id, absent) = (one.id(), BucketId::new("one", &bob));
     let [none, one_token, all] = [0, 1, 10].map(|tokens| new.units(tokens).unwrap());
@@ -61,11 +61,11 @@ async fn a_refusal_stores_what_counts_in_other_numbers_and_nothing_else() {
         one.redis.reset(&[id, id.shard(1), absent]).wait().await.unwrap();
         // 11 of 10 are used.
         one.redis.adjust(&[Adjustment::refund(id, &old, -11)]).wait().await.unwrap();
-        let before = client.call(&[b"GET", One::NAME]).unwrap();
+        let before = client.call(&[b"GET", SingleBucket::NAME]).unwrap();
         let applied = one.redis.apply(&charges).wait().await.unwrap();
         let refused = applied.verdict() == Verdict::Refused;
         assert_eq!(refused, what != "of two shards", "{what}");
-        let after = client.call(&[b"GET", One::NAME]).unwrap();
+        let after = client.call(&[b"GET", SingleBucket::NAME]).unwrap();
         assert_eq!(after != before, converts, "{what}");
         assert_eq!(
             client.call(&[b"EXISTS".as_slice(), b"tollgate:one:bob"]).unwrap().int(),
@@ -75,7 +75,7 @@ async fn a_refusal_stores_what_counts_in_other_numbers_and_nothing_else() {
         if converts {
             // Once is enough.
             let _ = one.redis.apply(&charges).wait().await.unwrap();
-            assert_eq!(client.call(&[b"GET", One::NAME]).unwrap(), after, "{what}");
+            assert_eq!(client.call(&[b"GET", SingleBucket::NAME]).unwrap(), after, "{what}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Charges on two shards in different slots of a cluster.
 
 use super::servers::Cluster;
-use super::{START, at_once};
+use super::{START, expect_ready};
 use crate::algebra::{Bucket, Terms, Verdict};
 use crate::backend::redis::cross_slot::CrossSlotPair;
 use crate::backend::redis::operation::{OwnedBucketId, OwnedCharge};
@@ -33,11 +33,11 @@ async fn a_cost_of_nothing_waits_for_shards_in_debt() {
     for units in [bucket.units(3).unwrap(), bucket.units(5).unwrap()] {
         for shard in [0, 1] {
             let debt = Charge::take(id.shard(shard), &bucket, units).terms(terms(&bucket));
-            let here = at_once(memory.apply(&[debt])).unwrap();
+            let here = expect_ready(memory.apply(&[debt])).unwrap();
             assert_eq!(redis.apply(&[debt]).wait().await.unwrap(), here);
         }
         let nothing = Charge::take(id, &bucket, 0).second_shard(1).terms(terms(&bucket));
-        let here = at_once(memory.apply(&[nothing])).unwrap();
+        let here = expect_ready(memory.apply(&[nothing])).unwrap();
         assert_eq!(here.verdict(), Verdict::Reserved);
         assert_eq!(redis.apply(&[nothing]).wait().await.unwrap(), here);
     }

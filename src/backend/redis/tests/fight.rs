@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::{Dice, START, Server, on};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
@@ -10,15 +10,15 @@ use crate::{DAY, HOUR, MINUTE, SECOND};
 
 /// A quota of which a test knows the numbers: kind, rate, period and capacity.
 #[derive(Clone, Copy, Debug)]
-struct Numbers {
+struct QuotaNumbers {
     is_window: bool,
     rate: u64,
     period: Duration,
     capacity: u64,
 }
 
-impl Numbers {
-    fn some(dice: &mut Dice) -> Self {
+impl QuotaNumbers {
+    fn random(dice: &mut Dice) -> Self {
         let (is_window, rate) = (dice.one_in(3), 1 + dice.below(40));
         let period = [SECOND, MINUTE, HOUR, DAY][usize::try_from(dice.below(4)).unwrap()];
         Self { is_window, rate, period, capacity: 1 + dice.below(60) }
@@ -49,12 +49,14 @@ async fn two_deployments_that_fight_over_numbers_mint_nothing() {
     let mut admitted = 0;
     for seed in 0..40 {
         let mut dice = Dice(seed);
-        let numbers = [Numbers::some(&mut dice), Numbers::some(&mut dice)];
+        let numbers = [QuotaNumbers::random(&mut dice), QuotaNumbers::random(&mut dice)];
         clock.set(START);
         let prefix = format!("fight{seed}");
         let deployments = [
-            One::of(on(&server, &clock).prefix(prefix.as_str()), &numbers[0].quota()).await,
-            One::of(on(&server, &clock).prefix(prefix.as_str()), &numbers[1].quota()).await,
+            SingleBucket::connect(on(&server, &clock).prefix(prefix.as_str()), &numbers[0].quota())
+                .await,
+            SingleBucket::connect(on(&server, &clock).prefix(prefix.as_str()), &numbers[1].quota())
+                .await,
         ];
         let most_at_once = numbers.iter().map(|numbers| numbers.capacity).max().unwrap();
         let mut taken: Vec<(Timestamp, u64)> = Vec::new();
@@ -102,8 +104,8 @@ async fn deployments_that_take_turns_admit_what_the_larger_limit_does() {
         // All at one instant, so that nothing comes in.
         let clock = ManualClock::new(START);
         let deployments = [
-            One::of(on(&server, &clock), &small).await,
-            One::of(on(&server, &clock), &large).await,
+            SingleBucket::connect(on(&server, &clock), &small).await,
+            SingleBucket::connect(on(&server, &clock), &large).await,
         ];
         let mut admitted = [0, 0];
         for turn in 0..2_000 {

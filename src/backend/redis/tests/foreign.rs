@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::servers::{Client, Reply};
 use super::{Dice, START, Server, on};
 use crate::HOUR;
@@ -60,7 +60,7 @@ fn nonsense() -> Vec<Vec<u8>> {
 
 /// All that is under a key, whatever it is.
 fn dump(client: &mut Client) -> Reply {
-    client.call(&[b"DUMP", One::NAME]).unwrap()
+    client.call(&[b"DUMP", SingleBucket::NAME]).unwrap()
 }
 
 /// The error names the limit and the way out, and not the key, which may be the name of a person.
@@ -72,7 +72,7 @@ fn is_told(answer: &Result<(), BackendError>, what: &str) {
     assert!(!told.contains("alice"), "{what}: {told}");
 }
 
-async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
+async fn is_refused_by_all(one: &SingleBucket, client: &mut Client, what: &str) {
     let before = dump(client);
     let other = Key::from("bob");
     let token = one.bucket.units(1).unwrap();
@@ -118,7 +118,7 @@ async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
     one.redis.reset(&[bob()]).wait().await.unwrap();
 }
 
-async fn is_mended(one: &One, client: &mut Client, what: &str) {
+async fn is_mended(one: &SingleBucket, client: &mut Client, what: &str) {
     one.redis.reset(&[one.id()]).wait().await.unwrap();
     assert_eq!(dump(client), Reply::Nil, "{what}");
     assert_eq!(one.take(1).await, (true, "9".to_owned()), "{what}");
@@ -129,10 +129,10 @@ async fn is_mended(one: &One, client: &mut Client, what: &str) {
 async fn what_is_no_bucket_is_an_error_and_stays_as_it_is_until_it_is_reset() {
     let server = Server::start();
     let mut client = server.client();
-    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let one = SingleBucket::connect(on(&server, &ManualClock::new(START)), &QUOTA).await;
     for raw in nonsense() {
         let what = format!("{raw:?}");
-        client.call(&[b"SET", One::NAME, &raw]).unwrap().ok();
+        client.call(&[b"SET", SingleBucket::NAME, &raw]).unwrap().ok();
         is_refused_by_all(&one, &mut client, &what).await;
         is_mended(&one, &mut client, &what).await;
     }
@@ -142,12 +142,12 @@ async fn what_is_no_bucket_is_an_error_and_stays_as_it_is_until_it_is_reset() {
 async fn other_types_are_an_error_and_stay_as_they_are_until_they_are_reset() {
     let server = Server::start();
     let mut client = server.client();
-    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let one = SingleBucket::connect(on(&server, &ManualClock::new(START)), &QUOTA).await;
     let made: [&[&[u8]]; 4] = [
-        &[b"RPUSH", One::NAME, b"1"],
-        &[b"HSET", One::NAME, b"1", b"2"],
-        &[b"SADD", One::NAME, b"1"],
-        &[b"ZADD", One::NAME, b"1", b"2"],
+        &[b"RPUSH", SingleBucket::NAME, b"1"],
+        &[b"HSET", SingleBucket::NAME, b"1", b"2"],
+        &[b"SADD", SingleBucket::NAME, b"1"],
+        &[b"ZADD", SingleBucket::NAME, b"1", b"2"],
     ];
     for words in made {
         let what = format!("{:?}", str::from_utf8(words[0]));
@@ -160,7 +160,7 @@ async fn other_types_are_an_error_and_stay_as_they_are_until_they_are_reset() {
 }
 
 /// Resets a bucket and uses it, perhaps in one call.
-async fn is_mended_and_used(one: &One) {
+async fn is_mended_and_used(one: &SingleBucket) {
     let token = one.bucket.units(1).unwrap();
     let reset = one.redis.reset(&[one.id()]);
     let first = one.redis.apply(&[Charge::take(one.id(), &one.bucket, token)]);
@@ -175,8 +175,8 @@ async fn is_mended_and_used(one: &One) {
 async fn an_empty_string_is_not_overwritten() {
     let server = Server::start();
     let mut client = server.client();
-    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
-    let empty: [&[u8]; 3] = [b"SET", One::NAME, b""];
+    let one = SingleBucket::connect(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let empty: [&[u8]; 3] = [b"SET", SingleBucket::NAME, b""];
     client.call(&empty).unwrap().ok();
     let (what, before) = ("an empty string", dump(&mut client));
     let bob = Key::from("bob");
@@ -208,12 +208,14 @@ async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
     let server = Server::start();
     let mut client = server.client();
     let init: &[u8] = b"tollgate:#init";
-    for (cold_start, name) in
-        [(ColdStart::Full, One::NAME), (ColdStart::Empty, One::NAME), (ColdStart::Empty, init)]
-    {
+    for (cold_start, name) in [
+        (ColdStart::Full, SingleBucket::NAME),
+        (ColdStart::Empty, SingleBucket::NAME),
+        (ColdStart::Empty, init),
+    ] {
         server.flush_all();
         let clock = ManualClock::new(START);
-        let one = One::of(on(&server, &clock).cold_start(cold_start), &QUOTA).await;
+        let one = SingleBucket::connect(on(&server, &clock).cold_start(cold_start), &QUOTA).await;
         one.take(0).await;
         let last = (LENGTH - 1).to_string();
         let made = client.call(&[b"SETRANGE", name, last.as_bytes(), b"x"]).unwrap();
@@ -229,7 +231,7 @@ async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
         for key in &keys {
             let (foreign, own) = (take(one.id()), take(BucketId::new("one", key)));
             let foreign = foreign.wait().await.map(drop);
-            if name == One::NAME {
+            if name == SingleBucket::NAME {
                 is_told(&foreign, "a long value");
             }
             let own = own.wait().await.unwrap();
@@ -250,11 +252,11 @@ async fn debt_that_is_too_deep_to_be_counted_is_cut_in_the_same_way() {
     let clock = ManualClock::new(START);
     let mut client = server.client();
     for (capacity, token) in [(3.0, 2.0), (9_007_199_254_740_991.0, 360_000_001.0), (5.0, 1e15)] {
-        let one = One::of(on(&server, &clock), &QUOTA).await;
+        let one = SingleBucket::connect(on(&server, &clock), &QUOTA).await;
         // As much as any quota lets a bucket owe.
         let deepest = capacity - 9_007_199_254_740_992.0;
         let raw = bucket([deepest, 4.1e15, 1.0, token, capacity, 1.0]);
-        client.call(&[b"SET", One::NAME, &raw]).unwrap();
+        client.call(&[b"SET", SingleBucket::NAME, &raw]).unwrap();
         let give = Adjustment::refund(one.id(), &one.bucket, 1);
         let given = one.redis.adjust(&[give]).wait().await.unwrap();
         let look = Charge::look(one.id(), &one.bucket, 0);

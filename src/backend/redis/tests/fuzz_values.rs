@@ -21,9 +21,9 @@ use crate::clock::{ManualClock, Timestamp};
 use crate::quota::Quota;
 
 /// A store of one bucket.
-struct Lone(Option<BucketRecord>);
+struct OneRecord(Option<BucketRecord>);
 
-impl BucketStore for Lone {
+impl BucketStore for OneRecord {
     fn now(&mut self) -> Timestamp {
         START
     }
@@ -42,7 +42,7 @@ impl BucketStore for Lone {
 }
 
 /// A server, a store on it, and a connection beside it: one for all inputs, which use the same keys.
-struct Stage {
+struct Fixture {
     runtime: Runtime,
     redis: Redis,
     client: Client,
@@ -53,14 +53,14 @@ struct Stage {
 /// So many values travel together, each under a key of its own.
 const TOGETHER: usize = 100;
 
-static STAGE: LazyLock<Mutex<Stage>> = LazyLock::new(|| {
+static FIXTURE: LazyLock<Mutex<Fixture>> = LazyLock::new(|| {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = Server::start();
     let redis = on(&server, &ManualClock::new(START));
     let redis = runtime.block_on(redis.connect()).unwrap();
     let client = server.client();
-    Mutex::new(Stage { runtime, redis, client, keys: keys(), _server: server })
+    Mutex::new(Fixture { runtime, redis, client, keys: keys(), _server: server })
 });
 
 fn keys() -> Vec<Key> {
@@ -114,8 +114,8 @@ struct Input {
 /// Plays inputs to the server, all at the same time, and to a store of one bucket each.
 fn play(quota: &Quota, inputs: &[Input]) {
     // A failure poisons the lock. The next inputs overwrite what it left.
-    let mut stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Stage { runtime, redis, client, keys, .. } = &mut *stage;
+    let mut stage = FIXTURE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Fixture { runtime, redis, client, keys, .. } = &mut *stage;
     let bucket = Bucket::of_shard(quota).unwrap();
     let names: Vec<_> = (0..inputs.len()).map(|nth| format!("tollgate:in:n={nth}")).collect();
     for (input, name) in inputs.iter().zip(&names) {
@@ -156,7 +156,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
             }
             continue;
         };
-        let mut here = Lone(Some(before));
+        let mut here = OneRecord(Some(before));
         let applied = match used.of(id(&keys[nth]), &bucket, *units) {
             Ok(charge) => apply_all(&mut here, &[charge]),
             Err(adjustment) => adjust_all(&mut here, &[adjustment]),

@@ -1,30 +1,30 @@
 //! Stores that have lost their memory.
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::servers::Reply;
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
-use crate::backend::tests::history::{History, Step, ask, at_once, keys};
+use crate::backend::tests::history::{History, Step, expect_ready, keys, play_step};
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 use crate::{HOUR, MINUTE, SECOND};
 
-fn born(server: &Server, prefix: &str) -> Reply {
+fn initialized_at(server: &Server, prefix: &str) -> Reply {
     server.command(&["GET", &format!("{prefix}:#init")])
 }
 
 /// A store in memory whose buckets were all empty at one instant.
-struct Emptied {
+struct EmptyAtInit {
     memory: Memory,
     clock: ManualClock,
-    born: Timestamp,
+    initialized_at: Timestamp,
 }
 
-impl Emptied {
+impl EmptyAtInit {
     fn new(clock: &ManualClock, history: &History) -> Self {
         let memory = Memory::new().clock(clock.clone()).keep_full();
-        let all = Self { memory, clock: clock.clone(), born: clock.now() };
+        let all = Self { memory, clock: clock.clone(), initialized_at: clock.now() };
         for (limit, quota) in &history.limits {
             let bucket = Bucket::of_shard(quota).unwrap();
             for (key, shard) in
@@ -39,22 +39,23 @@ impl Emptied {
     /// Takes all that is in a bucket at the birth.
     fn empty(&self, id: BucketId<'_>, bucket: &Bucket) {
         let now = self.clock.now();
-        self.clock.set(self.born);
+        self.clock.set(self.initialized_at);
         let charge = Charge::take(id, bucket, bucket.capacity());
-        let applied = at_once(self.memory.apply(&[charge])).unwrap();
+        let applied = expect_ready(self.memory.apply(&[charge])).unwrap();
         assert_eq!(applied.verdict(), Verdict::Admitted);
         self.clock.set(now);
     }
 
     /// As a store of that birth says to a step.
-    fn ask(&self, history: &History, step: &Step) -> String {
-        let told = at_once(ask(&self.memory, step)).unwrap();
-        if let Step::Reset(whose) = step {
+    fn play_step(&self, history: &History, step: &Step) -> String {
+        let told = expect_ready(play_step(&self.memory, step)).unwrap();
+        if let Step::Reset(targets) = step {
             // As if they had never been used: empty at the birth.
-            for who in whose {
-                let quota = history.limits.iter().find(|(limit, _)| *limit == who.limit).unwrap().1;
-                at_once(self.memory.reset(&[who.id()])).unwrap();
-                self.empty(who.id(), &Bucket::of_shard(&quota).unwrap());
+            for target in targets {
+                let quota =
+                    history.limits.iter().find(|(limit, _)| *limit == target.limit).unwrap().1;
+                expect_ready(self.memory.reset(&[target.id()])).unwrap();
+                self.empty(target.id(), &Bucket::of_shard(&quota).unwrap());
             }
         }
         told
@@ -72,16 +73,16 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
         let redis = on(&server, &clock).prefix(prefix.as_str()).cold_start(ColdStart::Empty);
         let redis = redis.connect().await.unwrap();
         let mut history = History::steady(seed);
-        let mut emptied = Emptied::new(&clock, &history);
+        let mut emptied = EmptyAtInit::new(&clock, &history);
         for nth in 0..80 {
             history.pass(&clock);
-            clock.set(clock.now().max(emptied.born));
+            clock.set(clock.now().max(emptied.initialized_at));
             if nth == 0 || history.dice.one_in(25) {
                 server.flush_all();
-                emptied = Emptied::new(&clock, &history);
-                let anything = history.take();
+                emptied = EmptyAtInit::new(&clock, &history);
+                let anything = history.draw_charge();
                 redis.apply(&[anything.charge()]).wait().await.unwrap();
-                at_once(emptied.memory.apply(&[anything.charge()])).unwrap();
+                expect_ready(emptied.memory.apply(&[anything.charge()])).unwrap();
                 births += 1;
             }
             let mut step = history.step();
@@ -89,18 +90,18 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
                 // What an absent bucket is given is lost, whatever it was before the birth.
                 backs.retain(|back| back.adjustment().takes());
             }
-            let told = ask(&redis, &step).wait().await.unwrap();
+            let told = play_step(&redis, &step).wait().await.unwrap();
             if matches!(&step, Step::Adjust(backs) if backs.is_empty()) {
                 continue;
             }
-            assert_eq!(told, emptied.ask(&history, &step), "seed {seed}: {step:?}");
-            let look = history.take();
+            assert_eq!(told, emptied.play_step(&history, &step), "seed {seed}: {step:?}");
+            let look = history.draw_charge();
             let applied = redis.apply(&[look.charge()]).wait().await.unwrap();
-            assert_eq!(at_once(emptied.memory.apply(&[look.charge()])).unwrap(), applied);
+            assert_eq!(expect_ready(emptied.memory.apply(&[look.charge()])).unwrap(), applied);
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
             history.seen.drain(..old);
-            assert_eq!(born(&server, &prefix).int(), emptied.born.as_micros());
+            assert_eq!(initialized_at(&server, &prefix).int(), emptied.initialized_at.as_micros());
             played += 2;
         }
     }
@@ -112,24 +113,26 @@ async fn the_birth_of_a_store_is_noted_once_and_for_all() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let quota = Quota::token_bucket(10, MINUTE);
-    let full = One::of(on(&server, &clock), &quota).await;
+    let full = SingleBucket::connect(on(&server, &clock), &quota).await;
     assert_eq!(full.take(1).await, (true, "9".to_owned()));
     // Who does not ask for it notes nothing; what is stored is not absent.
-    assert_eq!(born(&server, "tollgate"), Reply::Nil);
-    let empty = async || One::of(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+    assert_eq!(initialized_at(&server, "tollgate"), Reply::Nil);
+    let empty = async || {
+        SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await
+    };
     assert_eq!(empty().await.take(1).await, (true, "8".to_owned()));
-    let noted = born(&server, "tollgate");
+    let noted = initialized_at(&server, "tollgate");
     assert_eq!(noted.int(), START.as_micros());
     assert_eq!(server.command(&["TTL", "tollgate:#init"]), Reply::Int(-1));
 
     clock.advance(MINUTE / 2);
-    server.command(&["DEL", str::from_utf8(One::NAME).unwrap()]);
+    server.command(&["DEL", str::from_utf8(SingleBucket::NAME).unwrap()]);
     assert_eq!(empty().await.take(1).await, (true, "4".to_owned()));
-    assert_eq!(born(&server, "tollgate"), noted);
+    assert_eq!(initialized_at(&server, "tollgate"), noted);
 
     server.flush_all();
     assert_eq!(empty().await.take(1).await, (false, "0".to_owned()));
-    assert_eq!(born(&server, "tollgate").int(), (START + MINUTE / 2).as_micros());
+    assert_eq!(initialized_at(&server, "tollgate").int(), (START + MINUTE / 2).as_micros());
     clock.advance(MINUTE);
     assert_eq!(empty().await.take(10).await, (true, "0".to_owned()));
 }
@@ -143,7 +146,7 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
         let server = Server::start();
         let clock = ManualClock::new(START);
         let redis = on(&server, &clock).cold_start(ColdStart::Empty);
-        let one = One::of(redis, &quota).await;
+        let one = SingleBucket::connect(redis, &quota).await;
         for (after, held) in [(0, 0), (2, 2), (3, 3), (60, 3)] {
             clock.set(START + SECOND * after);
             let look = Charge::look(one.id(), &one.bucket, 0);
@@ -163,7 +166,7 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
 async fn ran_over_losses(quota: &Quota, cold_start: ColdStart, seed: u64) -> Vec<(Timestamp, u64)> {
     let server = Server::start();
     let clock = ManualClock::new(START);
-    let one = One::of(on(&server, &clock).cold_start(cold_start), quota).await;
+    let one = SingleBucket::connect(on(&server, &clock).cold_start(cold_start), quota).await;
     let (mut dice, mut ran) = (Dice(seed), Vec::new());
     for _ in 0..400 {
         if dice.one_in(20) {
@@ -221,10 +224,11 @@ async fn what_is_no_time_of_a_birth_is_replaced_by_one() {
     ] {
         server.flush_all();
         server.command(&["SET", "tollgate:#init", noted]).ok();
-        let one = One::of(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+        let one =
+            SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
         let (admitted, _) = one.take(1).await;
         let born_long_ago = noted.trim_start_matches('0').is_empty() && is_kept;
         assert_eq!(admitted, born_long_ago, "{noted}");
-        assert_eq!(born(&server, "tollgate").text(), if is_kept { noted } else { &*now });
+        assert_eq!(initialized_at(&server, "tollgate").text(), if is_kept { noted } else { &*now });
     }
 }

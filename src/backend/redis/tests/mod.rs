@@ -18,7 +18,7 @@ mod one;
 mod trace;
 
 use super::{Redis, RedisBuilder};
-use crate::backend::tests::history::at_once;
+use crate::backend::tests::history::expect_ready;
 use crate::backend::tests::{Dice, START};
 use crate::clock::ManualClock;
 use servers::Server;

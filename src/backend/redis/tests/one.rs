@@ -5,16 +5,16 @@ use crate::backend::{Adjustment, Backend, BucketId, Charge, Key, Redis, RedisBui
 use crate::quota::Quota;
 
 /// One bucket, and what is asked of it.
-pub(super) struct One {
+pub(super) struct SingleBucket {
     pub(super) redis: Redis,
     pub(super) bucket: Bucket,
     key: Key,
 }
 
-impl One {
+impl SingleBucket {
     pub(super) const NAME: &[u8] = b"tollgate:one:alice";
 
-    pub(super) async fn of(redis: RedisBuilder, quota: &Quota) -> Self {
+    pub(super) async fn connect(redis: RedisBuilder, quota: &Quota) -> Self {
         let redis = redis.connect().await.unwrap();
         Self { redis, bucket: Bucket::new(quota).unwrap(), key: Key::from("alice") }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{START, Server, on};
 use crate::algebra::Bucket;
-use crate::backend::tests::history::{History, ask, at_once};
+use crate::backend::tests::history::{History, expect_ready, play_step};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
@@ -27,9 +27,9 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
         // They travel in one call or in several, as it happens, and are decided in this order.
         let together = if history.dice.one_in(2) { 1 } else { 1 + history.dice.below(9) };
         let steps: Vec<_> = (0..together).map(|_| history.step()).collect();
-        let there: Vec<_> = steps.iter().map(|step| ask(redis, step)).collect();
+        let there: Vec<_> = steps.iter().map(|step| play_step(redis, step)).collect();
         for (step, there) in steps.iter().zip(there) {
-            let here = at_once(ask(&memory, step)).unwrap();
+            let here = expect_ready(play_step(&memory, step)).unwrap();
             let there = there.wait().await.unwrap();
             assert_eq!(
                 here,
@@ -40,9 +40,9 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
             played += 1;
         }
         // What some bucket holds: what somebody may want to undo.
-        let look = history.take();
-        let applied = at_once(memory.apply(&[look.charge()])).unwrap();
-        at_once(memory.adjust(&[])).unwrap();
+        let look = history.draw_charge();
+        let applied = expect_ready(memory.apply(&[look.charge()])).unwrap();
+        expect_ready(memory.adjust(&[])).unwrap();
         let same = redis.apply(&[look.charge()]).wait().await.unwrap();
         assert_eq!(applied, same, "seed {seed}");
         history.seen.extend(applied.readings().iter().map(crate::backend::Reading::state));
@@ -83,18 +83,18 @@ async fn windows_that_begin_elsewhere_from_one_charge_to_the_next_are_answered_a
             // Two lanes take two each.
             let answers = charges.map(|charge| redis.apply(&[charge]));
             for (charge, answer) in charges.iter().zip(answers) {
-                let expected = at_once(memory.apply(std::slice::from_ref(charge))).unwrap();
+                let expected = expect_ready(memory.apply(std::slice::from_ref(charge))).unwrap();
                 assert_eq!(answer.wait().await.unwrap(), expected);
             }
         } else {
-            let expected = at_once(memory.apply(&charges)).unwrap();
+            let expected = expect_ready(memory.apply(&charges)).unwrap();
             assert_eq!(redis.apply(&charges).wait().await.unwrap(), expected);
         }
         // What was stored begins with the windows of the last.
         for _ in 0..8 {
             clock.advance(Duration::from_secs(7));
             let look = [Charge::look(id, &there, 0)];
-            let expected = at_once(memory.apply(&look)).unwrap();
+            let expected = expect_ready(memory.apply(&look)).unwrap();
             assert_eq!(redis.apply(&look).wait().await.unwrap(), expected);
         }
     }

@@ -37,14 +37,14 @@ const WAY_OUT: &str = " (write redis://user:password@host:port/db, rediss:// for
 
 /// What comes of a URL.
 #[derive(Clone, Debug, PartialEq)]
-enum Read {
+enum UrlOutcome {
     Server { name: String, database: i64, user: Option<String>, password: Option<String> },
     Problem(&'static str),
 }
 
-impl Read {
+impl UrlOutcome {
     #[track_caller]
-    fn of(url: &str) -> Self {
+    fn parse(url: &str) -> Self {
         match Servers::single(url, &ConnectOptions::default()) {
             Ok(Servers(Topology::One(Dial::Server(server)))) => {
                 let [user, password] = [server.login().username(), server.login().password()];
@@ -97,7 +97,7 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 /// The server of a URL that has a host and no unusual characters; `None` for any other.
-fn reference(url: &str) -> Option<Read> {
+fn reference(url: &str) -> Option<UrlOutcome> {
     if !url.trim().bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
         return None;
     }
@@ -129,7 +129,7 @@ fn reference(url: &str) -> Option<Read> {
         Some(password) => Some(decoded(password)?),
         None => None,
     };
-    Some(Read::Server { name: format!("{host}:{port}"), database, user, password })
+    Some(UrlOutcome::Server { name: format!("{host}:{port}"), database, user, password })
 }
 
 fn url_seeds() -> Vec<Seed> {
@@ -140,7 +140,7 @@ fn url_seeds() -> Vec<Seed> {
 fn seeds_of_urls_are_read_as_recorded() {
     for Seed { field, wanted } in url_seeds() {
         let url = field.text();
-        assert_eq!(Read::of(&url).written(), wanted, "{url:?}");
+        assert_eq!(UrlOutcome::parse(&url).written(), wanted, "{url:?}");
         if let Some(slow) = reference(&url).filter(|_| !PROBLEMS.contains(&wanted)) {
             assert_eq!(slow.written(), wanted, "{url:?}");
         }
@@ -307,7 +307,7 @@ fn inputs() -> impl Strategy<Value = String> {
 #[test]
 fn urls_are_drawn_that_can_be_used_and_that_the_reference_reads() {
     draws_each(&inputs(), 4, |url| {
-        (matches!(Read::of(&url), Read::Server { .. }), reference(&url).is_some())
+        (matches!(UrlOutcome::parse(&url), UrlOutcome::Server { .. }), reference(&url).is_some())
     });
 }
 
@@ -320,8 +320,8 @@ proptest! {
     /// A server as the slow reading finds it, or one of the known problems.
     #[test]
     fn any_text_is_the_url_of_the_server_that_is_written_there_or_of_none(url in inputs()) {
-        let read = Read::of(&url);
-        if let (Read::Server { .. }, Some(slow)) = (&read, reference(&url)) {
+        let read = UrlOutcome::parse(&url);
+        if let (UrlOutcome::Server { .. }, Some(slow)) = (&read, reference(&url)) {
             prop_assert_eq!(read, slow);
         }
     }

@@ -25,11 +25,11 @@ use crate::quota::Quota;
 struct NamedRecords {
     now: Timestamp,
     names: KeyNames,
-    found: HashMap<Vec<u8>, Found>,
+    found: HashMap<Vec<u8>, ParsedValue>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum ParsedValue {
     Nothing,
     Record(BucketRecord),
     Foreign,
@@ -44,11 +44,11 @@ impl NamedRecords {
     fn play(&mut self, operation: &Operation) -> Result<Applied, Vec<u8>> {
         let names = operation.names().into_iter().map(|name| name.as_ref().to_vec());
         if let Operation::Resets(_) = operation {
-            self.found.extend(names.map(|name| (name, Found::Nothing)));
+            self.found.extend(names.map(|name| (name, ParsedValue::Nothing)));
             return Ok(Applied::many(self.now, Vec::new()));
         }
         for name in names {
-            if matches!(self.found[&name], Found::Foreign) {
+            if matches!(self.found[&name], ParsedValue::Foreign) {
                 return Err(name);
             }
         }
@@ -71,17 +71,17 @@ impl BucketStore for NamedRecords {
 
     fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
         match self.found[&self.name(id)] {
-            Found::Record(record) => Some(record),
-            Found::Nothing | Found::Foreign => None,
+            ParsedValue::Record(record) => Some(record),
+            ParsedValue::Nothing | ParsedValue::Foreign => None,
         }
     }
 
     fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
-        self.found.insert(self.name(id), Found::Record(record));
+        self.found.insert(self.name(id), ParsedValue::Record(record));
     }
 
     fn forget(&mut self, id: BucketId<'_>) {
-        self.found.insert(self.name(id), Found::Nothing);
+        self.found.insert(self.name(id), ParsedValue::Nothing);
     }
 }
 
@@ -161,7 +161,7 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
 const BUCKETS: usize = 4;
 
 /// What has to come of an answer about so many keys: the time, and what each holds.
-fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Found>)> {
+fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<ParsedValue>)> {
     let Value::Array(parts) = answer else { return None };
     let [Value::Int(now), init, Value::BulkString(stored), others @ ..] = &parts[..] else {
         return None;
@@ -176,12 +176,12 @@ fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Fou
     for place in 1..=i64::try_from(keys).unwrap() {
         let other = others.pop_if(|other| other.checked_abs() == Some(place));
         found.push(match other {
-            Some(1..) => Found::Nothing,
-            Some(_) => Found::Foreign,
+            Some(1..) => ParsedValue::Nothing,
+            Some(_) => ParsedValue::Foreign,
             None => {
                 let (value, rest) = stored.split_at_checked(48)?;
                 stored = rest;
-                RawValue(value.to_vec()).record().map_or(Found::Foreign, Found::Record)
+                RawValue(value.to_vec()).record().map_or(ParsedValue::Foreign, ParsedValue::Record)
             }
         });
     }
@@ -193,7 +193,7 @@ fn replies_are_drawn_that_are_none_and_with_buckets_and_with_foreign_values() {
     let quota = Quota::fixed_window(10, HOUR);
     draws_each(&answers(&quota, BUCKETS, false), 3, |answer| {
         let (_, found) = parts(&answer, BUCKETS, false)?;
-        Some(found.iter().any(|found| matches!(found, Found::Foreign)))
+        Some(found.iter().any(|found| matches!(found, ParsedValue::Foreign)))
     });
 }
 
