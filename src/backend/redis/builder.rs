@@ -39,7 +39,7 @@ use crate::backend::BackendError;
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is told to connect"]
 pub struct RedisBuilder {
-    place: Place,
+    urls: ServerUrls,
     options: ConnectOptions,
     login: Option<(String, String)>,
     prefix: String,
@@ -49,7 +49,7 @@ pub struct RedisBuilder {
 }
 
 #[derive(Clone)]
-enum Place {
+enum ServerUrls {
     Single(String),
     Cluster(Vec<String>),
     Sentinel(Vec<String>, String),
@@ -96,20 +96,20 @@ impl Redis {
 
 impl RedisBuilder {
     pub(super) fn at(url: String) -> Self {
-        Self::new(Place::Single(url))
+        Self::new(ServerUrls::Single(url))
     }
 
     pub(super) fn cluster(urls: Vec<String>) -> Self {
-        Self::new(Place::Cluster(urls))
+        Self::new(ServerUrls::Cluster(urls))
     }
 
     pub(super) fn sentinel(urls: Vec<String>, master: String) -> Self {
-        Self::new(Place::Sentinel(urls, master))
+        Self::new(ServerUrls::Sentinel(urls, master))
     }
 
-    fn new(place: Place) -> Self {
+    fn new(urls: ServerUrls) -> Self {
         Self {
-            place,
+            urls,
             options: ConnectOptions::default(),
             login: None,
             prefix: "tollgate".to_owned(),
@@ -233,7 +233,7 @@ impl RedisBuilder {
     }
 
     fn open(self) -> Result<(Link, KeyNames, Settings), BackendError> {
-        let Self { place, options, login, prefix, hash_tag, secret, settings } = self;
+        let Self { urls, options, login, prefix, hash_tag, secret, settings } = self;
         if settings.deadline.is_zero() {
             return Err(BackendError::misconfigured(
                 "redis",
@@ -242,10 +242,10 @@ impl RedisBuilder {
         }
         let names = KeyNames::new(prefix, hash_tag, secret.as_deref())
             .map_err(|wrong| BackendError::misconfigured("redis", wrong))?;
-        let servers = match &place {
-            Place::Single(url) => Servers::single(url, &options)?,
-            Place::Cluster(urls) => Servers::cluster(urls, &options)?,
-            Place::Sentinel(urls, master) => {
+        let servers = match &urls {
+            ServerUrls::Single(url) => Servers::single(url, &options)?,
+            ServerUrls::Cluster(urls) => Servers::cluster(urls, &options)?,
+            ServerUrls::Sentinel(urls, master) => {
                 let login = login.as_ref().map(|(user, password)| (&**user, &**password));
                 Servers::sentinel(urls, master, login, &options)?
             }
@@ -265,13 +265,15 @@ fn runtime() -> Result<Handle, BackendError> {
 /// Shows no passwords and secrets, nor the URLs, which may contain some.
 impl fmt::Debug for RedisBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match &self.place {
-            Place::Single(_) => "single server".to_owned(),
-            Place::Cluster(urls) => format!("cluster, by {} of its nodes", urls.len()),
-            Place::Sentinel(urls, master) => format!("`{master}`, by {} sentinels", urls.len()),
+        let urls = match &self.urls {
+            ServerUrls::Single(_) => "single server".to_owned(),
+            ServerUrls::Cluster(urls) => format!("cluster, by {} of its nodes", urls.len()),
+            ServerUrls::Sentinel(urls, master) => {
+                format!("`{master}`, by {} sentinels", urls.len())
+            }
         };
         f.debug_struct("RedisBuilder")
-            .field("place", &place)
+            .field("place", &urls)
             .field("prefix", &self.prefix)
             .field("hash_tag", &self.hash_tag)
             .field("hashed", &self.secret.is_some())

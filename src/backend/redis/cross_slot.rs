@@ -81,7 +81,7 @@ impl CrossSlotPair {
         if !self.charge.takes {
             let [(now, first), (then, second)] =
                 [self.take(0, 0, at_once).await?, self.take(1, 0, at_once).await?];
-            return Ok(self.judged([first.state(), second.state()], now.max(then)));
+            return Ok(self.judge([first.state(), second.state()], now.max(then)));
         }
         let (now, first) = self.take(0, units, at_once).await?;
         if first.verdict() == Verdict::Admitted {
@@ -98,11 +98,11 @@ impl CrossSlotPair {
             let first = Reading::new(second.verdict(), first.state(), Duration::ZERO);
             return Ok(Applied::two(then, [first, second]));
         }
-        self.together([first.state(), second.state()], now.max(then)).await
+        self.charge_both([first.state(), second.state()], now.max(then)).await
     }
 
     /// Charges two shards together that have both refused alone.
-    async fn together(
+    async fn charge_both(
         &self,
         mut held: [State; 2],
         mut now: Timestamp,
@@ -147,7 +147,7 @@ impl CrossSlotPair {
                 }
             }
         }
-        Ok(self.judged(held, now))
+        Ok(self.judge(held, now))
     }
 
     /// Charges one shard.
@@ -191,7 +191,7 @@ impl CrossSlotPair {
     }
 
     /// The answer of two shards with these states, from which nothing was taken.
-    fn judged(&self, held: [State; 2], now: Timestamp) -> Applied {
+    fn judge(&self, held: [State; 2], now: Timestamp) -> Applied {
         let OwnedCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
         let look = Charge::look(self.charge.id.get(), bucket, *units);

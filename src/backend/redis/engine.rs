@@ -131,7 +131,7 @@ impl Redis {
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         let deadline = self.batcher.deadline();
-        let operation = Operation::Resets(ids.iter().map(|&id| self.names.of(id)).collect());
+        let operation = Operation::Resets(ids.iter().map(|&id| self.names.name(id)).collect());
         let operations: SmallVec<[Operation; 1]> = match operation {
             Operation::Resets(names) if self.batcher.is_cluster() => names
                 .into_iter()

@@ -5,13 +5,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map that takes the hash of a key from the key itself: to hash it once more costs as much as to look it
 /// up. Clients must not be able to choose that hash.
-pub(super) type HashedMap<K, V> = HashMap<K, V, BuildHasherDefault<OwnHash>>;
+pub(super) type PrehashedMap<K, V> = HashMap<K, V, BuildHasherDefault<PassThroughHasher>>;
 
 /// Passes on the last number that was written.
 #[derive(Debug, Default)]
-pub(super) struct OwnHash(u64);
+pub(super) struct PassThroughHasher(u64);
 
-impl Hasher for OwnHash {
+impl Hasher for PassThroughHasher {
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }

@@ -20,7 +20,7 @@ pub(super) struct OwnedBucketId {
 impl OwnedBucketId {
     pub(super) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
         let (limit, key) = (id.limit().into(), id.key().clone());
-        Self { limit, key, shard: id.shard_index(), name: names.of(id) }
+        Self { limit, key, shard: id.shard_index(), name: names.name(id) }
     }
 
     pub(super) fn get(&self) -> BucketId<'_> {
@@ -55,7 +55,7 @@ impl OwnedCharge {
         }
         Ok(Self {
             id: OwnedBucketId::new(id, names),
-            other: charge.get_second_shard().map(|shard| (shard, names.of(id.shard(shard)))),
+            other: charge.get_second_shard().map(|shard| (shard, names.name(id.shard(shard)))),
             bucket: *charge.bucket(),
             units: charge.units(),
             terms,

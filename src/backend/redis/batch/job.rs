@@ -31,7 +31,7 @@ impl Job {
     }
 
     /// Whether its caller is gone or out of time.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
         self.deadline <= now || self.reply.is_closed()
     }
 }
@@ -50,7 +50,7 @@ impl Answers {
     }
 
     /// Tells them. A caller that is gone needs no answer.
-    pub(super) fn tell(self) {
+    pub(super) fn send(self) {
         self.0.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));
     }
 }

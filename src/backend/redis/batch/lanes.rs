@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::placing::Placing;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 
 /// Waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    lanes: HashedMap<LaneId, BucketLane>,
+    lanes: PrehashedMap<LaneId, BucketLane>,
     /// The lanes that are within no other, in the order of their turns.
     turns: Turns,
     /// Every waiting job in the order of arrival, and some that wait no more.
@@ -67,7 +67,7 @@ impl Lanes {
                 let (turn, within) = (self.last_turn, outer.last().copied());
                 let lane = BucketLane { turn, outer: within, ..BucketLane::default() };
                 place.insert(lane).jobs.push_back(job);
-                self.line_up(id, turn, outer);
+                self.enter_turns(id, turn, outer);
             }
         }
         self.arrivals.push_back((id, arrival));
@@ -90,25 +90,25 @@ impl Lanes {
     }
 
     /// Takes the first job of a lane if there is an answer to it, and returns both.
-    pub(super) fn pop_answered<T>(
+    pub(super) fn pop_if_answered<T>(
         &mut self,
         id: LaneId,
         answer: impl FnOnce(&Job) -> Option<T>,
     ) -> Option<(Job, T)> {
         let answer = answer(self.lanes.get(&id)?.jobs.front()?)?;
-        Some((self.pop_of(id)?, answer))
+        Some((self.pop_from(id)?, answer))
     }
 
     /// Drops the jobs that came first and are over: up to two, so that jobs are dropped faster than
     /// others come.
-    pub(super) fn drop_over(&mut self, now: Instant) {
+    pub(super) fn drop_expired(&mut self, now: Instant) {
         for _ in 0..2 {
             let Some(id) = self.oldest_lane() else { return };
             let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
-            if !first.is_some_and(|job| job.is_over(now)) {
+            if !first.is_some_and(|job| job.is_expired(now)) {
                 return;
             }
-            drop(self.pop_of(id));
+            drop(self.pop_from(id));
         }
     }
 
@@ -141,7 +141,7 @@ impl Lanes {
     }
 
     /// Gives a new lane its turn within the lanes around it, and makes those that there are not yet.
-    fn line_up(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
+    fn enter_turns(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
         while let Some((&outer, further)) = around.split_last() {
             match self.lanes.entry(outer) {
                 Entry::Occupied(lane) => {
@@ -165,7 +165,7 @@ impl Lanes {
     }
 
     /// The first job of a lane, which is removed with its last.
-    fn pop_of(&mut self, id: LaneId) -> Option<Job> {
+    fn pop_from(&mut self, id: LaneId) -> Option<Job> {
         let (job, is_last) = self.take_first(id)?;
         if is_last {
             self.close(id);
@@ -246,7 +246,7 @@ mod tests {
     /// A job on the buckets of these users.
     fn job(users: &[&str], deadline: Instant) -> (Job, Answer) {
         let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
-        let name = |user: &&str| names.of(BucketId::new("l", &Key::from(*user)));
+        let name = |user: &&str| names.name(BucketId::new("l", &Key::from(*user)));
         let (reply, answer) = oneshot::channel();
         (Job::new(Operation::Resets(users.iter().map(name).collect()), deadline, reply), answer)
     }
@@ -321,7 +321,7 @@ mod tests {
         let ways: [fn(&mut Lanes, LaneId) -> Option<Job>; 3] = [
             |lanes, _| lanes.pop(true),
             |lanes, _| lanes.pop(false),
-            |lanes, id| lanes.pop_answered(id, |_| Some(())).map(|(job, ())| job),
+            |lanes, id| lanes.pop_if_answered(id, |_| Some(())).map(|(job, ())| job),
         ];
         for way in ways {
             let mut lanes = Lanes::default();
@@ -346,7 +346,7 @@ mod tests {
             push(&mut lanes, &[&format!("u{nth}"), "ip", "all"], soon());
         }
         while !lanes.is_empty() {
-            lanes.drop_over(Instant::now());
+            lanes.drop_expired(Instant::now());
         }
         assert!(is_bare(&lanes));
     }
@@ -364,7 +364,7 @@ mod tests {
             }
         }
         for nth in 0..60 {
-            lanes.drop_over(now);
+            lanes.drop_expired(now);
             kept.push(push(&mut lanes, &[&format!("late-{nth}")], soon()));
         }
         assert_eq!(lanes.len(), 60);
@@ -378,11 +378,11 @@ mod tests {
         let mut lanes = Lanes::default();
         let answers = ["a", "a", "b"].map(|user| push(&mut lanes, &[user], soon()));
         let (id, _) = answers[0];
-        assert!(lanes.pop_answered(id, |_| None::<()>).is_none());
-        let first = lanes.pop_answered(id, |job| Some(job.arrival)).unwrap();
+        assert!(lanes.pop_if_answered(id, |_| None::<()>).is_none());
+        let first = lanes.pop_if_answered(id, |job| Some(job.arrival)).unwrap();
         assert_eq!((first.0.arrival, first.1, lanes.len()), (1, 1, 2));
-        assert!(lanes.pop_answered(id, |job| (job.arrival < 2).then_some(())).is_none());
+        assert!(lanes.pop_if_answered(id, |job| (job.arrival < 2).then_some(())).is_none());
         assert_eq!(take_all(&mut lanes), ["a", "b"]);
-        assert!(lanes.pop_answered(id, |_| Some(())).is_none());
+        assert!(lanes.pop_if_answered(id, |_| Some(())).is_none());
     }
 }

@@ -39,7 +39,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::job::{Answers, Job, LaneId, fail};
 pub(super) use self::send_queues::Bounds;
-use self::send_queues::{SendQueues, Taken};
+use self::send_queues::{JobBatch, SendQueues};
 use super::key_name::{KeyName, KeyNames};
 use super::link::{Call, Link};
 use super::operation::Operation;
@@ -125,7 +125,7 @@ impl Batcher {
         let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
         let free = self.0.queues().push(slot, job, begun, &self.0.settings.bounds);
         if free {
-            let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
+            let task = InFlight { shared: Arc::clone(&self.0), slot, is_finished: false };
             self.0.runtime.spawn(task.run());
         }
         // A caller outside of tokio uses the timer of this runtime.
@@ -139,10 +139,10 @@ impl Batcher {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job whose time is up, perhaps before the timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
-                Ok(Err(_)) => Err(caller.late()),
-                Err(_) => match unread(answer).await {
+                Ok(Err(_)) => Err(caller.timeout_error()),
+                Err(_) => match read_late_answer(answer).await {
                     Some(answer) => answer,
-                    None => Err(caller.late()),
+                    None => Err(caller.timeout_error()),
                 },
             }
         }
@@ -163,7 +163,7 @@ impl BatcherShared {
     }
 
     /// Sends these jobs, and then tells the answers of the call before. Returns what these are answered.
-    async fn send(&self, slot: u16, taken: Taken, before: Answers) -> Answers {
+    async fn send(&self, slot: u16, taken: JobBatch, before: Answers) -> Answers {
         let last_arrival = taken.last_arrival;
         let (error, jobs) = match self.send_together(slot, taken, before).await {
             Ok(answers) => return answers,
@@ -172,9 +172,9 @@ impl BatcherShared {
         if jobs.len() > 1 && Link::is_scattered(&error) {
             // While the slot is moved, the keys of each single job may be in one place.
             for job in jobs {
-                let alone = Taken { jobs: vec![job], last_arrival };
+                let alone = JobBatch { jobs: vec![job], last_arrival };
                 match self.send_together(slot, alone, Answers::default()).await {
-                    Ok(answers) => answers.tell(),
+                    Ok(answers) => answers.send(),
                     Err((error, jobs)) => fail(jobs, &error),
                 }
             }
@@ -193,15 +193,15 @@ impl BatcherShared {
     async fn send_together(
         &self,
         slot: u16,
-        taken: Taken,
+        taken: JobBatch,
         before: Answers,
     ) -> Result<Answers, (BackendError, Vec<Job>)> {
-        let Taken { jobs, last_arrival } = taken;
+        let JobBatch { jobs, last_arrival } = taken;
         let begun = Instant::now();
         let (places, reply) = {
             let mut call = pin!(self.call(&jobs));
             let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
-            before.tell();
+            before.send();
             match sent {
                 Poll::Ready(answered) => answered,
                 Poll::Pending => call.await,
@@ -213,7 +213,7 @@ impl BatcherShared {
         };
         let now = Instant::now();
         if now.saturating_duration_since(begun) <= self.settings.deadline {
-            self.queues().answered(slot, now);
+            self.queues().note_answer(slot, now);
         }
         let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
         let mut answers = Answers::with_capacity(jobs.len());
@@ -230,10 +230,10 @@ impl BatcherShared {
             }
         }
         for refused in refused {
-            let told = script_reply.refusal(&refused.operation, refused.places);
+            let applied = script_reply.refusal(&refused.operation, refused.places);
             let script_reply = &script_reply;
-            let likewise = Likewise { slot, last_arrival, refused, told, script_reply };
-            while likewise.answer_some(self, &mut answers) {}
+            let replay = RefusalReplay { slot, last_arrival, refused, applied, script_reply };
+            while replay.answer_some(self, &mut answers) {}
         }
         Ok(answers)
     }
@@ -244,7 +244,7 @@ impl BatcherShared {
         let request =
             ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
         #[cfg(test)]
-        let request = request.at(self.settings.clock.now());
+        let request = request.with_time(self.settings.clock.now());
         let buckets = request.keys().len();
         let first = request.keys().first();
         let init_key = first
@@ -281,21 +281,21 @@ struct RefusedJob<'c> {
 
 /// The jobs at the front of a lane that had come when a call was sent, and that are refused as a job
 /// of that call was.
-struct Likewise<'c> {
+struct RefusalReplay<'c> {
     slot: u16,
     last_arrival: u64,
     refused: RefusedJob<'c>,
     /// What the same job is told.
-    told: Option<Applied>,
+    applied: Option<Applied>,
     script_reply: &'c ScriptReply,
 }
 
-impl Likewise<'_> {
+impl RefusalReplay<'_> {
     /// Answers the first of them. Returns whether there may be more.
     fn answer_some(&self, shared: &BatcherShared, answers: &mut Answers) -> bool {
         let mut queues = shared.queues();
         let answered: Vec<_> = iter::from_fn(|| {
-            queues.pop_answered(self.slot, self.refused.lane, |job| self.answer(job))
+            queues.pop_if_answered(self.slot, self.refused.lane, |job| self.answer(job))
         })
         .take(ANSWERED_TOGETHER)
         .collect();
@@ -310,7 +310,7 @@ impl Likewise<'_> {
         if job.arrival > self.last_arrival {
             None
         } else if job.operation == *operation {
-            self.told.clone()
+            self.applied.clone()
         } else if job.operation.names() == operation.names() {
             self.script_reply.refusal(&job.operation, places)
         } else {
@@ -332,10 +332,10 @@ struct Caller {
 impl Caller {
     /// Why there is no answer at the deadline: the server is not to blame if it was answering other calls
     /// in time, and this process had more to send than a call takes.
-    fn late(&self) -> BackendError {
+    fn timeout_error(&self) -> BackendError {
         let within = self.shared.settings.deadline;
         let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
-        match self.shared.queues().were_crowded_since(self.slot, lately) {
+        match self.shared.queues().was_overloaded_since(self.slot, lately) {
             true => BackendError::overloaded("redis", within),
             false => BackendError::timeout("redis", within),
         }
@@ -343,8 +343,8 @@ impl Caller {
 }
 
 /// The answer that has come in time, and that the tasks of a busy process have not read yet.
-async fn unread<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
-    for _ in 0..HOPS {
+async fn read_late_answer<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
+    for _ in 0..ANSWER_HOPS {
         // All tasks that are ready run before this one does again.
         yield_now().await;
         match answer.try_recv() {
@@ -357,14 +357,14 @@ async fn unread<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
 }
 
 /// How many tasks an answer passes from its socket to its caller, and one more for the socket itself.
-const HOPS: usize = 4;
+const ANSWER_HOPS: usize = 4;
 
 /// A task that has one call in flight at a time, mostly for one slot.
 struct InFlight {
     shared: Arc<BatcherShared>,
     slot: u16,
     /// Whether it has left the queues, which then count one call less.
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl InFlight {
@@ -376,8 +376,8 @@ impl InFlight {
             answers = self.shared.send(self.slot, taken, answers).await;
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
-        self.is_over = true;
-        answers.tell();
+        self.is_finished = true;
+        answers.send();
     }
 }
 
@@ -385,7 +385,7 @@ impl InFlight {
 /// tells their callers.
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_finished {
             let left = std::mem::take(&mut *self.shared.queues());
             drop(left);
         }

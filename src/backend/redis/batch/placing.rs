@@ -23,36 +23,36 @@ use std::hash::{BuildHasher, RandomState};
 use smallvec::SmallVec;
 
 use super::job::LaneId;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::Operation;
 
 /// How many waiting jobs name each bucket, of the jobs that name several.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
-    named: HashedMap<LaneId, usize>,
+    named: PrehashedMap<LaneId, usize>,
     hasher: RandomState,
 }
 
 /// The lanes of a job, each within the one before. Not empty.
-pub(super) type LanePath = SmallVec<[LaneId; DEPTH]>;
+pub(super) type LanePath = SmallVec<[LaneId; MAX_DEPTH]>;
 
 impl Placing {
     /// Counts a job. Returns its lanes, and the buckets that count it, if they are several.
     pub(super) fn place(&mut self, operation: &Operation) -> (LanePath, Box<[LaneId]>) {
         let names = operation.names();
         if let [name] = names.as_slice() {
-            return (SmallVec::from_slice(&[lane_of(name)]), Box::default());
+            return (SmallVec::from_slice(&[lane_id(name)]), Box::default());
         }
         let mut ids = SmallVec::<[_; 8]>::new();
-        for name in names.iter().take(MOST_NAMES).filter(|name| !name.is_global()) {
-            let id = lane_of(name);
+        for name in names.iter().take(MAX_NAMES).filter(|name| !name.is_global()) {
+            let id = lane_id(name);
             if !ids.contains(&id) {
                 ids.push(id);
             }
         }
         if let ([], Some(first)) = (ids.as_slice(), names.first()) {
-            ids.push(lane_of(first));
+            ids.push(lane_id(first));
         }
         if ids.len() < 2 {
             let id = ids.first().copied().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Placing {
         // Those that are named as often keep the order of the rules.
         counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
         let mut path = LanePath::new();
-        for (_, id) in counted.into_iter().take(DEPTH) {
+        for (_, id) in counted.into_iter().take(MAX_DEPTH) {
             let within = path.last().map(|outer| LaneId::new(self.hasher.hash_one((outer, id))));
             path.push(within.unwrap_or(id));
         }
@@ -92,14 +92,14 @@ impl Placing {
     }
 }
 
-const fn lane_of(name: &KeyName) -> LaneId {
+const fn lane_id(name: &KeyName) -> LaneId {
     LaneId::new(name.own_hash())
 }
 
 /// How deep lanes are in each other: a tenant's, an address', a user's, and one more. Buckets of a job
 /// that fewer jobs name share the lane of the last.
-const DEPTH: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// How many buckets a job is placed by. A request has few rules; a look at all shards of a limit names
 /// up to 1,024, and counting them would hold up others.
-const MOST_NAMES: usize = 32;
+const MAX_NAMES: usize = 32;

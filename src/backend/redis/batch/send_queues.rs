@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::lanes::Lanes;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 
 /// How much may be in flight.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ pub(in crate::backend::redis) struct Bounds {
 /// The queues of all slots.
 #[derive(Debug, Default)]
 pub(super) struct SendQueues {
-    groups: HashedMap<u16, SlotGroup>,
+    groups: PrehashedMap<u16, SlotGroup>,
 }
 
 /// What a task has taken, to send it in one call.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct JobBatch {
     pub(super) jobs: Vec<Job>,
     /// The number of the job that had come last by then.
     pub(super) last_arrival: u64,
@@ -55,35 +55,35 @@ impl SendQueues {
 
     /// The next jobs for a task of this slot, or of a waiting slot that it changes to. If there are
     /// none, the task no longer counts and has to end.
-    pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> Taken {
+    pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> JobBatch {
         self.group(*slot).take(slot, bounds)
     }
 
     /// As `take`, for a task whose call was answered: waiting slots come first.
-    pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> Taken {
+    pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> JobBatch {
         self.group(*slot).take_more(slot, bounds)
     }
 
     /// Notes that a call for this slot was answered in time.
-    pub(super) fn answered(&mut self, slot: u16, now: Instant) {
+    pub(super) fn note_answer(&mut self, slot: u16, now: Instant) {
         self.group(slot).answered_at = Some(now);
     }
 
     /// Whether more jobs waited in this slot or its neighbours since then than a call takes, although
     /// a call was answered in time.
-    pub(super) fn were_crowded_since(&mut self, slot: u16, then: Instant) -> bool {
-        let SlotGroup { answered_at, crowded_at, .. } = *self.group(slot);
-        answered_at.is_some_and(|at| at > then) && crowded_at.is_some_and(|at| at > then)
+    pub(super) fn was_overloaded_since(&mut self, slot: u16, then: Instant) -> bool {
+        let SlotGroup { answered_at, overloaded_at, .. } = *self.group(slot);
+        answered_at.is_some_and(|at| at > then) && overloaded_at.is_some_and(|at| at > then)
     }
 
     /// Takes the first job of a lane if there is an answer to it, and returns both.
-    pub(super) fn pop_answered<T>(
+    pub(super) fn pop_if_answered<T>(
         &mut self,
         slot: u16,
         lane: LaneId,
         answer: impl FnOnce(&Job) -> Option<T>,
     ) -> Option<(Job, T)> {
-        self.group(slot).slots.get_mut(&slot)?.jobs.pop_answered(lane, answer)
+        self.group(slot).slots.get_mut(&slot)?.jobs.pop_if_answered(lane, answer)
     }
 
     /// The group of a slot.
@@ -95,7 +95,7 @@ impl SendQueues {
 /// The queues of a group that have jobs or calls in flight.
 #[derive(Debug, Default)]
 struct SlotGroup {
-    slots: HashedMap<u16, SlotQueue>,
+    slots: PrehashedMap<u16, SlotQueue>,
     /// The tasks of all these slots.
     calls: usize,
     /// The slots that have jobs and no task.
@@ -105,7 +105,7 @@ struct SlotGroup {
     /// When a call was last answered in time.
     answered_at: Option<Instant>,
     /// When more jobs last waited for a slot than a call takes.
-    crowded_at: Option<Instant>,
+    overloaded_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -120,11 +120,11 @@ struct SlotQueue {
 impl SlotGroup {
     fn push(&mut self, number: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
-        slot.jobs.drop_over(now);
+        slot.jobs.drop_expired(now);
         self.last_arrival = self.last_arrival.saturating_add(1);
         slot.jobs.push(job, self.last_arrival);
         if slot.jobs.len() > bounds.buckets_per_call {
-            self.crowded_at = Some(now);
+            self.overloaded_at = Some(now);
         }
         if slot.calls >= bounds.calls_per_slot {
             return false;
@@ -140,28 +140,28 @@ impl SlotGroup {
         false
     }
 
-    fn take(&mut self, number: &mut u16, bounds: &Bounds) -> Taken {
+    fn take(&mut self, number: &mut u16, bounds: &Bounds) -> JobBatch {
         let now = Instant::now();
         loop {
             let taken =
                 self.slots.get_mut(number).map(|slot| slot.take(bounds.buckets_per_call, now));
             match taken {
                 Some(jobs) if !jobs.is_empty() => {
-                    return Taken { jobs, last_arrival: self.last_arrival };
+                    return JobBatch { jobs, last_arrival: self.last_arrival };
                 }
                 _ => self.exit(*number),
             }
             let Some(next) = self.waiting_slots.pop_front() else {
                 // Counted under the same lock, so that the next job to arrive starts a task.
                 self.calls = self.calls.saturating_sub(1);
-                return Taken::default();
+                return JobBatch::default();
             };
             *number = next;
             self.slots.entry(next).or_default().enter();
         }
     }
 
-    fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> Taken {
+    fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> JobBatch {
         if let Some(next) = self.waiting_slots.pop_front() {
             self.exit(*number);
             *number = next;
@@ -209,7 +209,7 @@ impl SlotQueue {
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;
             }
-            taken.extend(self.jobs.pop(in_turns).filter(|job| !job.is_over(now)));
+            taken.extend(self.jobs.pop(in_turns).filter(|job| !job.is_expired(now)));
         }
         if in_turns {
             taken.sort_unstable_by_key(|job: &Job| job.arrival);

@@ -91,7 +91,7 @@ impl KeyNames {
 
     /// The name of a bucket.
     #[inline]
-    pub(super) fn of(&self, id: BucketId<'_>) -> KeyName {
+    pub(super) fn name(&self, id: BucketId<'_>) -> KeyName {
         let mut name = KeyName::new(&self.head);
         if self.by_first_part
             && let Some(first) = first_part(id.key())

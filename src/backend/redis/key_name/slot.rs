@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 /// The slot of a name, by the text between the first opening brace and the next closing one, or by
 /// the whole name if there is no such text.
-pub(in crate::backend::redis) fn of(name: &[u8]) -> u16 {
+pub(in crate::backend::redis) fn slot_of(name: &[u8]) -> u16 {
     let tag = name.iter().position(|&byte| byte == b'{').and_then(|open| {
         let inside = name.get(open.saturating_add(1)..)?;
         inside.get(..inside.iter().position(|&byte| byte == b'}')?)

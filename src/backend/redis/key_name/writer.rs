@@ -45,7 +45,7 @@ impl KeyName {
 
     /// Which slot of a cluster it is in.
     pub(in crate::backend::redis) fn slot(&self) -> u16 {
-        slot::of(&self.bytes)
+        slot::slot_of(&self.bytes)
     }
 
     /// Whether all requests share its key, as far as the name tells: a hash hides it.

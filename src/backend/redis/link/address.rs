@@ -44,7 +44,7 @@ impl Address {
     }
 
     /// The same way to another server.
-    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+    pub(super) fn with_host(&self, host: &str, port: u16) -> Self {
         let tls = match self {
             Self::Tcp { tls, .. } => tls.clone(),
             #[cfg(unix)]

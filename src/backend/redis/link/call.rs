@@ -100,12 +100,12 @@ impl Connection {
 
     /// Sends a command, once, and waits for its answer, which has at most so many bytes.
     pub(super) async fn run(&self, command: &Cmd, longest: usize) -> Result<Value, Fault> {
-        self.settle(self.wire.ask(command, longest)).await
+        self.settle(self.wire.send(command, longest)).await
     }
 
     /// Sends a command, once, about keys that the node is importing.
     pub(super) async fn run_asking(&self, command: &Cmd, longest: usize) -> Result<Value, Fault> {
-        self.settle(self.wire.ask_importing(command, longest)).await
+        self.settle(self.wire.send_asking(command, longest)).await
     }
 
     /// Waits for an answer until the timeout, or until the connection is lost.

@@ -152,7 +152,7 @@ impl Cluster {
 
     /// The node at an address as nodes write it: `host:port`, or `:port` for the host of the node
     /// that wrote it.
-    pub(super) fn at(&self, address: &str, sender: &NodeState) -> Option<Node> {
+    pub(super) fn node_at(&self, address: &str, sender: &NodeState) -> Option<Node> {
         let (host, port) = address.rsplit_once(':')?;
         let port = port.parse().ok()?;
         let host = match host {
@@ -220,11 +220,11 @@ impl Cluster {
 impl ClusterShared {
     /// The node at this address; makes one if there is none.
     fn node(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
-        let server = self.login.at(host, port);
+        let server = self.login.with_host(host, port);
         if let Some(node) = table.nodes.get(server.name()) {
             return node.clone();
         }
-        let node = self.known(table, server);
+        let node = self.find_or_make(table, server);
         table.nodes.insert(node.name().to_owned(), node.clone());
         node
     }
@@ -252,13 +252,13 @@ impl ClusterShared {
         let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
         let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
         masters.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        let masters = some(&masters, table.count, MASTERS_TO_ASK);
+        let masters = rotate(&masters, table.count, MASTERS_TO_ASK);
         let mut candidates: Vec<_> = masters.map(|&node| node.clone()).collect();
-        let replicas = some(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
-            .map(|(host, port)| self.login.at(host, *port));
-        let others = replicas.map(|server| self.known(table, server));
+        let replicas = rotate(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
+            .map(|(host, port)| self.login.with_host(host, *port));
+        let others = replicas.map(|server| self.find_or_make(table, server));
         let stray = table.strays.back().and_then(|name| table.nodes.get(name)).cloned();
-        let seeds = self.seeds.iter().map(|server| self.known(table, server.clone()));
+        let seeds = self.seeds.iter().map(|server| self.find_or_make(table, server.clone()));
         for node in others.chain(stray).chain(seeds) {
             if !candidates.iter().any(|known| known.name() == node.name()) {
                 candidates.push(node);
@@ -268,7 +268,7 @@ impl ClusterShared {
     }
 
     /// The node of this server, or a new one that is not kept yet.
-    fn known(&self, table: &ClusterTable, server: Server) -> Node {
+    fn find_or_make(&self, table: &ClusterTable, server: Server) -> Node {
         match table.nodes.get(server.name()) {
             Some(node) => node.clone(),
             None => Node::new(Dial::Server(Arc::new(server)), self.within),
@@ -277,7 +277,7 @@ impl ClusterShared {
 }
 
 /// So many of these at most, the next ones in each turn.
-fn some<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
+fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
     let step = if all.len() > most { most } else { 1 };
     let first = turn.wrapping_mul(step).checked_rem(all.len()).unwrap_or_default();
     all.iter().cycle().skip(first).take(most.min(all.len()))
@@ -288,7 +288,7 @@ async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkE
     let mut error = LinkError::new("there are no nodes to ask");
     for node in &candidates {
         // A task of its own: a late answer is still an answer, and counted as one.
-        let asked = tokio::spawn(slots_by(node.clone()));
+        let asked = tokio::spawn(query_slots(node.clone()));
         error = match timeout(READ_TIMEOUT, asked).await {
             Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
             Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} knows of no slots", node.name())),
@@ -307,7 +307,7 @@ async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkE
 }
 
 /// Asks a node for the slots; `None` if its answer cannot be read.
-async fn slots_by(node: Node) -> Result<Option<SlotMap>, BackendError> {
+async fn query_slots(node: Node) -> Result<Option<SlotMap>, BackendError> {
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
@@ -331,7 +331,7 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
                     known.map(|node| (node.name().to_owned(), node)).collect();
                 table.strays.clear();
                 for range in slots.ranges() {
-                    let server = shared.login.at(&range.host, range.port);
+                    let server = shared.login.with_host(&range.host, range.port);
                     if let Some(node) = known.remove(server.name()) {
                         table.nodes.insert(server.name().to_owned(), node);
                     }

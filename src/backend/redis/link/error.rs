@@ -32,7 +32,7 @@ impl LinkError {
         Self { text: text.into(), cause: None, failure: Failure::Outage, scattered: false }
     }
 
-    pub(super) fn because(text: impl Into<String>, cause: impl Into<String>) -> Self {
+    pub(super) fn with_text_cause(text: impl Into<String>, cause: impl Into<String>) -> Self {
         let cause = Box::new(Self::new(cause));
         Self { cause: Some(LinkErrorCause::Link(cause)), ..Self::new(text) }
     }
@@ -46,7 +46,7 @@ impl LinkError {
     pub(super) fn with_cause(text: impl Into<String>, cause: RedisError) -> Self {
         match cause.kind() {
             ErrorKind::Io => Self { cause: Some(LinkErrorCause::Client(cause)), ..Self::new(text) },
-            _ => Self::because(text, "it does not answer as a server of Redis does"),
+            _ => Self::with_text_cause(text, "it does not answer as a server of Redis does"),
         }
     }
 
@@ -59,7 +59,7 @@ impl LinkError {
     }
 
     /// Marks the error of a call whose keys are in several places for now.
-    pub(super) const fn scattered(mut self) -> Self {
+    pub(super) const fn mark_scattered(mut self) -> Self {
         self.scattered = true;
         self
     }

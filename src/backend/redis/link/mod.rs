@@ -178,7 +178,7 @@ impl Link {
                 Ok(value) if reads(&value, keys.len()) => return Ok(value),
                 Ok(_) => {
                     connection.give_up();
-                    return Err(LinkError::new(connection.node().strange_text()).into());
+                    return Err(LinkError::new(connection.node().unexpected_answer_text()).into());
                 }
                 Err(Fault::Unknown(error)) => {
                     self.refresh_slots();
@@ -202,7 +202,7 @@ impl Link {
                     return Err(node.reply(&reply).into());
                 }
                 RetryAction::Wait if divisible && reply.code() == Some("TRYAGAIN") => {
-                    return Err(node.reply(&reply).scattered().into());
+                    return Err(node.reply(&reply).mark_scattered().into());
                 }
                 RetryAction::Wait => {
                     target = Target::Owner;
@@ -252,7 +252,7 @@ impl Link {
                 cluster.connection(node, deadline).await
             }
             (Route::Cluster(cluster), Target::Owner) => {
-                let slot = keys.first().map_or(0, |key| slot::of(key.as_ref()));
+                let slot = keys.first().map_or(0, |key| slot::slot_of(key.as_ref()));
                 cluster.owner(slot, deadline).await
             }
         }
@@ -272,7 +272,7 @@ impl Link {
                 Err(BackendError::undecidable("redis", LinkError::new(text)))
             }
             Route::Cluster(cluster) => {
-                cluster.at(address, sender).ok_or_else(|| sender.reply(reply).into())
+                cluster.node_at(address, sender).ok_or_else(|| sender.reply(reply).into())
             }
         }
     }

@@ -45,7 +45,7 @@ impl Node {
 
     /// Starts to connect, unless there is a connection or an attempt.
     pub(super) fn connect(&self) {
-        self.0.look();
+        self.0.lookup();
     }
 
     /// The connection; waits for the attempt that is under way.
@@ -53,7 +53,7 @@ impl Node {
         let mut changes = self.0.changes();
         loop {
             changes.mark();
-            match self.0.look() {
+            match self.0.lookup() {
                 Lookup::Connection(wire, serial) => {
                     return Ok(Connection::new(wire, Arc::clone(&self.0), serial));
                 }

@@ -101,7 +101,7 @@ impl NodeState {
 
     /// The connection, if there is one. Otherwise starts an attempt unless one is under way, or the
     /// last one failed just now.
-    pub(super) fn look(self: &Arc<Self>) -> Lookup {
+    pub(super) fn lookup(self: &Arc<Self>) -> Lookup {
         let mut lookup = Lookup::Attempt;
         let mut start = None;
         self.connectivity.send_if_modified(|state| {
@@ -163,7 +163,7 @@ impl NodeState {
             true
         });
         if again {
-            self.look();
+            self.lookup();
         }
     }
 
@@ -181,7 +181,7 @@ impl NodeState {
             held
         });
         if retired {
-            self.look();
+            self.lookup();
         }
     }
 
@@ -196,7 +196,7 @@ impl NodeState {
     }
 
     /// The message about an answer that does not fit the call.
-    pub(super) fn strange_text(&self) -> String {
+    pub(super) fn unexpected_answer_text(&self) -> String {
         format!("{} has not answered what it was asked", self.name())
     }
 

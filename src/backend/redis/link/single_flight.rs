@@ -25,11 +25,11 @@ impl SingleFlight {
         work: impl Future<Output = Result<T, LinkError>> + Send + 'static,
         settle: impl FnOnce(Result<T, LinkError>) + Send + 'static,
     ) {
-        let landing = Landing(Some(Box::new(settle)));
+        let completion = Completion(Some(Box::new(settle)));
         let Ok(runtime) = Handle::try_current() else {
-            return landing.land(Err(LinkError::new("there is no tokio runtime here")));
+            return completion.complete(Err(LinkError::new("there is no tokio runtime here")));
         };
-        let task = runtime.spawn(async move { landing.land(work.await) });
+        let task = runtime.spawn(async move { completion.complete(work.await) });
         // A poisoned lock guards a handle alone.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(task.abort_handle());
@@ -48,17 +48,17 @@ impl Drop for SingleFlight {
 type ResultHandler<T> = Box<dyn FnOnce(Result<T, LinkError>) + Send>;
 
 /// Passes the result of the work on. Work that is dropped, as by a runtime that ends, has failed.
-struct Landing<T>(Option<ResultHandler<T>>);
+struct Completion<T>(Option<ResultHandler<T>>);
 
-impl<T> Landing<T> {
-    fn land(mut self, result: Result<T, LinkError>) {
+impl<T> Completion<T> {
+    fn complete(mut self, result: Result<T, LinkError>) {
         if let Some(settle) = self.0.take() {
             settle(result);
         }
     }
 }
 
-impl<T> Drop for Landing<T> {
+impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
         // After `land` there is nothing left to call.
         if let Some(settle) = self.0.take() {
@@ -67,8 +67,8 @@ impl<T> Drop for Landing<T> {
     }
 }
 
-impl<T> fmt::Debug for Landing<T> {
+impl<T> fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Landing")
+        f.write_str("Completion")
     }
 }

@@ -46,7 +46,7 @@ impl Servers {
         url: &str,
         common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
-        let server = parse(url, Which::TheOnly, common)?;
+        let server = parse(url, UrlPosition::TheOnly, common)?;
         Ok(Self(Topology::One(Dial::Server(Arc::new(server)))))
     }
 
@@ -57,7 +57,7 @@ impl Servers {
     ) -> Result<Self, BackendError> {
         let (first, servers) = parse_all(urls, common)?;
         if first.database() != 0 {
-            return Err(wrong(format!(
+            return Err(misconfigured(format!(
                 "a cluster has no database {} (leave it out of the URL)",
                 first.database()
             )));
@@ -75,8 +75,8 @@ impl Servers {
     ) -> Result<Self, BackendError> {
         let (first, servers) = parse_all(urls, common)?;
         let login = match own {
-            Some((user, password)) => bare().set_username(user).set_password(password),
-            None => bare(),
+            Some((user, password)) => default_login().set_username(user).set_password(password),
+            None => default_login(),
         };
         let sentinels = servers.into_iter().map(|server| server.with_login(login.clone()));
         let sentinels = Sentinels::new(sentinels.collect(), master.to_owned(), first);
@@ -90,38 +90,41 @@ fn parse_all(
     common: &ConnectOptions,
 ) -> Result<(Server, Vec<Server>), BackendError> {
     let count = urls.len();
-    let servers = urls.iter().zip(1..).map(|(url, nth)| parse(url, Which::Nth(nth, count), common));
+    let servers =
+        urls.iter().zip(1..).map(|(url, nth)| parse(url, UrlPosition::Nth(nth, count), common));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
     match servers.first() {
         Some(first) => Ok((first.clone(), servers)),
-        None => Err(wrong("no URL was given (at least one is needed, like redis://host:6379)")),
+        None => {
+            Err(misconfigured("no URL was given (at least one is needed, like redis://host:6379)"))
+        }
     }
 }
 
-fn wrong(cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
+fn misconfigured(cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
     BackendError::misconfigured("redis", cause)
 }
 
 /// A login without user and database. RESP3 reports at once when a server hangs up.
-fn bare() -> RedisConnectionInfo {
+fn default_login() -> RedisConnectionInfo {
     RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3)
 }
 
 /// Which of the URLs it is, for messages.
 #[derive(Clone, Copy)]
-enum Which {
+enum UrlPosition {
     TheOnly,
     Nth(usize, usize),
 }
 
-impl Which {
+impl UrlPosition {
     /// The error about this URL.
-    fn cannot_be_used(self, problem: &str) -> BackendError {
+    fn error(self, problem: &str) -> BackendError {
         let which = match self {
             Self::TheOnly | Self::Nth(_, 1) => "the URL of the server".to_owned(),
             Self::Nth(nth, count) => format!("URL {nth} of {count}"),
         };
-        wrong(format!("{which} cannot be used: {problem} ({FORM})"))
+        misconfigured(format!("{which} cannot be used: {problem} ({FORM})"))
     }
 }
 
@@ -129,8 +132,8 @@ impl Which {
 const FORM: &str = "write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
                     socket, and in a password %40 for `@`, %2F for `/` and so on";
 
-fn parse(url: &str, which: Which, common: &ConnectOptions) -> Result<Server, BackendError> {
-    let unusable = |problem| which.cannot_be_used(problem);
+fn parse(url: &str, which: UrlPosition, common: &ConnectOptions) -> Result<Server, BackendError> {
+    let unusable = |problem| which.error(problem);
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url.trim()));
     let scheme = scheme.to_ascii_lowercase();
     // The client reads the URL of a server with TLS only if it makes the connection itself.
@@ -148,13 +151,13 @@ fn parse(url: &str, which: Which, common: &ConnectOptions) -> Result<Server, Bac
     let address = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let address = |tls| Address::Tcp { host: host.clone(), port: *port, tls };
-            let tls = certificates(is_tls, &address(None), common)?;
+            let tls = tls_settings(is_tls, &address(None), common)?;
             address(tls)
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
             let address = Address::Unix(path.clone());
-            certificates(false, &address, common)?;
+            tls_settings(false, &address, common)?;
             address
         }
         _ => return Err(unusable("it is no URL of a server")),
@@ -215,7 +218,7 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
 ///
 /// If there are certificates that cannot be used, or that are for no connection.
 #[cfg(feature = "redis-tls")]
-fn certificates(
+fn tls_settings(
     is_tls: bool,
     address: &Address,
     common: &ConnectOptions,
@@ -224,7 +227,7 @@ fn certificates(
         let text = format!(
             "the certificates cannot be used for {address} (they are PEM, for a rediss:// URL)"
         );
-        wrong(super::error::LinkError::because(text, cause))
+        misconfigured(super::error::LinkError::with_text_cause(text, cause))
     };
     if !is_tls {
         let none = common.root.is_none() && common.client.is_none();
@@ -235,7 +238,7 @@ fn certificates(
 }
 
 #[cfg(not(feature = "redis-tls"))]
-fn certificates(
+fn tls_settings(
     _: bool,
     _: &Address,
     _: &ConnectOptions,

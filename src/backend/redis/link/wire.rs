@@ -56,7 +56,7 @@ impl Wire {
     }
 
     /// Sends a command, once. Its answer has at most so many bytes, or a few.
-    pub(super) async fn ask(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
+    pub(super) async fn send(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
         let expected = self.shared.allowance.extend(longest);
         let answer = self.client.clone().req_packed_command(command).await?;
         expected.complete();
@@ -64,7 +64,7 @@ impl Wire {
     }
 
     /// Sends a command, once, about keys that the node is importing.
-    pub(super) async fn ask_importing(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
+    pub(super) async fn send_asking(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
         let mut both = ::redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         let expected = self.shared.allowance.extend(longest);

@@ -40,7 +40,7 @@ impl ScriptReply {
         buckets: usize,
         init_counts: bool,
     ) -> bool {
-        let parts = Parts::of(answer, init_counts);
+        let parts = Parts::new(answer, init_counts);
         parts.is_some_and(|parts| parts.places(buckets).is_some())
     }
 
@@ -50,7 +50,7 @@ impl ScriptReply {
         buckets: usize,
         init_counts: bool,
     ) -> Option<Self> {
-        let parts = Parts::of(answer, init_counts)?;
+        let parts = Parts::new(answer, init_counts)?;
         let mut stored = parts.stored.iter();
         let cells = parts.places(buckets)?.map(|place| match place {
             KeyContent::Stored => stored
@@ -245,7 +245,7 @@ enum KeyContent {
 }
 
 impl<'v> Parts<'v> {
-    fn of(answer: &'v Value, init_counts: bool) -> Option<Self> {
+    fn new(answer: &'v Value, init_counts: bool) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let [Value::Int(now), initialized_at, Value::BulkString(stored), others @ ..] =
             answer.as_slice()

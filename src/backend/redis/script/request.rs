@@ -8,7 +8,7 @@ use super::double;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
@@ -57,7 +57,7 @@ impl<'o> ScriptRequest<'o> {
 
     /// The same request at a time that a test chose.
     #[cfg(test)]
-    pub(in crate::backend::redis) fn at(mut self, now: crate::clock::Timestamp) -> Self {
+    pub(in crate::backend::redis) fn with_time(mut self, now: crate::clock::Timestamp) -> Self {
         push(&mut self.argument, double::from_i64(now.as_micros()));
         self
     }
@@ -72,7 +72,7 @@ impl<'o> ScriptRequest<'o> {
 fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyName>, Vec<usize>) {
     let least = operations.size_hint().0;
     let (mut keys, mut places) = (Vec::with_capacity(least), Vec::with_capacity(least));
-    let mut known: Option<HashedMap<&KeyName, usize>> = None;
+    let mut known: Option<PrehashedMap<&KeyName, usize>> = None;
     for operation in operations {
         for name in operation.names() {
             let next = keys.len();
@@ -116,9 +116,9 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
         let [(_, first), others @ ..] = of_bucket else { continue };
         let at = writer.numbers.len();
         writer.push_f64(1.0);
-        let limit = writer.limit_of(&first.bucket, &first.id);
+        let limit = writer.limit_numbers(&first.bucket, &first.id);
         for (_, other) in others {
-            if writer.limit_of(&other.bucket, &other.id) != limit {
+            if writer.limit_numbers(&other.bucket, &other.id) != limit {
                 return None;
             }
         }
@@ -238,12 +238,12 @@ impl<'o> RequestWriter<'o> {
 
     /// Writes a limit and its phase.
     fn limit(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) {
-        let limit = self.limit_of(bucket, id);
+        let limit = self.limit_numbers(bucket, id);
         limit.into_iter().for_each(|number| self.push_f64(number));
     }
 
     /// The number of a limit, and its phase.
-    fn limit_of(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
+    fn limit_numbers(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
         let next = self.limits.len();
         let place = if next < FEW {
             let same = |known: &&Bucket| numbers(known) == numbers(bucket);

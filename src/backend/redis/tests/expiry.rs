@@ -32,7 +32,7 @@ fn names(prefix: &str) -> KeyNames {
 /// The buckets that a step names, and the numbers in which it counts.
 fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
     let names = names(prefix);
-    let name = |id: BucketId<'_>| names.of(id).as_ref().to_vec();
+    let name = |id: BucketId<'_>| names.name(id).as_ref().to_vec();
     match step {
         Step::Apply(takes) => {
             let of = |take: &TestCharge| {

@@ -55,7 +55,7 @@ impl WaitingRequests {
                 "tenant" => Key::from("acme"),
                 rule => Key::from(key_of(nth, rule).as_str()),
             };
-            self.names.of(BucketId::new(rule, &key))
+            self.names.name(BucketId::new(rule, &key))
         };
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + Duration::from_secs(3_600);

@@ -27,7 +27,7 @@ fn no_two_of_many_nasty_buckets_share_a_name() {
     assert_eq!(keys.len(), 1 + 18 + 18 * 18 + 18 * 18 * 18);
     for names in [names(HashTag::Bucket), names(HashTag::FirstPart), hashed(HashTag::Bucket)] {
         let given: HashSet<KeyName> =
-            keys.iter().map(|key| names.of(BucketId::new("l", key))).collect();
+            keys.iter().map(|key| names.name(BucketId::new("l", key))).collect();
         assert_eq!(given.len(), keys.len());
     }
 }
@@ -112,7 +112,7 @@ proptest! {
     ) {
         let names = KeyNames::new("p".into(), tag, secret.then_some(SECRET)).unwrap();
         let of = |(limit, key, shard): &(String, Key, u32)| {
-            names.of(BucketId::new(limit, key).shard(*shard))
+            names.name(BucketId::new(limit, key).shard(*shard))
         };
         prop_assert_eq!(of(&one) == of(&other), one == other, "{:?} {:?}", of(&one), of(&other));
     }
@@ -122,11 +122,11 @@ proptest! {
         (limit, key, shard) in id(), tag in tag(), prefix in "[ab:]{1,4}",
     ) {
         let names = KeyNames::new(prefix.clone(), tag, None).unwrap();
-        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        let name = names.name(BucketId::new(&limit, &key).shard(shard));
         for name in [names.init_key(&name, true), names.init_key(&name, false), name.clone()] {
             for (other, forged_limit, forged_key) in forged(text(&name)) {
                 let Ok(others) = KeyNames::new(other.clone(), HashTag::Bucket, None) else { continue };
-                let forged = others.of(BucketId::new(&forged_limit, &forged_key));
+                let forged = others.name(BucketId::new(&forged_limit, &forged_key));
                 let is_it = (&other, &forged_limit, &forged_key, 0) == (&prefix, &limit, &key, shard);
                 prop_assert_eq!(forged == name, is_it, "{:?} {:?}", forged, name);
             }
@@ -140,7 +140,7 @@ proptest! {
         prop_assume!(prefixes.0 != prefixes.1);
         let all = |prefix, tag, (limit, key, shard): &(String, Key, u32)| {
             let names = KeyNames::new(prefix, tag, None).unwrap();
-            let name = names.of(BucketId::new(limit, key).shard(*shard));
+            let name = names.name(BucketId::new(limit, key).shard(*shard));
             [names.init_key(&name, false), names.init_key(&name, true), name]
         };
         let ours = all(prefixes.0, tags.0, &one);
@@ -155,7 +155,7 @@ proptest! {
         (limit, key, shard) in id(), tag in tag(), secret in any::<bool>(),
     ) {
         let names = KeyNames::new("p".into(), tag.clone(), secret.then_some(SECRET)).unwrap();
-        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        let name = names.name(BucketId::new(&limit, &key).shard(shard));
         prop_assert!(name.as_ref().iter().all(u8::is_ascii_graphic), "{:?}", name);
         let text = text(&name);
         let braces = text.matches(['{', '}']).count();
@@ -166,7 +166,7 @@ proptest! {
         };
         prop_assert_eq!(braces, if expected.is_some() { 2 } else { 0 });
         prop_assert_ne!(expected, Some(""));
-        prop_assert_eq!(name.slot(), slot::of(expected.unwrap_or(text).as_bytes()));
+        prop_assert_eq!(name.slot(), slot::slot_of(expected.unwrap_or(text).as_bytes()));
         prop_assert_eq!(names.init_key(&name, true).slot(), name.slot());
         // The key's part is bounded, whatever it is.
         prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);

@@ -31,7 +31,7 @@ async fn cluster() -> [Server; 2] {
         })
         .await;
     }
-    assert!(slot::of(FIRST.as_bytes()) <= 8191 && slot::of(SECOND.as_bytes()) > 8191);
+    assert!(slot::slot_of(FIRST.as_bytes()) <= 8191 && slot::slot_of(SECOND.as_bytes()) > 8191);
     nodes
 }
 
@@ -59,7 +59,7 @@ async fn calls_go_where_their_slots_are_and_follow_them() {
 
     // The key is on its way: the second node has it, and says so to those who ask.
     ok(&second, &["SCRIPT", "FLUSH"]).await;
-    let slot = slot::of(FIRST.as_bytes()).to_string();
+    let slot = slot::slot_of(FIRST.as_bytes()).to_string();
     let first_id: String = first.ask(&["CLUSTER", "MYID"]).await.unwrap();
     let second_id: String = second.ask(&["CLUSTER", "MYID"]).await.unwrap();
     ok(&second, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &first_id]).await;

@@ -53,7 +53,7 @@ fn told(runtime: &Runtime, bytes: &[u8]) -> Result<Value, RedisError> {
         let (own, theirs) = tokio::io::duplex(1 << 20);
         let call = async {
             let wire = Wire::open(own, SERVER.login(), || ()).await.unwrap();
-            wire.ask(&::redis::cmd("EVALSHA"), 0).await
+            wire.send(&::redis::cmd("EVALSHA"), 0).await
         };
         tokio::join!(call, say(theirs, bytes)).0
     })
@@ -86,7 +86,7 @@ fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
                 "script"
             }
             [Value::BulkString(_), Value::BulkString(_)]
-                if sentinel::read(&Value::Array(parts.clone())).is_some() =>
+                if sentinel::read_address(&Value::Array(parts.clone())).is_some() =>
             {
                 "master"
             }
@@ -133,7 +133,7 @@ fn checked(field: &Field) -> Result<Value, RedisError> {
             let is_too_long = bytes.len() > 64 * 1024;
             assert_eq!(error.code().is_some(), is_said && !is_too_long, "{error:?} for {field:?}");
             assert!(slow.is_none() || is_said || is_too_long, "{error:?} for {field:?}");
-            let text = shown(&SERVER.failed("lost".to_owned(), error.clone()));
+            let text = shown(&SERVER.error("lost".to_owned(), error.clone()));
             assert!(!text.contains(SECRET), "{text}");
             assert!(text.len() < 2_500 && !text.contains(char::is_control), "{text:?}");
         }

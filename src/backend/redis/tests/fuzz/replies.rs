@@ -37,7 +37,7 @@ enum ParsedValue {
 
 impl NamedRecords {
     fn name(&self, id: BucketId<'_>) -> Vec<u8> {
-        self.names.of(id).as_ref().to_vec()
+        self.names.name(id).as_ref().to_vec()
     }
 
     /// What an operation is told; an error is about the first key that holds something else.
@@ -153,7 +153,7 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
         adjustments(&[Adjustment::refund(a, &bucket, units), Adjustment::block(b, &bucket, HOUR)]),
         adjustments(&[Adjustment::undo(c, &bucket, units, left)]),
         adjustments(&[Adjustment::refund_since(c, &bucket, units, left)]),
-        Operation::Resets([names.of(a), names.of(b)].into_iter().collect()),
+        Operation::Resets([names.name(a), names.name(b)].into_iter().collect()),
     ]
 }
 
