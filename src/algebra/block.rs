@@ -20,9 +20,9 @@ use crate::quota::MAX_UNITS;
 ///   come after `end`.
 /// * Of two blocks the one that ends later wins, in either order. A [`refund`](super::refund) to a
 ///   token bucket does not end a block early.
-/// * Changed numbers ([`rescale`](super::rescale)) do not end the block of a token bucket before its
-///   last microsecond. A fixed window stays blocked at least until the window in which `end` lies
-///   starts. From there on, nothing tells the block from debt, which counts as used.
+/// * Changed numbers ([`rescale`](super::rescale)) do not end the block of a token bucket before
+///   its last microsecond. A fixed window stays blocked at least until the window in which `end`
+///   lies starts. From there on, nothing tells the block from debt, which counts as used.
 /// * An `end` that is not after `now` changes nothing. One beyond 2^53 microseconds after the
 ///   epoch, in the year 2255, is cut to that instant: the scripts of Redis cannot count further.
 ///

@@ -83,8 +83,8 @@ impl Bucket {
 
     /// The numbers that a state was stored with; `None` if no quota has such numbers.
     ///
-    /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it. A bucket
-    /// that begins below its capacity has a negative `step`; how far below is not stored.
+    /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it. A
+    /// bucket that begins below its capacity has a negative `step`; how far below is not stored.
     pub(crate) fn from_stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
         let initial = if step < 0 { capacity.checked_sub(1)? } else { capacity };

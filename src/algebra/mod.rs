@@ -15,8 +15,8 @@
 //! of Redis, which count in doubles, give the same answers.
 //!
 //! The state of a bucket is two numbers, a [`State`]. [`Bucket::refresh`] brings it to the present,
-//! [`charge`] takes from it, and [`charge_pair`] from two shards of a limit. [`refund`] and [`undo`]
-//! give back, [`block`] withholds, and [`rescale`] converts it to other numbers.
+//! [`charge`] takes from it, and [`charge_pair`] from two shards of a limit. [`refund`] and
+//! [`undo`] give back, [`block`] withholds, and [`rescale`] converts it to other numbers.
 //!
 //! There is no clock here, no lock, no I/O and no async: a [`Backend`](crate::backend::Backend)
 //! applies these functions atomically. `backend/redis/script` is a transcription of them in Lua,

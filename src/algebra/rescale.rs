@@ -14,10 +14,11 @@ use crate::quota::MAX_UNITS;
 /// * Debt is used as well: what lies below zero adds to the capacity.
 /// * `used` is rounded up to a whole unit of the new numbers, so less than a unit is lost. Whole
 ///   tokens are whole units under any numbers, so they are exact, and however often the numbers
-///   change at one instant, `used` never falls and never passes the next whole token. (More than the
-///   2^53 units that can be counted is cut to that.)
-/// * A bucket from which nothing is used becomes an [absent](Bucket::absent) one of the new numbers:
-///   full, or at their `initial`. Whether it was stored or had been dropped makes no difference.
+///   change at one instant, `used` never falls and never passes the next whole token. (More than
+///   the 2^53 units that can be counted is cut to that.)
+/// * A bucket from which nothing is used becomes an [absent](Bucket::absent) one of the new
+///   numbers: full, or at their `initial`. Whether it was stored or had been dropped makes no
+///   difference.
 /// * Where `old` begins below its capacity (`initial`), what it has not gained yet counts as used.
 /// * A [blocked](super::block) state, which has a value below zero and a time yet to come, stays
 ///   blocked: its value stays below zero, and its time does not get earlier. Where the new windows
@@ -64,7 +65,8 @@ pub fn rescale(
     if value >= 0 || ts <= now {
         return State { value: left, ts: absent.ts };
     }
-    // Blocked. A window that starts before `ts` would gain, or count as one without a block, too soon.
+    // Blocked. A window that starts before `ts` would gain, or count as one without a block, too
+    // soon.
     let next = absent.ts.plus_micros(new.step());
     let counts = next.as_micros() < MAX_UNITS.cast_signed();
     let ts = if absent.ts < ts && counts { next } else { absent.ts };

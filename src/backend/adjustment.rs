@@ -175,9 +175,9 @@ impl<'a> Adjustment<'a> {
     /// the state `since`.
     ///
     /// It gives back no more than would still be missing from that state if nothing else had been
-    /// taken. This is how work is refunded that ran for long: by itself, it never leaves more in the
-    /// bucket than if the units had not been taken. It may leave a little less if other charges have
-    /// taken from the bucket too, and a little more if another refund came in between.
+    /// taken. This is how work is refunded that ran for long: by itself, it never leaves more in
+    /// the bucket than if the units had not been taken. It may leave a little less if other charges
+    /// have taken from the bucket too, and a little more if another refund came in between.
     ///
     /// # Examples
     ///

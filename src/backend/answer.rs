@@ -52,7 +52,8 @@ impl<T> Answer<T> {
     ///
     /// # Cancel safety
     ///
-    /// As [`Backend`](super::Backend): the operation may take effect although the future is dropped.
+    /// As [`Backend`](super::Backend): the operation may take effect although the future is
+    /// dropped.
     pub async fn wait(self) -> Result<T, BackendError> {
         match self {
             Self::Ready(answer) => answer,

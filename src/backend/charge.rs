@@ -84,8 +84,8 @@ impl<'a> BucketId<'a> {
     /// A hash that picks a sample of the keys, those that a limit is enforced on. It is the same on
     /// every node and for every shard.
     ///
-    /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff, the key's bytes and
-    /// a byte 0xfe. So it has nothing to do with the [phase](Self::phase).
+    /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff, the key's bytes
+    /// and a byte 0xfe. So it has nothing to do with the [phase](Self::phase).
     #[must_use]
     pub fn sample_hash(&self) -> u64 {
         let mut hasher = self.hasher();

@@ -75,8 +75,8 @@ impl BackendError {
         Self(Problem::Timeout { backend, within })
     }
 
-    /// The store can never decide this call, however often it is asked: what it holds for a bucket is
-    /// no bucket, say, or the numbers are too large for it.
+    /// The store can never decide this call, however often it is asked: what it holds for a bucket
+    /// is no bucket, say, or the numbers are too large for it.
     ///
     /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
     /// [`OnFailure`](crate::OnFailure): a client that finds such a call would pass each time.
@@ -115,8 +115,8 @@ impl BackendError {
         Self(Problem::Full { backend, cause: Arc::from(cause.into()) })
     }
 
-    /// So many calls of this process waited to be sent that this one was late before the store could
-    /// answer it.
+    /// So many calls of this process waited to be sent that this one was late before the store
+    /// could answer it.
     #[cfg(feature = "redis")]
     pub(crate) const fn overloaded(backend: &'static str, within: Duration) -> Self {
         Self(Problem::Overloaded { backend, within })
@@ -131,7 +131,8 @@ impl BackendError {
         Self(Problem::Misconfigured { backend, cause: Arc::from(cause.into()) })
     }
 
-    /// A cluster keeps buckets of these limits in several slots, so it cannot decide them in one step.
+    /// A cluster keeps buckets of these limits in several slots, so it cannot decide them in one
+    /// step.
     pub fn cross_slot(limits: impl Into<String>) -> Self {
         Self(Problem::CrossSlot { limits: limits.into() })
     }
@@ -163,10 +164,11 @@ impl BackendError {
     /// Whether the store failed, could not be reached, or did not answer in time: what
     /// [`OnFailure::Admit`](crate::OnFailure::Admit) is for.
     ///
-    /// False for what the store can never decide, for a store that [is full](Self::is_full), and for a
-    /// call that was late because too many calls of this process waited to be sent while the store was
-    /// answering: a client can bring about each of these by itself. False also for a store that [is
-    /// misconfigured](Self::is_misconfigured), as no limit would count until an operator notices.
+    /// False for what the store can never decide, for a store that [is full](Self::is_full), and
+    /// for a call that was late because too many calls of this process waited to be sent while the
+    /// store was answering: a client can bring about each of these by itself. False also for a
+    /// store that [is misconfigured](Self::is_misconfigured), as no limit would count until an
+    /// operator notices.
     ///
     /// What Redis answers, and no connection or no answer in time:
     ///
@@ -198,15 +200,15 @@ impl BackendError {
         matches!(self.0, Problem::Unavailable { .. } | Problem::Timeout { .. })
     }
 
-    /// Whether the store had no room for what the call would store. It may still refuse other calls, as
-    /// that stores nothing.
+    /// Whether the store had no room for what the call would store. It may still refuse other
+    /// calls, as that stores nothing.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(self.0, Problem::Full { .. })
     }
 
-    /// Whether an operator has to set up the store differently, or the limiter: its login, say, or the
-    /// rights of its user.
+    /// Whether an operator has to set up the store differently, or the limiter: its login, say, or
+    /// the rights of its user.
     #[must_use]
     pub const fn is_misconfigured(&self) -> bool {
         #[cfg(feature = "redis")]

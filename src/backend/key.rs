@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What a bucket belongs to: a user, an address, a tenant, or [all requests](Self::GLOBAL).
 ///
-/// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
-/// `("ab", "c")`, and the text `"7"` is not the number 7. Numbers are equal whatever their type. Short
-/// keys (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is arbitrary
+/// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not `("ab",
+/// "c")`, and the text `"7"` is not the number 7. Numbers are equal whatever their type. Short keys
+/// (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is arbitrary
 /// but always the same.
 ///
 /// Texts, numbers, addresses, bytes, tuples of two or three of them, and references to all of these
@@ -38,7 +38,8 @@ const INLINE: usize = 1 + 38;
 #[cfg(feature = "memory")]
 pub(super) const KEY_WORDS: usize = INLINE.div_ceil(8);
 
-// A key that fits is always inline, so the derived equality and hash are those of the encoded bytes.
+// A key that fits is always inline, so the derived equality and hash are those of the encoded
+// bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
     /// How many bytes it has, these bytes, and zeros.
@@ -70,8 +71,8 @@ impl Key {
 
     /// Marks this key as a fallback: it equals no key that is not marked as well.
     ///
-    /// [`or`](crate::key::KeyExtractor::or) marks the keys that it puts in place of missing ones, so a
-    /// session that is named like a user does not take from the user's bucket.
+    /// [`or`](crate::key::KeyExtractor::or) marks the keys that it puts in place of missing ones,
+    /// so a session that is named like a user does not take from the user's bucket.
     #[must_use]
     pub fn fallback(self) -> Self {
         Self::concat(&[&[tag::FALLBACK], self.as_bytes()])
@@ -91,7 +92,8 @@ impl Key {
 
     /// The parts, encoded without ambiguity: what stores compare.
     ///
-    /// Each part is a tag and its content. Numbers and lengths of more than one byte are big-endian:
+    /// Each part is a tag and its content. Numbers and lengths of more than one byte are
+    /// big-endian:
     ///
     /// | tag | content |
     /// |---|---|
@@ -117,8 +119,8 @@ impl Key {
         matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
     }
 
-    /// Its [bytes](Self::as_bytes) in words that are filled up with zeros, if they are held in place;
-    /// the first word also has their number. And how many of the words are not zero.
+    /// Its [bytes](Self::as_bytes) in words that are filled up with zeros, if they are held in
+    /// place; the first word also has their number. And how many of the words are not zero.
     #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) fn inline_words(&self) -> Option<([u64; KEY_WORDS], usize)> {

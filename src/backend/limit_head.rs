@@ -27,8 +27,8 @@ impl LimitHead {
         Self(if bytes.is_empty() { words } else { [0; 2] })
     }
 
-    /// The words, if they are the whole name, which is not empty. Different names have different words
-    /// then.
+    /// The words, if they are the whole name, which is not empty. Different names have different
+    /// words then.
     #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) const fn whole(self) -> Option<[u64; 2]> {

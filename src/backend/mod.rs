@@ -15,8 +15,8 @@
 //! any list, and its two buckets are read, decided and written as one.
 //!
 //! The trait is free of type parameters and lifetimes in its answers, so that a
-//! [`RateLimiter`](crate::RateLimiter) is one type whatever its store. A store that answers at once,
-//! like [`Memory`], returns [`Answer::Ready`], which costs no allocation and no `await`.
+//! [`RateLimiter`](crate::RateLimiter) is one type whatever its store. A store that answers at
+//! once, like [`Memory`], returns [`Answer::Ready`], which costs no allocation and no `await`.
 
 mod adjustment;
 mod answer;
@@ -66,12 +66,12 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 /// * A bucket is identified by its [`BucketId`] alone. One that is not stored is
 ///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
 /// * Each call reads the clock once, and no other call is seen half done.
-/// * A bucket that is [full](crate::algebra::Bucket::full_at) and
-///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well. No
-///   answer depends on whether it was, whatever its numbers become, as long as no call is decided by
-///   a time before it was full. A store that alone reads its clock, like a Redis server, may drop it
-///   at that very instant. A store whose clock may go back keeps it for as much longer; [`Memory`]
-///   keeps it for a second.
+/// * A bucket that is [full](crate::algebra::Bucket::full_at) and [droppable
+///   then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full
+///   as well. No answer depends on whether it was, whatever its numbers become, as long as no call
+///   is decided by a time before it was full. A store that alone reads its clock, like a Redis
+///   server, may drop it at that very instant. A store whose clock may go back keeps it for as much
+///   longer; [`Memory`] keeps it for a second.
 /// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
 ///   clock has gone back. No time has passed for it then, and it is kept until it is full.
 /// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
@@ -150,17 +150,17 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
     /// for a refusal or a charge of zero units either, with two exceptions for charges that take:
     ///
-    /// * A bucket that does not [equal a full one](crate::algebra::Bucket::is_droppable_when_full) when absent is stored on its first
-    ///   use, as it begins to fill then.
-    /// * If the list is refused, each bucket that is stored in other numbers than those of the charge is
-    ///   stored in these: [rescaled](crate::algebra::rescale) and
-    ///   [refreshed](crate::algebra::Bucket::refresh), with nothing taken. Its client is told a wait by
-    ///   the new numbers, which holds only if the bucket gains by these from then on. A bucket that
-    ///   counts as absent is not stored for this. One that the list names by several numbers is stored
-    ///   in those of the last charge that takes.
+    /// * A bucket that does not [equal a full one](crate::algebra::Bucket::is_droppable_when_full)
+    ///   when absent is stored on its first use, as it begins to fill then.
+    /// * If the list is refused, each bucket that is stored in other numbers than those of the
+    ///   charge is stored in these: [rescaled](crate::algebra::rescale) and
+    ///   [refreshed](crate::algebra::Bucket::refresh), with nothing taken. Its client is told a
+    ///   wait by the new numbers, which holds only if the bucket gains by these from then on. A
+    ///   bucket that counts as absent is not stored for this. One that the list names by several
+    ///   numbers is stored in those of the last charge that takes.
     ///
-    /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
-    /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
+    /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names [two
+    /// shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
     ///
     /// 1. The fuller shard has the units: admitted, and it pays for all.
     /// 2. Both together have them: admitted. Both pay, and are left with as much as each other.
@@ -170,9 +170,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// Of two shards that hold the same, the charge's own counts as the fuller. The one that does
     /// not pay is not stored for this charge, unless this is its first use and it does not forget.
-    /// Other charges may name the same shards: a later charge of the list finds what the earlier ones
-    /// left, as when an ordinary bucket is named twice. (For this, a refused charge counts as if it
-    /// had been taken, so that each wait covers the charges before it.)
+    /// Other charges may name the same shards: a later charge of the list finds what the earlier
+    /// ones left, as when an ordinary bucket is named twice. (For this, a refused charge counts as
+    /// if it had been taken, so that each wait covers the charges before it.)
     ///
     /// There is one [`Reading`] for each bucket that is named: in the order of the charges, and the
     /// two of a two-choices charge next to each other, its own shard first. Both have the verdict

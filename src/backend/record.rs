@@ -75,9 +75,9 @@ impl BucketRecord {
         [value, ts.as_micros(), gain, token, bucket.capacity(), step]
     }
 
-    /// The record of which these are the [numbers](Self::to_numbers); `None` if no quota can have them:
-    /// if one of them is beyond 2^53, if the value is above the capacity or the capacity below zero, or if
-    /// gain, token or step is zero or has the wrong sign.
+    /// The record of which these are the [numbers](Self::to_numbers); `None` if no quota can have
+    /// them: if one of them is beyond 2^53, if the value is above the capacity or the capacity
+    /// below zero, or if gain, token or step is zero or has the wrong sign.
     #[must_use]
     pub fn from_numbers([value, ts, gain, token, capacity, step]: [i64; 6]) -> Option<Self> {
         let counts = |number: &i64| number.unsigned_abs() <= MAX_UNITS;

@@ -2,8 +2,9 @@
 //!
 //! # Design
 //!
-//! Most lists have two or three items. Up to [`SHORT`], looking at each pair is faster than anything
-//! else. In a longer list that would take time which grows with its square, so it is sorted once.
+//! Most lists have two or three items. Up to [`SHORT`], looking at each pair is faster than
+//! anything else. In a longer list that would take time which grows with its square, so it is
+//! sorted once.
 
 /// What is known of the items of a list.
 #[derive(Debug)]

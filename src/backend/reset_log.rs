@@ -2,23 +2,24 @@
 //!
 //! # Design
 //!
-//! A reset forgives what was taken. If the permits from before it gave their tokens back afterwards,
-//! these would be there twice: once by the reset, and once by the refund.
+//! A reset forgives what was taken. If the permits from before it gave their tokens back
+//! afterwards, these would be there twice: once by the reset, and once by the refund.
 //!
 //! ```text
 //! take 5 of 5, reset, take 5 of 5, refund the first 5: 10 have run, and 5 more fit
 //! ```
 //!
-//! So a log counts the resets of some buckets, and what a charge takes is [marked](ResetMark) with how
-//! many there were by then. A refund with an older mark than the reset of its bucket gives nothing
-//! back. No time is compared, as a charge and a reset may come within one tick.
+//! So a log counts the resets of some buckets, and what a charge takes is [marked](ResetMark) with
+//! how many there were by then. A refund with an older mark than the reset of its bucket gives
+//! nothing back. No time is compared, as a charge and a reset may come within one tick.
 //!
-//! Nothing bounds the life of a permit, so no bounded log can know all resets that they have seen. Each bucket
-//! belongs to one of some stripes, by its hash. A stripe lists the last [`STRIPE_LEN`] of its buckets that were
-//! reset, each with its last reset. Of those that it does not list any more it knows only the latest reset,
-//! and a mark that is older than that gives nothing back. So nothing is given back twice, and a permit
-//! loses its refund only if it outlives the resets of [`STRIPE_LEN`] other buckets of its stripe: with all
-//! [`STRIPES`], those of some 60,000 other buckets. The stripes share one count, so a mark holds in each.
+//! Nothing bounds the life of a permit, so no bounded log can know all resets that they have seen.
+//! Each bucket belongs to one of some stripes, by its hash. A stripe lists the last [`STRIPE_LEN`]
+//! of its buckets that were reset, each with its last reset. Of those that it does not list any
+//! more it knows only the latest reset, and a mark that is older than that gives nothing back. So
+//! nothing is given back twice, and a permit loses its refund only if it outlives the resets of
+//! [`STRIPE_LEN`] other buckets of its stripe: with all [`STRIPES`], those of some 60,000 other
+//! buckets. The stripes share one count, so a mark holds in each.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -89,7 +90,8 @@ impl ResetLog {
         self.count
     }
 
-    /// Counts on from here, unless it has counted further. That makes what was taken before no older.
+    /// Counts on from here, unless it has counted further. That makes what was taken before no
+    /// older.
     #[cfg(feature = "memory")]
     pub(crate) fn count_from(&mut self, count: u64) {
         self.count = self.count.max(count);
@@ -245,8 +247,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Beside a model that keeps all resets: nothing is given back twice, and only a mark that has
-        /// seen more buckets of the stripe reset than are listed is taken for older than it is.
+        /// Beside a model that keeps all resets: nothing is given back twice, and only a mark that
+        /// has seen more buckets of the stripe reset than are listed is taken for older than it is.
         #[test]
         fn forgives_all_that_a_boundless_log_would(
             parts in prop::sample::select(vec![1_usize, 16, 64]),

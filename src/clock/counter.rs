@@ -2,22 +2,23 @@
 //!
 //! # Design
 //!
-//! To ask the system for the time takes half as long as the rest of a decision; to read the processor's
-//! counter takes a third of that. A counter alone can be wrong: its rate was measured and is off by
-//! some millionths, a machine may be moved to another, the counters of two processors may differ.
-//! So it only tells how long ago the system was asked, and when that is a millisecond, the system is
-//! asked again. A counter that is ahead is believed for less than that, and is ahead by less; one that
-//! has stood still lets time stand still, which grants nothing, until it has counted a millisecond.
+//! To ask the system for the time takes half as long as the rest of a decision; to read the
+//! processor's counter takes a third of that. A counter alone can be wrong: its rate was measured
+//! and is off by some millionths, a machine may be moved to another, the counters of two processors
+//! may differ. So it only tells how long ago the system was asked, and when that is a millisecond,
+//! the system is asked again. A counter that is ahead is believed for less than that, and is ahead
+//! by less; one that has stood still lets time stand still, which grants nothing, until it has
+//! counted a millisecond.
 //!
 //! The two numbers that belong together, the count and the time at which the system was asked, are
 //! under a version that is odd while they are written: readers wait for nobody, and see when they
 //! have read half of it.
 //!
 //! In between time runs slower by one part in 1,024. So it is always a little behind the system's,
-//! by a microsecond and what it takes to ask, and does not go back when that is asked again. Only from
-//! one thread to another it may, by a microsecond or two, as a processor may read its counter before what
-//! stands earlier in the program; and by ten where the system was asked because another thread had lost
-//! its processor while asking. No time has passed then.
+//! by a microsecond and what it takes to ask, and does not go back when that is asked again. Only
+//! from one thread to another it may, by a microsecond or two, as a processor may read its counter
+//! before what stands earlier in the program; and by ten where the system was asked because another
+//! thread had lost its processor while asking. No time has passed then.
 
 #[cfg(not(tollgate_loom))]
 use std::hint::spin_loop;
@@ -33,8 +34,8 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 /// For how long the counter is believed, in nanoseconds.
 const TRUSTED: u64 = 1_000_000;
 
-/// The longest that the system may take to answer for its time to belong to a count, in nanoseconds:
-/// one that answers while the thread has lost its processor is not counted from.
+/// The longest that the system may take to answer for its time to belong to a count, in
+/// nanoseconds: one that answers while the thread has lost its processor is not counted from.
 const PROMPT: u64 = 10_000;
 
 /// How often a reader looks whether another one has done with asking the system.
@@ -240,8 +241,8 @@ mod tests {
         assert_eq!(counter.nanos(), 7);
     }
 
-    /// Far jumps are found out at once. One back to no less than the counter was counted from is not, before
-    /// a millisecond has been counted.
+    /// Far jumps are found out at once. One back to no less than the counter was counted from is
+    /// not, before a millisecond has been counted.
     #[test]
     fn a_counter_that_falls_back_makes_time_stand_still_and_grants_nothing() {
         let counter = Counter::new(Hands::default());
@@ -255,8 +256,8 @@ mod tests {
     }
 
     proptest! {
-        /// However far the counter jumps, and if it runs up to a tenth too fast or too slow, the time
-        /// told is off by little more than a millisecond; with one that is off by less than a
+        /// However far the counter jumps, and if it runs up to a tenth too fast or too slow, the
+        /// time told is off by little more than a millisecond; with one that is off by less than a
         /// thousandth it never goes back, nor ahead of the system's.
         #[test]
         fn the_leash_holds(

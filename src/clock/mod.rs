@@ -136,10 +136,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// The feature is on by default. Time is then read from the processor's own counter, each time
 /// anew, in a third of the time that the system takes to tell it; and once in a millisecond the
 /// system is asked all the same. So whatever is wrong with a counter (its rate, a machine that was
-/// moved, processors that count apart) makes time run ahead by less than that; and one that has stood
-/// still makes it stand still, which grants nothing, until a millisecond is counted.
-/// The time told is a microsecond or two behind the system's at most, otherwise; ten more where the system is
-/// slow to tell it. By as much it may go back from one thread to another.
+/// moved, processors that count apart) makes time run ahead by less than that; and one that has
+/// stood still makes it stand still, which grants nothing, until a millisecond is counted. The time
+/// told is a microsecond or two behind the system's at most, otherwise; ten more where the system
+/// is slow to tell it. By as much it may go back from one thread to another.
 ///
 /// How fast the counter runs is measured once, when the first clock of the process is made. That
 /// takes a millisecond where nothing disturbs it, and never more than a fifth of a second. On a

@@ -73,9 +73,9 @@ pub struct Quota {
 impl Quota {
     /// The most [`shards`](Self::shards) that a quota may have.
     ///
-    /// [`peek`](crate::RateLimiter::peek), [`reset`](crate::RateLimiter::reset) and penalties ask the
-    /// store for each shard in one step. Of 1,024 shards, a peek takes some 0.1 ms in memory, and 3 ms of
-    /// a Redis server, which decides nothing else meanwhile.
+    /// [`peek`](crate::RateLimiter::peek), [`reset`](crate::RateLimiter::reset) and penalties ask
+    /// the store for each shard in one step. Of 1,024 shards, a peek takes some 0.1 ms in memory,
+    /// and 3 ms of a Redis server, which decides nothing else meanwhile.
     pub const MAX_SHARDS: u32 = units::MAX_SHARDS;
 
     /// Adds `rate` tokens every `period`, continuously, saving up to `rate` of them.
@@ -240,14 +240,14 @@ impl Quota {
     /// When one bucket is asked more often than what keeps it can answer. In a store that a fleet
     /// shares, one key is the work of one processor (Redis) or one row for which all wait
     /// (PostgreSQL). In memory the lock of a bucket is held for a small part of a decision, while a
-    /// second shard makes the decision two and a half times as long: with few processors shards take
-    /// more than they give. Measure first.
+    /// second shard makes the decision two and a half times as long: with few processors shards
+    /// take more than they give. Measure first.
     ///
     /// # How many
     ///
     /// As few as take the load, and each large enough: [`capacity`](Self::capacity) divided by the
-    /// shards should be 20 requests of the usual cost at least. Of a steady load at exactly the rate,
-    /// shards refuse so many requests more than one bucket does:
+    /// shards should be 20 requests of the usual cost at least. Of a steady load at exactly the
+    /// rate, shards refuse so many requests more than one bucket does:
     ///
     /// | requests that a shard holds | 4 shards | 10 shards | 32 shards |
     /// |---|---|---|---|
@@ -264,8 +264,8 @@ impl Quota {
     ///   window of time, no more runs than a limit of these numbers allows without shards, as long
     ///   as no cost is larger than what one shard holds.
     /// * A single request can take what two shards hold, and reserve what two may owe. More is an
-    ///   [error](crate::RateLimited::is_too_large), as no wait would help: where that is too little, use
-    ///   fewer shards, or scale rate and period up together, so that more is saved.
+    ///   [error](crate::RateLimited::is_too_large), as no wait would help: where that is too
+    ///   little, use fewer shards, or scale rate and period up together, so that more is saved.
     /// * `remaining` of a permit is an estimate from the two shards that were looked at.
     ///   [`peek`](crate::RateLimiter::peek) tells the sum of all at one instant.
     ///

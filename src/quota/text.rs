@@ -126,7 +126,8 @@ fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
     let is_digit = |byte: u8| byte.is_ascii_digit();
     let whole_micros = (1..=6).contains(&fraction.len()) && fraction.bytes().all(is_digit);
     let shape = seconds.bytes().map(|byte| if is_digit(byte) { b'0' } else { byte });
-    // Nor one with a 60th second: time since the epoch has none, and the parser reads it as the 59th.
+    // Nor one with a 60th second: time since the epoch has none, and the parser reads it as the
+    // 59th.
     if !whole_micros || !shape.eq(*b"0000-00-00T00:00:00") || seconds.ends_with("60") {
         return Err(wrong());
     }

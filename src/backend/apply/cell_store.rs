@@ -33,8 +33,8 @@ pub(in crate::backend) trait CellStore {
         now: Timestamp,
     ) -> bool;
 
-    /// Whether a bucket is [stored](Self::is_stored) in other numbers than those of `bucket`, so that
-    /// [`read`](Self::read) converts it.
+    /// Whether a bucket is [stored](Self::is_stored) in other numbers than those of `bucket`, so
+    /// that [`read`](Self::read) converts it.
     fn is_converted(
         &mut self,
         cell: Self::Cell,

@@ -84,7 +84,8 @@ fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], 
     }
 }
 
-/// Stores the buckets that are converted or used for the first time, as they are without the charges.
+/// Stores the buckets that are converted or used for the first time, as they are without the
+/// charges.
 fn write_all_refused<C: CellStore>(
     cells: &mut C,
     entries: &[Entry<'_, C::Cell>],

@@ -61,8 +61,9 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     charged
 }
 
-/// Whether there may be something to store of a charge that is not refused. A look and a cost of zero take nothing, but a bucket
-/// that begins below its capacity begins to fill with its first use, whatever that takes.
+/// Whether there may be something to store of a charge that is not refused. A look and a cost of
+/// zero take nothing, but a bucket that begins below its capacity begins to fill with its first
+/// use, whatever that takes.
 #[inline]
 pub(super) fn is_stored_for(charge: &Charge<'_>) -> bool {
     charge.takes() && (charge.units() != 0 || !charge.bucket().is_droppable_when_full())

@@ -1,4 +1,5 @@
-//! Several charges at once on buckets that are known, as nearly all are: no entries are kept for them.
+//! Several charges at once on buckets that are known, as nearly all are: no entries are kept for
+//! them.
 
 use crate::algebra::{Bucket, State, Terms, Units, Verdict, charge, charge_pair};
 use crate::backend::answer::Reading;
@@ -65,8 +66,8 @@ impl<'c, Cell, Slot> Payment<'c, Cell, Slot> {
     }
 }
 
-/// Makes all payments, if each bucket has a slot, is named once, and has what is asked of it. If not,
-/// nothing is stored, and [`apply_list`](super::apply_list) has to decide.
+/// Makes all payments, if each bucket has a slot, is named once, and has what is asked of it. If
+/// not, nothing is stored, and [`apply_list`](super::apply_list) has to decide.
 #[inline(always)]
 pub(in crate::backend) fn pay_all<S: SlotStore>(
     slots: &mut S,

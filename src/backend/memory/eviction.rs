@@ -2,15 +2,16 @@
 //!
 //! # Design
 //!
-//! The victim comes from the numbers that hold the most buckets, with the newcomer's counted, and of
-//! these it is the bucket that has used the smallest share of its capacity. So a flood of one
+//! The victim comes from the numbers that hold the most buckets, with the newcomer's counted, and
+//! of these it is the bucket that has used the smallest share of its capacity. So a flood of one
 //! limit's keys evicts these keys, however long their debt takes to be worked off, and no bucket of
 //! another limit once it has outgrown that. Where several numbers hold as many, the newcomer's own
 //! pay, or else the bucket with the smallest share of them all.
 //!
-//! Blocked buckets go last, as to evict one lifts its block. But they hold at most half of the shard: above
-//! that, the numbers with the most blocked buckets lose the one whose block ends first. Else keys that
-//! are blocked could fill the store, and every other key would be forgotten at once.
+//! Blocked buckets go last, as to evict one lifts its block. But they hold at most half of the
+//! shard: above that, the numbers with the most blocked buckets lose the one whose block ends
+//! first. Else keys that are blocked could fill the store, and every other key would be forgotten
+//! at once.
 //!
 //! One scan of the whole shard finds the least buckets of each numbers, a quarter of the shard for
 //! each. Each eviction uses one up, so that a new bucket pays for a few slots and not for a scan,
@@ -50,10 +51,10 @@ pub(super) struct EvictionQueue {
 /// The buckets of some numbers that are next.
 ///
 /// Invariant: every bucket below the `horizon` is in the heap, by the rank that it had when it was
-/// last seen. A charge only raises its rank, which is noticed when the bucket comes out. What lowers
-/// it (tokens that come back, other numbers, the end of a line or of a block) puts the bucket into
-/// the heap once more. The end of a window lowers it too, and is not noticed before the next scan, which
-/// is why that is due within a period.
+/// last seen. A charge only raises its rank, which is noticed when the bucket comes out. What
+/// lowers it (tokens that come back, other numbers, the end of a line or of a block) puts the
+/// bucket into the heap once more. The end of a window lowers it too, and is not noticed before the
+/// next scan, which is why that is due within a period.
 #[derive(Debug, Default)]
 struct VictimQueue {
     least: BinaryHeap<Reverse<Candidate>>,
@@ -120,8 +121,8 @@ impl EvictionQueue {
             return;
         }
         if self.notes >= view.table.len() {
-            // Buckets come and go without evictions, so the heaps have grown stale: scan when one is
-            // due.
+            // Buckets come and go without evictions, so the heaps have grown stale: scan when one
+            // is due.
             *self = self.restarted();
             return;
         }
@@ -137,8 +138,8 @@ impl EvictionQueue {
         }
     }
 
-    /// A bucket is removed, or is going to be changed otherwise than by a charge. Returns whether it
-    /// has to be noted again if it stays.
+    /// A bucket is removed, or is going to be changed otherwise than by a charge. Returns whether
+    /// it has to be noted again if it stays.
     pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
         if self.blocked == 0 || slot.state().value >= 0 {
             return false;
@@ -204,8 +205,8 @@ impl EvictionQueue {
         Ok(self.blocked_victim(view))
     }
 
-    /// The bucket with the smallest share of those that are the least of their numbers, of which each
-    /// hold so many.
+    /// The bucket with the smallest share of those that are the least of their numbers, of which
+    /// each hold so many.
     fn least_of(
         &mut self,
         count: usize,
@@ -232,8 +233,8 @@ impl EvictionQueue {
         Ok(best.map(|(name, index, _)| (name, index)))
     }
 
-    /// The least bucket of these numbers, which stays in its heap; `None` if they have none that may
-    /// be evicted.
+    /// The least bucket of these numbers, which stays in its heap; `None` if they have none that
+    /// may be evicted.
     fn least<'v>(
         &mut self,
         name: NonZeroU32,
@@ -351,7 +352,8 @@ impl EvictionQueue {
 }
 
 impl ShardView<'_> {
-    /// `None` for a bucket that is not to be evicted in turn: requests wait for it, or it is blocked.
+    /// `None` for a bucket that is not to be evicted in turn: requests wait for it, or it is
+    /// blocked.
     #[inline(always)]
     fn rank(&self, slot: &Slot) -> Option<Rank> {
         if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {

@@ -2,27 +2,28 @@
 //!
 //! # Design
 //!
-//! A name is a list of words `m1, m2, …`, each in a place of its own; what is not there is a zero. Nearly
-//! every limit has a name of at most 16 bytes, none of which is zero, and a key that is held in place: it
-//! is the shard, two words of the limit and five of the key with its length. Other names have other
-//! places: the lengths, and what is in them. So different names are different lists. Its hash is multilinear: the upper 64 bits of
-//! `k0 + k1·m1 + k2·m2 + …`, counted in 128 bits with random keys `k` of 128 bits; and the same once
-//! more with other keys. That is strongly universal (Lemire and Kaser, "Strongly universal string
-//! hashing is fast", The Computer Journal 57, 2014): whichever two names a client picks, their
-//! 128 bits are evenly distributed and independent of each other over the choice of the keys. So
-//! two names meet in the 96 bits that make the tag with a probability of 2⁻⁹⁶, and in one of `n`
-//! places with `1/n`.
+//! A name is a list of words `m1, m2, …`, each in a place of its own; what is not there is a zero.
+//! Nearly every limit has a name of at most 16 bytes, none of which is zero, and a key that is held
+//! in place: it is the shard, two words of the limit and five of the key with its length. Other
+//! names have other places: the lengths, and what is in them. So different names are different
+//! lists. Its hash is multilinear: the upper 64 bits of `k0 + k1·m1 + k2·m2 + …`, counted in 128
+//! bits with random keys `k` of 128 bits; and the same once more with other keys. That is strongly
+//! universal (Lemire and Kaser, "Strongly universal string hashing is fast", The Computer Journal
+//! 57, 2014): whichever two names a client picks, their 128 bits are evenly distributed and
+//! independent of each other over the choice of the keys. So two names meet in the 96 bits that
+//! make the tag with a probability of 2⁻⁹⁶, and in one of `n` places with `1/n`.
 //!
-//! That says nothing about more than two: the hashes of names that count up are evenly spaced, and where the
-//! space is close to a simple fraction they fall into a few heaps, which linear probing does not
-//! bear (Pătraşcu and Thorup, "On the k-independence required by linear probing and minwise independence",
-//! ICALP 2010). So each half is mixed once more, one to one: for two names nothing changes by that.
+//! That says nothing about more than two: the hashes of names that count up are evenly spaced, and
+//! where the space is close to a simple fraction they fall into a few heaps, which linear probing
+//! does not bear (Pătraşcu and Thorup, "On the k-independence required by linear probing and
+//! minwise independence", ICALP 2010). So each half is mixed once more, one to one: for two names
+//! nothing changes by that.
 //!
 //! This holds for names that were chosen without knowledge of the keys. They never leave the
 //! process, each store has others, and nothing that anybody is told depends on a hash.
 //!
-//! It takes four multiplications a word, and these need not wait for each other, as SipHash's rounds
-//! have to. SipHash makes the keys here, and hashes what is too long.
+//! It takes four multiplications a word, and these need not wait for each other, as SipHash's
+//! rounds have to. SipHash makes the keys here, and hashes what is too long.
 
 use std::array;
 use std::hash::{BuildHasher, Hasher as _, RandomState};
@@ -35,7 +36,8 @@ use crate::backend::key::{KEY_WORDS, Key, each_word};
 /// A keyed hash with keys of its own for each store.
 pub(super) struct Hasher {
     start: Lane,
-    /// For the words of the usual names: the shard, the limit's name, and a key that is held in place.
+    /// For the words of the usual names: the shard, the limit's name, and a key that is held in
+    /// place.
     usual: [Lane; 3 + KEY_WORDS],
     /// For the words of other names.
     others: [Lane; WORDS],
@@ -47,8 +49,8 @@ pub(super) struct Hasher {
 /// The bytes of the limit and the key that are hashed in words.
 const LONGEST: usize = 104;
 
-/// The lengths, and as many as there are in the longest names; each of the two may begin a word that it
-/// does not fill.
+/// The lengths, and as many as there are in the longest names; each of the two may begin a word
+/// that it does not fill.
 const WORDS: usize = 1 + LONGEST / 8 + 2;
 
 impl Hasher {
@@ -116,8 +118,8 @@ impl Hasher {
         sum.fingerprint()
     }
 
-    /// The hash of any other name: how long the limit and the key are and which shard it is, and then
-    /// the two in words.
+    /// The hash of any other name: how long the limit and the key are and which shard it is, and
+    /// then the two in words.
     #[inline(never)]
     fn general(&self, limit: &str, key: &Key, shard: u32) -> Fingerprint {
         let (limit, key) = (limit.as_bytes(), key.as_bytes());

@@ -14,9 +14,9 @@
 //! then, so a grant changes no value: it is enough to grant what is due before anything else
 //! happens to the bucket, however late that is, and each grant still has its exact instant.
 //!
-//! Take a bucket of 5 tokens that gains one a second. A takes 5, B reserves 3, and C reserves 2: the
-//! value is -5, `free` is 0, and B is told 3 s, C is told 5 s. If A gives 4 back, the value is -1 and
-//! `free` is 4: B is granted, `free` is 1, and C is due in 1 s.
+//! Take a bucket of 5 tokens that gains one a second. A takes 5, B reserves 3, and C reserves 2:
+//! the value is -5, `free` is 0, and B is told 3 s, C is told 5 s. If A gives 4 back, the value is
+//! -1 and `free` is 4: B is granted, `free` is 1, and C is due in 1 s.
 //!
 //! A waiter keeps the instant that it was told, as the latest one. Nothing that is taken later can
 //! delay it, except for what changes the bucket itself: a block, and other numbers. Before
@@ -57,8 +57,8 @@ struct LineEntry {
     units: Units,
     /// The latest instant at which it is granted.
     promised: Timestamp,
-    /// None if no request waits for these tokens: those of a penalty, of a settlement above what was
-    /// paid, of a reservation that is kept.
+    /// None if no request waits for these tokens: those of a penalty, of a settlement above what
+    /// was paid, of a reservation that is kept.
     waiter: Option<Arc<LineWaiter>>,
 }
 
@@ -225,8 +225,8 @@ impl Line {
         }
     }
 
-    /// Counts the costs in the numbers that take over, by which the bucket that held `old_value` holds
-    /// `new_value`.
+    /// Counts the costs in the numbers that take over, by which the bucket that held `old_value`
+    /// holds `new_value`.
     pub(super) fn rescale(&mut self, [old, new]: [&Bucket; 2], old_value: Units, new_value: Units) {
         let ratio = [new, old].map(|bucket| i128::from(bucket.token()));
         let scale = |units: i128| {

@@ -152,7 +152,8 @@ impl Lines {
         }
     }
 
-    /// Forgets the tokens in a line that no request waits for. Returns whether it has ended with it.
+    /// Forgets the tokens in a line that no request waits for. Returns whether it has ended with
+    /// it.
     pub(super) fn forget_unattended(&mut self, tag: Tag) -> bool {
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.forget_unattended();

@@ -3,8 +3,9 @@
 //! # Design
 //!
 //! All shards are locked before anything is read, in the order of their numbers. A call that waits
-//! for a lock holds only lower ones, so no two calls can wait for each other. The locks are released
-//! together when everything is written, so another call sees either all of this one or nothing.
+//! for a lock holds only lower ones, so no two calls can wait for each other. The locks are
+//! released together when everything is written, so another call sees either all of this one or
+//! nothing.
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -88,8 +89,8 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// What is taken from these shards now is marked with this: the same for all, as a permit keeps one
-    /// mark.
+    /// What is taken from these shards now is marked with this: the same for all, as a permit keeps
+    /// one mark.
     pub(super) fn mark(&mut self) -> ResetMark {
         if !self.have_resets() {
             return ResetMark::NONE;

@@ -8,14 +8,14 @@
 //!
 //! A shard is an open-addressing table behind a lock. A bucket is found, decided and written under
 //! one lock, so it cannot be dropped between the read and the write. Several buckets are decided
-//! under all their locks, which are always taken in the same order. There are enough shards for each
-//! to stay small, so every pause (growth, eviction) is as short with ten million keys as with ten
-//! thousand.
+//! under all their locks, which are always taken in the same order. There are enough shards for
+//! each to stay small, so every pause (growth, eviction) is as short with ten million keys as with
+//! ten thousand.
 //!
-//! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full again.
-//! If the shard is at its capacity nevertheless, it [evicts](eviction) a bucket of the quota that
-//! holds the most, the one with the smallest share of its capacity used. A bucket that requests wait for is
-//! not evicted.
+//! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full
+//! again. If the shard is at its capacity nevertheless, it [evicts](eviction) a bucket of the quota
+//! that holds the most, the one with the smallest share of its capacity used. A bucket that
+//! requests wait for is not evicted.
 //!
 //! Requests that wait stand in the [line](line) of their bucket, beside the table: a bucket without
 //! a line pays nothing for it.
@@ -57,10 +57,11 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// Keeps buckets in this process.
 ///
-/// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those of the quota that holds
-/// the most, the smallest shares of their capacity first. A bucket takes 32 bytes in tables that are
-/// at most four fifths full: 40 to 60 bytes while they grow. It also knows which buckets were
-/// [reset](crate::RateLimiter::reset) last, in 16 bytes each: as many as it holds, and at least 65,536.
+/// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those of the quota that
+/// holds the most, the smallest shares of their capacity first. A bucket takes 32 bytes in tables
+/// that are at most four fifths full: 40 to 60 bytes while they grow. It also knows which buckets
+/// were [reset](crate::RateLimiter::reset) last, in 16 bytes each: as many as it holds, and at
+/// least 65,536.
 ///
 /// # Examples
 ///
@@ -102,24 +103,25 @@ impl Memory {
 
     /// Holds at most this many buckets, and at least one.
     ///
-    /// The bound is divided among the shards of the store, about 1,000 buckets each, so the fullest of
-    /// them may begin to evict when the store as a whole holds a tenth less.
+    /// The bound is divided among the shards of the store, about 1,000 buckets each, so the fullest
+    /// of them may begin to evict when the store as a whole holds a tenth less.
     ///
     /// A shard that is full makes room like this:
     ///
     /// * The quota that holds the most buckets of the shard loses one. So made-up keys of one limit
-    ///   evict each other, and a limit with fewer keys loses none, whatever the periods of the two are.
-    /// * Of its buckets, the one goes that has used the smallest share of its capacity. Debt is a share
-    ///   above 1. The client of that bucket starts over with a full one.
-    /// * [Blocked](crate::RateLimiter::block) buckets go last, as long as they are at most half of the
-    ///   shard. Above that, one of them goes: of the quota with the most of them, the one whose block ends
-    ///   first.
-    /// * A bucket that requests wait for stays. So the bound is exceeded while requests wait for more
-    ///   buckets than that.
+    ///   evict each other, and a limit with fewer keys loses none, whatever the periods of the two
+    ///   are.
+    /// * Of its buckets, the one goes that has used the smallest share of its capacity. Debt is a
+    ///   share above 1. The client of that bucket starts over with a full one.
+    /// * [Blocked](crate::RateLimiter::block) buckets go last, as long as they are at most half of
+    ///   the shard. Above that, one of them goes: of the quota with the most of them, the one whose
+    ///   block ends first.
+    /// * A bucket that requests wait for stays. So the bound is exceeded while requests wait for
+    ///   more buckets than that.
     ///
-    /// To be free again, a client that has used up its limit needs other keys to fill its quota's part
-    /// of the shard, each of which has used more of the same quota since. That part is the whole shard, or
-    /// an equal share of it beside other quotas that are flooded.
+    /// To be free again, a client that has used up its limit needs other keys to fill its quota's
+    /// part of the shard, each of which has used more of the same quota since. That part is the
+    /// whole shard, or an equal share of it beside other quotas that are flooded.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
@@ -184,7 +186,8 @@ impl Memory {
     ) -> Result<(Timestamp, Reading), UnknownBucket<'_>> {
         let print = self.hasher.fingerprint(charge.id());
         let mut shard = self.shards.shard_of(print).lock();
-        // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
+        // Read under the lock, so that a later decision has no earlier time, as far as the clock
+        // goes.
         let now = self.now();
         let charged = match shard.charge_known(print, charge, now) {
             Ok(charged) => charged,
@@ -214,7 +217,8 @@ impl Memory {
         several_charges::charge_all(&self.shards, &self.hasher, charges, || self.now())
     }
 
-    /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.
+    /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack
+    /// frame.
     #[inline(never)]
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
         let Ok(applied) = self.charge_all(charges.iter().copied().map(Ok::<_, Infallible>));

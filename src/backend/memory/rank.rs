@@ -11,8 +11,8 @@ use crate::quota::Kind;
 ///
 /// Their capacities are the same, so their shares are in the order of what they have used. Token
 /// buckets of one quota all gain at the same speed, so that is the order of the instants at which
-/// they are full, which time does not change. Of fixed windows, what is used counts, and of equal ones
-/// the window that ends first.
+/// they are full, which time does not change. Of fixed windows, what is used counts, and of equal
+/// ones the window that ends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank(u64, Timestamp);
 

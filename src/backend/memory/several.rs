@@ -73,8 +73,8 @@ pub(super) fn forget_all(
     locks.unlock().run();
 }
 
-/// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for, the
-/// request stands in the line of the bucket.
+/// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for,
+/// the request stands in the line of the bucket.
 pub(super) fn reserve_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -189,7 +189,8 @@ fn waits_for(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readi
     if charge.units() > 0 {
         return false;
     }
-    // The two of a charge stand next to each other; the first counts as the fuller if they are equal.
+    // The two of a charge stand next to each other; the first counts as the fuller if they are
+    // equal.
     let is_same =
         |other: usize| named.get(other).is_some_and(|(_, one)| std::ptr::eq(*one, *charge));
     let value = |other: usize| readings.get(other).map(|reading| reading.state().value);
@@ -271,7 +272,8 @@ fn adjust_owed(
     Applied::many(now, readings.collect())
 }
 
-/// Makes all adjustments, which are in the numbers of their buckets as far as requests wait for these.
+/// Makes all adjustments, which are in the numbers of their buckets as far as requests wait for
+/// these.
 fn adjust_with_lines(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],

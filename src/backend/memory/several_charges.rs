@@ -36,7 +36,8 @@ pub(super) fn charge_all<'c, E>(
         }
     }
     let mut locks = LockSet::lock(shards, payments.iter().map(|payment| payment.cell));
-    // Read under the locks: a call that decides later has no earlier time, as far as the clock goes.
+    // Read under the locks: a call that decides later has no earlier time, as far as the clock
+    // goes.
     let now = now();
     let mark = locks.mark();
     if !pay_all(&mut locks, &mut payments, now) {

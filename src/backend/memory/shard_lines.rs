@@ -16,8 +16,8 @@ impl Shard {
         self.lines.is_some()
     }
 
-    /// Ends the line of a bucket that is removed, unless requests wait in it. Returns whether it has
-    /// none any more.
+    /// Ends the line of a bucket that is removed, unless requests wait in it. Returns whether it
+    /// has none any more.
     pub(super) fn end_unattended(&mut self, tag: Tag) -> bool {
         let Some(lines) = &mut self.lines else { return true };
         if lines.pins(tag) {

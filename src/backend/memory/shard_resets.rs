@@ -20,7 +20,8 @@ impl Shard {
         self.mark = self.resets.mark();
     }
 
-    /// Makes a bucket as new, whose reset was [recorded](Self::record_reset). The waiters for it go on from there.
+    /// Makes a bucket as new, whose reset was [recorded](Self::record_reset). The waiters for it go
+    /// on from there.
     pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
         let tag = print.tag();
         self.before_change(tag, false, now);

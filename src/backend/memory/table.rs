@@ -179,7 +179,8 @@ impl Table {
             && slot.quota.is_some()
             && next != index
         {
-            // Moving up must not carry a bucket before its home: one between the hole and the bucket.
+            // Moving up must not carry a bucket before its home: one between the hole and the
+            // bucket.
             let home = scale(slot.low, self.slots.len());
             let stays = match hole < next {
                 true => hole < home && home <= next,

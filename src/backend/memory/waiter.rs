@@ -165,7 +165,8 @@ pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
     fn disarm(&self);
 }
 
-/// A timer, when it is to go off, and what the store's clock shows; not at all if its line has ended.
+/// A timer, when it is to go off, and what the store's clock shows; not at all if its line has
+/// ended.
 type Arming = (Arc<dyn LineTimer>, Option<(Timestamp, Timestamp)>);
 
 /// What is done when no lock is held any more, as it is foreign code, which may come back here.

@@ -24,14 +24,14 @@ impl Memory {
         several::reserve_all(&self.shards, &self.hasher, charges, waiter, || self.now())
     }
 
-    /// Takes a waiter out of its lines. Of these refunds, which are all that it has taken, those are
-    /// made that concern buckets which have granted already.
+    /// Takes a waiter out of its lines. Of these refunds, which are all that it has taken, those
+    /// are made that concern buckets which have granted already.
     pub(crate) fn leave(&self, ticket: &LineTicket, refunds: &[Adjustment<'_>]) {
         several::leave_all(&self.shards, &self.hasher, ticket, refunds, || self.now());
     }
 
-    /// The mark of what a bucket has granted to a waiter, if it was reset while the waiter stood in its
-    /// line.
+    /// The mark of what a bucket has granted to a waiter, if it was reset while the waiter stood in
+    /// its line.
     pub(crate) fn mark_of(&self, ticket: &LineTicket, id: BucketId<'_>) -> Option<ResetMark> {
         ticket.waiter.mark_of(|| self.hasher.fingerprint(id).tag())
     }

@@ -14,8 +14,9 @@ use crate::backend::BackendError;
 
 /// The settings of a [`Redis`] store: the servers, the connections, and the names of buckets.
 ///
-/// Made by [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`]. [`connect`](Self::connect) and
-/// [`connect_lazily`](Self::connect_lazily) report what is wrong with them, without the passwords.
+/// Made by [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`]. [`connect`](Self::connect)
+/// and [`connect_lazily`](Self::connect_lazily) report what is wrong with them, without the
+/// passwords.
 ///
 /// # Examples
 ///
@@ -78,14 +79,14 @@ impl Redis {
         RedisBuilder::at(url.into())
     }
 
-    /// Sets up a cluster, by the URLs of some of its nodes; these name the others. All nodes have the
-    /// login of the first URL.
+    /// Sets up a cluster, by the URLs of some of its nodes; these name the others. All nodes have
+    /// the login of the first URL.
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBuilder {
         RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
     }
 
-    /// Sets up the master of this name, by the URLs of its sentinels. The login of the master, and the
-    /// number of its database, are those of the first URL.
+    /// Sets up the master of this name, by the URLs of its sentinels. The login of the master, and
+    /// the number of its database, are those of the first URL.
     pub fn sentinel<U: Into<String>>(
         urls: impl IntoIterator<Item = U>,
         master: impl Into<String>,
@@ -126,8 +127,8 @@ impl RedisBuilder {
 
     /// Sets how long a decision may take, 50 ms by default.
     ///
-    /// After that it fails with a [timeout](BackendError::is_timeout). The server may still carry it
-    /// out, once.
+    /// After that it fails with a [timeout](BackendError::is_timeout). The server may still carry
+    /// it out, once.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
@@ -172,8 +173,8 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets the root certificates, in PEM, for servers at `rediss://` URLs, in place of those of the
-    /// well-known authorities.
+    /// Sets the root certificates, in PEM, for servers at `rediss://` URLs, in place of those of
+    /// the well-known authorities.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.options.root = Some(pem.into());
@@ -197,8 +198,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is wrong, the servers cannot be reached, or they refuse the login. A service that
-    /// may start without its store uses [`connect_lazily`](Self::connect_lazily).
+    /// If a setting is wrong, the servers cannot be reached, or they refuse the login. A service
+    /// that may start without its store uses [`connect_lazily`](Self::connect_lazily).
     ///
     /// # Cancel safety
     ///
@@ -213,8 +214,8 @@ impl RedisBuilder {
         Ok(Redis::new(link, names, runtime, settings))
     }
 
-    /// Starts to connect in the background, and does not wait. Until there is a connection, decisions
-    /// fail with the reason why there is none.
+    /// Starts to connect in the background, and does not wait. Until there is a connection,
+    /// decisions fail with the reason why there is none.
     ///
     /// # Errors
     ///

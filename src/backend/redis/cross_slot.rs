@@ -2,11 +2,11 @@
 //!
 //! # Design
 //!
-//! Operations that need no single instant (looks, resets, unconditional adjustments) are sent slot by slot.
-//! The shards of a limit lie in different slots on purpose, so a two-choices charge tries one, and the
-//! other only if that refuses. If both refuse, their states are known: the result of [`charge_pair`] is
-//! carried out on one shard, or on both one after the other. If the second lacks the units by then, the
-//! first gets its own back; a reservation only if it is untouched.
+//! Operations that need no single instant (looks, resets, unconditional adjustments) are sent slot
+//! by slot. The shards of a limit lie in different slots on purpose, so a two-choices charge tries
+//! one, and the other only if that refuses. If both refuse, their states are known: the result of
+//! [`charge_pair`] is carried out on one shard, or on both one after the other. If the second lacks
+//! the units by then, the first gets its own back; a reservation only if it is untouched.
 //!
 //! Everything else is all or nothing, and refused before anything is sent.
 
@@ -85,7 +85,8 @@ impl CrossSlotPair {
         }
         let (now, first) = self.take(0, units, at_once).await?;
         if first.verdict() == Verdict::Admitted {
-            // The other shard was not read: the answer assumes that it holds as much as this one did.
+            // The other shard was not read: the answer assumes that it holds as much as this one
+            // did.
             let State { value, ts } = first.state();
             let like = State { value: value.saturating_add(first.units()), ts };
             return Ok(Applied::two(

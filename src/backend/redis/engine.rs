@@ -18,38 +18,40 @@ use crate::clock::{Clock, SystemClock};
 /// Keeps buckets in Redis or Valkey, for any number of processes.
 ///
 /// All processes that use the same servers and the same [prefix](super::RedisBuilder::prefix) share
-/// their buckets, and all go by the server's clock. A decision is one call of a script, whatever the
-/// number of its limits, and exactly what it would be in memory. Decisions that a process asks for at
-/// the same time travel in one call. The guide in `docs/redis.md` of the repository says how to run
-/// the server: what it costs, what is stored, which rights a user needs, and what is lost when.
+/// their buckets, and all go by the server's clock. A decision is one call of a script, whatever
+/// the number of its limits, and exactly what it would be in memory. Decisions that a process asks
+/// for at the same time travel in one call. The guide in `docs/redis.md` of the repository says how
+/// to run the server: what it costs, what is stored, which rights a user needs, and what is lost
+/// when.
 ///
-/// A process has one connection to each server, and reconnects in the background when it breaks. The
-/// connection runs on the tokio runtime in which it was made, and ends with it. So make one, and
-/// clone the [`RateLimiter`](crate::RateLimiter).
+/// A process has one connection to each server, and reconnects in the background when it breaks.
+/// The connection runs on the tokio runtime in which it was made, and ends with it. So make one,
+/// and clone the [`RateLimiter`](crate::RateLimiter).
 ///
 /// # Deadlines
 ///
 /// A call without an answer by the [`deadline`](super::RedisBuilder::deadline) (50 ms by default)
-/// fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503.
-/// The tokens may be taken all the same: a decision is sent again only if the server said that it was
-/// not carried out, so a lost answer never lets a client exceed the limit. A server that hangs is not
-/// flooded: an unanswered call counts as in flight for a second, or for the deadline if that is longer.
+/// fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer
+/// 503. The tokens may be taken all the same: a decision is sent again only if the server said that
+/// it was not carried out, so a lost answer never lets a client exceed the limit. A server that
+/// hangs is not flooded: an unanswered call counts as in flight for a second, or for the deadline
+/// if that is longer.
 ///
 /// # Clusters
 ///
 /// One step sees one slot of a cluster. Charges on buckets in several slots fail before anything is
 /// sent, with an error whose [`is_cross_slot`](BackendError::is_cross_slot) is true. A
-/// [`HashTag`](super::HashTag) puts buckets that are charged together into one slot. Two shards of a
-/// limit in different slots are asked one after the other, the second only if the first refuses. Each
-/// is exact by itself, but a look at all of them, a reset or a penalty is not one step, and a
-/// reservation that two of them paid for is not undone when it is cancelled. Replicas are never asked
-/// about buckets.
+/// [`HashTag`](super::HashTag) puts buckets that are charged together into one slot. Two shards of
+/// a limit in different slots are asked one after the other, the second only if the first refuses.
+/// Each is exact by itself, but a look at all of them, a reset or a penalty is not one step, and a
+/// reservation that two of them paid for is not undone when it is cancelled. Replicas are never
+/// asked about buckets.
 ///
 /// # After a loss
 ///
-/// A bucket that the server loses, by a restart without persistence or an eviction, is full again, so
-/// no client is refused for the loss. A failover may lose the last decisions and the last refunds.
-/// With [`ColdStart::Empty`], all clients wait instead after a store has come back empty.
+/// A bucket that the server loses, by a restart without persistence or an eviction, is full again,
+/// so no client is refused for the loss. A failover may lose the last decisions and the last
+/// refunds. With [`ColdStart::Empty`], all clients wait instead after a store has come back empty.
 ///
 /// # Examples
 ///
@@ -181,16 +183,18 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColdStart {
-    /// They are full again: no client is refused for the loss, and what was taken before is forgotten.
+    /// They are full again: no client is refused for the loss, and what was taken before is
+    /// forgotten.
     #[default]
     Full,
-    /// They count as empty when the loss was detected, and fill from then on: no client gets more than
-    /// its limit over the loss, and all wait for the first tokens.
+    /// They count as empty when the loss was detected, and fill from then on: no client gets more
+    /// than its limit over the loss, and all wait for the first tokens.
     ///
-    /// A loss is detected by a missing key, `tollgate:#init` (on a cluster one for each slot), which
-    /// the first decision writes. So the very first start counts as a loss as well, unless
-    /// `SET tollgate:#init 0` has marked the store as initialized. A store that comes back with an old
-    /// snapshot, or without its last writes after a failover, has the key and counts as complete.
+    /// A loss is detected by a missing key, `tollgate:#init` (on a cluster one for each slot),
+    /// which the first decision writes. So the very first start counts as a loss as well, unless
+    /// `SET tollgate:#init 0` has marked the store as initialized. A store that comes back with an
+    /// old snapshot, or without its last writes after a failover, has the key and counts as
+    /// complete.
     Empty,
 }
 
@@ -201,8 +205,8 @@ const CALLS_PER_SLOT: usize = 2;
 /// The most calls in flight for a group of 64 slots of a cluster: 2,048 for all.
 const CALLS_PER_GROUP: usize = 8;
 
-/// The most buckets of a call. It takes the server less than a millisecond, so that calls behind it do
-/// not wait long.
+/// The most buckets of a call. It takes the server less than a millisecond, so that calls behind it
+/// do not wait long.
 const BUCKETS_PER_CALL: usize = 128;
 
 impl Backend for Redis {

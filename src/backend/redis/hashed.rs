@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map that takes the hash of a key from the key itself: to hash it once more costs as much as to look it
-/// up. Clients must not be able to choose that hash.
+/// A map that takes the hash of a key from the key itself: to hash it once more costs as much as to
+/// look it up. Clients must not be able to choose that hash.
 pub(super) type PrehashedMap<K, V> = HashMap<K, V, BuildHasherDefault<PassThroughHasher>>;
 
 /// Passes on the last number that was written.

@@ -126,8 +126,8 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
 }
 
 /// No answer tells whether full buckets are forgotten, although the numbers of limits change in
-/// every history: by sweeps and purges in memory, and at the first instant at which a map of records
-/// may drop them.
+/// every history: by sweeps and purges in memory, and at the first instant at which a map of
+/// records may drop them.
 #[test]
 fn forgetting_changes_no_answer_whatever_the_numbers_become() {
     let clock = ManualClock::new(START);

@@ -60,8 +60,8 @@ pub(super) fn fail(jobs: Vec<Job>, error: &BackendError) {
     jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
 }
 
-/// The hash of a bucket's name, or of the names of buckets whose lanes are in each other. Two may share
-/// a lane: then they share its turns.
+/// The hash of a bucket's name, or of the names of buckets whose lanes are in each other. Two may
+/// share a lane: then they share its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct LaneId(u64);
 

@@ -2,11 +2,11 @@
 //!
 //! # Design
 //!
-//! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each in
-//! turn, so a bucket that many jobs wait for has no more places in the next call than any other
-//! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the order of
-//! arrival instead. A job on several buckets waits in a lane within a lane, as its [place](Placing)
-//! says: the lanes within take the turns of the outer one in turn.
+//! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each
+//! in turn, so a bucket that many jobs wait for has no more places in the next call than any other
+//! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the
+//! order of arrival instead. A job on several buckets waits in a lane within a lane, as its
+//! [place](Placing) says: the lanes within take the turns of the outer one in turn.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -53,8 +53,8 @@ impl Lanes {
         self.waiting == 0
     }
 
-    /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number than
-    /// those before it.
+    /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number
+    /// than those before it.
     pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
         let (path, buckets) = self.placing.place(&job.operation);
         let (id, outer) =
@@ -81,7 +81,8 @@ impl Lanes {
         self.lanes.get(&id)?.jobs.front()
     }
 
-    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all others.
+    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all
+    /// others.
     pub(super) fn pop(&mut self, in_turns: bool) -> Option<Job> {
         let id = self.next_lane(in_turns)?;
         let (job, is_last) = self.take_first(id)?;
@@ -140,7 +141,8 @@ impl Lanes {
         None
     }
 
-    /// Gives a new lane its turn within the lanes around it, and makes those that there are not yet.
+    /// Gives a new lane its turn within the lanes around it, and makes those that there are not
+    /// yet.
     fn enter_turns(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
         while let Some((&outer, further)) = around.split_last() {
             match self.lanes.entry(outer) {

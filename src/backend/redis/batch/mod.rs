@@ -10,8 +10,8 @@
 //! A flood of one client delays no other: buckets take [turns](lanes), and what waits for a bucket
 //! that has refused is answered from that refusal.
 //!
-//! The next call is on its way before the callers of the last one are told their answers, so the server has
-//! work while they run.
+//! The next call is on its way before the callers of the last one are told their answers, so the
+//! server has work while they run.
 //!
 //! Each call in flight belongs to a task of its own ([`InFlight`]). A caller may drop its future at
 //! any time without disturbing the task or the operations that share its call. An operation whose
@@ -162,7 +162,8 @@ impl BatcherShared {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends these jobs, and then tells the answers of the call before. Returns what these are answered.
+    /// Sends these jobs, and then tells the answers of the call before. Returns what these are
+    /// answered.
     async fn send(&self, slot: u16, taken: JobBatch, before: Answers) -> Answers {
         let last_arrival = taken.last_arrival;
         let (error, jobs) = match self.send_together(slot, taken, before).await {
@@ -185,11 +186,11 @@ impl BatcherShared {
     }
 
     /// Sends these jobs in one call and returns their answers, or the jobs if the call failed. The
-    /// answers of the call before are told once this one is on its way: the server works on it while the
-    /// callers of that one run.
+    /// answers of the call before are told once this one is on its way: the server works on it
+    /// while the callers of that one run.
     ///
-    /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
-    /// and that these would refuse as well. It is as if they had been the last in the call.
+    /// A refusal also answers the jobs that were waiting for the same buckets when the call was
+    /// sent, and that these would refuse as well. It is as if they had been the last in the call.
     async fn send_together(
         &self,
         slot: u16,
@@ -279,8 +280,8 @@ struct RefusedJob<'c> {
     places: &'c [usize],
 }
 
-/// The jobs at the front of a lane that had come when a call was sent, and that are refused as a job
-/// of that call was.
+/// The jobs at the front of a lane that had come when a call was sent, and that are refused as a
+/// job of that call was.
 struct RefusalReplay<'c> {
     slot: u16,
     last_arrival: u64,
@@ -330,8 +331,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Why there is no answer at the deadline: the server is not to blame if it was answering other calls
-    /// in time, and this process had more to send than a call takes.
+    /// Why there is no answer at the deadline: the server is not to blame if it was answering other
+    /// calls in time, and this process had more to send than a call takes.
     fn timeout_error(&self) -> BackendError {
         let within = self.shared.settings.deadline;
         let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
@@ -356,7 +357,8 @@ async fn read_late_answer<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
     None
 }
 
-/// How many tasks an answer passes from its socket to its caller, and one more for the socket itself.
+/// How many tasks an answer passes from its socket to its caller, and one more for the socket
+/// itself.
 const ANSWER_HOPS: usize = 4;
 
 /// A task that has one call in flight at a time, mostly for one slot.

@@ -2,9 +2,9 @@
 //!
 //! # Design
 //!
-//! A client cannot choose all of its keys: it makes up users, but has few addresses. So the
-//! buckets that many waiting jobs name tell apart which jobs come from one client, and those that few
-//! name do not. The path of a job goes from its bucket that most waiting jobs name to the one that the
+//! A client cannot choose all of its keys: it makes up users, but has few addresses. So the buckets
+//! that many waiting jobs name tell apart which jobs come from one client, and those that few name
+//! do not. The path of a job goes from its bucket that most waiting jobs name to the one that the
 //! fewest name, in whatever order its rules are:
 //!
 //! ```text
@@ -14,9 +14,9 @@
 //! user a, address h  ───▶  user a ────────────  address h
 //! ```
 //!
-//! A bucket that all requests share tells nothing apart, so it is left out unless there is no other. One
-//! that many clients share, such as a tenant's, gets the turns of a lane for all of them, which then
-//! take turns among themselves.
+//! A bucket that all requests share tells nothing apart, so it is left out unless there is no
+//! other. One that many clients share, such as a tenant's, gets the turns of a lane for all of
+//! them, which then take turns among themselves.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -96,10 +96,10 @@ const fn lane_id(name: &KeyName) -> LaneId {
     LaneId::new(name.own_hash())
 }
 
-/// How deep lanes are in each other: a tenant's, an address', a user's, and one more. Buckets of a job
-/// that fewer jobs name share the lane of the last.
+/// How deep lanes are in each other: a tenant's, an address', a user's, and one more. Buckets of a
+/// job that fewer jobs name share the lane of the last.
 const MAX_DEPTH: usize = 4;
 
-/// How many buckets a job is placed by. A request has few rules; a look at all shards of a limit names
-/// up to 1,024, and counting them would hold up others.
+/// How many buckets a job is placed by. A request has few rules; a look at all shards of a limit
+/// names up to 1,024, and counting them would hold up others.
 const MAX_NAMES: usize = 32;

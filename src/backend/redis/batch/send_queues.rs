@@ -2,14 +2,14 @@
 //!
 //! # Design
 //!
-//! A call must not name two slots, so each slot has a queue; without a cluster there is one. Within it,
-//! buckets take [turns](Lanes). A queue
-//! has few calls in flight, so that its operations share them. A group of 64 neighbouring slots has a
-//! larger bound, so that the slots of a cluster do not wait for each other. At that bound, a slot with
-//! no call in flight becomes a waiting slot, and takes over the next task that is answered.
+//! A call must not name two slots, so each slot has a queue; without a cluster there is one. Within
+//! it, buckets take [turns](Lanes). A queue has few calls in flight, so that its operations share
+//! them. A group of 64 neighbouring slots has a larger bound, so that the slots of a cluster do not
+//! wait for each other. At that bound, a slot with no call in flight becomes a waiting slot, and
+//! takes over the next task that is answered.
 //!
-//! Neighbouring slots are mostly on one node, so a node that hangs uses up the calls of its own slots
-//! and leaves those of other nodes alone.
+//! Neighbouring slots are mostly on one node, so a node that hangs uses up the calls of its own
+//! slots and leaves those of other nodes alone.
 
 use std::collections::VecDeque;
 
@@ -48,7 +48,8 @@ pub(super) struct JobBatch {
 const GROUP_SIZE: u16 = 64;
 
 impl SendQueues {
-    /// Adds a job. Returns whether the caller has to start a task, which then [takes](Self::take) jobs.
+    /// Adds a job. Returns whether the caller has to start a task, which then [takes](Self::take)
+    /// jobs.
     pub(super) fn push(&mut self, slot: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
         self.group(slot).push(slot, job, now, bounds)
     }
@@ -69,8 +70,8 @@ impl SendQueues {
         self.group(slot).answered_at = Some(now);
     }
 
-    /// Whether more jobs waited in this slot or its neighbours since then than a call takes, although
-    /// a call was answered in time.
+    /// Whether more jobs waited in this slot or its neighbours since then than a call takes,
+    /// although a call was answered in time.
     pub(super) fn was_overloaded_since(&mut self, slot: u16, then: Instant) -> bool {
         let SlotGroup { answered_at, overloaded_at, .. } = *self.group(slot);
         answered_at.is_some_and(|at| at > then) && overloaded_at.is_some_and(|at| at > then)

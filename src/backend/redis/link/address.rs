@@ -55,8 +55,8 @@ impl Address {
 
     /// Connects, with TLS if so.
     ///
-    /// All addresses that the host has are tried at once, and the first that is reached is taken: one
-    /// that is silent does not hold up the others.
+    /// All addresses that the host has are tried at once, and the first that is reached is taken:
+    /// one that is silent does not hold up the others.
     pub(super) async fn connect(&self) -> io::Result<Box<dyn Transport>> {
         let (host, port, tls) = match self {
             Self::Tcp { host, port, tls } => (host, *port, tls),
@@ -97,7 +97,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether a text that a server sent can be the name or the address of a host. It is shown in errors.
+/// Whether a text that a server sent can be the name or the address of a host. It is shown in
+/// errors.
 pub(super) fn is_host(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
     (1..=LONGEST_HOST).contains(&text.len()) && text.bytes().all(fits)
@@ -106,8 +107,8 @@ pub(super) fn is_host(text: &str) -> bool {
 /// The addresses of a host.
 ///
 /// The system looks names up in a thread, which goes on after the time for an attempt is up. So few
-/// names are looked up at once: a cluster may name hosts whose names take long to fail, and the threads
-/// are those in which the rest of the process does its own blocking work.
+/// names are looked up at once: a cluster may name hosts whose names take long to fail, and the
+/// threads are those in which the rest of the process does its own blocking work.
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_AT_ONCE);
 
@@ -140,8 +141,8 @@ const LOOKUPS_AT_ONCE: usize = 8;
 /// The longest name of a host that there can be.
 const LONGEST_HOST: usize = 253;
 
-/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a minute.
-/// The defaults of most systems keep probing for ten minutes and more.
+/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a
+/// minute. The defaults of most systems keep probing for ten minutes and more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(5);
 #[cfg(unix)]

@@ -2,13 +2,14 @@
 //!
 //! # Design
 //!
-//! The client of Redis keeps an answer in memory until it is complete, however long the server makes
-//! it. So the bytes are counted below that client, where they arrive. Each call that is under way adds
-//! the length of its longest answer to what may arrive until the next answer is complete. All that a
-//! server may send besides (its greeting, errors, messages that no call asked for) has the margin.
+//! The client of Redis keeps an answer in memory until it is complete, however long the server
+//! makes it. So the bytes are counted below that client, where they arrive. Each call that is under
+//! way adds the length of its longest answer to what may arrive until the next answer is complete.
+//! All that a server may send besides (its greeting, errors, messages that no call asked for) has
+//! the margin.
 //!
-//! Calls may be told of their answers later than the bytes behind these arrive. So each answer sets the
-//! count of bytes to zero, and each call that is still under way keeps its part of the bound.
+//! Calls may be told of their answers later than the bytes behind these arrive. So each answer sets
+//! the count of bytes to zero, and each call that is still under way keeps its part of the bound.
 
 use std::io;
 use std::pin::Pin;

@@ -229,8 +229,8 @@ impl ClusterShared {
         node
     }
 
-    /// The node that a redirection names. One that redirects to ever other addresses fills no memory:
-    /// the oldest of them is forgotten.
+    /// The node that a redirection names. One that redirects to ever other addresses fills no
+    /// memory: the oldest of them is forgotten.
     fn stray(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
         let before = table.nodes.len();
         let node = self.node(table, host, port);
@@ -245,9 +245,9 @@ impl ClusterShared {
         node
     }
 
-    /// The nodes to read the slots from, in order: some masters and replicas, others each time so that
-    /// hung nodes are not always among them; the node that a call was redirected to last; and the
-    /// seeds, which may be gone.
+    /// The nodes to read the slots from, in order: some masters and replicas, others each time so
+    /// that hung nodes are not always among them; the node that a call was redirected to last; and
+    /// the seeds, which may be gone.
     fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
         let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
         let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
@@ -353,11 +353,12 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
 /// How long one node may take to answer before the next is asked.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The longest answer about the slots: 5,000 ranges, each with a master and a replica, have as much.
+/// The longest answer about the slots: 5,000 ranges, each with a master and a replica, have as
+/// much.
 const LONGEST_SLOTS: usize = 1024 * 1024;
 
-/// How many nodes are asked for the slots before the seeds are: while none of them answers, it is two
-/// seconds.
+/// How many nodes are asked for the slots before the seeds are: while none of them answers, it is
+/// two seconds.
 const MASTERS_TO_ASK: usize = 5;
 const REPLICAS_TO_ASK: usize = 2;
 

@@ -41,8 +41,8 @@ impl LinkError {
         Self { cause: Some(LinkErrorCause::Io(cause)), ..Self::new(text) }
     }
 
-    /// The cause is an error of the client, and no reply of a server. Its own words are kept only if
-    /// the system said them: others quote what the server sent, which may be what it was sent.
+    /// The cause is an error of the client, and no reply of a server. Its own words are kept only
+    /// if the system said them: others quote what the server sent, which may be what it was sent.
     pub(super) fn with_cause(text: impl Into<String>, cause: RedisError) -> Self {
         match cause.kind() {
             ErrorKind::Io => Self { cause: Some(LinkErrorCause::Client(cause)), ..Self::new(text) },

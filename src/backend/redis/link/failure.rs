@@ -1,4 +1,5 @@
-//! What an error reply means for callers: whether the store is out, or something else has to change.
+//! What an error reply means for callers: whether the store is out, or something else has to
+//! change.
 
 use ::redis::RedisError;
 
@@ -18,11 +19,12 @@ pub(super) enum Failure {
 impl Failure {
     /// What an error reply means.
     ///
-    /// A code that is not named here is no outage. The reply may depend on the keys of the call, which a
-    /// client chooses: as an outage, it would admit all requests of that client.
+    /// A code that is not named here is no outage. The reply may depend on the keys of the call,
+    /// which a client chooses: as an outage, it would admit all requests of that client.
     pub(super) fn new(reply: &RedisError) -> Self {
         match code(reply) {
-            // `NOSCRIPT`, `MOVED` and `ASK` get here if the call cannot be sent where they point to.
+            // `NOSCRIPT`, `MOVED` and `ASK` get here if the call cannot be sent where they point
+            // to.
             "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "NOREPLICAS" | "CLUSTERDOWN"
             | "TRYAGAIN" | "MOVED" | "ASK" | "NOSCRIPT" => Self::Outage,
             // Without room for a snapshot, on the disk or for the fork that writes it, the server

@@ -2,10 +2,10 @@
 //!
 //! # Design
 //!
-//! A [`Node`] keeps one connection to one server. A [`Link`] knows which node to ask, and what to do
-//! about its answer. A call is sent again only if the server has said that it did not carry it out.
-//! A call that may have been carried out, because the connection broke or the server fell silent,
-//! fails instead: sent again, it might take tokens twice.
+//! A [`Node`] keeps one connection to one server. A [`Link`] knows which node to ask, and what to
+//! do about its answer. A call is sent again only if the server has said that it did not carry it
+//! out. A call that may have been carried out, because the connection broke or the server fell
+//! silent, fails instead: sent again, it might take tokens twice.
 
 mod address;
 mod allowance;
@@ -145,9 +145,9 @@ impl Link {
     /// keys are in several places: its error [is scattered](Self::is_scattered), and each part may
     /// succeed by itself.
     ///
-    /// Waits for a connection, and for a server that cannot answer yet, until the deadline. Once the
-    /// script is sent, waits for its answer even beyond the deadline, so that a server that hangs is
-    /// not sent more and more.
+    /// Waits for a connection, and for a server that cannot answer yet, until the deadline. Once
+    /// the script is sent, waits for its answer even beyond the deadline, so that a server that
+    /// hangs is not sent more and more.
     ///
     /// # Cancel safety
     ///

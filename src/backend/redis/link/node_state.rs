@@ -15,8 +15,8 @@
 //! costs nothing.
 //!
 //! Each connection has a number, its `serial`. A loss is told by number to all calls that are under
-//! way on it, because the client itself would let them wait without end on a silent server. The number
-//! also makes a late report about an old connection harmless to its successor.
+//! way on it, because the client itself would let them wait without end on a silent server. The
+//! number also makes a late report about an old connection harmless to its successor.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -47,7 +47,8 @@ struct Connectivity {
     serial: u64,
     /// Connections up to this number are lost, with every call that was under way on them.
     lost: u64,
-    /// How many attempts failed, or made a connection that broke early, since one lived for a while.
+    /// How many attempts failed, or made a connection that broke early, since one lived for a
+    /// while.
     failures: u32,
 }
 
@@ -136,9 +137,9 @@ impl NodeState {
 
     /// Gives up this connection together with all calls that are under way on it.
     ///
-    /// One that lived for a while is replaced at once, for the next call. Any other is replaced when
-    /// a call needs it, with pauses if it happens again: otherwise a server that accepts connections
-    /// and closes them would be dialled without end.
+    /// One that lived for a while is replaced at once, for the next call. Any other is replaced
+    /// when a call needs it, with pauses if it happens again: otherwise a server that accepts
+    /// connections and closes them would be dialled without end.
     pub(super) fn lose(self: &Arc<Self>, serial: u64) {
         let mut again = false;
         self.connectivity.send_if_modified(|state| {
@@ -272,8 +273,8 @@ impl Changes {
     }
 }
 
-/// How long an attempt may take, name resolution, TLS and login included. A live server answers in a
-/// few round trips; a dead one must not hold up the next attempt.
+/// How long an attempt may take, name resolution, TLS and login included. A live server answers in
+/// a few round trips; a dead one must not hold up the next attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pauses after failed attempts: long enough not to storm a server that starts, and far shorter

@@ -38,9 +38,9 @@ impl Sentinels {
 
     /// Asks all sentinels at once, and takes the first server that one names and that is a master.
     ///
-    /// A sentinel that hangs or has outdated knowledge does not delay the others, nor does the server
-    /// that it names: after a failover, the former master is not taken for the master, whether it
-    /// answers or hangs.
+    /// A sentinel that hangs or has outdated knowledge does not delay the others, nor does the
+    /// server that it names: after a failover, the former master is not taken for the master,
+    /// whether it answers or hangs.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
@@ -93,7 +93,8 @@ struct ConnectionEnd {
 impl Master {
     fn take(self) -> Wire {
         self.end.is_taken.store(true, Ordering::SeqCst);
-        // Each side writes its flag before it reads the other's, so at least one of them sees both set.
+        // Each side writes its flag before it reads the other's, so at least one of them sees both
+        // set.
         if self.end.is_over.load(Ordering::SeqCst) {
             (self.end.hang_up)();
         }

@@ -70,8 +70,8 @@ impl Server {
         }
     }
 
-    /// Connects, logs in, and checks that the login suffices; `hang_up` is called when the connection
-    /// ends.
+    /// Connects, logs in, and checks that the login suffices; `hang_up` is called when the
+    /// connection ends.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,

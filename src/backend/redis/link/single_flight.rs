@@ -10,8 +10,9 @@ use super::error::LinkError;
 
 /// A task that connects or reads, for all calls that wait for its result.
 ///
-/// The owner notes under its own lock that work is under way, so that it starts no second piece. The
-/// note must not outlive the work, or no call would ever start it again: [`Landing`] sees to that.
+/// The owner notes under its own lock that work is under way, so that it starts no second piece.
+/// The note must not outlive the work, or no call would ever start it again: [`Landing`] sees to
+/// that.
 #[derive(Debug, Default)]
 pub(super) struct SingleFlight(Mutex<Option<AbortHandle>>);
 

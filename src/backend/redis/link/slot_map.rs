@@ -24,9 +24,9 @@ pub(super) struct SlotRange {
 }
 
 impl SlotMap {
-    /// Reads the answer to `CLUSTER SLOTS`, in which a node that does not know its own host leaves it
-    /// out. `None` if it is not that of a cluster: no cluster has slots that do not exist, hosts that
-    /// have no name, or thousands of masters, to each of which this process would connect.
+    /// Reads the answer to `CLUSTER SLOTS`, in which a node that does not know its own host leaves
+    /// it out. `None` if it is not that of a cluster: no cluster has slots that do not exist, hosts
+    /// that have no name, or thousands of masters, to each of which this process would connect.
     pub(super) fn read(answer: Value, own_host: &str) -> Option<Self> {
         let Value::Array(parts) = answer else { return None };
         let mut slots = Self::default();

@@ -1,7 +1,7 @@
 //! The servers of a store, from the URLs that the user gave.
 //!
-//! No error quotes a URL that cannot be read: wherever a separator is missing or too much, a password
-//! may stand in any part of it.
+//! No error quotes a URL that cannot be read: wherever a separator is missing or too much, a
+//! password may stand in any part of it.
 
 use std::error::Error;
 use std::sync::Arc;

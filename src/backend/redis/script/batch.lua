@@ -1,17 +1,19 @@
--- What the client sends and what the server stores: read here for every batch, and written by `store`.
+-- What the client sends and what the server stores: read here for every batch, and written by
+-- `store`.
 --
--- KEYS      the buckets, each once; behind them, if the time of initialization counts, the key that holds it.
--- ARGV[1]   doubles, low byte first: what kind of batch this is (1: the time of initialization counts, 2: all
---           operations are plain charges, 0: neither); how many limits; gain, token, capacity, step and initial of
---           each. Behind them, of kind 2 for all buckets that are charged alike and follow each other: how many
---           these are, their limit, their phase, how many charges each has, and the units of each charge.
---           Of the others: how many operations; the operations, each its code and the numbers that `operations.lua`
---           lists.
--- Returns   now; the time of initialization, if that counts; the buckets as they were, 48 bytes of each, one behind
---           the other; and the place of each key that has none, below zero if it holds something else. The client
---           computes the verdicts from them by the same formula.
+-- KEYS      the buckets, each once; behind them, if the time of initialization counts, the key that
+-- holds it. ARGV[1]   doubles, low byte first: what kind of batch this is (1: the time of
+-- initialization counts, 2: all operations are plain charges, 0: neither); how many limits; gain,
+-- token, capacity, step and initial of each. Behind them, of kind 2 for all buckets that are
+-- charged alike and follow each other: how many these are, their limit, their phase, how many
+-- charges each has, and the units of each charge. Of the others: how many operations; the
+-- operations, each its code and the numbers that `operations.lua` lists. Returns   now; the time of
+-- initialization, if that counts; the buckets as they were, 48 bytes of each, one behind the other;
+-- and the place of each key that has none, below zero if it holds something else. The client
+-- computes the verdicts from them by the same formula.
 
--- A bucket is stored as value, ts, gain, token, capacity, step; the step is negative if it began below its capacity.
+-- A bucket is stored as value, ts, gain, token, capacity, step; the step is negative if it began
+-- below its capacity.
 local NUMBERS = '<dddddd'
 -- So many values are passed at once: Lua has room for 8,000.
 local CHUNK = 1000
@@ -24,8 +26,9 @@ local raw, args = {}, nil
 -- Whether every key holds something of a bucket's length.
 local is_all_stored = true
 
--- A byte more than a bucket has is enough to tell a longer value apart. All of a value would be copied here: a foreign one
--- of 64 MB would hold up everything else. A value that is not there is an empty one.
+-- A byte more than a bucket has is enough to tell a longer value apart. All of a value would be
+-- copied here: a foreign one of 64 MB would hold up everything else. A value that is not there is
+-- an empty one.
 for k = 1, buckets do
   local found = try('GETRANGE', keys[k], '0', '48')
   if #found == 48 then
@@ -39,7 +42,8 @@ for k = 1, buckets do
     elseif string.find(found.err, 'WRONGTYPE', 1, true) then
       raw[k] = ''
     else
-      -- Any other error ends the script: no bucket counts as absent because the user may not read it.
+      -- Any other error ends the script: no bucket counts as absent because the user may not read
+      -- it.
       call('GETRANGE', keys[k], '0', '48')
     end
   end
@@ -76,17 +80,19 @@ local function answer(initialized_at)
   return all
 end
 
--- How exactly the expiry of a limit's buckets is told: to an eighth of the time in which one fills, in whole milliseconds.
+-- How exactly the expiry of a limit's buckets is told: to an eighth of the time in which one fills,
+-- in whole milliseconds.
 local function expiry_grid(gain, capacity, step)
   local millis = floor(step * steps_to_gain(gain, capacity) / 8000)
   return millis > 1 and millis * 1000 or 1000
 end
 
--- Stores a bucket until it equals an absent one: until it is full, and to the end of that part of the grid. So most charges
--- move the instant at which it is full and not its expiry. A full one that does not, as it began below full, is kept for 30
--- days.
+-- Stores a bucket until it equals an absent one: until it is full, and to the end of that part of
+-- the grid. So most charges move the instant at which it is full and not its expiry. A full one
+-- that does not, as it began below full, is kept for 30 days.
 --
--- The numbers are written out here: every local of the script that a function refers to costs 1 % of a lone decision.
+-- The numbers are written out here: every local of the script that a function refers to costs 1 %
+-- of a lone decision.
 local function store(k, grid, full, value, ts, gain, token, capacity, step, initial)
   local expires_at = (full - full % grid + grid) / 1000
   -- A window may have started before the epoch, where no key may expire.

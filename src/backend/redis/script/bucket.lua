@@ -1,7 +1,9 @@
--- The formula of `algebra/bucket.rs`. Here and in `formula.lua` the names and their order are those of `src/algebra`.
+-- The formula of `algebra/bucket.rs`. Here and in `formula.lua` the names and their order are those
+-- of `src/algebra`.
 --
--- All numbers are whole and within 2^53, which a double holds exactly, or they exceed every number that they are
--- compared with: those are rounded to a number that does so as well. A sum that could lie in between is split.
+-- All numbers are whole and within 2^53, which a double holds exactly, or they exceed every number
+-- that they are compared with: those are rounded to a number that does so as well. A sum that could
+-- lie in between is split.
 
 local MAX_UNITS = 2 ^ 53
 local floor, ceil = math.floor, math.ceil

@@ -1,4 +1,5 @@
--- The formula of `algebra/{bucket, charge, two_choices, refund, block, rescale}.rs`, where `s` is the number of a limit.
+-- The formula of `algebra/{bucket, charge, two_choices, refund, block, rescale}.rs`, where `s` is
+-- the number of a limit.
 
 local min, max = math.min, math.max
 
@@ -30,7 +31,8 @@ local function wait(s, value, ts)
   return (ts - now + step[s]) + step[s] * (steps_to_gain(gain[s], -value) - 1)
 end
 
--- The verdict, and what is left of a bucket that was refreshed to now; only the verdict if that is refused.
+-- The verdict, and what is left of a bucket that was refreshed to now; only the verdict if that is
+-- refused.
 local function charge(s, value, ts, units, lowest, max_wait)
   if value >= units then
     return ADMITTED, value - units
@@ -95,8 +97,8 @@ local function block(s, value, ts, time)
   return max(capacity[s] - MAX_UNITS, min(-1, value)), ts
 end
 
--- a * b / c, rounded down, and the rest. The product may be too large for a double, so it is divided while it is
--- made, bit by bit.
+-- a * b / c, rounded down, and the rest. The product may be too large for a double, so it is
+-- divided while it is made, bit by bit.
 local function scale(a, b, c)
   local whole = floor(a / c)
   local r = a - whole * c
@@ -134,7 +136,8 @@ local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, o
   if value >= 0 or ts <= now then
     return left, held_ts
   end
-  -- Blocked. A window that starts before `ts` would gain, or count as one without a block, too soon.
+  -- Blocked. A window that starts before `ts` would gain, or count as one without a block, too
+  -- soon.
   local following = held_ts + step[s]
   if held_ts < ts and following < MAX_UNITS then
     held_ts = following

@@ -13,9 +13,9 @@ if args[1] == 1 then
   buckets = buckets - 1
 end
 
--- The buckets as the operations find them, one after the other: nil before the first look, false if absent, 0 if the
--- key holds something else, otherwise value, ts, gain, token, capacity, step. `changed` has the limit by whose numbers
--- a bucket is to be stored.
+-- The buckets as the operations find them, one after the other: nil before the first look, false if
+-- absent, 0 if the key holds something else, otherwise value, ts, gain, token, capacity, step.
+-- `changed` has the limit by whose numbers a bucket is to be stored.
 local cells, changed = {}, {}
 
 local function cell(k)
@@ -61,8 +61,8 @@ local function is_counted_in(s, phase, ts, old_gain, old_token, old_capacity, ol
     and old_stored_step == stored_step(s) and ts % step[s] == phase
 end
 
--- Whether a bucket is full in the numbers that it was stored with. One that counts in others may have been forgotten, so
--- it is like one that is absent, in all respects.
+-- Whether a bucket is full in the numbers that it was stored with. One that counts in others may
+-- have been forgotten, so it is like one that is absent, in all respects.
 local function is_full(found)
   return refresh(found[3], found[5], math.abs(found[6]), found[1], found[2], now) == found[5]
 end
@@ -110,16 +110,16 @@ local function is_stored(k, s, phase)
   return found and (is_counted_in(s, phase, unpack(found, 2)) or not is_full(found))
 end
 
--- Stores a bucket from which nothing was taken, if this is its first use and a full one does not equal an absent one:
--- it begins to fill now.
+-- Stores a bucket from which nothing was taken, if this is its first use and a full one does not
+-- equal an absent one: it begins to fill now.
 local function use(k, s, phase, value, ts)
   if initial[s] ~= capacity[s] and not is_stored(k, s, phase) then
     write(k, s, value, ts)
   end
 end
 
--- Stores a bucket that refused to be taken from, if it was converted or this is its first use. The client is told a wait
--- by the new numbers, so the bucket has to gain by these from now on.
+-- Stores a bucket that refused to be taken from, if it was converted or this is its first use. The
+-- client is told a wait by the new numbers, so the bucket has to gain by these from now on.
 local function refuse(k, s, phase, value, ts)
   local found = cells[k]
   if not found or is_full(found) then
@@ -151,12 +151,13 @@ operations[1] = function(at)
   return at + 5
 end
 
--- Charges, all or nothing: how many; of each two buckets (the second is 0 if there is one), limit, phase, units, the
--- lowest value that may be left, the longest wait, and 1 if it takes.
+-- Charges, all or nothing: how many; of each two buckets (the second is 0 if there is one), limit,
+-- phase, units, the lowest value that may be left, the longest wait, and 1 if it takes.
 operations[2] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 8
-  -- What the charges so far leave in a bucket, and by which limit; and those that take, for what to store in the end.
+  -- What the charges so far leave in a bucket, and by which limit; and those that take, for what to
+  -- store in the end.
   local left, left_ts, left_s = {}, {}, {}
   local taking = {}
   local refused = false
@@ -197,7 +198,8 @@ operations[2] = function(at)
       if takes == 0 then
         after = value
       end
-      -- The charges behind a refused one are judged as if it had been taken: each wait covers those before.
+      -- The charges behind a refused one are judged as if it had been taken: each wait covers those
+      -- before.
       leave(k, s, phase, after or value - units, ts, takes, changes, held, held_ts)
     else
       local value2, ts2, held2, held2_ts = see(k2, s, phase)
@@ -239,9 +241,9 @@ operations[2] = function(at)
   return behind
 end
 
--- Adjustments, all or nothing: how many; of each bucket, limit, phase, what to do (0: give back, 1: block), units or
--- time, 1 and a state if it must be untouched since a charge left that, 1 and a state if what it gained since a charge
--- left that counts.
+-- Adjustments, all or nothing: how many; of each bucket, limit, phase, what to do (0: give back, 1:
+-- block), units or time, 1 and a state if it must be untouched since a charge left that, 1 and a
+-- state if what it gained since a charge left that counts.
 operations[3] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 11

@@ -1,9 +1,9 @@
--- The fast way for nearly every batch: all operations are charges of one bucket each, without debt. It decides what
--- `take` decides, bucket by bucket, where a bucket is absent or stored with the numbers of its limit. The others are left to
--- `take`.
+-- The fast way for nearly every batch: all operations are charges of one bucket each, without debt.
+-- It decides what `take` decides, bucket by bucket, where a bucket is absent or stored with the
+-- numbers of its limit. The others are left to `take`.
 --
--- The fast way runs before the other functions exist: Lua makes them again for each call of the script, which would
--- cost a lone decision 11 % more of the server's time.
+-- The fast way runs before the other functions exist: Lua makes them again for each call of the
+-- script, which would cost a lone decision 11 % more of the server's time.
 
 -- The buckets that are left: where the numbers of each begin.
 local rest
@@ -43,10 +43,11 @@ if args[1] == 2 then
             value, admits = value - units, true
           end
         end
-        -- A bucket that begins below full is stored by its first use, a refusal too: it begins to fill now.
+        -- A bucket that begins below full is stored by its first use, a refusal too: it begins to
+        -- fill now.
         if value < before or initial ~= capacity and (admits or not stored) then
-          -- A bucket that keeps its numbers and its expiry needs only its value and time: less than half of the
-          -- instructions that `SET` with an expiry takes.
+          -- A bucket that keeps its numbers and its expiry needs only its value and time: less than
+          -- half of the instructions that `SET` with an expiry takes.
           local full = full_at(gain, capacity, step, value, ts)
           if not (
             held and initial == capacity and full < MAX_UNITS

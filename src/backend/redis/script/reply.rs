@@ -2,8 +2,9 @@
 //!
 //! # Design
 //!
-//! The script returns what the buckets held before it ran. The client replays the operations on these
-//! states with the same formula, so its answers are as exact as in memory and cost the server nothing.
+//! The script returns what the buckets held before it ran. The client replays the operations on
+//! these states with the same formula, so its answers are as exact as in memory and cost the server
+//! nothing.
 
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -33,8 +34,8 @@ enum StoredValue {
 }
 
 impl ScriptReply {
-    /// Whether a value can be the reply about so many buckets, and about the time of initialization if
-    /// that counts.
+    /// Whether a value can be the reply about so many buckets, and about the time of initialization
+    /// if that counts.
     pub(in crate::backend::redis) fn is_answer(
         answer: &Value,
         buckets: usize,
@@ -86,8 +87,8 @@ impl ScriptReply {
         }
     }
 
-    /// What these charges are told on the buckets as they are now, if that is a refusal that changes
-    /// nothing.
+    /// What these charges are told on the buckets as they are now, if that is a refusal that
+    /// changes nothing.
     pub(in crate::backend::redis) fn refusal(
         &self,
         operation: &Operation,
@@ -300,8 +301,8 @@ impl StoredValue {
         // No quota lets a bucket owe more. The script could not count it: what such a bucket gains
         // is more than a double holds exactly, and still may not fill it.
         let is_counted = capacity.checked_sub(value)? <= double::MAX;
-        // No server has a time before the epoch, so only the window around that began before it. In Lua
-        // the remainder of an earlier time is not exact.
+        // No server has a time before the epoch, so only the window around that began before it. In
+        // Lua the remainder of an earlier time is not exact.
         let is_since_epoch = ts > step.checked_abs()?.checked_neg()?;
         let record = BucketRecord::from_numbers(whole)?;
         (is_counted && is_since_epoch).then_some(record)

@@ -96,8 +96,9 @@ fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyNa
     (keys, places)
 }
 
-/// The numbers of a batch whose operations are all plain charges: the charges of each bucket, one bucket after the
-/// other. `None` if an operation is none, or if a bucket is charged by several limits.
+/// The numbers of a batch whose operations are all plain charges: the charges of each bucket, one
+/// bucket after the other. `None` if an operation is none, or if a bucket is charged by several
+/// limits.
 fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) -> Option<Vec<u8>> {
     let charges = operations.zip(places).map(|(operation, place)| match operation {
         Operation::Charges(charges) => match charges.as_slice() {
@@ -140,7 +141,8 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
 #[derive(Default)]
 struct RequestWriter<'o> {
     limits: Vec<&'o Bucket>,
-    /// The places of the limits, once there are more than a few: each would be compared with all others.
+    /// The places of the limits, once there are more than a few: each would be compared with all
+    /// others.
     known: HashMap<[u64; 5], usize>,
     numbers: Vec<u8>,
 }

@@ -188,7 +188,8 @@ pub(super) async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
     format!("{:?}", answers.collect::<Vec<_>>())
 }
 
-/// Waits until all that was given up is undone, handed on or spent: a task that goes on asks after each answer.
+/// Waits until all that was given up is undone, handed on or spent: a task that goes on asks after
+/// each answer.
 pub(super) async fn settled(limiter: &RateLimiter, limits: &[Limit]) -> String {
     let (mut before, mut same) = (String::new(), 0);
     while same < 2 {

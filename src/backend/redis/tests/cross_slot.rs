@@ -61,7 +61,8 @@ async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_
 
     let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();
     assert_eq!((half.verdict(), half.state().value), (Verdict::Reserved, -units(6)));
-    // Somebody is promised the place behind it, and keeps it: his work runs when ten tokens have come.
+    // Somebody is promised the place behind it, and keeps it: his work runs when ten tokens have
+    // come.
     let behind = Charge::take(id, &bucket, units(4)).terms(terms(&bucket));
     let behind = redis.apply(&[behind]).wait().await.unwrap();
     assert_eq!((behind.verdict(), behind.wait()), (Verdict::Reserved, SECOND * 10));

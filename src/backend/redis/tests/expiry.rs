@@ -81,9 +81,9 @@ fn expiry_grid(bucket: &Bucket) -> i64 {
     (bucket.full_at(empty).as_micros() / 8_000 * 1_000).max(1_000)
 }
 
-/// The millisecond at which a bucket in this state may be forgotten: when it is full, at the end of that eighth; if it is
-/// not then what it was at first, 30 days later, or after `now` if that is later still. The earliest that Redis takes is
-/// the first after the epoch.
+/// The millisecond at which a bucket in this state may be forgotten: when it is full, at the end of
+/// that eighth; if it is not then what it was at first, 30 days later, or after `now` if that is
+/// later still. The earliest that Redis takes is the first after the epoch.
 fn forgotten_at(bucket: &Bucket, state: State, now: Timestamp) -> i64 {
     let grid = expiry_grid(bucket);
     let parts = bucket.full_at(state).as_micros().div_euclid(grid).saturating_add(1);
@@ -258,7 +258,8 @@ async fn a_full_bucket_is_kept_for_at_most_an_eighth_of_its_time() {
     assert_eq!(dump_key(&mut client, SingleBucket::NAME).unwrap().1, end_of_eighth(START));
 }
 
-/// A charge that leaves the expiry as it is writes half as much, so it must be the expiry that the bucket needs.
+/// A charge that leaves the expiry as it is writes half as much, so it must be the expiry that the
+/// bucket needs.
 #[tokio::test]
 async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
     let server = Server::start();

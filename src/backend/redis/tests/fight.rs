@@ -1,4 +1,5 @@
-//! Two deployments with different numbers for one limit, which take turns: each converts what the other has stored.
+//! Two deployments with different numbers for one limit, which take turns: each converts what the
+//! other has stored.
 
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ impl QuotaNumbers {
     }
 }
 
-/// In no window of time was more admitted than one of the two could have admitted by itself, whatever the order in
-/// which they asked.
+/// In no window of time was more admitted than one of the two could have admitted by itself,
+/// whatever the order in which they asked.
 #[tokio::test]
 async fn two_deployments_that_fight_over_numbers_mint_nothing() {
     let server = Server::start();
@@ -90,7 +91,8 @@ async fn two_deployments_that_fight_over_numbers_mint_nothing() {
     assert!(admitted > 1_000, "{admitted}");
 }
 
-/// What one deployment has admitted, the other counts: switching to and fro gives no client a second capacity.
+/// What one deployment has admitted, the other counts: switching to and fro gives no client a
+/// second capacity.
 #[tokio::test]
 async fn deployments_that_take_turns_admit_what_the_larger_limit_does() {
     let server = Server::start();

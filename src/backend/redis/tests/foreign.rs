@@ -200,8 +200,8 @@ fn figure(server: &Server, section: &str, field: &str) -> u64 {
     server.info(section, field).parse().unwrap()
 }
 
-/// The script read the whole value and sent it to the client: 64 MB for each call, and 57 of 65 decisions on other keys
-/// failed meanwhile.
+/// The script read the whole value and sent it to the client: 64 MB for each call, and 57 of 65
+/// decisions on other keys failed meanwhile.
 #[tokio::test]
 async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
     const LENGTH: u64 = 64 << 20;

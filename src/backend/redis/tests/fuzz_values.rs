@@ -1,5 +1,5 @@
-//! What is under the name of a bucket, read by the script of a real server and by this process: both
-//! read the same, and leave what is no bucket as it is.
+//! What is under the name of a bucket, read by the script of a real server and by this process:
+//! both read the same, and leave what is no bucket as it is.
 
 use std::error::Error as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -41,7 +41,8 @@ impl BucketStore for OneRecord {
     }
 }
 
-/// A server, a store on it, and a connection beside it: one for all inputs, which use the same keys.
+/// A server, a store on it, and a connection beside it: one for all inputs, which use the same
+/// keys.
 struct Fixture {
     runtime: Runtime,
     redis: Redis,
@@ -184,7 +185,8 @@ fn input(quota: &Quota, key: &Key, uses: Vec<Use>) -> impl Strategy<Value = Inpu
         .prop_map(|(raw, used, units)| Input { raw, used, units })
 }
 
-/// Inputs of one quota. Half of the lists are of plain charges only, which the script decides by its fast way.
+/// Inputs of one quota. Half of the lists are of plain charges only, which the script decides by
+/// its fast way.
 fn inputs() -> impl Strategy<Value = (Quota, Vec<Input>)> {
     (quotas(), any::<bool>()).prop_flat_map(|(quota, is_plain)| {
         let uses = if is_plain { vec![Use::Take] } else { Use::ALL.to_vec() };

@@ -197,7 +197,8 @@ async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen(
     }
 }
 
-/// What the script took for a time and the client did not read made every decision an error, until someone deleted it.
+/// What the script took for a time and the client did not read made every decision an error, until
+/// someone deleted it.
 #[tokio::test]
 async fn what_is_no_time_of_a_birth_is_replaced_by_one() {
     let server = Server::start();

@@ -1,8 +1,8 @@
 //! The same calls of a limiter in memory and in Redis: all that can be seen of them is the same.
 //!
-//! A store that answers later undoes and hands on in tasks what is given up, so each such step is waited for, until
-//! nothing changes any more. All times are whole minutes, or long fractions of them: which places are still to come
-//! does not depend on how fast the machine is.
+//! A store that answers later undoes and hands on in tasks what is given up, so each such step is
+//! waited for, until nothing changes any more. All times are whole minutes, or long fractions of
+//! them: which places are still to come does not depend on how fast the machine is.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ fn quota(dice: &mut Dice, name: &str) -> Quota {
     }
 }
 
-/// A memory store that answers later. The limiter does not know that no other process takes from it.
+/// A memory store that answers later. The limiter does not know that no other process takes from
+/// it.
 #[derive(Debug)]
 struct DelayedMemory(Memory);
 

@@ -16,11 +16,13 @@ pub(super) async fn at_rest(redis: &Redis) {
 
 /// Plays a history to both stores, several steps at the same time, and compares all that they say.
 pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: usize) -> usize {
-    // The clock goes back to before buckets were full: what was forgotten then could be seen. None expires here.
+    // The clock goes back to before buckets were full: what was forgotten then could be seen. None
+    // expires here.
     let memory = Memory::new().clock(clock.clone()).keep_full();
     let mut history = History::new(seed);
     let mut played = 0;
-    // Once there is a connection and the script, calls are carried out in the order in which they are sent.
+    // Once there is a connection and the script, calls are carried out in the order in which they
+    // are sent.
     at_rest(redis).await;
     while played < steps {
         history.pass(clock);

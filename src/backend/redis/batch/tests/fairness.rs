@@ -125,6 +125,6 @@ fn a_flood_delays_no_other_client_in_whatever_order_the_rules_are() {
     assert!(figures.iter().all(|&(gone, ..)| gone <= MOST), "{figures:?}");
 }
 
-/// A turn or two while the first of the flood have shown nothing yet, and those of clients that share a
-/// tenant and have one turn together.
+/// A turn or two while the first of the flood have shown nothing yet, and those of clients that
+/// share a tenant and have one turn together.
 const MOST: usize = 5;

@@ -1,5 +1,5 @@
-//! Answers, as bytes on a connection: each is what it says, or an error that tells no secret, and takes
-//! little memory.
+//! Answers, as bytes on a connection: each is what it says, or an error that tells no secret, and
+//! takes little memory.
 
 use std::io::Cursor;
 use std::sync::LazyLock;
@@ -72,7 +72,8 @@ fn reference(bytes: &[u8]) -> Option<Value> {
     }
 }
 
-/// What comes of bytes: a value, of which kind it can be, or an error of the server or of the connection.
+/// What comes of bytes: a value, of which kind it can be, or an error of the server or of the
+/// connection.
 fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
     match answer {
         Ok(Value::Array(parts)) => match &parts[..] {

@@ -1,5 +1,5 @@
-//! What clusters and sentinels answer about their nodes: each is read as a slow and simple reading finds
-//! it, or left.
+//! What clusters and sentinels answer about their nodes: each is read as a slow and simple reading
+//! finds it, or left.
 
 use ::redis::Value;
 use proptest::collection::vec;

@@ -1,5 +1,5 @@
-//! URLs: whatever they are, no text shows their secrets, and what can be used is what a slow and simple
-//! reading finds.
+//! URLs: whatever they are, no text shows their secrets, and what can be used is what a slow and
+//! simple reading finds.
 
 use std::error::Error;
 
@@ -162,8 +162,8 @@ fn secret() -> impl Strategy<Value = String> {
     })
 }
 
-/// URLs with a secret where one may stand, or where a mistake puts it; but not where a host stands, as
-/// that is told.
+/// URLs with a secret where one may stand, or where a mistake puts it; but not where a host stands,
+/// as that is told.
 const FORMS: [&str; 42] = [
     "redis://user:{}@host:6379/0",
     "redis://user:{}@host",

@@ -63,7 +63,8 @@ fn known_nodes(link: &Link) -> usize {
     cluster.known_nodes()
 }
 
-/// 16,384 connections were begun at once; where the masters had names, 512 threads looked them up for minutes.
+/// 16,384 connections were begun at once; where the masters had names, 512 threads looked them up
+/// for minutes.
 #[tokio::test]
 async fn slots_of_thousands_of_masters_are_not_believed() {
     for (host, masters) in [("127.0.0.1", 16_384), ("no-such-host.invalid", 1_001)] {
@@ -123,7 +124,8 @@ async fn redirections_to_ever_other_addresses_are_forgotten() {
         call(&link).await.unwrap_err();
     }
     assert!(known_nodes(&link) <= 65, "{}", known_nodes(&link));
-    // They are not asked for the slots instead of those that are known: each asks on its connection.
+    // They are not asked for the slots instead of those that are known: each asks on its
+    // connection.
     assert_eq!(liar.connections(), 1);
 }
 
@@ -161,7 +163,8 @@ async fn redirections_to_what_is_no_address_are_an_error() {
     }
 }
 
-/// After a liar has named a thousand masters that say nothing, the seeds were asked after five minutes.
+/// After a liar has named a thousand masters that say nothing, the seeds were asked after five
+/// minutes.
 #[tokio::test]
 async fn a_sound_seed_is_asked_soon_though_a_node_named_a_thousand_masters() {
     let is_over = Arc::new(AtomicBool::new(false));

@@ -47,7 +47,8 @@ async fn the_script_is_sent_again_with_its_text_when_the_server_has_lost_it() {
     assert!(statistics.contains("cmdstat_eval:calls=2,"), "{statistics}");
 }
 
-// A caller whose time was up just then was told that there was no such script, as if that were his error.
+// A caller whose time was up just then was told that there was no such script, as if that were his
+// error.
 #[tokio::test]
 async fn a_script_that_is_lost_when_the_time_is_up_is_no_cause() {
     let server = Server::start(&[]);
@@ -203,7 +204,8 @@ async fn whoever_has_more_time_than_a_second_is_not_cut_off() {
     assert_eq!(call(&link).await.unwrap(), Value::Int(2));
 }
 
-/// What came behind it used to be taken for the answers to later calls, for as long as the connection lived.
+/// What came behind it used to be taken for the answers to later calls, for as long as the
+/// connection lived.
 #[tokio::test]
 async fn an_answer_to_something_else_ends_the_connection() {
     let server = Server::start(&[]);

@@ -133,8 +133,8 @@ fn times(start: i64, step: i64) -> impl Strategy<Value = f64> {
     prop_oneof![2 => whole().prop_map(double).prop_map(at_start), 2 => doubles()]
 }
 
-/// What may be under the name of a bucket: buckets of this quota and others, buckets of which a number
-/// was replaced, seeds with some changes, and anything else.
+/// What may be under the name of a bucket: buckets of this quota and others, buckets of which a
+/// number was replaced, seeds with some changes, and anything else.
 pub(in crate::backend::redis) fn values(
     quota: &Quota,
     id: BucketId<'_>,
