@@ -1,4 +1,4 @@
-//! The locks: how many there are, and which one guards a bucket.
+//! The shards of a store, each behind its lock: how many there are, and which one holds a bucket.
 
 use parking_lot::Mutex;
 
@@ -8,10 +8,10 @@ use crate::backend::reset_log::ResetLog;
 
 /// The shards of a store; always at least one.
 pub(super) struct Shards {
-    /// All but the last, so that no index can miss.
+    /// All shards but the last one. With the last one apart, `get` needs no panic and no `Option`.
     most: Box<[PaddedShard]>,
     last: PaddedShard,
-    /// How many they are together.
+    /// The number of shards, a power of two.
     count: usize,
 }
 
@@ -19,10 +19,11 @@ pub(super) struct Shards {
 #[repr(align(128))]
 struct PaddedShard(Mutex<Shard>);
 
-/// The most buckets that a shard holds. It bounds every pause.
+/// The bound of a shard's buckets, as long as there are fewer than [`MAX_SHARDS`] shards. It bounds
+/// the pauses: a table grows, and an eviction scans, under the lock of one shard.
 const SHARD_KEYS: usize = 1_024;
 
-/// Beyond this the shards grow instead: 65,536 of them hold 134 million buckets.
+/// With more than 67 million buckets the shards get larger instead of more.
 const MAX_SHARDS: usize = 1 << 16;
 
 impl Shards {
@@ -39,7 +40,7 @@ impl Shards {
         self.count
     }
 
-    /// Which shard a bucket is in; below [`count`](Self::count).
+    /// The index of the shard that holds a bucket, below [`count`](Self::count).
     pub(super) fn index_of(&self, print: Fingerprint) -> usize {
         print.shard(self.count())
     }
