@@ -1,26 +1,32 @@
-//! The requests that wait for one bucket: first in, first out.
+//! The line of one bucket: the requests that wait for it, first in, first out.
 //!
 //! # Design
 //!
-//! The value of a bucket counts the waiters' costs as taken. So requests that do not wait are
-//! decided by the same formula whether there is a line or not, and without a look at it. What the
-//! bucket holds without the waiters is
+//! The value of a bucket counts the waiters' costs as taken. So a request that does not wait is
+//! decided by the same formula with and without a line, and need not look at the line. What the
+//! bucket holds apart from its waiters is
 //!
 //! ```text
 //! free = value + the costs of all waiters
 //! ```
 //!
-//! The head is granted once `free` covers its cost. Its cost leaves both sides of the equation
-//! then, so a grant changes no value: it is enough to grant what is due before anything else
-//! happens to the bucket, however late that is, and each grant still has its exact instant.
+//! The head of the line is granted once `free` covers its cost. A grant changes no value: the cost
+//! leaves both sides of the equation. So grants can be made late, at the next change of the bucket
+//! at the latest, and each still has its exact instant.
 //!
-//! Take a bucket of 5 tokens that gains one a second. A takes 5, B reserves 3, and C reserves 2:
-//! the value is -5, `free` is 0, and B is told 3 s, C is told 5 s. If A gives 4 back, the value is
-//! -1 and `free` is 4: B is granted, `free` is 1, and C is due in 1 s.
+//! For example, a bucket of 5 tokens gains one a second:
 //!
-//! A waiter keeps the instant that it was told, as the latest one. Nothing that is taken later can
-//! delay it, except for what changes the bucket itself: a block, and other numbers. Before
-//! these, all waiters are [told](Line::keep_promises) the instants that are due then.
+//! | at 0 s | value | free | promised instants |
+//! |---|---|---|---|
+//! | A takes 5 | 0 | 0 | |
+//! | B reserves 3 | -3 | 0 | B: 3 s |
+//! | C reserves 2 | -5 | 0 | B: 3 s, C: 5 s |
+//! | A gives 4 back | -1 | 4 | B is due now, C in 1 s |
+//! | B is granted | -1 | 1 | C: 1 s |
+//!
+//! A waiter keeps the instant that it was *promised* on arrival, as its latest one. Charges that
+//! come later cannot delay it. Only a block and a change of the quota could, so before either all
+//! waiters are [promised](Line::keep_promises) the instants at which they are due by then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,21 +39,22 @@ use crate::clock::Timestamp;
 /// The line of one bucket.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// By their tickets. A map, so that one that leaves takes a few steps wherever it stands: a
-    /// buffer has to be compacted now and then, while the shard of the bucket is locked.
+    /// By their tickets. A map, so that removing any entry takes a few steps: a buffer would have
+    /// to be compacted now and then, under the lock of the shard.
     entries: BTreeMap<u64, LineEntry>,
-    /// What all waiters cost together.
+    /// The sum of the costs of all entries.
     units: Units,
-    /// What those cost together that were told an instant after this one: the end of a block, while
-    /// there is one. Kept, so that it need not be summed up for each waiter that leaves.
+    /// The sum of the costs of all entries with a promised instant after this one: the end of a
+    /// block, while there is one. Kept, so that waiters that leave a blocked bucket need not sum it
+    /// up each.
     promised_after: Option<(Timestamp, Units)>,
-    /// How many of them are requests.
+    /// How many entries have a waiter.
     requests: usize,
     left: u64,
-    /// When tokens last came back. What they have paid for is granted then.
+    /// When tokens last came back: what they pay for is granted no earlier.
     changed_at: Option<Timestamp>,
-    /// Whether the timers that waiters have are not enough: several wait, or they have moved
-    /// forward, or wait for other buckets as well.
+    /// Whether the line needs a timer besides those of its waiters: several wait, or they have
+    /// moved forward, or they wait in other lines as well.
     needs_timer: bool,
     timer: Option<Arc<dyn LineTimer>>,
 }
@@ -55,18 +62,18 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct LineEntry {
     units: Units,
-    /// The latest instant at which it is granted.
+    /// The instant that it was promised: its latest one.
     promised: Timestamp,
-    /// None if no request waits for these tokens: those of a penalty, of a settlement above what
-    /// was paid, of a reservation that is kept.
+    /// `None` if no request waits for these tokens: those of a penalty, of a settlement above what
+    /// was paid, or of a reservation that was kept.
     waiter: Option<Arc<LineWaiter>>,
 }
 
-/// How a line stands.
+/// The state of a line, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineLevel {
     pub(crate) waiting: usize,
-    /// Until the last one is due.
+    /// The time until the last waiter is due.
     pub(crate) longest: Duration,
     pub(crate) left: u64,
 }
@@ -76,8 +83,8 @@ impl Line {
         self.entries.is_empty()
     }
 
-    /// Puts a request at the end, whose cost the `state` counts as taken. Its ticket is larger than
-    /// all before.
+    /// Adds an entry at the end. `state` counts its cost as taken already, and its ticket is larger
+    /// than all before it.
     pub(super) fn enter(
         &mut self,
         ticket: u64,
@@ -89,7 +96,7 @@ impl Line {
     ) {
         let promised =
             bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
-        // One that stands alone wakes in time by itself.
+        // A waiter that is alone wakes by its own timer.
         self.needs_timer |= !self.is_empty();
         if let Some(waiter) = waiter {
             waiter.enter(now);
@@ -105,7 +112,8 @@ impl Line {
         self.units = self.units.saturating_add(units);
     }
 
-    /// Grants what is due at `until`, and all up to a ticket whose own timer says so.
+    /// Grants what is due at `until`. With a ticket `through` whose promised instant has come,
+    /// grants all entries up to that.
     pub(super) fn grant(
         &mut self,
         bucket: &Bucket,
@@ -130,7 +138,7 @@ impl Line {
         }
     }
 
-    /// Arms the timer for the head, if the timers that waiters have are not enough.
+    /// Arms the timer for the head, if the timers of the waiters do not suffice.
     pub(super) fn arm(
         &mut self,
         bucket: &Bucket,
@@ -146,8 +154,10 @@ impl Line {
         }
     }
 
-    /// Takes a request out that has not been granted. Returns what the bucket holds then, which is
-    /// refreshed to `now`, and after which what is due is to be granted; `None` if it was granted.
+    /// Removes a waiter that has not been granted. Returns the new state of the bucket, or `None`
+    /// if the waiter was granted before.
+    ///
+    /// `state` is refreshed to `now`. The caller grants what is due then.
     pub(super) fn leave(
         &mut self,
         ticket: u64,
@@ -162,29 +172,31 @@ impl Line {
         self.requests = self.requests.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
-        // What was saved up for the head is no more than its own bound for those behind it.
+        // `free` may exceed the capacity while it is saved up for a large head. Without that head,
+        // the bound of the next one holds.
         let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
         let left = State { value: free.saturating_sub(self.units), ts };
         Some(self.cap(bucket, left, value, now))
     }
 
-    /// The bucket is changed now, by which the waiters may move forward.
+    /// Notes that tokens come back now, which may move the waiters forward.
     pub(super) const fn change(&mut self, now: Timestamp) {
         self.changed_at = Some(now);
         self.needs_timer = true;
     }
 
-    /// A waiter stands in other lines as well, which may grant sooner or later than this one.
+    /// Notes that a waiter stands in other lines as well, which may grant sooner or later than this
+    /// one.
     pub(super) const fn need_timer(&mut self) {
         self.needs_timer = true;
     }
 
-    /// Whether no other waits.
+    /// Whether there is one waiter alone.
     pub(super) fn is_alone(&self) -> bool {
         self.entries.len() == 1 && !self.needs_timer
     }
 
-    /// Leaves a place in line although no request waits for it any more.
+    /// Keeps an entry in line without its waiter.
     pub(super) fn keep(&mut self, ticket: u64) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
             entry.waiter = None;
@@ -192,11 +204,13 @@ impl Line {
         }
     }
 
-    /// What the bucket may hold of this, once tokens came back to the value that it had `before`.
+    /// The state of the bucket after tokens came back, cut to what the line allows. It held the
+    /// value `before` that.
     ///
-    /// What is due is granted, so that `free` is less than the cost of the head. But a bucket that
-    /// is blocked grants nothing, and is empty at the end of the block for all who were not told an
-    /// instant within it: more is lost.
+    /// Without a block, all that is due has been granted, so `free` may be at most the bound for
+    /// the head. A blocked bucket grants nothing, and at the end of the block it must be empty for
+    /// all waiters that were not promised an instant within the block. So more of the tokens is
+    /// lost there.
     pub(super) fn cap(
         &mut self,
         bucket: &Bucket,
@@ -212,8 +226,8 @@ impl Line {
         State { value: value.min(cap.max(before)), ts }
     }
 
-    /// What was told before the numbers change or the bucket is blocked stays told, as the instants
-    /// that are due now.
+    /// Promises all waiters the instants at which they are due now, before the bucket is blocked or
+    /// its quota changes.
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
@@ -225,16 +239,17 @@ impl Line {
         }
     }
 
-    /// Counts the costs in the numbers that take over, by which the bucket that held `old_value`
-    /// holds `new_value`.
+    /// Converts the costs to a new quota, under which the bucket holds `new_value` in place of
+    /// `old_value`.
     pub(super) fn rescale(&mut self, [old, new]: [&Bucket; 2], old_value: Units, new_value: Units) {
         let ratio = [new, old].map(|bucket| i128::from(bucket.token()));
         let scale = |units: i128| {
             let [new, old] = ratio;
             units.saturating_mul(new).checked_div_euclid(old).unwrap_or(0)
         };
-        // What is used without the waiters. A value that cannot be counted was cut, and so are
-        // their costs then, the last first: else the difference would be there for the head.
+        // `free` under the new quota, computed from what is used without the waiters. If the new
+        // value was cut, because it cannot be counted, the costs are cut as well, the last ones
+        // first. Otherwise the difference would be free tokens for the head.
         let all = i128::from(self.units);
         let used =
             i128::from(old.capacity()).saturating_sub(i128::from(old_value)).saturating_sub(all);
@@ -244,7 +259,7 @@ impl Line {
         let mut most = Units::try_from(most).unwrap_or(Units::MAX);
         (self.units, self.promised_after) = (0, None);
         for entry in self.entries.values_mut() {
-            // Whole tokens nearly always, which are converted exactly.
+            // Costs are whole tokens nearly always, and these are converted exactly.
             let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
             entry.units = units.min(most);
             most = most.saturating_sub(entry.units);
@@ -252,19 +267,19 @@ impl Line {
         }
     }
 
-    /// Forgets the tokens that no request waits for.
+    /// Removes the entries without a waiter.
     pub(super) fn forget_unattended(&mut self) {
         self.entries.retain(|_, entry| entry.waiter.is_some());
         self.promised_after = None;
         self.units = self.entries.values().fold(0, |all, entry| all.saturating_add(entry.units));
     }
 
-    /// Whether a request waits, and not only tokens that were taken without one.
+    /// Whether any entry has a waiter.
     pub(super) const fn has_requests(&self) -> bool {
         self.requests > 0
     }
 
-    /// What all waiters cost together.
+    /// The sum of the costs of all entries.
     pub(super) const fn units(&self) -> Units {
         self.units
     }
@@ -273,17 +288,17 @@ impl Line {
         self.timer.is_some()
     }
 
-    /// The timer, which is not needed any more.
+    /// Ends the line, and returns its timer to be disarmed.
     pub(super) fn into_timer(self) -> Option<Arc<dyn LineTimer>> {
         self.timer
     }
 
-    /// Sets what grants those that moved forward, or takes it away where its runtime has gone.
+    /// Sets the timer of the line; `None` if the runtime of the timer has shut down.
     pub(super) fn set_timer(&mut self, timer: Option<Arc<dyn LineTimer>>) {
         self.timer = timer;
     }
 
-    /// The requests that wait, the first one first, with the instants at which they are due.
+    /// The waiters in order, with the instants at which they are due.
     pub(super) fn requests(
         &self,
         bucket: &Bucket,
@@ -299,7 +314,7 @@ impl Line {
         })
     }
 
-    /// The requests that wait, the first one first.
+    /// The waiters in order.
     pub(super) fn waiters(&self) -> impl Iterator<Item = &Arc<LineWaiter>> {
         self.entries.values().filter_map(|entry| entry.waiter.as_ref())
     }
@@ -321,17 +336,17 @@ impl Line {
         LineLevel { waiting: self.requests, longest, left: self.left }
     }
 
-    /// The cost of the head, and the instant that it was told.
+    /// The cost and the promised instant of the head.
     fn head(&self) -> Option<(Units, Timestamp)> {
         self.entries.first_key_value().map(|(_, entry)| (entry.units, entry.promised))
     }
 
-    /// When `free` covers the cost of the head.
+    /// The instant at which `free` covers the cost of the head.
     fn due(&self, units: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
         due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
     }
 
-    /// What all cost together that were told an instant after this one.
+    /// The sum of the costs of all entries with a promised instant after `end`.
     fn units_promised_after(&mut self, end: Timestamp) -> Units {
         if let Some((known, after)) = self.promised_after
             && known == end
@@ -344,7 +359,7 @@ impl Line {
         after
     }
 
-    /// An entry is no longer in the line.
+    /// Subtracts an entry that was removed from the sums.
     fn discount(&mut self, entry: &LineEntry) {
         self.units = self.units.saturating_sub(entry.units);
         if let Some((end, after)) = &mut self.promised_after
@@ -354,19 +369,20 @@ impl Line {
         }
     }
 
-    /// Whether the instant has come that a request was told which is no earlier than the head.
+    /// Whether the promised instant of this ticket has come.
     fn is_promised(&self, ticket: u64, until: Timestamp) -> bool {
         self.entries.get(&ticket).is_some_and(|entry| entry.promised <= until)
     }
 
+    /// The bound of `free`: the capacity, or the cost of the head if that is more.
     pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
         self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
     }
 }
 
-/// When a bucket has gained `short` units more.
+/// The instant at which a bucket has gained `short` more units.
 fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
-    // A state of an instant to come grants nothing before it: the last tick of a block.
+    // A state whose time is still to come is blocked until then: it grants nothing before.
     let least = i64::from(state.ts > now);
     bucket.gained_at(state, short.max(least).unsigned_abs())
 }
@@ -380,7 +396,7 @@ mod tests {
 
     const START: i64 = 1_700_000_000_000_000;
 
-    /// What changes a line, and the questions about it.
+    /// What changes a line, and what reads its sums.
     #[derive(Clone, Debug)]
     enum Step {
         Enter { units: Units, value: Units, waits: bool },
@@ -411,20 +427,21 @@ mod tests {
         prop::collection::vec(step, 1..80)
     }
 
-    /// The same, summed up.
+    /// The sum as it is without the cache.
     fn slow_sum(line: &Line, after: Timestamp) -> Units {
         line.entries.values().filter(|entry| entry.promised > after).map(|entry| entry.units).sum()
     }
 
     proptest! {
-        /// Whatever has changed the line since the sum was last asked for.
+        /// After any sequence of changes, the cached sum is the one that is computed anew from all
+        /// entries.
         #[test]
         fn the_sum_of_costs_promised_after_an_instant_is_exact(steps in steps(), block in 1_i64..400) {
             let numbers = [2_u64, 3].map(|rate| Quota::token_bucket(rate, SECOND).capacity(5));
             let mut numbers = numbers.map(|quota| Bucket::new(&quota).unwrap());
             let token = Units::try_from(numbers[0].token()).unwrap();
             let [now, end] = [0, block].map(|s| Timestamp::from_micros(START + s * 1_000_000));
-            // Blocked, so that leavers ask for the sum.
+            // The bucket is blocked, so waiters that leave read the sum.
             let state = |value| State { value: value * token, ts: end };
             let (mut line, mut next) = (Line::default(), 0);
             for step in steps {
@@ -434,7 +451,7 @@ mod tests {
                     Step::Enter { units, value, waits } => {
                         next += 1;
                         let waiter = waits.then(|| LineWaiter::new(None));
-                        // Some are told an instant from before the block.
+                        // Some were promised an instant before the end of the block.
                         let ts = if value % 2 == 0 { end } else { now };
                         let state = State { ts, ..state(value) };
                         line.enter(next, units * token, waiter.as_ref(), &bucket, state, now);

@@ -1,4 +1,4 @@
-//! What is done to several buckets at once, under the locks of their shards.
+//! Reservations, adjustments and resets of several buckets, under the locks of their shards.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::backend::charge::{BucketId, Charge};
 use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
-/// Each charge with each of its buckets.
+/// The fingerprint of each bucket of each charge.
 pub(super) fn fingerprint_all<'c>(
     hasher: &Hasher,
     charges: &'c [Charge<'c>],
@@ -25,7 +25,7 @@ pub(super) fn fingerprint_all<'c>(
     ids.map(|(id, charge)| (fingerprint_of(hasher, id), charge)).collect()
 }
 
-/// Not inlined: a loop would move all keys of the hasher to its stack first.
+/// Not inlined, because a loop would first copy all keys of the hasher to the stack.
 #[inline(never)]
 pub(super) fn fingerprint_of(hasher: &Hasher, id: BucketId<'_>) -> Fingerprint {
     hasher.fingerprint(id)
@@ -48,7 +48,7 @@ pub(super) fn adjust_all(
     applied
 }
 
-/// Forgets all of these buckets, in one step.
+/// Forgets all these buckets, in one step.
 pub(super) fn forget_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -73,8 +73,8 @@ pub(super) fn forget_all(
     locks.unlock().run();
 }
 
-/// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for,
-/// the request stands in the line of the bucket.
+/// Takes all charges, into debt if need be, or none of them. If a bucket goes into debt, the
+/// request joins its line.
 pub(super) fn reserve_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -104,7 +104,7 @@ pub(super) fn reserve_all(
     (applied, ticket)
 }
 
-/// Puts a request at the end of the lines of the buckets that went into debt for it.
+/// Puts a waiter at the end of the line of each bucket that went into debt.
 fn enter_all(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Charge<'_>)],
@@ -114,7 +114,8 @@ fn enter_all(
 ) -> LineTicket {
     let (mut places, mut is_alone) = (SmallVec::<[LinePlace; 1]>::new(), true);
     for (&(print, charge), reading) in named.iter().zip(readings) {
-        // A cost of zero changes nothing, but is told an instant by the numbers that it names.
+        // A cost of zero takes nothing, so nothing was stored. But its wait is by the quota of this
+        // charge, so the bucket has to count by that.
         if charge.units() <= 0 && reading.state().value < 0 {
             locks.write(print, charge.bucket(), reading.state(), now);
         }
@@ -135,20 +136,20 @@ fn enter_all(
             }
         }
     }
-    // Other numbers, if these are, may have moved those before it forward.
+    // A change of the quota may have moved the waiters before it forward.
     locks.grant_all(named, now);
     LineTicket { waiter, places, is_alone }
 }
 
-/// The buckets that went into debt for a reservation, each once, and what they paid, in the numbers
-/// of the last charge on each.
+/// The buckets that went into debt for a reservation, each once, with the units that they paid, in
+/// the quota of the last charge on each.
 pub(super) fn buckets_in_debt(
     named: &[(Fingerprint, &Charge<'_>)],
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {
     let mut debts = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
-    // Where each is among those that are waited for.
+    // The place of each bucket in `debts`.
     let mut places = SmallVec::<[Option<usize>; 8]>::from_elem(None, named.len());
     for (nth, (&(print, charge), reading)) in named.iter().zip(readings).enumerate() {
         let (bucket, units) = (charge.bucket(), reading.units());
@@ -171,14 +172,14 @@ pub(super) fn buckets_in_debt(
     debts.into_iter().map(|(print, _, units)| (print, units)).collect()
 }
 
-/// The place at which a bucket is named first.
+/// The first place at which the bucket of the `nth` charge is named.
 fn first_place<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
     let print = |place: usize| named.get(place).map(|&(print, _)| print);
     repeats.first(nth, |earlier| print(earlier) == print(nth))
 }
 
-/// Whether a charge waits for this bucket: of two shards, for those that pay, or for the fuller one
-/// if it costs nothing.
+/// Whether a charge has to wait for this bucket. Of two shards these are the ones that pay, or the
+/// fuller one if the charge costs nothing.
 fn waits_for(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Reading]) -> bool {
     let (Some((_, charge)), Some(reading)) = (named.get(nth), readings.get(nth)) else {
         return false;
@@ -189,8 +190,8 @@ fn waits_for(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readi
     if charge.units() > 0 {
         return false;
     }
-    // The two of a charge stand next to each other; the first counts as the fuller if they are
-    // equal.
+    // The two shards of a charge stand next to each other. Of equal ones the first counts as the
+    // fuller.
     let is_same =
         |other: usize| named.get(other).is_some_and(|(_, one)| std::ptr::eq(*one, *charge));
     let value = |other: usize| readings.get(other).map(|reading| reading.state().value);
@@ -200,7 +201,8 @@ fn waits_for(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readi
     }
 }
 
-/// Makes all adjustments, or none of them, and lets the waiters have what comes back.
+/// Makes all adjustments, or none of them. Waiters get what comes back. What a reset has forgiven
+/// does not come back.
 fn adjust(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
@@ -227,7 +229,7 @@ fn adjust(
     adjust_owed(locks, &named, now)
 }
 
-/// The same of adjustments that no reset has forgiven.
+/// Makes adjustments, after those that a reset has forgiven were changed to return nothing.
 fn adjust_owed(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
@@ -242,8 +244,8 @@ fn adjust_owed(
         }
         return applied;
     }
-    // Of a bucket that requests wait for, an adjustment does not change the numbers: those of a
-    // request that was decided before they changed would grant all waiters in them.
+    // An adjustment does not change the quota of a bucket that has waiters. A request that was
+    // decided before the quota changed would otherwise convert all waiters back to the old quota.
     let stored: SmallVec<[Option<Bucket>; 4]> = named
         .iter()
         .map(|&(print, one)| {
@@ -272,8 +274,7 @@ fn adjust_owed(
     Applied::many(now, readings.collect())
 }
 
-/// Makes all adjustments, which are in the numbers of their buckets as far as requests wait for
-/// these.
+/// Makes adjustments that are in the stored quotas, as far as their buckets have waiters.
 fn adjust_with_lines(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
@@ -289,7 +290,7 @@ fn adjust_with_lines(
         named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
     let applied = adjust_list(locks, named, now);
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
-    // What is given to each bucket and taken from it, where it is named first.
+    // What each bucket is given and what is taken from it, at the first place that names it.
     let mut sums = SmallVec::<[[Units; 2]; 8]>::from_elem([0; 2], named.len());
     for (nth, (_, one)) in named.iter().enumerate() {
         if let Some([given, taken]) = sums.get_mut(first_place(&repeats, named, nth)) {
@@ -303,7 +304,8 @@ fn adjust_with_lines(
         if first_place(&repeats, named, nth) != nth {
             continue;
         }
-        // A debt that is too deep to be counted is cut, and so is what stands in line of it.
+        // A debt that is too deep to be counted is cut, so no more than the actual change joins the
+        // line.
         let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
         let Some(shard) = locks.shard(print) else { continue };
         if taken > 0 && applied.verdict() == Verdict::Admitted {
@@ -314,8 +316,8 @@ fn adjust_with_lines(
     applied
 }
 
-/// Takes a request out of its lines, and makes those of the refunds that concern buckets which have
-/// granted already.
+/// Removes a waiter from its lines. Of the refunds, makes those for the buckets that have granted
+/// already.
 pub(super) fn leave_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -331,7 +333,7 @@ pub(super) fn leave_all(
     let now = now();
     for &LinePlace { print, ticket, .. } in places {
         if locks.shard(print).is_some_and(|shard| shard.leave(print.tag(), ticket, now)) {
-            // A bucket that was named twice has one place.
+            // A bucket that was named twice has one place in line.
             named.retain(|&mut (named, _)| named != print);
         }
     }

@@ -12,12 +12,8 @@ use crate::backend::apply::{Payment, apply_list, pay_all};
 use crate::backend::charge::Charge;
 use crate::clock::Timestamp;
 
-/// Takes all charges, or none of them.
-///
-/// # Errors
-///
-/// That of a charge, if one is an error: nothing is done then.
-// Inlined, so that no charge is kept in memory: what is needed of each is in its payment.
+/// The error of a charge, if one is an error. Nothing is taken then.
+// Inlined, so that charges stay in registers: the payments have what is needed of each.
 #[inline(always)]
 pub(super) fn charge_all<'c, E>(
     shards: &Shards,
@@ -36,8 +32,7 @@ pub(super) fn charge_all<'c, E>(
         }
     }
     let mut locks = LockSet::lock(shards, payments.iter().map(|payment| payment.cell));
-    // Read under the locks: a call that decides later has no earlier time, as far as the clock
-    // goes.
+    // Read under the locks, so that a call that decides later does not read an earlier time.
     let now = now();
     let mark = locks.mark();
     if !pay_all(&mut locks, &mut payments, now) {
@@ -48,7 +43,7 @@ pub(super) fn charge_all<'c, E>(
     Ok(Applied::collect(now, payments.len(), readings))
 }
 
-/// As [`charge_all`], of any buckets.
+/// The general case of [`charge_all`].
 #[cold]
 #[inline(never)]
 fn charge_others<'c>(
@@ -65,7 +60,7 @@ fn charge_others<'c>(
     }
     let applied = apply_list(&mut locks, &named, now).with_mark(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
-        // The caller waits for it by itself, but comes after the requests in line.
+        // The caller waits by itself, without a waiter here, but after those in line.
         for (print, units) in buckets_in_debt(&named, applied.readings()) {
             if let Some(shard) = locks.shard(print) {
                 shard.enter_unattended(print.tag(), units, now);
