@@ -70,6 +70,11 @@ use crate::clock::{Clock, SystemClock};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "valkey")]
+#[doc(alias = "lua")]
+#[doc(alias = "distributed")]
+#[doc(alias = "cluster")]
+#[doc(alias = "throttled")]
 pub struct Redis {
     pub(super) batcher: Batcher,
     pub(super) names: Arc<KeyNames>,
