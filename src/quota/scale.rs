@@ -19,11 +19,12 @@ pub(crate) struct Scale {
 }
 
 impl Quota {
-    /// Checks the numbers against each other and against the 2^53 units of [`algebra`].
+    /// Checks the numbers against each other, and against the 2^53 units that [`algebra`] can
+    /// count.
     ///
     /// # Errors
     ///
-    /// If they contradict each other or do not fit; the error says what would.
+    /// If they contradict each other or do not fit. The error says what would.
     ///
     /// # Examples
     ///
@@ -54,7 +55,8 @@ impl Quota {
         {
             return Err(QuotaError::initial(initial, self.get_capacity()));
         }
-        // One shard's numbers may fit where those of the whole do not, and the other way round.
+        // Both are needed: sometimes the numbers of a shard fit where those of the whole limit do
+        // not, and the other way round.
         match (Scale::of_shard(&self), Scale::of_whole(&self)) {
             (Ok(_), Ok(_)) => Ok(self),
             (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
@@ -125,7 +127,7 @@ impl Scale {
         };
         let initial = match quota.initial {
             None => capacity,
-            // At most the capacity, which fits.
+            // `initial` is at most the capacity, which fits.
             Some(tokens) => match split.units(tokens) {
                 Some(units) => units,
                 None => capacity,
@@ -151,7 +153,7 @@ impl Split {
         }
     }
 
-    /// The most tokens of the whole limit of which one shard's part is `units`.
+    /// The largest number of tokens of the whole limit whose part in one shard is `units`.
     const fn tokens(self, units: u64) -> u64 {
         let too_many = units.saturating_add(1).saturating_mul(self.shards);
         match too_many.saturating_sub(1).checked_div(self.token.get()) {
@@ -170,7 +172,7 @@ const fn nonzero(number: Option<u64>) -> Option<NonZeroU64> {
 
 /// Euclid's greatest common divisor.
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    // No remainder means that `b` is zero: done.
+    // `checked_rem` returns `None` when `b` is zero: then `a` is the divisor.
     while let Some(rest) = a.checked_rem(b) {
         a = b;
         b = rest;

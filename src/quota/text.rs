@@ -8,7 +8,7 @@ use super::period::{self, Period};
 use super::{Kind, Quota, QuotaError};
 use crate::clock::Timestamp;
 
-/// A text is not a quota; the message quotes it and says what was expected.
+/// The error of a text that is not a quota. The message quotes the text and says what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
     /// The text, cut to a readable length.
@@ -46,7 +46,7 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
         Some((kind, numbers)) => (parse_kind(kind)?, numbers),
         None => (Kind::TokenBucket, head),
     };
-    // Any white space around `per` will do.
+    // Any white space may surround `per`.
     let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
     let (rate, period) = numbers
         .split_once(" per ")
@@ -118,7 +118,7 @@ fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
     if let Some(micros) = text.strip_prefix('@') {
         return micros.parse().map(Timestamp::from_micros).map_err(|_| wrong());
     }
-    // The parser reads some offsets from UTC as if they were none, so it sees no text with one.
+    // `humantime` ignores some offsets from UTC, so a text with an offset must not get there.
     let (seconds, fraction) = match text.strip_suffix('Z').and_then(|text| text.split_once('.')) {
         Some((seconds, fraction)) => (seconds, fraction),
         None => (text.strip_suffix('Z').ok_or_else(wrong)?, "0"),
@@ -126,8 +126,8 @@ fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
     let is_digit = |byte: u8| byte.is_ascii_digit();
     let whole_micros = (1..=6).contains(&fraction.len()) && fraction.bytes().all(is_digit);
     let shape = seconds.bytes().map(|byte| if is_digit(byte) { b'0' } else { byte });
-    // Nor one with a 60th second: time since the epoch has none, and the parser reads it as the
-    // 59th.
+    // Nor must one with second 60: time since the epoch has no leap seconds, and `humantime` reads
+    // it as second 59.
     if !whole_micros || !shape.eq(*b"0000-00-00T00:00:00") || seconds.ends_with("60") {
         return Err(wrong());
     }
