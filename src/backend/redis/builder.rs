@@ -14,9 +14,8 @@ use crate::backend::BackendError;
 
 /// The settings of a [`Redis`] store: the servers, the connections, and the names of buckets.
 ///
-/// Made by [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`]. [`connect`](Self::connect)
-/// and [`connect_lazily`](Self::connect_lazily) report what is wrong with them, without the
-/// passwords.
+/// [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`] make one. [`connect`](Self::connect)
+/// and [`connect_lazily`](Self::connect_lazily) report wrong settings, without the passwords.
 ///
 /// # Examples
 ///
@@ -79,8 +78,8 @@ impl Redis {
         RedisBuilder::at(url.into())
     }
 
-    /// Sets up a cluster, by the URLs of some of its nodes; these name the others. All nodes have
-    /// the login of the first URL.
+    /// Sets up a cluster, by the URLs of some of its nodes. These name the other nodes, and all
+    /// nodes use the login of the first URL.
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBuilder {
         RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
     }
@@ -127,8 +126,8 @@ impl RedisBuilder {
 
     /// Sets how long a decision may take, 50 ms by default.
     ///
-    /// After that it fails with a [timeout](BackendError::is_timeout). The server may still carry
-    /// it out, once.
+    /// After that, the decision fails with a [timeout](BackendError::is_timeout). The server may
+    /// still carry it out, once.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
@@ -150,11 +149,11 @@ impl RedisBuilder {
         self
     }
 
-    /// Stores hashes in place of keys, by HMAC-SHA-256 with this secret, so that the store does not
-    /// reveal the clients.
+    /// Stores hashes in place of keys, so that the store does not reveal the clients. The hash is
+    /// HMAC-SHA-256 with this secret.
     ///
-    /// The secret has at least 16 random bytes. All processes that share buckets need the same one.
-    /// Another secret means other buckets, which start full.
+    /// The secret must have at least 16 bytes, drawn at random. All processes that share buckets
+    /// need the same one. Another secret means other buckets, which start full.
     pub fn hash_keys(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
@@ -194,7 +193,7 @@ impl RedisBuilder {
 
     /// Connects, and waits for the connection for at most 5 seconds.
     ///
-    /// From then on, it is replaced in the background whenever it breaks.
+    /// Afterwards, a connection that breaks is replaced in the background.
     ///
     /// # Errors
     ///
@@ -226,7 +225,7 @@ impl RedisBuilder {
         Ok(Redis::new(link, names, runtime, settings))
     }
 
-    /// Decides by the time of this clock.
+    /// Sets the clock that the script sees.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn clock(mut self, clock: impl crate::clock::Clock) -> Self {
         self.settings.clock = Some(std::sync::Arc::new(clock));
@@ -255,7 +254,7 @@ impl RedisBuilder {
     }
 }
 
-/// The runtime on which everything runs.
+/// The tokio runtime of the caller, on which all tasks run.
 fn runtime() -> Result<Handle, BackendError> {
     Handle::try_current().map_err(|_| {
         let wrong = "there is no tokio runtime here (connect inside `#[tokio::main]`)";

@@ -1,5 +1,5 @@
-//! The operations that calls send, as owned values: they travel in shared batches, and must outlive
-//! a call that is dropped.
+//! The operations of callers as owned values: they travel in shared batches, and must outlive a
+//! caller that is dropped.
 
 use smallvec::SmallVec;
 
@@ -41,9 +41,7 @@ pub(super) struct OwnedCharge {
 }
 
 impl OwnedCharge {
-    /// # Errors
-    ///
-    /// If a double cannot count so far.
+    /// If the numbers are beyond 2^53, which a double cannot count.
     pub(super) fn new(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.get_terms());
         if charge.units() > MAX || terms.floor() < -MAX {
@@ -107,7 +105,7 @@ impl OwnedAdjustment {
     }
 }
 
-/// What one call does in one step.
+/// What one caller asks for, in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
     Charges(SmallVec<[OwnedCharge; 1]>),
@@ -116,7 +114,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The number of buckets that it names.
+    /// The number of buckets that the operation names.
     pub(super) fn buckets(&self) -> usize {
         match self {
             Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
@@ -148,5 +146,5 @@ impl Operation {
     }
 }
 
-/// The largest number of units, as that of the script.
+/// The largest number of units that the script can count.
 const MAX: Units = MAX_UNITS.cast_signed();
