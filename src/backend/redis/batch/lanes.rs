@@ -1,12 +1,16 @@
-//! The jobs of one slot that wait, in lanes that take turns.
+//! The waiting jobs of one slot, in lanes that take turns.
 //!
 //! # Design
 //!
-//! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each
-//! in turn, so a bucket that many jobs wait for has no more places in the next call than any other
-//! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the
-//! order of arrival instead. A job on several buckets waits in a lane within a lane, as its
-//! [place](Placing) says: the lanes within take the turns of the outer one in turn.
+//! Each bucket has a *lane*, which is first in, first out. The lanes give one job each in turn. So
+//! a bucket with many waiting jobs gets no more places in the next call than any other bucket, as
+//! long as others wait. For example, with the jobs `a a a b a c b` in the order of arrival, the
+//! turns give `a b c a b a a`.
+//!
+//! If all jobs fit into the next call, they are taken in the order of arrival instead.
+//!
+//! A job on several buckets waits in a lane within a lane, as its [path](Placing) says. The inner
+//! lanes share the turns of the outer one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,13 +21,13 @@ use super::job::{Job, LaneId};
 use super::placing::Placing;
 use crate::backend::redis::hashed::PrehashedMap;
 
-/// Waiting jobs.
+/// The waiting jobs of one slot.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: PrehashedMap<LaneId, BucketLane>,
-    /// The lanes that are within no other, in the order of their turns.
+    /// The outermost lanes, in the order of their turns.
     turns: Turns,
-    /// Every waiting job in the order of arrival, and some that wait no more.
+    /// All waiting jobs in the order of arrival, and some that have left: these are skipped later.
     arrivals: VecDeque<(LaneId, u64)>,
     waiting: usize,
     last_turn: u64,
@@ -32,13 +36,13 @@ pub(super) struct Lanes {
 
 type Turns = BTreeMap<u64, LaneId>;
 
-/// Has at least one job, or a lane within it.
+/// A lane. It has at least one job, or a lane within it.
 #[derive(Debug, Default)]
 struct BucketLane {
     jobs: VecDeque<Job>,
     /// The lanes within it.
     inner: Turns,
-    /// Whether its own jobs have had the last turn, and not the lanes within it.
+    /// Whether the last turn went to its own jobs, and not to the lanes within it.
     was_own_turn: bool,
     outer: Option<LaneId>,
     turn: u64,
@@ -53,8 +57,8 @@ impl Lanes {
         self.waiting == 0
     }
 
-    /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number
-    /// than those before it.
+    /// Adds a job at the end of its lane, and returns the lane. `arrival` is larger than that of
+    /// any earlier job.
     pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
         let (path, buckets) = self.placing.place(&job.operation);
         let (id, outer) =
@@ -100,8 +104,8 @@ impl Lanes {
         Some((self.pop_from(id)?, answer))
     }
 
-    /// Drops the jobs that came first and are over: up to two, so that jobs are dropped faster than
-    /// others come.
+    /// Drops the oldest jobs if they have expired: up to two, so that jobs are dropped faster than
+    /// new ones arrive.
     pub(super) fn drop_expired(&mut self, now: Instant) {
         for _ in 0..2 {
             let Some(id) = self.oldest_lane() else { return };
@@ -128,21 +132,20 @@ impl Lanes {
         }
     }
 
-    /// The lane of the job that came first, which is at its front: a lane is first in, first out.
+    /// The lane of the oldest job. That job is at its front, because a lane is first in, first out.
     fn oldest_lane(&mut self) -> Option<LaneId> {
         while let Some(&(id, arrival)) = self.arrivals.front() {
             let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
             if first.is_some_and(|job| job.arrival == arrival) {
                 return Some(id);
             }
-            // It waits no more.
+            // This job has left.
             self.arrivals.pop_front();
         }
         None
     }
 
-    /// Gives a new lane its turn within the lanes around it, and makes those that there are not
-    /// yet.
+    /// Gives a new lane its turn within the lanes around it, and makes those that do not exist yet.
     fn enter_turns(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
         while let Some((&outer, further)) = around.split_last() {
             match self.lanes.entry(outer) {
@@ -166,7 +169,7 @@ impl Lanes {
         self.turns.insert(turn, id);
     }
 
-    /// The first job of a lane, which is removed with its last.
+    /// Removes the first job of a lane, and the lane with its last job.
     fn pop_from(&mut self, id: LaneId) -> Option<Job> {
         let (job, is_last) = self.take_first(id)?;
         if is_last {
@@ -175,8 +178,8 @@ impl Lanes {
         Some(job)
     }
 
-    /// The first job of a lane, and whether it was the last there: then the caller has to
-    /// [close](Self::close) it.
+    /// Removes the first job of a lane. Also returns whether it was the last: then the caller has
+    /// to [close](Self::close) the lane.
     fn take_first(&mut self, id: LaneId) -> Option<(Job, bool)> {
         let lane = self.lanes.get_mut(&id)?;
         let job = lane.jobs.pop_front()?;
@@ -189,7 +192,7 @@ impl Lanes {
         Some((job, is_last))
     }
 
-    /// Puts a lane and those around it behind their neighbours.
+    /// Moves a lane, and those around it, behind their neighbours.
     fn end_turn(&mut self, id: LaneId, is_empty: bool) {
         let (mut next, mut was_own_turn) = match is_empty {
             true => (self.close(id), false),
@@ -209,7 +212,8 @@ impl Lanes {
         }
     }
 
-    /// Removes an empty lane, and each around it that is empty then. Returns the first that is not.
+    /// Removes an empty lane, and each lane around it that is empty then. Returns the first one
+    /// that is not.
     fn close(&mut self, id: LaneId) -> Option<LaneId> {
         let mut empty = id;
         loop {
@@ -223,7 +227,7 @@ impl Lanes {
         }
     }
 
-    /// The turns of the lanes that are within this one, or within none.
+    /// The turns of the lanes within this one; of the outermost lanes for `None`.
     fn turns_within(&mut self, outer: Option<LaneId>) -> Option<&mut Turns> {
         match outer {
             None => Some(&mut self.turns),
@@ -310,7 +314,7 @@ mod tests {
         assert!(is_bare(&lanes));
     }
 
-    /// Whether no waiting job has left anything behind.
+    /// Whether the jobs have left nothing behind.
     fn is_bare(lanes: &Lanes) -> bool {
         lanes.lanes.is_empty()
             && lanes.turns.is_empty()
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_on_several_buckets_leave_nothing_behind_however_they_go() {
+    fn jobs_on_several_buckets_leave_nothing_behind_in_whatever_way_they_leave() {
         let ways: [fn(&mut Lanes, LaneId) -> Option<Job>; 3] = [
             |lanes, _| lanes.pop(true),
             |lanes, _| lanes.pop(false),
@@ -342,7 +346,7 @@ mod tests {
             }
             assert!(lanes.is_empty() && is_bare(&lanes));
         }
-        // The callers are gone.
+        // Here the callers are dropped.
         let mut lanes = Lanes::default();
         for nth in 0..200 {
             push(&mut lanes, &[&format!("u{nth}"), "ip", "all"], soon());
@@ -354,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_dropped_while_others_come_and_leaves_nothing_behind() {
+    fn expired_jobs_are_dropped_while_others_arrive_and_leave_nothing_behind() {
         let mut lanes = Lanes::default();
         let now = Instant::now();
         let mut kept = Vec::new();
         for nth in 0..100 {
-            // The callers of these are gone, or out of time.
+            // These jobs are expired: the caller is dropped, or the deadline has passed.
             let answer = push(&mut lanes, &[&format!("user-{nth}")], now);
             if nth % 2 == 0 {
                 kept.push(answer);

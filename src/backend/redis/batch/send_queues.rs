@@ -2,14 +2,16 @@
 //!
 //! # Design
 //!
-//! A call must not name two slots, so each slot has a queue; without a cluster there is one. Within
-//! it, buckets take [turns](Lanes). A queue has few calls in flight, so that its operations share
-//! them. A group of 64 neighbouring slots has a larger bound, so that the slots of a cluster do not
-//! wait for each other. At that bound, a slot with no call in flight becomes a waiting slot, and
-//! takes over the next task that is answered.
+//! A call must not name two slots, so each slot has a queue; without a cluster there is one queue.
+//! Within it, buckets take [turns](Lanes).
 //!
-//! Neighbouring slots are mostly on one node, so a node that hangs uses up the calls of its own
-//! slots and leaves those of other nodes alone.
+//! A queue may have a few calls in flight, so that its operations share them. A group of 64
+//! neighbouring slots has a larger bound, so that the slots of a cluster do not wait for each
+//! other. At that bound, a slot with jobs and no call in flight becomes a *waiting slot*. The next
+//! task of the group whose call is answered changes to it.
+//!
+//! Neighbouring slots are mostly on one node. So a node that hangs uses up the calls of its own
+//! slots, and leaves those of other nodes alone.
 
 use std::collections::VecDeque;
 
@@ -19,14 +21,14 @@ use super::job::{Job, LaneId};
 use super::lanes::Lanes;
 use crate::backend::redis::hashed::PrehashedMap;
 
-/// How much may be in flight.
+/// The bounds of what is in flight.
 #[derive(Debug)]
 pub(in crate::backend::redis) struct Bounds {
-    /// The calls for one slot.
+    /// Calls for one slot.
     pub(in crate::backend::redis) calls_per_slot: usize,
-    /// The calls for a group of slots.
+    /// Calls for a group of slots.
     pub(in crate::backend::redis) calls_per_group: usize,
-    /// The buckets of a call, unless a single operation names more.
+    /// Buckets in a call, unless a single operation names more.
     pub(in crate::backend::redis) buckets_per_call: usize,
 }
 
@@ -36,15 +38,15 @@ pub(super) struct SendQueues {
     groups: PrehashedMap<u16, SlotGroup>,
 }
 
-/// What a task has taken, to send it in one call.
+/// The jobs that a task has taken, to send them in one call.
 #[derive(Debug, Default)]
 pub(super) struct JobBatch {
     pub(super) jobs: Vec<Job>,
-    /// The number of the job that had come last by then.
+    /// The number of the last job that had arrived by then.
     pub(super) last_arrival: u64,
 }
 
-/// The slots of a group: the 16,384 slots of a cluster form 256 groups.
+/// The number of slots in a group. The 16,384 slots of a cluster form 256 groups.
 const GROUP_SIZE: u16 = 64;
 
 impl SendQueues {
@@ -65,12 +67,12 @@ impl SendQueues {
         self.group(*slot).take_more(slot, bounds)
     }
 
-    /// Notes that a call for this slot was answered in time.
+    /// Notes that a call for this slot was answered before its deadline.
     pub(super) fn note_answer(&mut self, slot: u16, now: Instant) {
         self.group(slot).answered_at = Some(now);
     }
 
-    /// Whether more jobs waited in this slot or its neighbours since then than a call takes,
+    /// Whether, since `then`, more jobs waited in this slot or its neighbours than a call takes,
     /// although a call was answered in time.
     pub(super) fn was_overloaded_since(&mut self, slot: u16, then: Instant) -> bool {
         let SlotGroup { answered_at, overloaded_at, .. } = *self.group(slot);
@@ -93,28 +95,28 @@ impl SendQueues {
     }
 }
 
-/// The queues of a group that have jobs or calls in flight.
+/// The queues of a group that have jobs, or calls in flight.
 #[derive(Debug, Default)]
 struct SlotGroup {
     slots: PrehashedMap<u16, SlotQueue>,
-    /// The tasks of all these slots.
+    /// The number of tasks of all these slots.
     calls: usize,
     /// The slots that have jobs and no task.
     waiting_slots: VecDeque<u16>,
-    /// The number of the job that came last.
+    /// The number of the last job that arrived.
     last_arrival: u64,
     /// When a call was last answered in time.
     answered_at: Option<Instant>,
-    /// When more jobs last waited for a slot than a call takes.
+    /// When more jobs than a call takes last waited for a slot.
     overloaded_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct SlotQueue {
     jobs: Lanes,
-    /// The tasks that have a call in flight or are about to take jobs.
+    /// The number of tasks that have a call in flight or are about to take jobs.
     calls: usize,
-    /// The tasks that are about to take jobs.
+    /// The number of tasks that are about to take jobs.
     ready: usize,
 }
 
@@ -153,7 +155,8 @@ impl SlotGroup {
                 _ => self.exit(*number),
             }
             let Some(next) = self.waiting_slots.pop_front() else {
-                // Counted under the same lock, so that the next job to arrive starts a task.
+                // Counted under the lock under which the queue was found empty. So the next job to
+                // arrive starts a new task, and no job is left without one.
                 self.calls = self.calls.saturating_sub(1);
                 return JobBatch::default();
             };
@@ -197,12 +200,13 @@ impl SlotQueue {
 
     /// The jobs for a task that was about to take some.
     ///
-    /// Tasks that are about to take jobs share them: the server works on one call while the client
-    /// writes or reads another.
+    /// All tasks that are about to take jobs share them evenly, so the server works on one call
+    /// while the client writes or reads another. For example, 30 jobs and two such tasks make two
+    /// calls of 15.
     fn take(&mut self, most: usize, now: Instant) -> Vec<Job> {
         let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
         self.ready = self.ready.saturating_sub(1);
-        // Turns matter where not all fit into the next calls.
+        // Turns only matter if not all jobs fit into the next calls.
         let in_turns = share > most;
         let (mut taken, mut buckets) = (Vec::with_capacity(share.min(most)), 0_usize);
         while let Some(job) = self.jobs.next(in_turns) {
