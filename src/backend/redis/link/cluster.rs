@@ -1,11 +1,17 @@
-//! The nodes of a cluster, and which of them to ask.
+//! The nodes of a cluster, and which of them has a slot.
 //!
 //! # Design
 //!
-//! Each master has a [`Node`] of its own, so that a dead node holds up only the calls about its own
-//! slots. The slots are read from any node that answers: before the first call, and again in the
-//! background when a node redirects a call or cannot be reached. Meanwhile, calls go by the last
-//! known slots and follow redirections.
+//! Each master has a [`Node`] of its own, so a dead node holds up only the calls about its own
+//! slots.
+//!
+//! The slots are read before the first call, and again in the background when a node redirects a
+//! call or cannot be reached. Meanwhile, calls use the slots as they were last read, and follow
+//! redirections. One reading is under way at a time, and the next one starts 100 ms later at the
+//! earliest, however many calls find that a slot has moved.
+//!
+//! A reading asks some nodes in turn. Different readings begin with different nodes, so a few nodes
+//! that hang do not stop all readings.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -32,7 +38,7 @@ pub(super) struct Cluster(Arc<ClusterShared>);
 
 #[derive(Debug)]
 struct ClusterShared {
-    /// The nodes that the user named.
+    /// The nodes that the user has named.
     seeds: Vec<Server>,
     /// The login that all nodes share; the address is replaced.
     login: Server,
@@ -45,17 +51,17 @@ struct ClusterShared {
 struct ClusterTable {
     slots: SlotMap,
     nodes: HashMap<String, Node>,
-    /// Those of them that only a redirection has named, in this order.
+    /// The nodes that only a redirection has named, in this order.
     strays: VecDeque<String>,
     /// Whether the slots are being read.
     reading: bool,
-    /// When the last reading ended, and its error if it failed.
+    /// When the last reading ended, with its error if it failed.
     last: Option<(Instant, Option<BackendError>)>,
-    /// The number of readings: each asks another node first.
+    /// The number of readings. Each begins with another node.
     count: usize,
 }
 
-/// What a call finds that needs the master of a slot.
+/// The result of a search for the master of a slot.
 enum OwnerLookup {
     Owner(Node),
     Failure(BackendError),
@@ -78,7 +84,7 @@ impl Cluster {
         Some(Self(Arc::new(ClusterShared { seeds, login, within, table, reading })))
     }
 
-    /// What is connected to, for messages.
+    /// The name of the cluster, for messages.
     pub(super) fn name(&self) -> &str {
         self.0.login.name()
     }
@@ -119,7 +125,8 @@ impl Cluster {
         }
     }
 
-    /// A connection to this node. Without one, the slots are read again: the node may be gone.
+    /// A connection to this node. If there is none, the slots are read again, because the node may
+    /// be gone.
     pub(super) async fn connection(
         &self,
         node: &Node,
@@ -132,13 +139,13 @@ impl Cluster {
         connection
     }
 
-    /// How many nodes are known.
+    /// The number of known nodes.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn known_nodes(&self) -> usize {
         self.0.table.borrow().nodes.len()
     }
 
-    /// Which nodes the next reading asks for the slots, in this order.
+    /// The nodes that a reading asks for the slots, in this order.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn asked_in_turn(&self, turn: usize) -> Vec<String> {
         let mut asked = Vec::new();
@@ -218,7 +225,7 @@ impl Cluster {
 }
 
 impl ClusterShared {
-    /// The node at this address; makes one if there is none.
+    /// The node at this address; made if it is not known.
     fn node(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
         let server = self.login.with_host(host, port);
         if let Some(node) = table.nodes.get(server.name()) {
@@ -229,8 +236,8 @@ impl ClusterShared {
         node
     }
 
-    /// The node that a redirection names. One that redirects to ever other addresses fills no
-    /// memory: the oldest of them is forgotten.
+    /// The node that a redirection names, which may be unknown. A node that redirects to ever
+    /// different addresses does not fill the memory: the oldest of them is forgotten.
     fn stray(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
         let before = table.nodes.len();
         let node = self.node(table, host, port);
@@ -245,9 +252,9 @@ impl ClusterShared {
         node
     }
 
-    /// The nodes to read the slots from, in order: some masters and replicas, others each time so
-    /// that hung nodes are not always among them; the node that a call was redirected to last; and
-    /// the seeds, which may be gone.
+    /// The nodes to ask for the slots, in this order: some masters and replicas, different ones
+    /// each time so that hung nodes are not always among them; the node to which a call was
+    /// redirected last; and the seeds, which may be gone.
     fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
         let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
         let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
@@ -267,7 +274,7 @@ impl ClusterShared {
         candidates
     }
 
-    /// The node of this server, or a new one that is not kept yet.
+    /// The node of this server, or a new one that is not in the table yet.
     fn find_or_make(&self, table: &ClusterTable, server: Server) -> Node {
         match table.nodes.get(server.name()) {
             Some(node) => node.clone(),
@@ -276,7 +283,8 @@ impl ClusterShared {
     }
 }
 
-/// So many of these at most, the next ones in each turn.
+/// Up to `most` of these items, the next ones in each turn. For example, of 7 items and with `most`
+/// 3, turn 0 gives the items 0 to 2, turn 1 gives 3 to 5, and turn 2 gives 6, 0 and 1.
 fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
     let step = if all.len() > most { most } else { 1 };
     let first = turn.wrapping_mul(step).checked_rem(all.len()).unwrap_or_default();
@@ -287,7 +295,8 @@ fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
 async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkError> {
     let mut error = LinkError::new("there are no nodes to ask");
     for node in &candidates {
-        // A task of its own: a late answer is still an answer, and counted as one.
+        // In a task of its own: the connection still expects the answer after the timeout, and
+        // counts it when it is late.
         let asked = tokio::spawn(query_slots(node.clone()));
         error = match timeout(READ_TIMEOUT, asked).await {
             Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
@@ -318,7 +327,7 @@ async fn query_slots(node: Node) -> Result<Option<SlotMap>, BackendError> {
     }
 }
 
-/// Takes over what a reading has found.
+/// Stores the result of a reading.
 fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), LinkError>) {
     let Some(shared) = cluster.upgrade() else { return };
     shared.table.send_modify(|table| {
@@ -353,21 +362,20 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
 /// How long one node may take to answer before the next is asked.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The longest answer about the slots: 5,000 ranges, each with a master and a replica, have as
-/// much.
+/// The longest answer about the slots, in bytes: enough for 5,000 ranges with a master and a
+/// replica each.
 const LONGEST_SLOTS: usize = 1024 * 1024;
 
-/// How many nodes are asked for the slots before the seeds are: while none of them answers, it is
-/// two seconds.
+/// How many masters and replicas are asked for the slots before the seeds. If none of them answers,
+/// that takes two seconds.
 const MASTERS_TO_ASK: usize = 5;
 const REPLICAS_TO_ASK: usize = 2;
 
-/// The nodes that are connected to before a call needs them.
+/// How many nodes are connected to before a call needs them.
 const EARLY_CONNECTIONS: usize = 64;
 
-/// The nodes that are known by a redirection alone, until the slots are read again.
+/// How many nodes are kept that only a redirection has named, until the slots are read again.
 const MOST_STRAYS: usize = 64;
 
-/// The pause between two readings, however many calls find that slots have moved: a cluster takes
-/// longer than this to move one.
+/// The pause between two readings. A cluster takes longer than this to move a slot.
 const READ_PAUSE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The master that sentinels name.
+//! The connection to the master that sentinels name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use super::wire::Wire;
 pub(super) struct Sentinels {
     sentinels: Vec<Arc<Server>>,
     master: String,
-    /// How data nodes are reached; its address is not used.
+    /// The login of data nodes. The address in it is not used.
     login: Server,
     name: String,
 }
@@ -36,11 +36,11 @@ impl Sentinels {
         self.login.reply(&self.name, reply)
     }
 
-    /// Asks all sentinels at once, and takes the first server that one names and that is a master.
+    /// Asks all sentinels at once, and takes the first named server that is a master.
     ///
-    /// A sentinel that hangs or has outdated knowledge does not delay the others, nor does the
-    /// server that it names: after a failover, the former master is not taken for the master,
-    /// whether it answers or hangs.
+    /// A sentinel that hangs or is outdated does not delay the others, nor does a server that it
+    /// names. For example, after a failover one sentinel still names the former master, which
+    /// hangs. The others name the new one, and that is taken as soon as it answers.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
@@ -78,7 +78,8 @@ enum DialStep {
     Reached(Master),
 }
 
-/// A connection whose end is reported only if it is taken: the others may end unnoticed.
+/// A connection to a master. Its end is reported only if it is taken, because the others are
+/// dropped.
 struct Master {
     wire: Wire,
     end: Arc<ConnectionEnd>,
@@ -93,8 +94,8 @@ struct ConnectionEnd {
 impl Master {
     fn take(self) -> Wire {
         self.end.is_taken.store(true, Ordering::SeqCst);
-        // Each side writes its flag before it reads the other's, so at least one of them sees both
-        // set.
+        // Each side sets its own flag before it reads the other one. So at least one of them sees
+        // both set, and the end is reported.
         if self.end.is_over.load(Ordering::SeqCst) {
             (self.end.hang_up)();
         }
@@ -148,9 +149,8 @@ async fn query_master(sentinel: Arc<Server>, master: String) -> Result<(String, 
     }
 }
 
-/// The address in a sentinel's answer, if it knows one; `None` if the answer is none.
-///
-/// The client's own conversion would cut a port that is too large to its last 16 bits.
+/// The address in a sentinel's answer. `Some(None)` if the sentinel knows no such master, and
+/// `None` if the answer cannot be read.
 pub(super) fn read_address(named: &Value) -> Option<Option<(String, u16)>> {
     let parts = match named {
         Value::Nil => return Some(None),

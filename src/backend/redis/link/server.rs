@@ -22,7 +22,7 @@ impl Server {
         Self { address, login, name }
     }
 
-    /// Where the server is, as `host:port` or the path of its socket.
+    /// The address of the server, as `host:port` or the path of its socket.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -81,11 +81,11 @@ impl Server {
         let stream = stream.map_err(|cause| LinkError::with_io_cause(text(), cause))?;
         let wire = Wire::open(stream, &self.login, hang_up).await;
         let wire = wire.map_err(|cause| self.error(text(), cause))?;
-        // A server that wants a login accepts connections without one, and refuses each command.
+        // A server that requires a login accepts connections without one, and refuses each command.
         match wire.send(&::redis::cmd("PING"), 0).await {
             Err(error) if error.code() == Some("NOAUTH") => Err(self.reply(&self.name, &error)),
-            // Calls deal with any other reply: the server may be loading its data, or the user may
-            // lack the right to this command.
+            // Any other reply is left to the calls: the server may be loading its data, or the user
+            // may lack the right to `PING`.
             Err(error) if error.code().is_none() => Err(self.error(text(), error)),
             _ => Ok(wire),
         }

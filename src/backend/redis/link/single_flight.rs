@@ -1,4 +1,4 @@
-//! Background work of which one piece at a time is under way, and which ends with its owner.
+//! Background work of which one piece is under way at a time.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +10,9 @@ use super::error::LinkError;
 
 /// A task that connects or reads, for all calls that wait for its result.
 ///
-/// The owner notes under its own lock that work is under way, so that it starts no second piece.
-/// The note must not outlive the work, or no call would ever start it again: [`Landing`] sees to
-/// that.
+/// The owner notes under its own lock that work is under way, so it starts no second piece. The
+/// note must not outlive the work, or no call would ever start it again. [`Completion`] makes sure
+/// of that.
 #[derive(Debug, Default)]
 pub(super) struct SingleFlight(Mutex<Option<AbortHandle>>);
 
@@ -31,7 +31,7 @@ impl SingleFlight {
             return completion.complete(Err(LinkError::new("there is no tokio runtime here")));
         };
         let task = runtime.spawn(async move { completion.complete(work.await) });
-        // A poisoned lock guards a handle alone.
+        // A poisoned lock is harmless: it guards one handle.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(task.abort_handle());
     }
@@ -48,7 +48,8 @@ impl Drop for SingleFlight {
 
 type ResultHandler<T> = Box<dyn FnOnce(Result<T, LinkError>) + Send>;
 
-/// Passes the result of the work on. Work that is dropped, as by a runtime that ends, has failed.
+/// Passes on the result of the work. Work that is dropped, as by a runtime that shuts down, counts
+/// as failed.
 struct Completion<T>(Option<ResultHandler<T>>);
 
 impl<T> Completion<T> {

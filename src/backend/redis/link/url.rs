@@ -29,13 +29,13 @@ pub(super) enum Topology {
     Cluster(Vec<Server>),
 }
 
-/// What all connections share, beside their URL.
+/// The settings that all connections share, besides their URL.
 #[derive(Clone, Default)]
 pub(in crate::backend::redis) struct ConnectOptions {
     /// The certificates to trust, in PEM.
     #[cfg(feature = "redis-tls")]
     pub(in crate::backend::redis) root: Option<Vec<u8>>,
-    /// The own certificate and its key, in PEM.
+    /// The client certificate and its key, in PEM.
     #[cfg(feature = "redis-tls")]
     pub(in crate::backend::redis) client: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -50,7 +50,7 @@ impl Servers {
         Ok(Self(Topology::One(Dial::Server(Arc::new(server)))))
     }
 
-    /// A cluster, of which some nodes are known; the first URL has the login of all.
+    /// A cluster, with the URLs of some nodes. The first URL has the login of all nodes.
     pub(in crate::backend::redis) fn cluster(
         urls: &[String],
         common: &ConnectOptions,
@@ -66,7 +66,7 @@ impl Servers {
         Ok(Self(Topology::Cluster(seeds.collect())))
     }
 
-    /// The master that these sentinels name; the first URL has the login of the data nodes.
+    /// The master that these sentinels name. The first URL has the login of the data nodes.
     pub(in crate::backend::redis) fn sentinel(
         urls: &[String],
         master: &str,
@@ -110,7 +110,7 @@ fn default_login() -> RedisConnectionInfo {
     RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3)
 }
 
-/// Which of the URLs it is, for messages.
+/// Which URL of the list this is, for messages.
 #[derive(Clone, Copy)]
 enum UrlPosition {
     TheOnly,
@@ -136,7 +136,7 @@ fn parse(url: &str, which: UrlPosition, common: &ConnectOptions) -> Result<Serve
     let unusable = |problem| which.error(problem);
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url.trim()));
     let scheme = scheme.to_ascii_lowercase();
-    // The client reads the URL of a server with TLS only if it makes the connection itself.
+    // The client library reads a URL with TLS only if it makes the connection itself.
     let (is_tls, plain) = match scheme.as_str() {
         "rediss" | "valkeys" => (true, format!("redis://{rest}")),
         _ => (false, format!("{scheme}://{rest}")),
@@ -169,7 +169,8 @@ fn login(info: &ConnectionInfo) -> RedisConnectionInfo {
     info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3)
 }
 
-/// What is wrong with a URL, as far as that can be told; `plain` is its form without TLS.
+/// What is wrong with a URL, as far as that can be said without quoting it. `plain` is its form
+/// without TLS.
 fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
     const SCHEMES: [&str; 7] =
         ["redis", "rediss", "valkey", "valkeys", "unix", "redis+unix", "valkey+unix"];
@@ -189,7 +190,7 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
             false => "its host or its port is none (is there an `@` before the host?)",
         });
     };
-    // The client would take what stands before them for the host, and show it.
+    // The client library would take what stands before it for the host, and show it.
     if !is_socket && (behind.contains('@') || url.fragment().is_some()) {
         return Some("there is an `@` or a `#` behind its host");
     }
@@ -212,11 +213,7 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
     }
 }
 
-/// The settings of TLS, if a server speaks it.
-///
-/// # Errors
-///
-/// If there are certificates that cannot be used, or that are for no connection.
+/// If there are certificates that cannot be used, or certificates but no TLS.
 #[cfg(feature = "redis-tls")]
 fn tls_settings(
     is_tls: bool,
