@@ -57,7 +57,7 @@ pub(super) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
 use crate::backend::{BucketId, Key};
 
-/// How the buckets of one store are named.
+/// The naming scheme of a store.
 #[derive(Clone)]
 pub(super) struct KeyNames {
     /// The start of all names: the prefix, and a tag that they share.
@@ -70,7 +70,7 @@ pub(super) struct KeyNames {
 }
 
 impl KeyNames {
-    /// KeyNames with this prefix and tag, whose keys are hashed if there is a secret.
+    /// A scheme with this prefix and tag. With a secret, names have hashes in place of keys.
     ///
     /// # Errors
     ///

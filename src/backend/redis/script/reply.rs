@@ -1,10 +1,10 @@
-//! The reply: what the script found, from which the client computes the outcome of each operation.
+//! The reply of the script, and the replay that computes the outcome of each operation from it.
 //!
 //! # Design
 //!
-//! The script returns what the buckets held before it ran. The client replays the operations on
-//! these states with the same formula, so its answers are as exact as in memory and cost the server
-//! nothing.
+//! The script returns the buckets as they were before it ran. The client replays the operations on
+//! these states with the same formula. So its answers are as exact as in memory, and cost the
+//! server nothing.
 
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ use crate::clock::Timestamp;
 pub(in crate::backend::redis) struct ScriptReply {
     now: Timestamp,
     cells: Vec<StoredValue>,
-    /// When every absent bucket was empty; `None` if absent ones are full.
+    /// The time at which every absent bucket was empty; `None` if absent buckets are full.
     initialized_at: Option<Timestamp>,
 }
 
@@ -29,13 +29,13 @@ pub(in crate::backend::redis) struct ScriptReply {
 enum StoredValue {
     Absent,
     Stored(BucketRecord),
-    /// Something that no limiter stored.
+    /// Something that no limiter has stored.
     Foreign,
 }
 
 impl ScriptReply {
-    /// Whether a value can be the reply about so many buckets, and about the time of initialization
-    /// if that counts.
+    /// Whether a value can be the reply to a batch of so many buckets. `init_counts` says whether
+    /// it has the time of initialization.
     pub(in crate::backend::redis) fn is_answer(
         answer: &Value,
         buckets: usize,
@@ -45,7 +45,7 @@ impl ScriptReply {
         parts.is_some_and(|parts| parts.places(buckets).is_some())
     }
 
-    /// Reads a reply about so many buckets, and about the time of initialization if that counts.
+    /// Reads the reply to a batch of so many buckets; `None` if it cannot be that.
     pub(in crate::backend::redis) fn read(
         answer: &Value,
         buckets: usize,
@@ -87,8 +87,8 @@ impl ScriptReply {
         }
     }
 
-    /// What these charges are told on the buckets as they are now, if that is a refusal that
-    /// changes nothing.
+    /// The answer to these charges on the buckets as they are now, if it is a refusal that changes
+    /// nothing.
     pub(in crate::backend::redis) fn refusal(
         &self,
         operation: &Operation,
@@ -106,8 +106,6 @@ impl ScriptReply {
         (applied.verdict() == Verdict::Refused && tried.cells == cells).then_some(applied)
     }
 
-    /// # Errors
-    ///
     /// If one of these keys holds something that no limiter has stored.
     fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
         let foreign = |place: &usize| {
@@ -236,7 +234,7 @@ struct Parts<'v> {
     others: &'v [Value],
 }
 
-/// What is under a key.
+/// What a key holds.
 #[derive(Clone, Copy)]
 enum KeyContent {
     /// The next of the stored values.
@@ -263,7 +261,7 @@ impl<'v> Parts<'v> {
         rest.is_empty().then_some(Self { now, initialized_at, stored, others })
     }
 
-    /// What is under each of so many keys; `None` if the parts are not about as many.
+    /// What each of so many keys holds; `None` if the parts do not match that number.
     fn places(&self, buckets: usize) -> Option<impl Iterator<Item = KeyContent>> {
         if self.stored.len().checked_add(self.others.len())? != buckets {
             return None;
@@ -290,7 +288,7 @@ impl<'v> Parts<'v> {
 }
 
 impl StoredValue {
-    /// Value, ts, gain, token, capacity, step.
+    /// Reads a bucket: value, ts, gain, token, capacity, step.
     fn stored(raw: &[u8; 48]) -> Option<BucketRecord> {
         let (numbers, _) = raw.as_chunks::<8>();
         let mut whole = [0; 6];
@@ -298,11 +296,11 @@ impl StoredValue {
             *number = double::to_i64(f64::from_le_bytes(*bytes))?;
         }
         let [value, ts, .., capacity, step] = whole;
-        // No quota lets a bucket owe more. The script could not count it: what such a bucket gains
-        // is more than a double holds exactly, and still may not fill it.
+        // No quota lets a bucket owe more. The script could not count it: such a bucket gains more
+        // than a double holds exactly before it is full.
         let is_counted = capacity.checked_sub(value)? <= double::MAX;
-        // No server has a time before the epoch, so only the window around that began before it. In
-        // Lua the remainder of an earlier time is not exact.
+        // No server has a time before the epoch, so only the window around the epoch started before
+        // it. Lua computes the remainder of an earlier time inexactly.
         let is_since_epoch = ts > step.checked_abs()?.checked_neg()?;
         let record = BucketRecord::from_numbers(whole)?;
         (is_counted && is_since_epoch).then_some(record)
