@@ -206,7 +206,7 @@ impl fmt::Display for ParseQuotaError {
                  window`)"
             ),
             ParseProblem::NoPeriod => {
-                f.write_str("it is no rate per period (write `10 per minute`)")
+                f.write_str("it has no rate per period (write `10 per minute`)")
             }
             ParseProblem::Number { what, given, most } => {
                 write!(f, "{what} `{given}` is not a whole number from 0 to {most}")

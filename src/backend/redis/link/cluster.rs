@@ -300,15 +300,15 @@ async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkE
         let asked = tokio::spawn(query_slots(node.clone()));
         error = match timeout(READ_TIMEOUT, asked).await {
             Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
-            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} knows of no slots", node.name())),
+            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} reports no slots", node.name())),
             Ok(Ok(Ok(None))) => {
-                LinkError::new(format!("{} named no slots that a cluster has", node.name()))
+                LinkError::new(format!("{} reported slots that no cluster has", node.name()))
             }
             Ok(Ok(Err(error))) => {
                 LinkError::with_backend_cause("cannot read the slots of the cluster", error)
             }
             Ok(Err(_)) | Err(_) => {
-                LinkError::new(format!("{} did not tell the slots", node.name()))
+                LinkError::new(format!("{} did not report the slots", node.name()))
             }
         };
     }

@@ -47,7 +47,7 @@ impl LinkError {
     pub(super) fn with_cause(text: impl Into<String>, cause: RedisError) -> Self {
         match cause.kind() {
             ErrorKind::Io => Self { cause: Some(LinkErrorCause::Client(cause)), ..Self::new(text) },
-            _ => Self::with_text_cause(text, "it does not answer as a server of Redis does"),
+            _ => Self::with_text_cause(text, "it does not answer like a Redis server"),
         }
     }
 

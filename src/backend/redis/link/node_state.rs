@@ -200,7 +200,7 @@ impl NodeState {
 
     /// The message about an answer that does not fit the call.
     pub(super) fn unexpected_answer_text(&self) -> String {
-        format!("{} has not answered what it was asked", self.name())
+        format!("{} sent an answer that does not fit the call", self.name())
     }
 
     /// Connects in the background.
@@ -236,7 +236,7 @@ impl NodeState {
             match made {
                 // The server has closed the connection before a call could use it.
                 Ok(_) if state.lost >= serial => {
-                    let text = format!("{} hung up at once", self.name());
+                    let text = format!("{} closed the connection at once", self.name());
                     state.fail(LinkError::new(text).into());
                 }
                 Ok(wire) => {

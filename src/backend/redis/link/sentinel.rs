@@ -124,7 +124,7 @@ async fn connect_to_master(
         }
         // A user without the right to `ROLE` may still have the right to decide.
         Err(error) if error.code() != Some("NOPERM") => {
-            Err(server.error(format!("{} has no role", server.name()), error))
+            Err(server.error(format!("{} did not report its role", server.name()), error))
         }
         _ => Ok(Master { wire, end }),
     }
@@ -139,11 +139,12 @@ async fn query_master(sentinel: Arc<Server>, master: String) -> Result<(String, 
     match read_address(&named) {
         Some(Some(address)) => Ok(address),
         Some(None) => {
-            let text = format!("the sentinel {} knows no master `{master}`", sentinel.name());
+            let text =
+                format!("the sentinel {} does not know a master `{master}`", sentinel.name());
             Err(LinkError::new(text))
         }
         None => {
-            let text = format!("the sentinel {} named no address of a master", sentinel.name());
+            let text = format!("the sentinel {} sent no address of a master", sentinel.name());
             Err(LinkError::new(text))
         }
     }

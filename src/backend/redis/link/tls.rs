@@ -45,7 +45,7 @@ impl TlsSettings {
         let config = match own {
             None => config.with_no_client_auth(),
             Some((chain, key)) => {
-                let chain = certificates(chain, "the client certificate is no PEM")?;
+                let chain = certificates(chain, "the client certificate is not PEM")?;
                 if chain.is_empty() {
                     return Err("there is no client certificate in the PEM");
                 }
@@ -82,8 +82,8 @@ fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
     match pem {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(pem) => {
-            for root in certificates(pem, "the root certificate is no PEM")? {
-                roots.add(root).map_err(|_| "the root certificate is not one")?;
+            for root in certificates(pem, "the root certificate is not PEM")? {
+                roots.add(root).map_err(|_| "the root certificate is invalid")?;
             }
         }
     }

@@ -147,7 +147,8 @@ fn parse(url: &str, which: UrlPosition, common: &ConnectOptions) -> Result<Serve
     if let Some(problem) = problem(&scheme, rest, &plain) {
         return Err(unusable(problem));
     }
-    let info = plain.into_connection_info().map_err(|_| unusable("it is no URL of a server"))?;
+    let info =
+        plain.into_connection_info().map_err(|_| unusable("it is not the URL of a server"))?;
     let address = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let address = |tls| Address::Tcp { host: host.clone(), port: *port, tls };
@@ -160,7 +161,7 @@ fn parse(url: &str, which: UrlPosition, common: &ConnectOptions) -> Result<Serve
             tls_settings(false, &address, common)?;
             address
         }
-        _ => return Err(unusable("it is no URL of a server")),
+        _ => return Err(unusable("it is not the URL of a server")),
     };
     Ok(Server::new(address, login(&info)))
 }
@@ -186,13 +187,15 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
     let (authority, behind) = rest.split_at_checked(end)?;
     let Some(url) = ::redis::parse_redis_url(plain) else {
         return Some(match authority.contains('@') {
-            true => "its host or its port is none",
-            false => "its host or its port is none (is there an `@` before the host?)",
+            true => "its host or its port is missing or invalid",
+            false => {
+                "its host or its port is missing or invalid (is there an `@` before the host?)"
+            }
         });
     };
     // The client library would take what stands before it for the host, and show it.
     if !is_socket && (behind.contains('@') || url.fragment().is_some()) {
-        return Some("there is an `@` or a `#` behind its host");
+        return Some("there is an `@` or a `#` after its host");
     }
     let protocol = url.query_pairs().find(|(name, _)| name == "protocol");
     if protocol.is_some_and(|(_, version)| !["2", "3", "resp2", "resp3"].contains(&&*version)) {
@@ -203,12 +206,12 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
         false => Some(url.path().trim_matches('/').to_owned()).filter(|db| !db.is_empty()),
     };
     if database.is_some_and(|database| database.parse::<i64>().is_err()) {
-        return Some("its database is no number");
+        return Some("its database is not a number");
     }
     match url.host_str() {
         _ if is_socket => None,
         None | Some("") => Some("it has no host"),
-        Some("0.0.0.0" | "[::]") => Some("0.0.0.0 and [::] are no addresses to connect to"),
+        Some("0.0.0.0" | "[::]") => Some("0.0.0.0 and [::] are not addresses to connect to"),
         Some(_) => None,
     }
 }

@@ -115,7 +115,7 @@ impl ScriptReply {
         // Errors go to logs, and a key may be the name of a person.
         let limit = operation.limits().nth(place).unwrap_or_default();
         let problem = format!(
-            "a key of limit `{limit}` holds something that is no bucket (find it by the length of its \
+            "a key of limit `{limit}` holds a value that is not a bucket (find it by the length of its \
              value, which is not 48 bytes, and reset it; or use another prefix)"
         );
         Err(BackendError::undecidable("redis", problem))

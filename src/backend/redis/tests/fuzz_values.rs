@@ -150,7 +150,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
                 Ok(_) => assert!(raw.0.is_empty(), "{}", shown()),
                 Err(error) => {
                     let told = error.source().unwrap().to_string();
-                    let wanted = "a key of limit `in` holds something that is no bucket";
+                    let wanted = "a key of limit `in` holds a value that is not a bucket";
                     assert!(told.starts_with(wanted) && !error.is_outage(), "{told}: {}", shown());
                     assert!(!told.contains(names[nth].as_str()), "{told}");
                 }

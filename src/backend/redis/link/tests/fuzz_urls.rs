@@ -22,14 +22,14 @@ const PROBLEMS: [&str; 11] = [
     "it has no `://`",
     "its scheme is not that of a server",
     "it asks for TLS, which needs the feature `redis-tls` of tollgate",
-    "its host or its port is none",
-    "its host or its port is none (is there an `@` before the host?)",
-    "there is an `@` or a `#` behind its host",
+    "its host or its port is missing or invalid",
+    "its host or its port is missing or invalid (is there an `@` before the host?)",
+    "there is an `@` or a `#` after its host",
     "its `protocol` is neither `resp2` nor `resp3`",
-    "its database is no number",
+    "its database is not a number",
     "it has no host",
-    "0.0.0.0 and [::] are no addresses to connect to",
-    "it is no URL of a server",
+    "0.0.0.0 and [::] are not addresses to connect to",
+    "it is not the URL of a server",
 ];
 
 const WAY_OUT: &str = " (write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \

@@ -74,7 +74,7 @@ async fn slots_of_thousands_of_masters_are_not_believed() {
         let told = chain(&link.ready().await.unwrap_err());
         let port = liar.port();
         // A slow machine has not read it in time.
-        let texts = ["named no slots that a cluster has", "did not tell the slots"];
+        let texts = ["reported slots that no cluster has", "did not report the slots"];
         let is_told = |text| told.ends_with(&format!("127.0.0.1:{port} {text}"));
         assert!(texts.into_iter().any(is_told), "{told}");
         assert_eq!(known_nodes(&link), 0);
@@ -100,7 +100,7 @@ async fn slots_and_hosts_that_do_not_exist_are_not_believed() {
         let shown = String::from_utf8_lossy(&lie).into_owned();
         let liar = node(move |_| lie.clone(), || "-ERR\r\n".to_owned());
         let told = chain(&link(&[&liar]).ready().await.unwrap_err());
-        assert!(told.ends_with("named no slots that a cluster has"), "{told}: {shown}");
+        assert!(told.ends_with("reported slots that no cluster has"), "{told}: {shown}");
     }
 }
 

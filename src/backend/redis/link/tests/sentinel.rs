@@ -75,7 +75,7 @@ async fn a_name_that_no_sentinel_knows_is_told() {
     assert_eq!(
         told,
         format!(
-            "redis backend could not decide: the sentinel 127.0.0.1:{port} knows no master `shp`"
+            "redis backend could not decide: the sentinel 127.0.0.1:{port} does not know a master `shp`"
         )
     );
 }

@@ -219,7 +219,7 @@ async fn an_answer_to_something_else_ends_the_connection() {
     assert_eq!(
         chain(&link.call(strange).await.unwrap_err()),
         format!(
-            "redis backend could not decide: 127.0.0.1:{} has not answered what it was asked",
+            "redis backend could not decide: 127.0.0.1:{} sent an answer that does not fit the call",
             server.port
         )
     );

@@ -205,7 +205,7 @@ fn is_undecidable(error: &BackendError, name: &[u8]) {
 
     let told = error.source().unwrap().to_string();
     let name = str::from_utf8(name).unwrap();
-    assert!(told.starts_with("a key of limit `one` holds something that is no bucket"), "{told}");
+    assert!(told.starts_with("a key of limit `one` holds a value that is not a bucket"), "{told}");
     assert!(!told.contains(name), "{told}");
     assert!(!error.is_outage() && !error.is_timeout(), "{error}");
 }
