@@ -9,7 +9,7 @@ use crate::backend::{Adjustment, Answer, Backend, BackendError, BucketId, Change
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::{Kind, Quota};
 
-/// What a store is asked, on its own.
+/// One call of a store, as owned values.
 #[derive(Clone, Debug)]
 pub(in crate::backend) enum Step {
     Apply(Vec<TestCharge>),
@@ -65,7 +65,7 @@ impl TestAdjustment {
     }
 }
 
-/// What a store says to a step, in full.
+/// Plays a step to a store, and returns the whole answer as text.
 pub(in crate::backend) fn play_step(store: &dyn Backend, step: &Step) -> Answer<String> {
     match step {
         Step::Apply(takes) => {
@@ -83,35 +83,35 @@ pub(in crate::backend) fn play_step(store: &dyn Backend, step: &Step) -> Answer<
     }
 }
 
-/// Whose buckets a history is about.
+/// The keys of a history.
 pub(in crate::backend) fn keys() -> [Key; 3] {
     [Key::GLOBAL, Key::from("alice"), Key::from((7_u64, "bob"))]
 }
 
-/// One history: a few limits, a few keys, and time.
+/// A history: random calls on a few limits and a few keys, while time passes.
 pub(in crate::backend) struct History {
     pub(in crate::backend) dice: Dice,
     pub(in crate::backend) limits: Vec<(&'static str, Quota)>,
-    /// States that were seen lately: what adjustments name.
+    /// States that charges have left lately, for adjustments to name.
     pub(in crate::backend) seen: Vec<State>,
     changes: QuotaChanges,
-    /// Whether nearly all is of the commonest kind.
+    /// Whether nearly all steps are single charges without debt.
     plain: bool,
 }
 
-/// How often the numbers of limits change.
+/// How often the quotas of the limits change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum QuotaChanges {
     #[cfg(feature = "redis")]
     Never,
     Rarely,
     Often,
-    /// From one charge of a list to the next as well.
+    /// Also from one charge of a list to the next.
     Always,
 }
 
 impl History {
-    /// One in which the numbers of limits change, in some more often than in others.
+    /// A history in which the quotas change; how often depends on the seed.
     pub(in crate::backend) fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let limits = ["a", "b", "c"].map(|name| (name, random_quota(&mut dice))).to_vec();
@@ -123,7 +123,7 @@ impl History {
         Self { dice, limits, seen: Vec::new(), changes, plain: seed.is_multiple_of(4) }
     }
 
-    /// One in which the numbers stay, and every full bucket is like one that was never used.
+    /// A history in which the quotas stay, and every full bucket equals one that was never used.
     #[cfg(feature = "redis")]
     pub(in crate::backend) fn steady(seed: u64) -> Self {
         let mut history = Self { changes: QuotaChanges::Never, ..Self::new(seed) };
@@ -134,7 +134,7 @@ impl History {
         history
     }
 
-    /// Whether the numbers change now: once in so many times in a history of many changes.
+    /// Whether a quota changes now: once in `one_in` times in a history of many changes.
     fn changes_now(&mut self, one_in: u64) -> bool {
         match self.changes {
             #[cfg(feature = "redis")]
@@ -158,18 +158,18 @@ impl History {
             _ => self.dice.below(12),
         };
         let units = bucket.units(tokens).unwrap_or(1 << 53);
-        // Not only whole tokens, though limiters ask for no others.
+        // Also fractions of tokens, although limiters ask for whole tokens only.
         if self.dice.one_in(4) { (units - i64::from(self.dice.one_in(2))).max(0) } else { units }
     }
 
-    /// One of the limits; where numbers change, not everybody has heard of it.
+    /// One of the limits. If quotas change, the caller may use an old one.
     fn limit(&mut self) -> (&'static str, Quota) {
         let (name, quota) = self.dice.pick(&self.limits);
         let is_late = self.changes_now(10);
         (name, if is_late { vary_quota(&mut self.dice, &quota) } else { quota })
     }
 
-    /// Another quota for one of the limits, perhaps one that counts alike.
+    /// Changes the quota of one of the limits, perhaps to one that counts alike.
     fn change(&mut self) {
         let place = usize::try_from(self.dice.below(3)).unwrap();
         let before = self.limits[place].1;
@@ -263,7 +263,7 @@ impl History {
         }
     }
 
-    /// How far time goes, or goes back.
+    /// Moves time forward, or sometimes back.
     pub(in crate::backend) fn pass(&mut self, clock: &ManualClock) {
         let most = if self.dice.one_in(9) { 1 << 44 } else { 1 << 24 };
         let by = i64::try_from(self.dice.up_to(most)).unwrap();

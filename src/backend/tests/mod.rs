@@ -1,4 +1,4 @@
-//! What holds for every store, and calls to play to them.
+//! Tests that hold for every store, and random calls to play to the stores.
 
 pub(super) mod history;
 mod quotas;
@@ -6,10 +6,10 @@ mod records;
 
 use crate::clock::Timestamp;
 
-/// Some time in 2100: nothing expires by the time of a server.
+/// An instant in 2100, so that nothing expires by the time of a real server.
 pub(super) const START: Timestamp = Timestamp::from_micros(4_102_444_800_123_456);
 
-/// Numbers that look random, and are the same in each run.
+/// A random number generator with a seed, the same in each run.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -30,7 +30,8 @@ impl Dice {
         list[usize::try_from(self.below(list.len() as u64)).unwrap()].clone()
     }
 
-    /// A number from 0 to `most`, small ones as likely as large ones.
+    /// A number from 0 to `most`. Its length in bits is drawn first, so small numbers are as likely
+    /// as large ones.
     pub(super) fn up_to(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros();
         let bits = self.below(u64::from(bits) + 1);

@@ -1,4 +1,4 @@
-//! Random numbers of limits.
+//! Random quotas.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Dice;
 use crate::clock::Timestamp;
 use crate::quota::{Kind, Quota};
 
-/// Limits of both kinds, with numbers from the smallest to the largest that can be counted.
+/// A quota of either kind, with numbers from the smallest to the largest that can be counted.
 pub(super) fn random_quota(dice: &mut Dice) -> Quota {
     loop {
         let period = match dice.below(4) {
@@ -49,7 +49,7 @@ pub(super) fn random_quota(dice: &mut Dice) -> Quota {
     }
 }
 
-/// The same limit with some of its numbers changed, mostly one.
+/// The same quota with one or two numbers changed.
 pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
     loop {
         let (mut rate, mut period) = (before.rate(), before.period());

@@ -1,4 +1,4 @@
-//! A store of records that only reads and writes: it answers as the memory store does.
+//! A store that only reads and writes records gives the same answers as the memory store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,10 +20,10 @@ type Name = (String, Key, u32);
 struct Map {
     clock: ManualClock,
     records: HashMap<Name, [i64; 6]>,
-    /// How often the clock was read, and a record written.
+    /// How often the clock was read, and how often a record was written.
     times: usize,
     writes: usize,
-    /// How often the new record counts in other numbers than the one before.
+    /// How often a new record has another quota than the one before.
     conversions: usize,
 }
 
@@ -39,7 +39,7 @@ impl BucketStore for Map {
 
     fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
         let numbers = self.records.get(&name(id))?;
-        Some(BucketRecord::from_numbers(*numbers).expect("what was written can be read"))
+        Some(BucketRecord::from_numbers(*numbers).expect("a written record can be read"))
     }
 
     fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
@@ -84,15 +84,15 @@ impl Backend for Store {
 }
 
 /// Both kinds of limits with numbers of all sizes, windows with and without a start, shards,
-/// `initial` below the capacity, numbers that change between calls and within one, adjustments of
+/// `initial` below the capacity, quotas that change between calls and within one, adjustments of
 /// each kind, resets, and a clock that goes back.
 #[test]
-fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
+fn a_map_of_records_and_the_memory_store_answer_random_calls_alike() {
     let clock = ManualClock::new(START);
     let (mut played, mut converted) = (0, 0);
     for seed in 0..600 {
         clock.set(START);
-        // The clock goes back to before buckets were full: what was dropped then could be seen.
+        // The clock goes back to before some buckets were full, so dropping these would be visible.
         let memory = Memory::new().clock(clock.clone()).keep_full();
         let store = Store::new(&clock);
         let mut history = History::new(seed);
@@ -113,7 +113,7 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
                 applied,
                 "seed {seed}"
             );
-            // What a charge left in some bucket: what an adjustment may name.
+            // The states that charges have left, for adjustments to name.
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
             history.seen.drain(..old);
@@ -125,11 +125,11 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
     assert!(played >= 100_000 && converted >= 8_000, "{played} {converted}");
 }
 
-/// No answer tells whether full buckets are forgotten, although the numbers of limits change in
-/// every history: by sweeps and purges in memory, and at the first instant at which a map of
-/// records may drop them.
+/// Dropping full buckets changes no answer, although the quotas change in every history. The memory
+/// store drops them by sweeps and purges, and the map of records at the first instant that is
+/// allowed.
 #[test]
-fn forgetting_changes_no_answer_whatever_the_numbers_become() {
+fn dropping_full_buckets_changes_no_answer_even_if_quotas_change() {
     let clock = ManualClock::new(START);
     let (mut played, mut forgotten, mut swept) = (0, 0, 0);
     for seed in 0..600 {
@@ -141,7 +141,7 @@ fn forgetting_changes_no_answer_whatever_the_numbers_become() {
         for nth in 0..120 {
             let before = clock.now();
             history.pass(&clock);
-            // A clock that went back could show a bucket that was not full yet.
+            // A clock that goes back could show that a bucket was not full yet.
             clock.set(clock.now().max(before));
             if history.dice.one_in(4) {
                 swept += usize::from(sweeping.len() < kept.len());
@@ -245,7 +245,7 @@ fn a_record_tells_when_it_may_be_dropped() {
     assert_eq!((ten.full_at(), ten.droppable_at()), (START + HOUR, Some(START + HOUR)));
     let slow = BucketRecord::new(&bucket(Quota::token_bucket(10, HOUR).initial(3)), empty);
     assert_eq!((slow.full_at(), slow.droppable_at()), (START + HOUR, None));
-    // The numbers tell whether the bucket begins below full.
+    // The numbers tell whether the bucket starts below its capacity.
     for record in [ten, slow] {
         let read = BucketRecord::from_numbers(record.to_numbers()).unwrap();
         assert_eq!((read, read.full_at()), (record, START + HOUR));
@@ -255,7 +255,7 @@ fn a_record_tells_when_it_may_be_dropped() {
 }
 
 #[test]
-fn numbers_that_no_quota_has_are_no_record() {
+fn numbers_that_no_quota_has_are_not_read_as_a_record() {
     const MOST: i64 = 1 << 53;
     let good = [0, START.as_micros(), 1, 360_000_000, 3_600_000_000, 1];
     let with = |place: usize, number: i64| {
@@ -264,8 +264,8 @@ fn numbers_that_no_quota_has_are_no_record() {
         BucketRecord::from_numbers(numbers)
     };
     assert!(with(0, 0).is_some() && with(0, -MOST).is_some() && with(1, i64::MIN).is_some());
-    assert!(with(5, -1).is_some(), "begins below full");
-    // No bucket begins below a capacity of nothing.
+    assert!(with(5, -1).is_some(), "starts below full");
+    // No bucket starts below a capacity of zero.
     assert_eq!(BucketRecord::from_numbers([-1, 0, 1, 1, 0, -1]), None);
     for (place, number) in [
         (0, 3_600_000_001),

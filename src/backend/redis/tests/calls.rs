@@ -1,4 +1,4 @@
-//! What a limiter is asked in a history, and all that can be seen of its answers.
+//! The calls of a limiter in a history, and all that can be seen of their answers.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ pub(super) fn keys() -> [Key; 2] {
     [Key::GLOBAL, Key::from("alice")]
 }
 
-/// What is asked, of a limit by its number.
+/// A call on limits, which are given by their indices.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Take(Vec<CallTarget>, Option<Duration>),
@@ -30,7 +30,7 @@ pub(super) struct CallTarget {
     pub(super) cost: Option<u64>,
 }
 
-/// What is done with a permit or a reservation.
+/// What a test does next with a permit or a reservation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FollowUp {
     Drop,
@@ -40,7 +40,7 @@ pub(super) enum FollowUp {
     Refund,
 }
 
-/// What is left of an answer.
+/// What a test holds after an answer.
 pub(super) enum Holding {
     Nothing,
     Permit(Permit<'static>),
@@ -58,7 +58,7 @@ impl Holding {
     }
 }
 
-/// Carries a step out, and returns all that can be seen of the answer.
+/// Makes a call, and returns all that can be seen of its answer.
 pub(super) async fn run_step(
     limiter: &RateLimiter,
     limits: &[Limit],
@@ -131,7 +131,7 @@ fn see_error(error: &RateLimited) -> (String, Holding) {
     (format!("{error} {error:?} {retry_after:?} {snapshots:?}"), Holding::Nothing)
 }
 
-/// Does something with what is held.
+/// Does the next thing with what the test holds.
 pub(super) async fn follow_up(held: Holding, next: FollowUp) -> (String, Holding) {
     match (held, next) {
         (Holding::Permit(permit), FollowUp::Settle(actual)) => {
@@ -167,7 +167,7 @@ pub(super) async fn follow_up(held: Holding, next: FollowUp) -> (String, Holding
     }
 }
 
-/// How all buckets stand: all are asked at the same time.
+/// The states of all buckets, which are read at the same time.
 pub(super) async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
     let buckets = limits.iter().flat_map(|limit| keys().map(|key| (limit, key)));
     let call = |(limit, key): (_, Key)| limiter.peek(limit).key(key);
@@ -188,8 +188,8 @@ pub(super) async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
     format!("{:?}", answers.collect::<Vec<_>>())
 }
 
-/// Waits until all that was given up is undone, handed on or spent: a task that goes on asks after
-/// each answer.
+/// Waits until everything that was given up is undone, handed on or spent. Such tasks ask the store
+/// again after each answer, so wait until nothing changes any more.
 pub(super) async fn settled(limiter: &RateLimiter, limits: &[Limit]) -> String {
     let (mut before, mut same) = (String::new(), 0);
     while same < 2 {

@@ -23,7 +23,7 @@ async fn on(cluster: &Cluster, clock: &ManualClock) -> Redis {
 }
 
 #[tokio::test]
-async fn a_cost_of_nothing_waits_for_shards_in_debt() {
+async fn a_cost_of_zero_waits_for_shards_in_debt() {
     let cluster = Cluster::start(3);
     let clock = ManualClock::new(START);
     let (redis, memory) = (on(&cluster, &clock).await, Memory::new().clock(clock));
@@ -44,7 +44,7 @@ async fn a_cost_of_nothing_waits_for_shards_in_debt() {
 }
 
 #[tokio::test]
-async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_after_it() {
+async fn a_reservation_that_the_other_shard_refuses_stays_if_others_came_after_it() {
     let cluster = Cluster::start(3);
     let clock = ManualClock::new(START);
     let redis = on(&cluster, &clock).await;
@@ -61,8 +61,8 @@ async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_
 
     let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();
     assert_eq!((half.verdict(), half.state().value), (Verdict::Reserved, -units(6)));
-    // Somebody is promised the place behind it, and keeps it: his work runs when ten tokens have
-    // come.
+    // Another reservation is promised the place behind it, and keeps it: its work runs when ten
+    // tokens have come.
     let behind = Charge::take(id, &bucket, units(4)).terms(terms(&bucket));
     let behind = redis.apply(&[behind]).wait().await.unwrap();
     assert_eq!((behind.verdict(), behind.wait()), (Verdict::Reserved, SECOND * 10));

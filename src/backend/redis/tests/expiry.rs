@@ -1,4 +1,4 @@
-//! When keys are forgotten, and that nobody can tell.
+//! When keys expire, and that expiry changes no answer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 use crate::{HOUR, MINUTE, SECOND};
 
-/// What is under a key: its bytes and, in milliseconds, when it expires.
+/// What a key holds: its bytes, and when it expires, in milliseconds.
 type KeyDump = Option<(Vec<u8>, i64)>;
 
 fn dump_key(client: &mut Client, name: &[u8]) -> KeyDump {
@@ -29,7 +29,7 @@ fn names(prefix: &str) -> KeyNames {
     KeyNames::new(prefix.to_owned(), HashTag::default(), None).unwrap()
 }
 
-/// The buckets that a step names, and the numbers in which it counts.
+/// The buckets that a step names, with the quotas in which it counts them.
 fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
     let names = names(prefix);
     let name = |id: BucketId<'_>| names.name(id).as_ref().to_vec();
@@ -81,9 +81,9 @@ fn expiry_grid(bucket: &Bucket) -> i64 {
     (bucket.full_at(empty).as_micros() / 8_000 * 1_000).max(1_000)
 }
 
-/// The millisecond at which a bucket in this state may be forgotten: when it is full, at the end of
-/// that eighth; if it is not then what it was at first, 30 days later, or after `now` if that is
-/// later still. The earliest that Redis takes is the first after the epoch.
+/// The millisecond at which a bucket in this state expires: at the end of the eighth in which it is
+/// full. If it starts below its capacity, 30 days after that, or 30 days after `now` if that is
+/// later. The earliest expiry that Redis accepts is the first millisecond after the epoch.
 fn forgotten_at(bucket: &Bucket, state: State, now: Timestamp) -> i64 {
     let grid = expiry_grid(bucket);
     let parts = bucket.full_at(state).as_micros().div_euclid(grid).saturating_add(1);
@@ -114,11 +114,11 @@ async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time
                 let Some((raw, expires)) = after.as_ref().filter(|_| after != before) else {
                     continue;
                 };
-                // Of those who count in different numbers, one has written it.
+                // One of the calls, which count by different quotas, has written the key.
                 let same = named.iter().filter(|(other, _)| other == name);
                 let writer = same.filter_map(|(_, bucket)| *bucket).find(|it| is_in(raw, it));
-                let bucket =
-                    writer.expect("nobody else's numbers are stored, nor anything by a reset");
+                let bucket = writer
+                    .expect("only a quota of one of the calls is stored, and nothing by a reset");
                 let state = state(raw);
                 let wanted = forgotten_at(&bucket, state, clock.now());
                 if bucket.full_at(state).as_micros() < LAST && wanted <= LAST / 1_000 {
@@ -137,7 +137,7 @@ async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time
 }
 
 #[tokio::test]
-async fn forgetting_what_has_expired_changes_no_answer() {
+async fn expired_keys_change_no_answer() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let (mut played, mut forgotten) = (0, 0);
@@ -152,12 +152,13 @@ async fn forgetting_what_has_expired_changes_no_answer() {
             let before = clock.now();
             history.pass(&clock);
             clock.set(clock.now().max(before));
-            // At the first microsecond at which a server may do so by itself.
+            // Drops the key at the first microsecond at which a server may expire it.
             if history.dice.one_in(2) {
                 for name in &known {
                     let expired = dump_key(&mut client, name).is_some_and(|(raw, at)| {
                         let [.., step] = numbers(&raw);
-                        // What begins below full and has not been used for 30 days begins again.
+                        // A bucket that starts below its capacity and was not used for 30 days
+                        // starts over.
                         step > 0 && at.saturating_mul(1_000) <= clock.now().as_micros()
                     });
                     if expired {
@@ -182,7 +183,7 @@ async fn forgetting_what_has_expired_changes_no_answer() {
     assert!(played >= 20_000 && forgotten >= 1_000, "{played} {forgotten}");
 }
 
-/// How often something was changed, and how often each command that changes something was called.
+/// How many changes there were, and how often each command that changes something was called.
 fn changes(server: &Server) -> [u64; 4] {
     let calls = |command: &str| {
         let stats = server.command(&["INFO", "commandstats"]);
@@ -258,8 +259,8 @@ async fn a_full_bucket_is_kept_for_at_most_an_eighth_of_its_time() {
     assert_eq!(dump_key(&mut client, SingleBucket::NAME).unwrap().1, end_of_eighth(START));
 }
 
-/// A charge that leaves the expiry as it is writes half as much, so it must be the expiry that the
-/// bucket needs.
+/// A charge that leaves the expiry as it is writes half as much. So the expiry that it leaves must
+/// be the right one.
 #[tokio::test]
 async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
     let server = Server::start();
@@ -289,12 +290,12 @@ async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
 }
 
 #[tokio::test]
-async fn what_begins_below_full_is_stored_with_its_first_use_and_kept_for_30_days() {
+async fn a_bucket_that_starts_below_its_capacity_is_stored_on_first_use_and_kept_for_30_days() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let quota = Quota::token_bucket(5, HOUR).initial(1);
     let one = SingleBucket::connect(on(&server, &clock), &quota).await;
-    // Even a refusal is a use: it begins to fill.
+    // Even a refusal is a use: the bucket begins to fill.
     assert_eq!(one.take(2).await, (false, "1".to_owned()));
     let first = dump_key(&mut client, SingleBucket::NAME).unwrap();
     assert_eq!(first.1, end_of_eighth(START + HOUR * 4 / 5) + DAYS_30);
@@ -306,7 +307,7 @@ async fn what_begins_below_full_is_stored_with_its_first_use_and_kept_for_30_day
 }
 
 #[tokio::test]
-async fn keys_vanish_when_their_time_has_come() {
+async fn a_real_server_expires_the_keys_in_time() {
     let server = Server::start();
     let redis = Redis::at(server.url()).deadline(Duration::from_secs(60)).connect().await.unwrap();
     let take = async |limit: &str, quota: &Quota| {

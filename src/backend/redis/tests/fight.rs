@@ -1,5 +1,5 @@
-//! Two deployments with different numbers for one limit, which take turns: each converts what the
-//! other has stored.
+//! Two deployments with different quotas for one limit take turns. Each converts what the other has
+//! stored.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 use crate::{DAY, HOUR, MINUTE, SECOND};
 
-/// A quota of which a test knows the numbers: kind, rate, period and capacity.
+/// A quota with numbers that the test knows: kind, rate, period and capacity.
 #[derive(Clone, Copy, Debug)]
 struct QuotaNumbers {
     is_window: bool,
@@ -33,7 +33,7 @@ impl QuotaNumbers {
         quota.capacity(self.capacity)
     }
 
-    /// The tokens that come in within some time, rounded up, and one step more of a window.
+    /// The tokens that come within some time, rounded up, and one more step of a window.
     fn gained_within(&self, time: Duration) -> u64 {
         let tokens = (u128::from(self.rate) * time.as_micros()).div_ceil(self.period.as_micros());
         let step = if self.is_window { self.rate } else { 1 };
@@ -41,10 +41,10 @@ impl QuotaNumbers {
     }
 }
 
-/// In no window of time was more admitted than one of the two could have admitted by itself,
-/// whatever the order in which they asked.
+/// In every window of time, at most as much is admitted as one of the two could have admitted
+/// alone, in whatever order they charge.
 #[tokio::test]
-async fn two_deployments_that_fight_over_numbers_mint_nothing() {
+async fn two_deployments_with_different_quotas_mint_no_tokens() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let mut admitted = 0;
@@ -91,10 +91,10 @@ async fn two_deployments_that_fight_over_numbers_mint_nothing() {
     assert!(admitted > 1_000, "{admitted}");
 }
 
-/// What one deployment has admitted, the other counts: switching to and fro gives no client a
+/// One deployment counts what the other has admitted, so switching to and fro gives no client a
 /// second capacity.
 #[tokio::test]
-async fn deployments_that_take_turns_admit_what_the_larger_limit_does() {
+async fn deployments_that_take_turns_admit_as_much_as_the_larger_quota() {
     let server = Server::start();
     for (small, large) in [
         (Quota::token_bucket(10, DAY), Quota::token_bucket(100, DAY)),
@@ -103,7 +103,7 @@ async fn deployments_that_take_turns_admit_what_the_larger_limit_does() {
         (Quota::fixed_window(10, DAY), Quota::fixed_window(100, DAY)),
     ] {
         server.flush_all();
-        // All at one instant, so that nothing comes in.
+        // All at one instant, so that no tokens come in.
         let clock = ManualClock::new(START);
         let deployments = [
             SingleBucket::connect(on(&server, &clock), &small).await,

@@ -1,5 +1,5 @@
-//! What is under the name of a bucket, read by the script of a real server and by this process:
-//! both read the same, and leave what is no bucket as it is.
+//! Any value under the name of a bucket, read by the script of a real server and by this process.
+//! Both must read the same, and leave a foreign value unchanged.
 
 use std::error::Error as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -41,7 +41,7 @@ impl BucketStore for OneRecord {
     }
 }
 
-/// A server, a store on it, and a connection beside it: one for all inputs, which use the same
+/// A server, a store on it, and a separate connection. All inputs share them, and use the same
 /// keys.
 struct Fixture {
     runtime: Runtime,
@@ -51,7 +51,7 @@ struct Fixture {
     _server: Server,
 }
 
-/// So many values travel together, each under a key of its own.
+/// How many values travel together, each under its own key.
 const TOGETHER: usize = 100;
 
 static FIXTURE: LazyLock<Mutex<Fixture>> = LazyLock::new(|| {
@@ -72,7 +72,7 @@ fn id(key: &Key) -> BucketId<'_> {
     BucketId::new("in", key)
 }
 
-/// How a bucket is used, which decides by which part of the script.
+/// How a bucket is used. Different uses run different parts of the script.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Take,
@@ -112,9 +112,9 @@ struct Input {
     units: i64,
 }
 
-/// Plays inputs to the server, all at the same time, and to a store of one bucket each.
+/// Plays inputs to the server, all at the same time, and to a store of one record each.
 fn play(quota: &Quota, inputs: &[Input]) {
-    // A failure poisons the lock. The next inputs overwrite what it left.
+    // A failure poisons the lock. That is harmless, because the next inputs overwrite what it left.
     let mut stage = FIXTURE.lock().unwrap_or_else(PoisonError::into_inner);
     let Fixture { runtime, redis, client, keys, .. } = &mut *stage;
     let bucket = Bucket::of_shard(quota).unwrap();
@@ -128,7 +128,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
             Ok(charge) => redis.apply(&[charge]),
             Err(adjustment) => redis.adjust(&[adjustment]),
         };
-        // All are on their way before the first is awaited.
+        // Send all before awaiting the first.
         let asked: Vec<_> = keys.iter().zip(inputs).map(ask).collect();
         let mut answers = Vec::new();
         for one in asked {
@@ -137,7 +137,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
         answers
     });
     names.iter().for_each(|name| client.send(&[b"GET", name.as_bytes()]).unwrap());
-    // All are received before anything is asserted, or the next inputs would receive them.
+    // Receive all before asserting anything, or the next inputs would receive the rest.
     let left: Vec<Reply> = inputs.iter().map(|_| client.receive().unwrap()).collect();
     for (nth, (answer, left)) in answers.into_iter().zip(left).enumerate() {
         let Input { raw, used, units } = &inputs[nth];
@@ -146,7 +146,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
         let Some(before) = raw.record() else {
             assert_eq!(left.as_ref(), Some(raw), "what is no bucket is overwritten: {}", shown());
             match answer {
-                // An empty string is seen by what stores something, and by nothing else.
+                // Only a call that stores something notices an empty string.
                 Ok(_) => assert!(raw.0.is_empty(), "{}", shown()),
                 Err(error) => {
                     let told = error.source().unwrap().to_string();
@@ -165,7 +165,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
         assert_eq!(answer.unwrap(), applied, "{}", shown());
         match left {
             Some(left) => assert_eq!(left.record(), here.0, "{}", shown()),
-            // A full one need not be kept.
+            // A full bucket need not be kept.
             None => {
                 let droppable_at = here.0.unwrap().droppable_at();
                 assert!(droppable_at.is_some_and(|at| at <= START), "{}", shown());
@@ -185,8 +185,8 @@ fn input(quota: &Quota, key: &Key, uses: Vec<Use>) -> impl Strategy<Value = Inpu
         .prop_map(|(raw, used, units)| Input { raw, used, units })
 }
 
-/// Inputs of one quota. Half of the lists are of plain charges only, which the script decides by
-/// its fast way.
+/// Inputs of one quota. Half of the lists have plain charges only, which the script decides on its
+/// fast path.
 fn inputs() -> impl Strategy<Value = (Quota, Vec<Input>)> {
     (quotas(), any::<bool>()).prop_flat_map(|(quota, is_plain)| {
         let uses = if is_plain { vec![Use::Take] } else { Use::ALL.to_vec() };
@@ -196,7 +196,7 @@ fn inputs() -> impl Strategy<Value = (Quota, Vec<Input>)> {
 }
 
 #[test]
-fn the_script_reads_the_seeds_of_values_as_this_process_does() {
+fn the_script_and_this_process_read_the_seeds_of_values_alike() {
     for quota in all_quotas() {
         let token = Bucket::of_shard(&quota).unwrap().units(1).unwrap();
         for used in Use::ALL {
@@ -209,8 +209,8 @@ fn the_script_reads_the_seeds_of_values_as_this_process_does() {
     }
 }
 
-/// So that as many values are played as there are cases of other targets. To make a failing list
-/// shorter takes long, as each attempt asks the server.
+/// Fewer cases, because each plays many values. Shrinking is limited, because each attempt asks the
+/// server.
 fn fewer() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let together = u32::try_from(TOGETHER).unwrap();
@@ -218,9 +218,9 @@ fn fewer() -> ProptestConfig {
     ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..usual }
 }
 
-/// Without the macro, which would take the number of cases from the environment once more.
+/// Without the macro, which would read the number of cases from the environment once more.
 #[test]
-fn the_script_reads_any_value_as_this_process_does() {
+fn the_script_and_this_process_read_any_value_alike() {
     let played = TestRunner::new(fewer()).run(&inputs(), |(quota, inputs)| {
         play(&quota, &inputs);
         Ok(())

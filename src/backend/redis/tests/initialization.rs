@@ -1,4 +1,4 @@
-//! Stores that have lost their memory.
+//! Stores that have lost their data.
 
 use super::one::SingleBucket;
 use super::servers::Reply;
@@ -14,7 +14,7 @@ fn initialized_at(server: &Server, prefix: &str) -> Reply {
     server.command(&["GET", &format!("{prefix}:#init")])
 }
 
-/// A store in memory whose buckets were all empty at one instant.
+/// A memory store in which all buckets were empty at the instant of initialization.
 struct EmptyAtInit {
     memory: Memory,
     clock: ManualClock,
@@ -36,7 +36,7 @@ impl EmptyAtInit {
         all
     }
 
-    /// Takes all that is in a bucket at the birth.
+    /// Empties a bucket at the instant of initialization.
     fn empty(&self, id: BucketId<'_>, bucket: &Bucket) {
         let now = self.clock.now();
         self.clock.set(self.initialized_at);
@@ -46,11 +46,11 @@ impl EmptyAtInit {
         self.clock.set(now);
     }
 
-    /// As a store of that birth says to a step.
+    /// The answer of such a store to a step.
     fn play_step(&self, history: &History, step: &Step) -> String {
         let told = expect_ready(play_step(&self.memory, step)).unwrap();
         if let Step::Reset(targets) = step {
-            // As if they had never been used: empty at the birth.
+            // After a reset, a bucket is as if never used: empty at the initialization.
             for target in targets {
                 let quota =
                     history.limits.iter().find(|(limit, _)| *limit == target.limit).unwrap().1;
@@ -63,7 +63,7 @@ impl EmptyAtInit {
 }
 
 #[tokio::test]
-async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
+async fn absent_buckets_count_as_empty_at_the_initialization() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let (mut played, mut births) = (0, 0);
@@ -87,7 +87,7 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
             }
             let mut step = history.step();
             if let Step::Adjust(backs) = &mut step {
-                // What an absent bucket is given is lost, whatever it was before the birth.
+                // A refund to an absent bucket is lost.
                 backs.retain(|back| back.adjustment().takes());
             }
             let told = play_step(&redis, &step).wait().await.unwrap();
@@ -109,13 +109,14 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
 }
 
 #[tokio::test]
-async fn the_birth_of_a_store_is_noted_once_and_for_all() {
+async fn the_time_of_initialization_is_stored_once() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let quota = Quota::token_bucket(10, MINUTE);
     let full = SingleBucket::connect(on(&server, &clock), &quota).await;
     assert_eq!(full.take(1).await, (true, "9".to_owned()));
-    // Who does not ask for it notes nothing; what is stored is not absent.
+    // A store with `ColdStart::Full` writes no time of initialization, and buckets that are stored
+    // are not absent.
     assert_eq!(initialized_at(&server, "tollgate"), Reply::Nil);
     let empty = async || {
         SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await
@@ -138,7 +139,7 @@ async fn the_birth_of_a_store_is_noted_once_and_for_all() {
 }
 
 #[tokio::test]
-async fn after_a_birth_nobody_begins_with_more_than_at_first() {
+async fn after_an_initialization_no_bucket_starts_above_its_initial_value() {
     for quota in [
         Quota::token_bucket(1, SECOND).capacity(10).initial(3),
         Quota::fixed_window(1, SECOND).capacity(10).initial(3).start(START),
@@ -154,7 +155,7 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
             let state = applied.readings()[0].state();
             assert_eq!(one.bucket.tokens(state.value).to_string(), held.to_string(), "{after} s");
         }
-        // From its first use on it is like any other.
+        // From its first use on, the bucket is like any other.
         assert_eq!(one.take(1).await, (true, "2".to_owned()));
         assert_eq!(one.take(3).await, (false, "2".to_owned()));
         clock.advance(SECOND * 60);
@@ -162,7 +163,7 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
     }
 }
 
-/// What ran of a limit whose store was flushed now and then.
+/// What ran under a limit while its store was flushed now and then.
 async fn ran_over_losses(quota: &Quota, cold_start: ColdStart, seed: u64) -> Vec<(Timestamp, u64)> {
     let server = Server::start();
     let clock = ManualClock::new(START);
@@ -182,7 +183,7 @@ async fn ran_over_losses(quota: &Quota, cold_start: ColdStart, seed: u64) -> Vec
 }
 
 #[tokio::test]
-async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen() {
+async fn with_an_empty_cold_start_no_client_exceeds_its_limit_over_a_loss() {
     for quota in [
         Quota::token_bucket(20, HOUR).capacity(10),
         Quota::fixed_window(5, MINUTE * 10).capacity(10),
@@ -197,10 +198,10 @@ async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen(
     }
 }
 
-/// What the script took for a time and the client did not read made every decision an error, until
-/// someone deleted it.
+/// Regression: the script took such a value for a time, and the client did not. So every decision
+/// failed until an operator deleted the key.
 #[tokio::test]
-async fn what_is_no_time_of_a_birth_is_replaced_by_one() {
+async fn a_value_that_is_not_a_time_of_initialization_is_replaced() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let quota = Quota::token_bucket(10, MINUTE);

@@ -1,8 +1,9 @@
-//! The same calls of a limiter in memory and in Redis: all that can be seen of them is the same.
+//! The same calls of a limiter in memory and in Redis have the same answers.
 //!
-//! A store that answers later undoes and hands on in tasks what is given up, so each such step is
-//! waited for, until nothing changes any more. All times are whole minutes, or long fractions of
-//! them: which places are still to come does not depend on how fast the machine is.
+//! Over a store that answers later, the limiter undoes and hands on what is given up in background
+//! tasks. So each such step is followed by a wait until nothing changes any more. All times are
+//! whole minutes, or long fractions of them, so it does not depend on the speed of the machine
+//! which slots are still to come.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::{Limit, MINUTE, Quota, RateLimiter};
 
 const NAMES: [&str; 5] = ["bucket", "window", "shards", "window-shards", "late"];
 
-/// Numbers of which every token takes whole minutes.
+/// A quota in which each token takes whole minutes.
 fn quota(dice: &mut Dice, name: &str) -> Quota {
     loop {
         let rate = 1 + dice.below(5);
@@ -22,7 +23,7 @@ fn quota(dice: &mut Dice, name: &str) -> Quota {
         let each = if shards > 1 { 3 << 12 } else { 1 + dice.below(20) };
         let period = MINUTE * u32::try_from(rate * each).unwrap();
         let mut quota = match name.starts_with("window") {
-            // Windows of the limit in shards begin anywhere: by the hash of its name.
+            // The windows of the limit in shards start at any instant, by the hash of its name.
             true if shards > 1 => Quota::fixed_window(rate, period),
             true => Quota::fixed_window(rate, period).start(START),
             false => Quota::token_bucket(rate, period),
@@ -40,8 +41,8 @@ fn quota(dice: &mut Dice, name: &str) -> Quota {
     }
 }
 
-/// A memory store that answers later. The limiter does not know that no other process takes from
-/// it.
+/// A memory store that answers later, so the limiter treats it like a store that other processes
+/// share.
 #[derive(Debug)]
 struct DelayedMemory(Memory);
 
@@ -127,11 +128,11 @@ impl History {
 #[derive(Debug, Default)]
 struct Count {
     calls: usize,
-    /// Reservations whose instant was still to come.
+    /// Reservations with an instant that was still to come.
     reserved: usize,
     in_line: usize,
     given_up: usize,
-    /// Reservations that were given up and whose tokens had been there at once.
+    /// Reservations that were given up, and had their tokens at once.
     given_back: usize,
 }
 
@@ -179,7 +180,7 @@ impl LimiterPair {
         }
     }
 
-    /// No waiter may be in the queue while time goes on: its timer would decide.
+    /// No waiter may be in a queue while time goes on, because its timer would decide.
     async fn leave_queues(&mut self, limits: &[Limit]) {
         while let Some(nth) =
             self.held.iter().position(|[here, _]| matches!(here, Holding::InLine(_)))
@@ -216,7 +217,7 @@ async fn play(server: &Server, seed: u64, steps: usize) -> Count {
 }
 
 #[tokio::test]
-async fn twenty_thousand_calls_of_a_limiter_are_the_same_in_memory_and_in_redis() {
+async fn memory_and_redis_answer_twenty_thousand_calls_of_a_limiter_alike() {
     let server = Server::start();
     let mut all = Count::default();
     for seed in 0..64 {

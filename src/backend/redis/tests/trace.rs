@@ -1,4 +1,4 @@
-//! The same calls at the same instants in memory and in Redis: the same answers, to the bit.
+//! The same calls at the same instants have the same answers in memory and in Redis, to the bit.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 
 pub(super) async fn at_rest(redis: &Redis) {
-    let key = Key::from("nobody");
+    let key = Key::from("unused");
     redis.reset(&[BucketId::new("a", &key)]).wait().await.unwrap();
 }
 
-/// Plays a history to both stores, several steps at the same time, and compares all that they say.
+/// Plays a history to both stores, several steps at a time, and compares the answers.
 pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: usize) -> usize {
-    // The clock goes back to before buckets were full: what was forgotten then could be seen. None
-    // expires here.
+    // The clock goes back to before some buckets were full, so dropping these would be visible. No
+    // key expires here.
     let memory = Memory::new().clock(clock.clone()).keep_full();
     let mut history = History::new(seed);
     let mut played = 0;
-    // Once there is a connection and the script, calls are carried out in the order in which they
-    // are sent.
+    // Once there is a connection and the server has the script, calls run in the order in which
+    // they are sent.
     at_rest(redis).await;
     while played < steps {
         history.pass(clock);
-        // They travel in one call or in several, as it happens, and are decided in this order.
+        // The steps travel in one call or in several, and are decided in this order.
         let together = if history.dice.one_in(2) { 1 } else { 1 + history.dice.below(9) };
         let steps: Vec<_> = (0..together).map(|_| history.step()).collect();
         let there: Vec<_> = steps.iter().map(|step| play_step(redis, step)).collect();
@@ -41,7 +41,7 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
             );
             played += 1;
         }
-        // What some bucket holds: what somebody may want to undo.
+        // The states of buckets, for later undos.
         let look = history.draw_charge();
         let applied = expect_ready(memory.apply(&[look.charge()])).unwrap();
         expect_ready(memory.adjust(&[])).unwrap();
@@ -55,7 +55,7 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_random_calls_are_answered_alike_in_memory_and_in_redis() {
+async fn memory_and_redis_answer_a_hundred_thousand_random_calls_alike() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let mut played = 0;
@@ -68,7 +68,7 @@ async fn a_hundred_thousand_random_calls_are_answered_alike_in_memory_and_in_red
 }
 
 #[tokio::test]
-async fn windows_that_begin_elsewhere_from_one_charge_to_the_next_are_answered_alike() {
+async fn memory_and_redis_answer_charges_with_different_window_starts_alike() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let redis = on(&server, &clock).connect().await.unwrap();
@@ -92,7 +92,7 @@ async fn windows_that_begin_elsewhere_from_one_charge_to_the_next_are_answered_a
             let expected = expect_ready(memory.apply(&charges)).unwrap();
             assert_eq!(redis.apply(&charges).wait().await.unwrap(), expected);
         }
-        // What was stored begins with the windows of the last.
+        // The stored bucket has the windows of the last charge.
         for _ in 0..8 {
             clock.advance(Duration::from_secs(7));
             let look = [Charge::look(id, &there, 0)];
