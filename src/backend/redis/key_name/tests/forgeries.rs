@@ -1,4 +1,4 @@
-//! Names that a client forges to get at a bucket that is not its own.
+//! Keys that a client forges to reach a bucket that is not its own.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn no_two_of_many_nasty_buckets_share_a_name() {
+fn no_two_of_many_hostile_buckets_share_a_name() {
     let parts: Vec<Key> =
         ["", "a", "|", "a|a", "%7C", "%", "*", "=", "else=", "text=", "n=1", "ip=::/0"]
             .map(Key::from)
@@ -32,8 +32,8 @@ fn no_two_of_many_nasty_buckets_share_a_name() {
     }
 }
 
-/// All buckets that somebody who wants to have this name might try: its text, cut where a field or
-/// a part may end, as a prefix, a limit and a key.
+/// The buckets that an attacker might try to get this name: its text, cut where a field or a part
+/// may end, as a prefix, a limit and a key.
 fn forged(name: &str) -> Vec<(String, String, Key)> {
     let mut forged = Vec::new();
     let colons: Vec<usize> = name.match_indices(':').map(|(at, _)| at).collect();
@@ -50,7 +50,7 @@ fn forged(name: &str) -> Vec<(String, String, Key)> {
     forged
 }
 
-/// Few characters, so that what is ambiguous meets; and what may be anything.
+/// Text of a few characters, so that ambiguous texts meet; and text of any characters.
 fn nasty() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab:#|=%{}*/.-]{0,4}",
@@ -93,7 +93,7 @@ fn tag() -> impl Strategy<Value = HashTag> {
     ]
 }
 
-/// Pairs that differ in little: each thing is the same or not.
+/// Pairs of buckets that differ in little: each part is the same or not.
 fn pairs() -> impl Strategy<Value = [(String, Key, u32); 2]> {
     (id(), id(), any::<[bool; 3]>()).prop_map(|(one, other, same)| {
         let limit = if same[0] { one.0.clone() } else { other.0 };
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_can_forge_a_name(
+    fn no_client_can_forge_a_name(
         (limit, key, shard) in id(), tag in tag(), prefix in "[ab:]{1,4}",
     ) {
         let names = KeyNames::new(prefix.clone(), tag, None).unwrap();
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn names_of_other_prefixes_are_others(
+    fn names_with_different_prefixes_are_different(
         [one, other] in pairs(), tags in (tag(), tag()), prefixes in ("[ab:]{1,4}", "[ab:]{1,4}"),
     ) {
         prop_assume!(prefixes.0 != prefixes.1);
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_ne!(expected, Some(""));
         prop_assert_eq!(name.slot(), slot::slot_of(expected.unwrap_or(text).as_bytes()));
         prop_assert_eq!(names.init_key(&name, true).slot(), name.slot());
-        // The key's part is bounded, whatever it is.
+        // The part of the key has a bounded length.
         prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);
     }
 }

@@ -20,7 +20,7 @@ fn text(name: &KeyName) -> &str {
     str::from_utf8(name.as_ref()).unwrap()
 }
 
-/// The key's field of a name without a tag.
+/// The field of the key, in a name without a tag.
 fn shown(key: impl Into<Key>) -> String {
     let name = names(HashTag::Bucket).name(BucketId::new("l", &key.into()));
     text(&name).strip_prefix("tollgate:l:").unwrap().into()
@@ -109,7 +109,7 @@ fn a_key_that_makes_the_name_long_is_hashed() {
 const LONG_A: &str = "sha256=2324ec6e6609a8ccfc17cb64b5f6dfd0";
 
 #[test]
-fn a_tag_is_of_the_first_part_alone_however_long_the_rest() {
+fn a_tag_has_the_first_part_alone_however_long_the_rest_is() {
     let names = names(HashTag::FirstPart);
     let of = |first: &str, rest: &str| {
         let key = Key::from((first, rest));
@@ -165,7 +165,7 @@ fn the_secret_is_not_shown() {
 }
 
 #[test]
-fn what_cannot_be_in_a_name_is_refused() {
+fn prefixes_and_tags_that_do_not_fit_a_name_are_refused() {
     let error = |prefix: &str, tag, secret| KeyNames::new(prefix.into(), tag, secret).unwrap_err();
     assert_eq!(
         error("a{b", HashTag::Bucket, None),
@@ -189,7 +189,7 @@ fn what_cannot_be_in_a_name_is_refused() {
 }
 
 #[test]
-fn slots_are_those_of_the_server() {
+fn slots_equal_those_of_the_server() {
     // As `redis-cli cluster keyslot` says.
     for (key, expected) in SLOTS {
         assert_eq!(slot::slot_of(key.as_bytes()), *expected, "{key}");
@@ -214,22 +214,22 @@ const SLOTS: &[(&str, u16)] = &[
 ];
 
 #[test]
-fn what_is_tagged_alike_shares_a_slot() {
+fn names_with_one_tag_share_a_slot() {
     let (acme, alice) = (Key::from("acme"), Key::from(("acme", "alice")));
     let (tenant, user) = (BucketId::new("per-tenant", &acme), BucketId::new("per-user", &alice));
-    let everybody = BucketId::new("everybody", &Key::GLOBAL);
+    let global = BucketId::new("global", &Key::GLOBAL);
     let slots =
-        |names: &KeyNames| [tenant, user, user.shard(9), everybody].map(|id| names.name(id).slot());
+        |names: &KeyNames| [tenant, user, user.shard(9), global].map(|id| names.name(id).slot());
     let [a, b, c, d] = slots(&names(HashTag::FirstPart));
     assert_eq!((a, b, c), (slot::slot_of(b"acme"), a, a));
-    assert_eq!(d, slot::slot_of(b"tollgate:everybody:*"));
+    assert_eq!(d, slot::slot_of(b"tollgate:global:*"));
     let [a, b, c, _] = slots(&hashed(HashTag::FirstPart));
     assert_eq!((b, c), (a, a));
     assert_eq!(slots(&names(HashTag::Fixed("one".into()))), [slot::slot_of(b"one"); 4]);
 }
 
 #[test]
-fn a_birth_is_noted_in_each_slot() {
+fn each_slot_has_an_initialization_key() {
     let names = names(HashTag::Bucket);
     let mut births = HashSet::new();
     for slot in 0..16_384 {

@@ -1,4 +1,5 @@
-//! The reply of the script, beside the operations on a map of what the slow reading finds in it.
+//! Any reply of the script, compared with the operations on a map of what the slow parser finds in
+//! it.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ use crate::backend::{
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 
-/// The buckets of a reply by their names in Redis, as the slow reading finds them.
+/// The buckets of a reply by their names in Redis, as the slow parser finds them.
 struct NamedRecords {
     now: Timestamp,
     names: KeyNames,
@@ -40,7 +41,7 @@ impl NamedRecords {
         self.names.name(id).as_ref().to_vec()
     }
 
-    /// What an operation is told; an error is about the first key that holds something else.
+    /// The answer to an operation. An error has the name of the first foreign key.
     fn play(&mut self, operation: &Operation) -> Result<Applied, Vec<u8>> {
         let names = operation.names().into_iter().map(|name| name.as_ref().to_vec());
         if let Operation::Resets(_) = operation {
@@ -85,7 +86,7 @@ impl BucketStore for NamedRecords {
     }
 }
 
-/// What the script sends about keys with these values.
+/// The reply of the script about keys with these values.
 fn sent(now: i64, initialized_at: Value, values: &[Option<Vec<u8>>]) -> Value {
     let mut stored = Vec::new();
     let mut all = vec![Value::Int(now), initialized_at, Value::Nil];
@@ -100,7 +101,7 @@ fn sent(now: i64, initialized_at: Value, values: &[Option<Vec<u8>>]) -> Value {
     Value::Array(all)
 }
 
-/// What the script sent, as far as any of it may be something else.
+/// Replies of the script, of which any part may be something else.
 fn answers(quota: &Quota, keys: usize, init_counts: bool) -> impl Strategy<Value = Value> + use<> {
     let value = prop_oneof![
         6 => values(quota, BucketId::new("one", &Key::GLOBAL)).prop_map(|raw| Some(raw.0)),
@@ -157,10 +158,10 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
     ]
 }
 
-/// The number of their buckets: one of them is charged together with a second shard.
+/// The number of their buckets. One charge names a second shard.
 const BUCKETS: usize = 4;
 
-/// What has to come of an answer about so many keys: the time, and what each holds.
+/// What a reply about so many keys must give: the time, and what each key holds.
 fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<ParsedValue>)> {
     let Value::Array(parts) = answer else { return None };
     let [Value::Int(now), init, Value::BulkString(stored), others @ ..] = &parts[..] else {
@@ -189,7 +190,7 @@ fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Par
 }
 
 #[test]
-fn replies_are_drawn_that_are_none_and_with_buckets_and_with_foreign_values() {
+fn the_inputs_have_replies_with_buckets_with_foreign_values_and_invalid_ones() {
     let quota = Quota::fixed_window(10, HOUR);
     draws_each(&answers(&quota, BUCKETS, false), 3, |answer| {
         let (_, found) = parts(&answer, BUCKETS, false)?;
@@ -197,8 +198,8 @@ fn replies_are_drawn_that_are_none_and_with_buckets_and_with_foreign_values() {
     });
 }
 
-/// The error of an operation on a key that holds something else: waiting does not help, so it is no
-/// outage. It names the limit, and not the key, which may be the name of a person.
+/// Checks the error of an operation on a foreign key. Waiting does not help, so it is no outage. It
+/// names the limit and not the key, which may be the name of a person.
 #[track_caller]
 fn is_undecidable(error: &BackendError, name: &[u8]) {
     use std::error::Error as _;
@@ -218,17 +219,17 @@ fn inputs() -> impl Strategy<Value = (Quota, Value, bool)> {
 }
 
 proptest! {
-    /// Each operation is told what it is told by a store with these buckets, or that a key holds
-    /// something else, and what is no reply is left.
+    /// Each operation has the answer of a store with these buckets, or an error about a foreign
+    /// key. A value that is not a reply is rejected.
     #[test]
-    fn any_answer_to_the_script_is_read_like_by_the_slow_reading_or_left(
+    fn any_reply_of_the_script_is_read_as_by_the_slow_parser_or_rejected(
         (quota, answer, init_counts) in inputs(),
         units in prop_oneof![0..1_000_000_i64, 0..=1_i64 << 53],
         seed in any::<u64>(),
     ) {
         let names = KeyNames::new("t".to_owned(), HashTag::Bucket, None).unwrap();
         let mut operations = operations(&quota, &names, units);
-        // In any order, as what one leaves is what the next one finds.
+        // In any order, because each operation starts from what the one before left.
         let mut dice = Dice(seed);
         operations.sort_by_cached_key(|_| dice.below(1 << 32));
         let request = ScriptRequest::new(operations.iter(), init_counts);
@@ -249,7 +250,7 @@ proptest! {
             let (own, others) = rest.split_at(operation.buckets());
             rest = others;
             match (reply.replay(operation, own), wanted.play(operation)) {
-                // Absent buckets were empty at some time: a store of records does not know that.
+                // A store of records does not know the time of initialization.
                 (Ok(applied), Ok(wanted)) if init_counts => {
                     prop_assert_eq!(applied.readings().len(), wanted.readings().len());
                 }
