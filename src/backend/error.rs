@@ -193,7 +193,7 @@ impl BackendError {
     /// use tollgate::backend::BackendError;
     ///
     /// assert!(BackendError::timeout("redis", Duration::from_millis(50)).is_outage());
-    /// assert!(!BackendError::cross_slot("per-client`, `everyone").is_outage());
+    /// assert!(!BackendError::cross_slot("per-client`, `global").is_outage());
     /// ```
     #[must_use]
     pub const fn is_outage(&self) -> bool {

@@ -433,7 +433,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any sequence of changes, the cached sum is the one that is computed anew from all
+        /// After any sequence of changes, the cached sum is the one that is computed from all
         /// entries.
         #[test]
         fn the_sum_of_costs_promised_after_an_instant_is_exact(steps in steps(), block in 1_i64..400) {

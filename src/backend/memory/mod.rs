@@ -230,6 +230,10 @@ impl Memory {
         self.charge(charge).unwrap_or_else(|unknown| unknown.charge(charge))
     }
 
+    /// Takes all charges in one step, or none of them.
+    ///
+    /// # Errors
+    ///
     /// The error of a charge, if one is an error. Nothing is taken then.
     #[inline(always)]
     pub(crate) fn charge_all<'c, E>(

@@ -39,6 +39,8 @@ impl QuotaTable {
 
     /// Counts one more slot with this quota, and returns the quota's name. `taken` is the number of
     /// slots that are taken already.
+    ///
+    /// `None` after four billion different quotas in one shard.
     pub(super) fn enter(&mut self, bucket: &Bucket, taken: usize) -> Option<NonZeroU32> {
         if self.usual.as_ref() == Some(bucket) {
             return Some(USUAL);

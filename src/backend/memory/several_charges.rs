@@ -12,6 +12,10 @@ use crate::backend::apply::{Payment, apply_list, pay_all};
 use crate::backend::charge::Charge;
 use crate::clock::Timestamp;
 
+/// Takes all charges, or none of them.
+///
+/// # Errors
+///
 /// The error of a charge, if one is an error. Nothing is taken then.
 // Inlined, so that charges stay in registers: the payments have what is needed of each.
 #[inline(always)]

@@ -262,7 +262,7 @@ mod tests {
             let mut table = Table::with_max_buckets(40);
             let mut model = HashMap::new();
             for (insert, name, value) in steps {
-                // The highest bits pick the home.
+                // The highest bits pick the home. With these hashes, one home is at the very end.
                 let low = ((name % 5) * (u64::MAX / 4)).wrapping_sub(name / 5);
                 let found = table.find((low, 0));
                 prop_assert_eq!(found.is_some(), model.contains_key(&low));

@@ -41,6 +41,8 @@ pub(super) struct OwnedCharge {
 }
 
 impl OwnedCharge {
+    /// # Errors
+    ///
     /// If the numbers are beyond 2^53, which a double cannot count.
     pub(super) fn new(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.get_terms());

@@ -47,6 +47,10 @@ impl Allowance {
         ExpectedAnswer { allowance: self, longest }
     }
 
+    /// Counts bytes that have arrived.
+    ///
+    /// # Errors
+    ///
     /// If more bytes have arrived than may.
     fn count(&self, bytes: usize) -> io::Result<()> {
         let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);

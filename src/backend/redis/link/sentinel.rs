@@ -152,6 +152,8 @@ async fn query_master(sentinel: Arc<Server>, master: String) -> Result<(String, 
 
 /// The address in a sentinel's answer. `Some(None)` if the sentinel knows no such master, and
 /// `None` if the answer cannot be read.
+///
+/// The client library's own conversion would cut a port that is too large to its last 16 bits.
 pub(super) fn read_address(named: &Value) -> Option<Option<(String, u16)>> {
     let parts = match named {
         Value::Nil => return Some(None),

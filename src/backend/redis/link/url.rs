@@ -216,6 +216,10 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
     }
 }
 
+/// The settings of TLS, if the URL asks for it.
+///
+/// # Errors
+///
 /// If there are certificates that cannot be used, or certificates but no TLS.
 #[cfg(feature = "redis-tls")]
 fn tls_settings(

@@ -106,7 +106,9 @@ impl ScriptReply {
         (applied.verdict() == Verdict::Refused && tried.cells == cells).then_some(applied)
     }
 
-    /// If one of these keys holds something that no limiter has stored.
+    /// # Errors
+    ///
+    /// If one of these keys holds a value that no limiter has stored.
     fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
         let foreign = |place: &usize| {
             !matches!(self.cells.get(*place), Some(StoredValue::Absent | StoredValue::Stored(_)))
