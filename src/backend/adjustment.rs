@@ -209,8 +209,8 @@ impl<'a> Adjustment<'a> {
 
     /// Undoes a charge of `units` that left the bucket in the state `left`.
     ///
-    /// The bucket is then as if the charge had never been made. The bucket must be [untouched] since
-    /// the charge. Otherwise the whole call is refused.
+    /// The bucket is then as if the charge had never been made. It must be [untouched] since the
+    /// charge; otherwise the whole call is refused.
     #[must_use]
     pub const fn undo(id: BucketId<'a>, bucket: &'a Bucket, units: Units, left: State) -> Self {
         Self::new(id, bucket, Change::Undo { units, left })

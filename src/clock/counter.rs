@@ -13,8 +13,9 @@
 //!
 //! * A counter that runs ahead is trusted for less than a millisecond, so the clock is less than a
 //!   millisecond ahead.
-//! * A counter that has fallen back makes the clock stand still until it has counted a millisecond.
-//!   While time stands still, no bucket gains tokens.
+//! * A counter that stood still (in a virtual machine that was suspended, say) or fell back leaves
+//!   the clock behind until it has counted a millisecond since the anchor. No bucket gains tokens
+//!   for the time that is missing, until the next anchor adds it.
 //!
 //! For example, the anchor is the count 1,000 at the system's time 5,000,000 ns, and one count is
 //! one nanosecond. A reader that finds the count 401,000 computes 5,000,000 + 400,000 - 400,000 /
@@ -268,8 +269,8 @@ mod tests {
         assert_eq!(counter.nanos(), 7);
     }
 
-    /// A jump to a count before the anchor is detected at once, as here. A jump back to a count
-    /// after the anchor is not detected before a millisecond has been counted.
+    /// A jump back to the anchor, or to a count after it as here, is only noticed once a
+    /// millisecond has been counted since. A jump to a count before the anchor is detected at once.
     #[test]
     fn a_counter_that_falls_back_makes_time_stand_still() {
         let counter = Counter::new(ManualSource::default());

@@ -170,8 +170,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 ///
 /// * **Error bound.** Whatever is wrong with the counter (its rate, processors that count apart, a
 ///   virtual machine that was moved), the clock is less than a millisecond ahead. If the counter
-///   has stopped or fallen back, the clock stands still for at most a millisecond of counting, and
-///   no bucket gains tokens meanwhile.
+///   stood still or fell back, the clock is behind until the counter has counted a millisecond, and
+///   buckets gain the tokens of that time later.
 /// * **Usually** the clock is behind the system's by a microsecond or two at most, and by ten more
 ///   where the system is slow to answer. Between two threads it may go back by as much.
 /// * **Start.** The first clock of a process measures the counter's rate. That takes a millisecond

@@ -198,7 +198,8 @@ impl SlotStore for LockSet<'_> {
         Some(((lock, slot), state))
     }
 
-    // A bucket that is named twice has one lock, so with as many locks as buckets none is.
+    // A bucket that is named twice has one lock. So if there are as many locks as buckets, none is
+    // named twice.
     #[inline]
     fn may_repeat(&self, buckets: usize) -> bool {
         self.guards.len() < buckets

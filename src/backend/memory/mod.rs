@@ -14,7 +14,7 @@
 //! keys that are random for each store, so a client cannot choose names that collide. 96 bits of
 //! the hash stand for the name, and the others pick the shard.
 //!
-//! A shard is an open-addressing [table](table) behind a lock. A bucket is found, decided and
+//! A shard is an open-addressing [table] behind a lock. A bucket is found, decided and
 //! written under one lock, so it cannot be dropped between the read and the write. A call on
 //! several buckets holds [all their locks](lock_set), which are always taken in the same order.
 //! There are enough shards for each to stay small, so a pause (a table that grows, an eviction that
@@ -25,7 +25,7 @@
 //! that holds the most: the one that has used the smallest share of its capacity. A bucket with
 //! waiters is not evicted.
 //!
-//! Requests that wait stand in the [line](line) of their bucket, beside the table. A bucket without
+//! Requests that wait stand in the [line](mod@line) of their bucket, beside the table. A bucket without
 //! waiters pays nothing for it.
 
 mod eviction;

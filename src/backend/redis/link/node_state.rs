@@ -15,10 +15,10 @@
 //! costs nothing.
 //!
 //! Each connection has a number, its `serial`. When a connection is lost, all calls under way on it
-//! are told by this number, because the client library would let them wait forever on a silent
-//! server. The number also makes late reports harmless. For example, a call times out on connection
-//! 3 and reports the loss after connection 4 was made: since 3 is lost already, nothing happens to
-//! 4.
+//! learn that by its number, because the client library would let them wait without end on a silent
+//! server. The number also makes late reports harmless. For example, a call on connection 3 times
+//! out and reports a loss after connection 4 was made. The number is not that of the present
+//! connection, so connection 4 stays.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
