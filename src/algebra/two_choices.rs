@@ -148,6 +148,7 @@ pub fn charge_pair(
         return ChargedPair { verdict, before: [first, second], after, wait: 0 };
     }
     let split = split([fuller, poorer], units);
+    // With 7 units to be left, the fuller shard keeps 4 and the poorer one 3.
     let together = split.unwrap_or(after_alone);
     let wait = together.map(|left| wait(bucket, left, now)).into_iter().fold(0, u64::max);
     // Without an even split, the answer of the fuller shard alone stands.

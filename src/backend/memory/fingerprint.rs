@@ -120,6 +120,7 @@ impl Hasher {
         if shard != 0 {
             sum.add(of_shard, u64::from(shard));
         }
+        // Short keys have one or two words. The branches skip the multiplications by zeros.
         if count > 1 {
             sum.add(of_second, second);
             if count > 2 {

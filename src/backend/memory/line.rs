@@ -124,6 +124,7 @@ impl Line {
     ) {
         while let Some((units, promised)) = self.head() {
             let at = self.due(units, bucket, state, now).min(promised);
+            // Tokens that came back cannot have paid for the head before they came.
             let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
             let is_promised = through.is_some_and(|ticket| self.is_promised(ticket, until));
             if at > until && !is_promised {
@@ -167,6 +168,7 @@ impl Line {
     ) -> Option<State> {
         let is_head = self.entries.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let entry = self.entries.remove(&ticket)?;
+        // `self.units` still has this entry: what it has taken from `value` becomes free.
         let free = value.saturating_add(self.units);
         self.discount(&entry);
         self.requests = self.requests.saturating_sub(1);

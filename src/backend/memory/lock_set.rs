@@ -53,6 +53,7 @@ impl<'a> LockSet<'a> {
         for (index, print) in indices.iter_mut().zip(prints) {
             *index = shards.index_of(print);
         }
+        // The order of the indices is the order of the locks: see the design above.
         indices.sort_unstable();
         let (mut guards, mut last) = (SmallVec::new(), None);
         for &mut index in indices {

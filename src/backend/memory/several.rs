@@ -64,6 +64,8 @@ pub(super) fn forget_all(
             shard.record_reset(print);
         }
     }
+    // Every shard records its resets first. Then all shards take one mark that is after all of
+    // them.
     let _same_for_all = locks.mark();
     for (&print, &id) in prints.iter().zip(ids) {
         if let Some(shard) = locks.shard(print) {
@@ -86,6 +88,7 @@ pub(super) fn reserve_all(
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
     locks.grant_all(&named, now);
+    // Adding one bucket may evict another one. None of this call's may go before its line exists.
     let several = if named.len() > 1 { named.as_slice() } else { &[] };
     for &(print, _) in several {
         if let Some(shard) = locks.shard(print) {
@@ -93,6 +96,7 @@ pub(super) fn reserve_all(
         }
     }
     let applied = apply_list(&mut locks, &named, now).with_mark(locks.mark());
+    // The waiter joins under the locks of the decision, so no other request gets in between.
     let ticket = (applied.verdict() == Verdict::Reserved)
         .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
     for &(print, _) in several {
@@ -235,6 +239,7 @@ fn adjust_owed(
     named: &[(Fingerprint, &Adjustment<'_>)],
     now: Timestamp,
 ) -> Applied {
+    // Without waiters in these shards, nothing but the values changes.
     if !locks.have_lines() {
         let applied = adjust_list(locks, named, now);
         for &(print, _) in named {
@@ -286,6 +291,7 @@ fn adjust_with_lines(
             shard.before_change(print.tag(), delays, now);
         }
     }
+    // What is due was granted above, so these values are what the lines count from.
     let before: SmallVec<[Units; 8]> =
         named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
     let applied = adjust_list(locks, named, now);
@@ -298,6 +304,7 @@ fn adjust_with_lines(
             *taken = taken.saturating_add(0_i64.saturating_sub(one.units()).max(0));
         }
     }
+    // Once for each bucket: first what was taken joins its line, then what came back is granted.
     for (nth, ((&(print, one), before), [given, taken])) in
         named.iter().zip(before).zip(sums).enumerate()
     {

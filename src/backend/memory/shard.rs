@@ -200,6 +200,7 @@ impl Shard {
             slot.update(quota, state);
             return;
         }
+        // The queue knows blocked buckets by their state, which changes now.
         let was_blocked = self.evictions.forget_block(slot);
         if self.quotas.get(quota) == Some(bucket) {
             slot.update(quota, state);
@@ -212,9 +213,12 @@ impl Shard {
         // one.
         let tag = print.tag();
         self.before_change(tag, true, now);
+        // The slot still has the old quota and state here, from which the costs are converted.
         if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.rescale(stored, bucket, state.value, now);
         }
+        // Enter the new quota before leaving the old one. Otherwise the new one could take the
+        // place of the old one, while this slot still names that.
         if let Some(new) = self.quotas.enter(bucket, taken) {
             if let Some(slot) = self.table.get_mut(index) {
                 slot.update(new, state);
@@ -237,6 +241,7 @@ impl Shard {
                 self.remove(index, now);
             }
         }
+        // The victim is removed before the insertion, so the table does not grow beyond its bound.
         self.table.insert(slot);
         let (view, evictions) = self.view(now);
         evictions.note_candidate(&slot, view);

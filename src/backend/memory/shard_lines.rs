@@ -75,6 +75,7 @@ impl Shard {
     /// Removes a waiter from the line of a bucket. Returns whether it was still there.
     pub(super) fn leave(&mut self, tag: Tag, ticket: u64, now: Timestamp) -> bool {
         self.grant(tag, now);
+        // What is due up to now has been granted, so only a waiter that still has to wait leaves.
         let left =
             self.bucket_and_lines(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
         let Some(state) = left else { return false };

@@ -102,6 +102,7 @@ impl Memory {
         let mut shard = self.shards.shard_of(place.print).lock();
         let now = self.now();
         let done = work(&mut shard, now);
+        // Run them after the unlock: a waker may call this store again.
         let wakeups = shard.take_wakeups();
         drop(shard);
         wakeups.unwrap_or_default().run();

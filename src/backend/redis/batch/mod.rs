@@ -360,6 +360,7 @@ impl InFlight {
         let mut answers = Answers::default();
         while !taken.jobs.is_empty() {
             answers = self.shared.send(self.slot, taken, answers).await;
+            // Take the next jobs before the answers are sent: see `send`.
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
         self.is_finished = true;

@@ -123,6 +123,8 @@ struct SlotQueue {
 impl SlotGroup {
     fn push(&mut self, number: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
+        // Each arrival drops up to two expired jobs, so they cannot pile up behind a server that
+        // hangs.
         slot.jobs.drop_expired(now);
         self.last_arrival = self.last_arrival.saturating_add(1);
         slot.jobs.push(job, self.last_arrival);
@@ -137,6 +139,7 @@ impl SlotGroup {
             self.calls = self.calls.saturating_add(1);
             return true;
         }
+        // Only the first job makes it a waiting slot, so that it stands in the list once.
         if slot.calls == 0 && slot.jobs.len() == 1 {
             self.waiting_slots.push_back(number);
         }

@@ -114,6 +114,7 @@ impl Connection {
         answer: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Value, Fault> {
         let mut answer = pin!(answer);
+        // The answer is polled first: if both are ready, the call has an answer.
         let mut loss = pin!(self.node.loss(self.serial));
         let first = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),

@@ -334,6 +334,8 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
         table.reading = false;
         match read {
             Ok((slots, asked)) => {
+                // Keep the nodes that are still in use, with their connections, and drop the
+                // others.
                 let before = mem::take(&mut table.nodes);
                 let known = before.into_values().chain(asked);
                 let mut known: HashMap<_, _> =

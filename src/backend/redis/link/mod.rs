@@ -200,6 +200,7 @@ impl Link {
                     connection.give_up();
                     return Err(LinkError::new(connection.node().unexpected_answer_text()).into());
                 }
+                // The server may have carried it out, so it must not be sent again.
                 Err(Fault::Unknown(error)) => {
                     self.refresh_slots();
                     return Err(error);
@@ -221,6 +222,8 @@ impl Link {
                 RetryAction::SendText | RetryAction::Fail => {
                     return Err(node.reply(&reply).into());
                 }
+                // `TRYAGAIN` means that the keys of this call are on two nodes while their slot
+                // moves.
                 RetryAction::Wait if divisible && reply.code() == Some("TRYAGAIN") => {
                     return Err(node.reply(&reply).mark_scattered().into());
                 }

@@ -145,6 +145,7 @@ impl NodeState {
     pub(super) fn lose(self: &Arc<Self>, serial: u64) {
         let mut again = false;
         self.connectivity.send_if_modified(|state| {
+            // Reported before, by another call on the same connection.
             if state.lost >= serial {
                 return false;
             }
@@ -156,6 +157,7 @@ impl NodeState {
                 if again {
                     state.failures = 0;
                 }
+                // Only the early losses that follow the first one cause a pause.
                 if again || state.failures == 0 {
                     state.failures = state.failures.saturating_add(u32::from(!again));
                     state.phase = Phase::Disconnected;
@@ -230,6 +232,7 @@ impl NodeState {
     /// Stores the result of an attempt.
     fn settle(&self, serial: u64, made: Result<Wire, LinkError>) {
         self.connectivity.send_if_modified(|state| {
+            // A later attempt has begun meanwhile, and this result is not awaited any more.
             if state.serial != serial || !matches!(state.phase, Phase::Connecting) {
                 return false;
             }

@@ -30,6 +30,8 @@ impl SingleFlight {
         let Ok(runtime) = Handle::try_current() else {
             return completion.complete(Err(LinkError::new("there is no tokio runtime here")));
         };
+        // The completion is part of the task: if the task is dropped at any point, `settle` still
+        // runs.
         let task = runtime.spawn(async move { completion.complete(work.await) });
         // A poisoned lock is harmless: it guards one handle.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

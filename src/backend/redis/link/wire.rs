@@ -68,6 +68,8 @@ impl Wire {
         let mut both = ::redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         let expected = self.shared.allowance.extend(longest);
+        // Both commands are written together, because `ASKING` only holds for the next command of
+        // the connection.
         let answers = self.client.clone().req_packed_commands(&both, 0, 2).await?;
         expected.complete();
         match answers.into_iter().next_back() {

@@ -100,6 +100,7 @@ impl ScriptReply {
         }
         let cells: Vec<_> =
             places.iter().map(|&place| self.cells.get(place).copied()).collect::<Option<_>>()?;
+        // On a copy: the replay of a refusal may still store a converted bucket.
         let mut tried = Self { cells: cells.clone(), ..*self };
         let own: SmallVec<[_; 8]> = (0..cells.len()).collect();
         let applied = tried.replay(operation, &own).ok()?;
