@@ -348,8 +348,8 @@ fn holds(fleet: usize) {
         let violation = check_history(quota, &ran).unwrap();
         assert_eq!(violation, None, "{} of {key}: {}", limit.name(), violation.unwrap());
         // No call is refused while there is enough; two shards may be short while others are not.
-        let (ran, saved) = (tokens(&ran), quota.tokens_at_most());
-        let least = if quota.shard_count() > 1 { saved / 2 } else { saved };
+        let (ran, saved) = (tokens(&ran), quota.get_capacity());
+        let least = if quota.get_shards() > 1 { saved / 2 } else { saved };
         assert!(ran + most > least, "{} of {key}: {ran} of {saved} tokens", limit.name());
     }
 }
@@ -488,7 +488,7 @@ fn a_little_too_much(_: &Runtime) {
         // All that may run at one instant: what is saved up, and one step's gain.
         let step =
             if quota.kind() == tollgate::quota::Kind::FixedWindow { quota.rate() } else { 0 };
-        let bound = quota.tokens_at_most() + step;
+        let bound = quota.get_capacity() + step;
         for nth in [0, ran.len() / 2, ran.len() - 1] {
             let (at, cost) = ran[nth];
             let mut more = ran.clone();

@@ -5,24 +5,25 @@ use super::state::State;
 use crate::clock::Timestamp;
 use crate::quota::MAX_UNITS;
 
-/// Blocks a bucket until `end`, and returns what to store: every charge before then is short, even
-/// one of zero units.
+/// Blocks a bucket until `end`, and returns what to store.
 ///
-/// The state is moved to the last tick before `end`, with a value below zero. Elapsed time below
-/// zero counts as zero, so the bucket gains nothing until then, and all other functions treat the
-/// state as one that a clock stepping backwards left behind. For example, a block of an hour on a
-/// full bucket at 12:00:00 stores -1 unit at 12:59:59.999999.
+/// Every charge before `end` finds the bucket short, even one of zero units.
+///
+/// The state moves to the last tick before `end`, with a value below zero. Elapsed time below zero
+/// counts as zero, so the bucket gains nothing until then. To all other functions the state looks
+/// like one that a clock stepping backwards left behind. For example, a block of an hour on a full
+/// bucket at 12:00:00 stores -1 unit at 12:59:59.999999.
 ///
 /// * A token bucket is empty at `end`, and gains from there on. A fixed window gains only when a
 ///   window starts, so it stays blocked until the window in which `end` lies is over; the next
 ///   window is one unit short.
-/// * Deeper debt is kept. Reservations made before the block keep their instants; later ones
+/// * Deeper debt is kept. Reservations made before the block keep their instants, and later ones
 ///   come after `end`.
-/// * Of two blocks the one that ends later wins, in either order. A [`refund`](super::refund) to a
-///   token bucket does not end a block early.
-/// * Changed numbers ([`rescale`](super::rescale)) do not end the block of a token bucket before its
-///   last microsecond. A fixed window stays blocked at least until the window in which `end` lies
-///   starts. From there on, nothing tells the block from debt, which counts as used.
+/// * Of two blocks the one that ends later wins, in either order. A [`refund`](super::refund) does
+///   not end the block of a token bucket early.
+/// * A changed quota ([`rescale`](super::rescale)) does not end the block of a token bucket before
+///   its last microsecond. A fixed window stays blocked at least until the start of the window in
+///   which `end` lies. From there on the block looks like debt, which counts as used.
 /// * An `end` that is not after `now` changes nothing. One beyond 2^53 microseconds after the
 ///   epoch, in the year 2255, is cut to that instant: the scripts of Redis cannot count further.
 ///
@@ -52,7 +53,7 @@ pub fn block(bucket: &Bucket, state: State, end: Timestamp, now: Timestamp) -> S
     }
     let last_tick = Timestamp::from_micros(end.as_micros().saturating_sub(1));
     let State { value, ts } = bucket.refresh(state, last_tick);
-    // A bucket whose capacity is all that can be counted has no value below zero to be left with.
+    // If the capacity is all 2^53 units that can be counted, no value below zero is left to store.
     State { value: value.min(-1).max(bucket.min_value()), ts }
 }
 

@@ -77,14 +77,15 @@ impl Bucket {
             capacity: scale.capacity.cast_signed(),
             floor: 0_i64.saturating_sub_unsigned(scale.max_reserved),
             initial: scale.initial.cast_signed(),
-            start: quota.starts_at(),
+            start: quota.get_start(),
         }
     }
 
-    /// The numbers that a state was stored with; `None` if no quota has such numbers.
+    /// The quota that a state was stored for, from its stored numbers; `None` if no quota has
+    /// these.
     ///
-    /// They are enough to read and [`rescale`](super::rescale) the state, not to charge it. A bucket
-    /// that begins below its capacity has a negative `step`; how far below is not stored.
+    /// They suffice to read and [`rescale`](super::rescale) the state, not to charge it: a negative
+    /// `step` tells that the bucket starts below its capacity, but how far below is not stored.
     pub(crate) fn from_stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
         let initial = if step < 0 { capacity.checked_sub(1)? } else { capacity };
@@ -152,15 +153,16 @@ impl Bucket {
 
     /// The lowest value that can be counted, whatever `max_reserved` says.
     ///
-    /// A full bucket is then 2^53 units away, so that no distance between two values is beyond what
-    /// a double holds exactly.
+    /// It is 2^53 units below a full bucket, so a double holds the distance between any two values
+    /// exactly.
     pub(super) const fn min_value(&self) -> Units {
         self.capacity.saturating_sub_unsigned(MAX_UNITS)
     }
 
     /// The highest value to which a refund may lift a bucket that was refreshed to `now`.
     ///
-    /// A state in debt at an instant to come is [blocked](super::block): a refund must not open it.
+    /// A state in debt at a future instant is [blocked](super::block), and a refund must not open
+    /// it.
     pub(crate) fn refund_cap(&self, State { value, ts }: State, now: Timestamp) -> Units {
         if ts > now && value < 0 { self.min_value().max(-1) } else { self.capacity }
     }
@@ -177,16 +179,16 @@ impl Bucket {
         self.start
     }
 
-    /// Whether a full bucket equals one that was never used, so that it need not be stored.
+    /// Whether a full bucket equals one that was never used, so it need not be stored.
     ///
-    /// It is false for a quota whose `initial` is below its capacity.
+    /// It is false for a quota with an `initial` below its capacity.
     #[must_use]
     #[inline]
     pub const fn is_droppable_when_full(&self) -> bool {
         self.initial == self.capacity
     }
 
-    /// What a cost of so many tokens is in units; `None` above the 2^53 that can be counted.
+    /// The units of a cost in tokens; `None` above the 2^53 that can be counted.
     #[must_use]
     #[inline]
     pub const fn units(&self, cost: u64) -> Option<Units> {
@@ -225,7 +227,8 @@ impl Bucket {
     pub fn too_large_for_pair(&self, cost: u64, terms: Terms) -> bool {
         let Some(units) = self.units(cost) else { return true };
         let left = self.capacity.saturating_mul(2).saturating_sub(units);
-        // The two split what is left; where it is odd, the terms have to allow the deeper half.
+        // The two shards split what is left. If that is odd, the terms have to allow the deeper
+        // half.
         self.out_of_reach(left.div_euclid(2), terms)
     }
 
@@ -261,7 +264,7 @@ impl Bucket {
         State { value: self.initial, ts }
     }
 
-    /// Whether its windows need a phase, as the quota does not say when they start.
+    /// Whether the windows need a phase, because the quota has no start.
     pub(crate) fn needs_phase(&self) -> bool {
         self.kind == Kind::FixedWindow && self.start.is_none()
     }
@@ -281,12 +284,13 @@ impl Bucket {
     pub fn refresh(&self, state: State, now: Timestamp) -> State {
         let State { value, ts } = state;
         let steps = self.steps(now.micros_since(ts));
-        // Compared as gains, so that more steps than it takes to fill the bucket cannot overflow.
+        // Compare gains before adding: more steps than it takes to fill the bucket could overflow
+        // the sum.
         let gained = steps.saturating_mul(self.gain.get());
         let missing = self.missing(value);
         let value =
             if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) };
-        // As `ts` and the steps, for which a token bucket needs no multiplication.
+        // A token bucket, with a step of 1, needs no multiplication here.
         let ts = match self.step {
             NonZeroU64::MIN => ts.max(now),
             step => ts.plus_micros(steps.saturating_mul(step.get())),
@@ -294,13 +298,13 @@ impl Bucket {
         State { value, ts }
     }
 
-    /// What a bucket holds that is left in `state`, once so many units have come back to it.
+    /// The state of a bucket once so many units have come back to it, up to its capacity.
     pub(crate) fn with_returned(&self, state: State, units: Units) -> State {
         let value = state.value.saturating_add(units).min(self.capacity).max(state.value);
         State { value, ts: state.ts }
     }
 
-    /// What a bucket would hold at `now` if its capacity did not cap what it gains.
+    /// The value of a bucket at `now` without the cap of its capacity.
     pub(crate) fn uncapped(&self, state: State, now: Timestamp) -> Units {
         let steps = self.steps(now.micros_since(state.ts));
         state.value.saturating_add_unsigned(steps.saturating_mul(self.gain.get()))

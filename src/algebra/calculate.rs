@@ -1,4 +1,4 @@
-//! Prediction: what a limit would answer, computed from its numbers alone.
+//! Prediction: what a limit would answer, computed from its quota alone.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ pub struct Calculation {
 /// Computes what a quota would answer at `now` to a request of `cost` tokens; 0 only looks.
 ///
 /// `stored` is the last known state of the bucket, or `None` if it was never used. The function
-/// reads no clock and changes nothing, so clients, tests and other limiters can use it.
-/// Without a stored state, a fixed window that has no `start` begins at the epoch here; the limiter
-/// itself gives every key a phase of its own.
+/// reads no clock and changes nothing, so clients and tests can use it. Without a stored state, a
+/// fixed window that has no `start` begins at the epoch here, while a limiter gives every key a
+/// phase of its own.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ pub enum Verdict {
     Refused,
 }
 
-/// What a charge came to.
+/// The result of a charge: the verdict, the wait, and the state before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Charged {
     verdict: Verdict,

@@ -1,4 +1,28 @@
-//! The one formula: what a bucket holds, what a charge leaves in it, and how long to wait.
+//! The formula behind every decision, as pure functions: what a bucket holds, what a charge leaves
+//! in it, and how long to wait.
+//!
+//! Most programs do not need this module: a [`RateLimiter`](crate::RateLimiter) applies it. It is
+//! public for other [stores](crate::backend::Backend), for clients that predict an answer
+//! ([`calculate`]), and for tests that check a record of what ran ([`check_history`]).
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use tollgate::algebra::{Bucket, State, Terms, Verdict, charge};
+//! use tollgate::{Quota, SECOND, Timestamp};
+//!
+//! // Two tokens a second; the bucket is empty.
+//! let bucket = Bucket::new(&Quota::token_bucket(2, SECOND))?;
+//! let now = Timestamp::UNIX_EPOCH;
+//! let empty = State { value: 0, ts: now };
+//!
+//! let one = bucket.units(1).unwrap();
+//! let charged = charge(&bucket, empty, one, Terms::AT_ONCE, now);
+//! assert_eq!(charged.verdict(), Verdict::Refused);
+//! assert_eq!(charged.wait(), Duration::from_millis(500));
+//! # Ok::<(), tollgate::quota::QuotaError>(())
+//! ```
 //!
 //! # Design
 //!
@@ -9,14 +33,15 @@
 //! * *gain*: the units gained at each step.
 //! * *token*: how many units one token is worth.
 //!
-//! A token bucket of `rate` per `period` has `g = gcd(rate, period)`, `gain = rate / g` and
-//! `token = period / g`, so that it gains a whole number of units in every microsecond: 10 a minute
-//! is `gain = 1` and `token = 6_000_000`. All numbers are integers within 2^53, so that the scripts
-//! of Redis, which count in doubles, give the same answers.
+//! A token bucket of `rate` per `period` has `g = gcd(rate, period)`, `gain = rate / g` and `token
+//! = period / g`, so it gains a whole number of units in every microsecond. For example, 10 a
+//! minute is `gain = 1` and `token = 6_000_000`. All numbers are integers within 2^53, so the
+//! scripts of Redis, which count in doubles, give the same answers.
 //!
 //! The state of a bucket is two numbers, a [`State`]. [`Bucket::refresh`] brings it to the present,
-//! [`charge`] takes from it, and [`charge_pair`] from two shards of a limit. [`refund`] and [`undo`]
-//! give back, [`block`] withholds, and [`rescale`] converts it to other numbers.
+//! [`charge`] takes from it, and [`charge_pair`] takes from two shards of a limit. [`refund`] and
+//! [`undo`] give back, [`block`] withholds, and [`rescale`] converts the state when the quota
+//! changes.
 //!
 //! There is no clock here, no lock, no I/O and no async: a [`Backend`](crate::backend::Backend)
 //! applies these functions atomically. `backend/redis/script` is a transcription of them in Lua,

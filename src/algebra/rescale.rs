@@ -5,7 +5,7 @@ use super::state::State;
 use crate::clock::Timestamp;
 use crate::quota::MAX_UNITS;
 
-/// Returns what a bucket of `old` numbers holds when `new` ones take over at `now`.
+/// Returns the state of a bucket when the quota of its limit changes from `old` to `new` at `now`.
 ///
 /// What was used stays used: `used = old capacity - value` in tokens, and the new value is
 /// `new capacity - used`, below zero if need be. `phase` is an instant at which a window starts, as
@@ -14,17 +14,19 @@ use crate::quota::MAX_UNITS;
 /// * Debt is used as well: what lies below zero adds to the capacity.
 /// * `used` is rounded up to a whole unit of the new numbers, so less than a unit is lost. Whole
 ///   tokens are whole units under any numbers, so they are exact, and however often the numbers
-///   change at one instant, `used` never falls and never passes the next whole token. (More than the
-///   2^53 units that can be counted is cut to that.)
-/// * A bucket from which nothing is used becomes an [absent](Bucket::absent) one of the new numbers:
-///   full, or at their `initial`. Whether it was stored or had been dropped makes no difference.
-/// * Where `old` begins below its capacity (`initial`), what it has not gained yet counts as used.
+///   change at one instant, `used` never falls and never passes the next whole token. (More than
+///   the 2^53 units that can be counted is cut to that.)
+/// * A bucket of which nothing is used becomes an [absent](Bucket::absent) one of the new quota:
+///   full, or at its `initial`. Whether it was stored or had been dropped makes no difference.
+/// * If `old` starts below its capacity (`initial`), the tokens that it has not gained yet count as
+///   used.
 /// * A [blocked](super::block) state, which has a value below zero and a time yet to come, stays
 ///   blocked: its value stays below zero, and its time does not get earlier. Where the new windows
 ///   start at other times, it is blocked until the end of the first window that starts after that.
 ///
-/// Each shard is converted by itself, and so counts what was used of it, whatever the number of
-/// shards: with more of them, the new ones are absent, and with fewer, some are not asked any more.
+/// Each shard is converted by itself, and keeps what was used of it, whatever the number of shards.
+/// If that number grows, the new shards are absent; if it falls, some shards are not asked any
+/// more.
 ///
 /// # Examples
 ///
@@ -64,7 +66,8 @@ pub fn rescale(
     if value >= 0 || ts <= now {
         return State { value: left, ts: absent.ts };
     }
-    // Blocked. A window that starts before `ts` would gain, or count as one without a block, too soon.
+    // Blocked. A window that starts before `ts` would gain too soon, or count as one without a
+    // block.
     let next = absent.ts.plus_micros(new.step());
     let counts = next.as_micros() < MAX_UNITS.cast_signed();
     let ts = if absent.ts < ts && counts { next } else { absent.ts };

@@ -45,8 +45,8 @@ pub fn check_history(
     check_history_with_returns(quota, runs, &[])
 }
 
-/// As [`check_history`], for a record in which tokens came back: work cost less than it had paid, or
-/// a request left that had its tokens already.
+/// As [`check_history`], for a record in which tokens came back: work cost less than it had paid,
+/// or a request left that had its tokens already.
 ///
 /// The bound is larger by the tokens that came back within the window. `returns` holds the instant
 /// and the tokens of each, in any order.

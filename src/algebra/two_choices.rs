@@ -2,9 +2,13 @@
 //!
 //! # Design
 //!
-//! The limiter draws two shards at random, and the charge goes to the fuller one (the power of two
-//! choices). A shard that lacks the units is no reason to refuse: the two may have them together,
-//! and then both pay so that they are left as even as can be.
+//! The limiter draws two shards at random, and the charge goes to the fuller one (Mitzenmacher,
+//! "The power of two choices in randomized load balancing", IEEE Transactions on Parallel and
+//! Distributed Systems 12, 2001). If the fuller shard is short, that is no reason to refuse: the
+//! two may have the units together. Then both pay, and are left as even as possible.
+//!
+//! For example, shards hold 5 and 2 tokens. A cost of 4 leaves 1 and 2. A cost of 6 is more than
+//! the fuller one holds, and leaves (5 + 2 - 6) / 2 each: one shard pays 4½ and the other 1½.
 
 use std::time::Duration;
 
@@ -144,9 +148,10 @@ pub fn charge_pair(
         return ChargedPair { verdict, before: [first, second], after, wait: 0 };
     }
     let split = split([fuller, poorer], units);
+    // With 7 units to be left, the fuller shard keeps 4 and the poorer one 3.
     let together = split.unwrap_or(after_alone);
     let wait = together.map(|left| wait(bucket, left, now)).into_iter().fold(0, u64::max);
-    // Where there is no even split, the answer of the fuller shard alone stands.
+    // Without an even split, the answer of the fuller shard alone stands.
     let enough = |least: Units| split.is_some_and(|left| left.iter().all(|s| s.value >= least));
 
     let (verdict, after, wait) = if enough(0) {
@@ -156,13 +161,13 @@ pub fn charge_pair(
     } else if enough(terms.floor()) && wait <= terms.max_wait() {
         (Verdict::Reserved, together, wait)
     } else {
-        (Verdict::Refused, together, soonest(bucket, [fuller, poorer], units, now))
+        (Verdict::Refused, together, shortest_wait(bucket, [fuller, poorer], units, now))
     };
     ChargedPair { verdict, before: [first, second], after: in_order(after), wait }
 }
 
-/// What is left in the fuller and the poorer shard once both have paid, as even as can be; `None`
-/// if one would gain from it, or the debt does not fit into an `i64`.
+/// The states of the fuller and the poorer shard once both have paid, as even as possible. `None`
+/// if one of them would gain units, or if the debt does not fit into an `i64`.
 fn split([fuller, poorer]: [State; 2], units: Units) -> Option<[State; 2]> {
     // 128 bits, wide enough for any three numbers.
     let held = i128::from(fuller.value).saturating_add(i128::from(poorer.value));
@@ -183,12 +188,13 @@ fn wait(bucket: &Bucket, state: State, now: Timestamp) -> u64 {
 }
 
 /// The smallest wait after which two shards that refuse `units` admit them.
-fn soonest(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) -> u64 {
-    let together = together_at(bucket, shards, units);
+fn shortest_wait(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) -> u64 {
+    let together = pair_affords_at(bucket, shards, units);
     let soonest = if units > bucket.capacity() {
         together
     } else {
-        // A shard in debt holds the other back, which may have the units sooner by itself.
+        // The shards together may have to wait for one that is in debt, while the other has the
+        // units alone sooner.
         let alone = shards.map(|state| bucket.gained_at(state, units.abs_diff(state.value)));
         alone.into_iter().fold(together, Timestamp::min)
     };
@@ -203,7 +209,7 @@ fn soonest(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) ->
 /// gained `min(e, n·gain) + min(l, m·gain)`, which is the smallest of four sums. So it is enough
 /// once `n·gain + m·gain`, `n·gain + l` and `e + m·gain` are. (The fourth, `e + l`, always is
 /// unless the units are more than two capacities.)
-fn together_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
+fn pair_affords_at(bucket: &Bucket, [a, b]: [State; 2], units: Units) -> Timestamp {
     let (early, late) = if a.ts <= b.ts { (a, b) } else { (b, a) };
     let (room_early, room_late) = (bucket.missing(early.value), bucket.missing(late.value));
     let held = i128::from(a.value).saturating_add(i128::from(b.value));

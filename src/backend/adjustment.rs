@@ -1,4 +1,4 @@
-//! What a backend is told after the fact: units to refund or to take, or a time to block for.
+//! Changes to buckets after the fact: refunds, settlements, penalties, undone charges and blocks.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ pub struct Adjustment<'a> {
     id: BucketId<'a>,
     bucket: &'a Bucket,
     change: Change,
-    /// When its units were taken; `None` if a reset since then makes no difference.
+    /// The mark of the charge that took the units; `None` if a reset since then makes no
+    /// difference.
     mark: Option<ResetMark>,
 }
 
@@ -78,8 +79,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// How many units this gives back at `now`, if they fit into the bucket. An undone charge was
-    /// never made, and gives nothing back.
+    /// How many units this gives back at `now`, if they fit into the bucket. An undo gives nothing
+    /// back: its charge was never made.
     pub(crate) fn returns(&self, bucket: &Bucket, now: Timestamp) -> Units {
         match *self {
             Self::Refund { units } => units,
@@ -91,7 +92,7 @@ impl Change {
         }
     }
 
-    /// The same, whenever it is.
+    /// The largest number of units that this gives back at any time.
     pub(crate) const fn returns_at_most(&self) -> Units {
         match *self {
             Self::Refund { units } | Self::RefundSince { units, .. } => units,
@@ -124,9 +125,9 @@ impl<'a> Adjustment<'a> {
         Self { id, bucket, change, mark: None }
     }
 
-    /// The units were taken when the store had this mark. If the bucket was reset since, they are
-    /// forgiven, and not given back.
-    pub(crate) const fn taken_at(mut self, mark: ResetMark) -> Self {
+    /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
+    /// forgiven and not given back.
+    pub(crate) const fn with_mark(mut self, mark: ResetMark) -> Self {
         self.mark = Some(mark);
         self
     }
@@ -135,13 +136,13 @@ impl<'a> Adjustment<'a> {
         self.mark
     }
 
-    /// The same for a store that does not count resets.
-    pub(crate) const fn unmarked(mut self) -> Self {
+    /// Removes the mark, for a store that does not count resets.
+    pub(crate) const fn without_mark(mut self) -> Self {
         self.mark = None;
         self
     }
 
-    /// The same with another change.
+    /// Replaces the change.
     pub(crate) const fn with_change(mut self, change: Change) -> Self {
         self.change = change;
         self
@@ -175,9 +176,9 @@ impl<'a> Adjustment<'a> {
     /// the state `since`.
     ///
     /// It gives back no more than would still be missing from that state if nothing else had been
-    /// taken. This is how work is refunded that ran for long: by itself, it never leaves more in the
-    /// bucket than if the units had not been taken. It may leave a little less if other charges have
-    /// taken from the bucket too, and a little more if another refund came in between.
+    /// taken. Use it to refund work that ran for long: by itself, it never leaves more in the
+    /// bucket than if the units had not been taken. It may leave a little less if other charges
+    /// have taken from the bucket too, and a little more if another refund came in between.
     ///
     /// # Examples
     ///
@@ -206,16 +207,16 @@ impl<'a> Adjustment<'a> {
         Self::new(id, bucket, Change::RefundSince { units, since })
     }
 
-    /// Undoes a charge of `units` that left the bucket in the state `left`, as if it had never been
-    /// made.
+    /// Undoes a charge of `units` that left the bucket in the state `left`.
     ///
-    /// This is carried out only if the bucket is [untouched] since then.
+    /// The bucket is then as if the charge had never been made. It must be [untouched] since the
+    /// charge; otherwise the whole call is refused.
     #[must_use]
     pub const fn undo(id: BucketId<'a>, bucket: &'a Bucket, units: Units, left: State) -> Self {
         Self::new(id, bucket, Change::Undo { units, left })
     }
 
-    /// Closes the bucket for `time` from now on, as [`block`] says.
+    /// Blocks the bucket for `time` from now on, as [`block`] says.
     ///
     /// The time is rounded up to the microsecond; a time of zero changes nothing.
     ///
@@ -243,7 +244,7 @@ impl<'a> Adjustment<'a> {
         self.id
     }
 
-    /// The numbers of the bucket.
+    /// The quota of the bucket, compiled.
     #[must_use]
     pub const fn bucket(&self) -> &'a Bucket {
         self.bucket
@@ -288,7 +289,7 @@ impl<'a> Adjustment<'a> {
         }
     }
 
-    /// Whether there are buckets that do not allow it.
+    /// Whether some buckets do not allow this change.
     pub(super) const fn is_conditional(&self) -> bool {
         matches!(self.change, Change::Undo { .. })
     }
@@ -310,13 +311,9 @@ impl<'a> Adjustment<'a> {
 
 #[cfg(feature = "memory")]
 impl Adjustment<'_> {
-    /// The same in other numbers of the limit.
-    pub(super) fn in_numbers_of<'b>(
-        &'b self,
-        bucket: &'b Bucket,
-        now: Timestamp,
-    ) -> Adjustment<'b> {
-        let units = |units| converted(units, self.bucket, bucket);
+    /// Converts the adjustment to another quota of its limit.
+    pub(super) fn convert_to<'b>(&'b self, bucket: &'b Bucket, now: Timestamp) -> Adjustment<'b> {
+        let units = |units| convert_units(units, self.bucket, bucket);
         let state = |state| rescale(self.bucket, bucket, state, now, self.id.phase(bucket));
         let change = match self.change {
             Change::Refund { units: own } => Change::Refund { units: units(own) },
@@ -332,9 +329,9 @@ impl Adjustment<'_> {
     }
 }
 
-/// Units of one bucket, counted in the numbers of another; what is left of a unit is dropped.
+/// Converts units from one quota to another, rounded down.
 #[cfg(feature = "memory")]
-pub(super) fn converted(units: Units, from: &Bucket, to: &Bucket) -> Units {
+pub(super) fn convert_units(units: Units, from: &Bucket, to: &Bucket) -> Units {
     if from == to {
         return units;
     }

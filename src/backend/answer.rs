@@ -1,4 +1,4 @@
-//! What a backend answers: at once, or when a future completes.
+//! The answers of a backend, which are ready or a future.
 
 use std::fmt;
 use std::pin::Pin;
@@ -52,7 +52,8 @@ impl<T> Answer<T> {
     ///
     /// # Cancel safety
     ///
-    /// As [`Backend`](super::Backend): the operation may take effect although the future is dropped.
+    /// As [`Backend`](super::Backend): the operation may take effect although the future is
+    /// dropped.
     pub async fn wait(self) -> Result<T, BackendError> {
         match self {
             Self::Ready(answer) => answer,
@@ -70,14 +71,14 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
     }
 }
 
-/// What became of a list of charges or adjustments.
+/// The result of a list of charges or adjustments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     now: Timestamp,
     readings: List<Reading>,
 }
 
-/// What each bucket said; one or two need no allocation.
+/// A list of readings; one or two need no allocation.
 #[derive(Clone, Debug)]
 pub(super) enum List<T> {
     One([T; 1]),
@@ -103,7 +104,7 @@ impl<T> List<T> {
         }
     }
 
-    /// A list of these, of which there are `count`.
+    /// Collects `count` items.
     #[inline(always)]
     pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
@@ -115,7 +116,7 @@ impl<T> List<T> {
     }
 }
 
-/// However they are held, lists are equal if the items are.
+/// Lists are equal if their items are, whichever variant holds them.
 impl<T: PartialEq> PartialEq for List<T> {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
@@ -125,20 +126,21 @@ impl<T: PartialEq> PartialEq for List<T> {
 impl<T: Eq> Eq for List<T> {}
 
 impl Applied {
-    /// The outcome of a charge on one bucket, or of one adjustment.
+    /// The result of a charge on one bucket, or of one adjustment.
     #[must_use]
     #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
         Self { now, readings: List::One([reading]) }
     }
 
-    /// The outcome of charges on two buckets, as of one two-choices charge.
+    /// The result of charges on two buckets, such as one two-choices charge.
     #[must_use]
     pub const fn two(now: Timestamp, readings: [Reading; 2]) -> Self {
         Self { now, readings: List::Two(readings) }
     }
 
-    /// The outcome of charges on several buckets, one reading for each that is named, in order.
+    /// The result of charges on several buckets: one reading for each bucket that is named, in
+    /// order.
     #[must_use]
     pub const fn many(now: Timestamp, readings: Vec<Reading>) -> Self {
         Self { now, readings: List::Many(readings) }
@@ -154,9 +156,9 @@ impl Applied {
         Self { now, readings: List::collect(count, readings) }
     }
 
-    /// The same with this mark for all buckets.
+    /// Sets the mark of all readings.
     #[cfg(feature = "memory")]
-    pub(super) fn marked(mut self, mark: ResetMark) -> Self {
+    pub(super) fn with_mark(mut self, mark: ResetMark) -> Self {
         if !mark.is_none() {
             let readings = self.readings.as_mut_slice();
             readings.iter_mut().for_each(|reading| reading.mark = mark);
@@ -204,7 +206,7 @@ impl Applied {
         verdict
     }
 
-    /// The longest wait of all: by then every bucket has what was asked of it.
+    /// The longest wait of all readings: after it every bucket has what was asked of it.
     #[must_use]
     #[inline]
     pub fn wait(&self) -> Duration {
@@ -218,9 +220,9 @@ pub struct Reading {
     verdict: Verdict,
     state: State,
     units: Units,
-    /// In microseconds: a `Duration` takes twice the room.
+    /// In microseconds, because a `Duration` takes twice the room.
     wait: u64,
-    /// For what gives the units back.
+    /// The mark that a later refund of these units carries.
     mark: ResetMark,
 }
 
@@ -235,14 +237,14 @@ impl Reading {
         Self::in_micros(verdict, state, 0, micros.saturating_add(begun))
     }
 
-    /// Says how many units were taken from this bucket.
+    /// Sets how many units were taken from this bucket.
     #[must_use]
     pub const fn taking(mut self, units: Units) -> Self {
         self.units = units;
         self
     }
 
-    /// The reading of an ordinary charge by itself. A look sees the bucket as it stays.
+    /// The reading of one ordinary charge. A look has the state of the bucket as it stays.
     #[must_use]
     #[inline]
     pub const fn from_charged(charge: &Charge<'_>, charged: &Charged) -> Self {
@@ -254,7 +256,7 @@ impl Reading {
         Self::in_micros(verdict, charged.before(), 0, wait)
     }
 
-    /// The readings of a two-choices charge by itself, in the order of its shards.
+    /// The readings of one two-choices charge, in the order of its shards.
     #[must_use]
     pub fn from_charged_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
         let ([first, second], [first_pays, second_pays]) = if charge.takes() {
@@ -267,9 +269,9 @@ impl Reading {
             .map(|(state, units)| Self::in_micros(verdict, state, units, wait))
     }
 
-    /// The same of a bucket that is stored in other numbers than an adjustment names.
+    /// Converts the state from the `stored` quota to that of the adjustment.
     #[cfg(feature = "memory")]
-    pub(super) fn in_numbers_of(
+    pub(super) fn convert_from(
         mut self,
         stored: &Bucket,
         adjustment: &Adjustment<'_>,
@@ -286,10 +288,10 @@ impl Reading {
         Self { verdict, state, units, wait, mark: ResetMark::NONE }
     }
 
-    /// The same with this mark.
+    /// Sets the mark.
     #[cfg(feature = "memory")]
     #[inline]
-    pub(super) const fn marked(mut self, mark: ResetMark) -> Self {
+    pub(super) const fn with_mark(mut self, mark: ResetMark) -> Self {
         self.mark = mark;
         self
     }
@@ -323,8 +325,8 @@ impl Reading {
         self.units
     }
 
-    /// How long until this bucket has what was asked of it, or both have that a two-choices charge
-    /// names; zero if they had.
+    /// How long until this bucket has what was asked of it; for a two-choices charge, until both
+    /// shards have it together. Zero if they have it now.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)

@@ -17,7 +17,7 @@ pub struct BucketId<'a> {
     limit: &'a str,
     key: &'a Key,
     shard: u32,
-    /// Last, as it follows from `limit`.
+    /// Last, so that it does not matter for the order: it follows from `limit`.
     head: LimitHead,
 }
 
@@ -26,7 +26,7 @@ impl<'a> BucketId<'a> {
     #[must_use]
     #[inline]
     pub const fn new(limit: &'a str, key: &'a Key) -> Self {
-        Self::with_head(limit, LimitHead::of(limit), key)
+        Self::with_head(limit, LimitHead::new(limit), key)
     }
 
     /// As [`new`](Self::new), for a limit that knows the head of its name.
@@ -41,7 +41,7 @@ impl<'a> BucketId<'a> {
         self.head
     }
 
-    /// Names another shard than the first, which is 0.
+    /// Names a shard of the limit; the first one is 0, and is named unless this is called.
     #[must_use]
     #[inline]
     pub const fn shard(mut self, shard: u32) -> Self {
@@ -70,8 +70,8 @@ impl<'a> BucketId<'a> {
         self.shard
     }
 
-    /// Where a window begins when the quota does not say so: somewhere in the first period after
-    /// the epoch, the same on every node and for every shard, and different from key to key.
+    /// Where the windows start if the quota has no start: somewhere in the first period after the
+    /// epoch. It is the same on every node and for every shard, and differs from key to key.
     ///
     /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff and the key's
     /// bytes, modulo the period.
@@ -81,11 +81,11 @@ impl<'a> BucketId<'a> {
         Timestamp::UNIX_EPOCH.plus_micros(micros)
     }
 
-    /// A hash that picks a sample of the keys, those that a limit is enforced on. It is the same on
-    /// every node and for every shard.
+    /// A hash to pick a sample of the keys, such as those that a limit is enforced on. It is the
+    /// same on every node and for every shard.
     ///
-    /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff, the key's bytes and
-    /// a byte 0xfe. So it has nothing to do with the [phase](Self::phase).
+    /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff, the key's bytes
+    /// and a byte 0xfe. So it is independent of the [phase](Self::phase).
     #[must_use]
     pub fn sample_hash(&self) -> u64 {
         let mut hasher = self.hasher();
@@ -106,7 +106,7 @@ impl<'a> BucketId<'a> {
 ///
 /// # Examples
 ///
-/// Two limits at once, all or nothing, as a backend is asked:
+/// Two limits at once, all or nothing:
 ///
 /// ```
 /// use tollgate::algebra::Verdict;
@@ -126,7 +126,7 @@ impl<'a> BucketId<'a> {
 /// let memory = Memory::new();
 /// let mut remaining = Vec::new();
 /// for _ in 0..2 {
-///     let Answer::Ready(Ok(applied)) = memory.apply(&one_of_each) else { panic!("it knows at once") };
+///     let Answer::Ready(Ok(applied)) = memory.apply(&one_of_each) else { panic!("memory answers at once") };
 ///     let state = applied.readings()[1].state();
 ///     remaining.push((applied.verdict(), many.bucket().tokens(state.value).whole()));
 /// }
@@ -144,14 +144,14 @@ pub struct Charge<'a> {
 }
 
 impl<'a> Charge<'a> {
-    /// Takes the units, if they are there.
+    /// Takes the units if they are available.
     #[must_use]
     #[inline]
     pub const fn take(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
         Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true, second_shard: None }
     }
 
-    /// Looks whether the units could be taken, and leaves them.
+    /// Looks whether the units could be taken, without taking them.
     #[must_use]
     #[inline]
     pub const fn look(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
@@ -180,12 +180,12 @@ impl<'a> Charge<'a> {
     ///
     /// // Ten shards, each of which holds 5 tokens.
     /// let shard = Bucket::of_shard(&Quota::token_bucket(50, HOUR).shards(10))?;
-    /// let (key, seven) = (Key::from("everybody"), shard.units(7).unwrap());
+    /// let (key, seven) = (Key::from("all"), shard.units(7).unwrap());
     /// let id = BucketId::new("searches", &key).shard(3);
     /// let charge = Charge::take(id, &shard, seven).second_shard(8);
     ///
     /// let memory = Memory::new();
-    /// let Answer::Ready(Ok(applied)) = memory.apply(&[charge]) else { panic!("it knows at once") };
+    /// let Answer::Ready(Ok(applied)) = memory.apply(&[charge]) else { panic!("memory answers at once") };
     /// let paid: i64 = applied.readings().iter().map(|reading| reading.units()).sum();
     /// assert_eq!((applied.readings().len(), paid), (2, seven));
     /// # Ok::<(), tollgate::quota::QuotaError>(())
@@ -204,7 +204,7 @@ impl<'a> Charge<'a> {
         self.id
     }
 
-    /// The names of the buckets that may pay: one, or two of a two-choices charge, its own first.
+    /// The names of the buckets that may pay. A two-choices charge has two, its own shard first.
     pub fn ids(&self) -> impl Iterator<Item = BucketId<'a>> + use<'a> {
         let id = self.id;
         std::iter::once(id).chain(self.second_shard.map(|second| id.shard(second)))
@@ -217,7 +217,7 @@ impl<'a> Charge<'a> {
         self.second_shard
     }
 
-    /// The numbers of the bucket, which are the same for both shards.
+    /// The compiled quota of the bucket, which is the same for both shards.
     #[must_use]
     #[inline]
     pub const fn bucket(&self) -> &'a Bucket {

@@ -75,8 +75,8 @@ impl BackendError {
         Self(Problem::Timeout { backend, within })
     }
 
-    /// The store can never decide this call, however often it is asked: what it holds for a bucket is
-    /// no bucket, say, or the numbers are too large for it.
+    /// The store can never decide this call, however often it is sent: the bucket's key holds
+    /// something else, say, or the numbers are too large for it.
     ///
     /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
     /// [`OnFailure`](crate::OnFailure): a client that finds such a call would pass each time.
@@ -115,14 +115,14 @@ impl BackendError {
         Self(Problem::Full { backend, cause: Arc::from(cause.into()) })
     }
 
-    /// So many calls of this process waited to be sent that this one was late before the store could
-    /// answer it.
+    /// Too many calls of this process waited to be sent, so this one missed its deadline before the
+    /// store could answer it.
     #[cfg(feature = "redis")]
     pub(crate) const fn overloaded(backend: &'static str, within: Duration) -> Self {
         Self(Problem::Overloaded { backend, within })
     }
 
-    /// The store cannot be used as it was set up.
+    /// The store cannot be used with its present configuration.
     #[cfg(feature = "redis")]
     pub(crate) fn misconfigured(
         backend: &'static str,
@@ -131,12 +131,13 @@ impl BackendError {
         Self(Problem::Misconfigured { backend, cause: Arc::from(cause.into()) })
     }
 
-    /// A cluster keeps buckets of these limits in several slots, so it cannot decide them in one step.
+    /// A cluster keeps buckets of these limits in several slots, so it cannot charge them in one
+    /// step.
     pub fn cross_slot(limits: impl Into<String>) -> Self {
         Self(Problem::CrossSlot { limits: limits.into() })
     }
 
-    /// The store answered, but not about every charge.
+    /// The store's answer does not have a reading for every charge.
     pub(crate) const fn incomplete() -> Self {
         Self(Problem::Incomplete)
     }
@@ -147,14 +148,14 @@ impl BackendError {
         Self(Problem::Internal { backend, what })
     }
 
-    /// Whether the call named buckets that a cluster keeps in several slots. Trying again does not
-    /// help.
+    /// Whether the call named buckets that a cluster keeps in several slots. A retry does not help.
     #[must_use]
     pub const fn is_cross_slot(&self) -> bool {
         matches!(self.0, Problem::CrossSlot { .. })
     }
 
-    /// Whether there was no answer in time. The store may have taken the tokens all the same.
+    /// Whether there was no answer before the deadline. The store may have taken the tokens all the
+    /// same.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self.0, Problem::Timeout { .. }) || self.is_overload()
@@ -163,12 +164,13 @@ impl BackendError {
     /// Whether the store failed, could not be reached, or did not answer in time: what
     /// [`OnFailure::Admit`](crate::OnFailure::Admit) is for.
     ///
-    /// False for what the store can never decide, for a store that [is full](Self::is_full), and for a
-    /// call that was late because too many calls of this process waited to be sent while the store was
-    /// answering: a client can bring about each of these by itself. False also for a store that [is
-    /// misconfigured](Self::is_misconfigured), as no limit would count until an operator notices.
+    /// False for a call that the store can never decide, for a store that [is full](Self::is_full),
+    /// and for a call that was late because too many calls of this process waited to be sent while
+    /// the store was answering. A client can cause each of these by itself. Also false for a store
+    /// that [is misconfigured](Self::is_misconfigured): admitting would lift all limits until an
+    /// operator notices.
     ///
-    /// What Redis answers, and no connection or no answer in time:
+    /// What the answers of Redis count as:
     ///
     /// | Redis answers | it is | because |
     /// |---|---|---|
@@ -191,22 +193,22 @@ impl BackendError {
     /// use tollgate::backend::BackendError;
     ///
     /// assert!(BackendError::timeout("redis", Duration::from_millis(50)).is_outage());
-    /// assert!(!BackendError::cross_slot("per-client`, `everyone").is_outage());
+    /// assert!(!BackendError::cross_slot("per-client`, `global").is_outage());
     /// ```
     #[must_use]
     pub const fn is_outage(&self) -> bool {
         matches!(self.0, Problem::Unavailable { .. } | Problem::Timeout { .. })
     }
 
-    /// Whether the store had no room for what the call would store. It may still refuse other calls, as
-    /// that stores nothing.
+    /// Whether the store had no room for what the call would store. It may still refuse other
+    /// calls, as that stores nothing.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(self.0, Problem::Full { .. })
     }
 
-    /// Whether an operator has to set up the store differently, or the limiter: its login, say, or the
-    /// rights of its user.
+    /// Whether an operator has to set up the store differently, or the limiter: its login, say, or
+    /// the rights of its user.
     #[must_use]
     pub const fn is_misconfigured(&self) -> bool {
         #[cfg(feature = "redis")]

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What a bucket belongs to: a user, an address, a tenant, or [all requests](Self::GLOBAL).
 ///
-/// A key is made of parts, and keys are equal if all their parts are: `("a", "bc")` is not
-/// `("ab", "c")`, and the text `"7"` is not the number 7. Numbers are equal whatever their type. Short
-/// keys (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is arbitrary
-/// but always the same.
+/// A key is made of parts, and two keys are equal if all their parts are: `("a", "bc")` is not
+/// `("ab", "c")`, and the text `"7"` is not the number 7. Numbers are equal whatever their type.
+/// Short keys (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is
+/// arbitrary but always the same.
 ///
 /// Texts, numbers, addresses, bytes, tuples of two or three of them, and references to all of these
-/// become keys by [`From`], so wherever a key is asked for they can be passed as they are.
+/// convert into keys by [`From`]. So a parameter of type `impl Into<Key>` takes them as they are.
 ///
 /// # Examples
 ///
@@ -31,17 +31,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Repr);
 
-/// The room for a key in place, and for how long it is.
+/// The bytes of an inline key: its length, and its content.
 const INLINE: usize = 1 + 38;
 
-/// How many words a key takes that is held in place.
+/// The number of words that an inline key takes.
 #[cfg(feature = "memory")]
 pub(super) const KEY_WORDS: usize = INLINE.div_ceil(8);
 
-// A key that fits is always inline, so the derived equality and hash are those of the encoded bytes.
+// A key that fits is always inline, so the derived equality and hash are those of the encoded
+// bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Repr {
-    /// How many bytes it has, these bytes, and zeros.
+    /// The length, the content, and zeros.
     Inline([u8; INLINE]),
     Heap(Box<[u8]>),
 }
@@ -70,8 +71,8 @@ impl Key {
 
     /// Marks this key as a fallback: it equals no key that is not marked as well.
     ///
-    /// [`or`](crate::key::KeyExtractor::or) marks the keys that it puts in place of missing ones, so a
-    /// session that is named like a user does not take from the user's bucket.
+    /// [`or`](crate::key::KeyExtractor::or) marks the keys that it puts in place of missing ones,
+    /// so a session that is named like a user does not take from the user's bucket.
     #[must_use]
     pub fn fallback(self) -> Self {
         Self::concat(&[&[tag::FALLBACK], self.as_bytes()])
@@ -91,7 +92,8 @@ impl Key {
 
     /// The parts, encoded without ambiguity: what stores compare.
     ///
-    /// Each part is a tag and its content. Numbers and lengths of more than one byte are big-endian:
+    /// Each part is a tag and its content. Numbers and lengths of more than one byte are
+    /// big-endian:
     ///
     /// | tag | content |
     /// |---|---|
@@ -117,8 +119,8 @@ impl Key {
         matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
     }
 
-    /// Its [bytes](Self::as_bytes) in words that are filled up with zeros, if they are held in place;
-    /// the first word also has their number. And how many of the words are not zero.
+    /// The [bytes](Self::as_bytes) of an inline key as words, padded with zeros, and how many of
+    /// the words are not zero. The first word begins with the length.
     #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) fn inline_words(&self) -> Option<([u64; KEY_WORDS], usize)> {
@@ -129,13 +131,14 @@ impl Key {
         };
         let words = [first, second, third, fourth, [a, b, c, d, e, f, g, 0]];
         let words = words.map(u64::from_le_bytes);
-        // Not from its byte: the word would then be put together from bytes as well.
+        // The length is taken from the word and not from its byte: otherwise the compiler builds
+        // the word from single bytes as well.
         let [len, ..] = words.map(|word| word & 0xff);
         let count = usize::try_from(len).unwrap_or(0).saturating_add(1).div_ceil(8);
         Some((words, count))
     }
 
-    /// A part with a length in front of its content.
+    /// A key of one part that has a length before its content.
     #[inline(never)]
     pub(super) fn from_content(tag: u8, content: &[u8]) -> Self {
         let mut place = [0; INLINE];
@@ -161,7 +164,7 @@ impl Key {
         }
     }
 
-    /// A key of bytes whose number is known at compile time, written in one move.
+    /// A key of so many bytes as are known at compile time, written in one move.
     #[inline]
     pub(super) fn from_array<const N: usize>(content: [u8; N]) -> Self {
         let mut place = [0; INLINE];
@@ -170,7 +173,8 @@ impl Key {
             return Self(Repr::Heap(content.into()));
         };
         (*len, *room) = (count, content);
-        // The first word in one move: the hash reads it in one, too, and would wait for several.
+        // Writes the first word in one move. The hash reads it in one as well, and would have to
+        // wait for several small writes.
         if let Some(word) = place.first_chunk_mut::<8>() {
             *word = u64::from_le_bytes(*word).to_le_bytes();
         }
@@ -196,11 +200,11 @@ impl Key {
     }
 }
 
-/// The bytes as words of eight, which together with the length determine them: the last word may
-/// repeat bytes of the one before it, or have zeros.
+/// Passes the bytes on as words of eight. Together with the length, they determine the bytes: the
+/// last word may repeat bytes of the one before it, or have zeros.
 ///
-/// Always inlined: if the hasher has to live in memory across a call, that costs as much as the
-/// hashing.
+/// Always inlined: if the state of the hash had to live in memory across a call, that would cost as
+/// much as the hash itself.
 #[cfg(feature = "memory")]
 #[inline(always)]
 pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
@@ -209,7 +213,8 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
     if rest.is_empty() {
         return;
     }
-    // Overlapping loads: a loop over bytes is slower, and a copy becomes a call to `memcpy`.
+    // Overlapping loads, because a loop over bytes is slower, and a copy becomes a call of
+    // `memcpy`.
     if let Some(last) = bytes.last_chunk::<8>() {
         take(u64::from_le_bytes(*last));
     } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
@@ -223,7 +228,7 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
     }
 }
 
-/// Shows the parts, joined by `|`. It is for people: two different keys may look alike.
+/// Shows the parts, joined by `|`. This is for people: two different keys may look alike.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.as_bytes();

@@ -1,4 +1,4 @@
-//! The values that become parts of keys.
+//! The conversions of values into keys.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "memory")]
-    fn calls_take_what_an_iterator_gives() {
+    fn calls_take_the_references_that_an_iterator_yields() {
         use crate::limiter::{Limit, RateLimiter};
         use crate::quota::{MINUTE, Quota};
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_one_key_however_it_is_held() {
+    fn a_text_gives_the_same_key_whatever_type_holds_it() {
         for text in ["", "alice", "a text that is longer than what a key holds in place"] {
             let wanted = Key::from(text);
             let (owned, shared): (String, Arc<str>) = (text.into(), text.into());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_one_key_whatever_its_type() {
+    fn a_number_gives_the_same_key_whatever_its_type() {
         let wanted = key(7_u64);
         let by_value =
             [key(7_u8), key(7_u16), key(7_u32), key(7_usize), key(7_i32), key(7_i64), key(7)];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_key_by_value_and_by_reference() {
+    fn an_address_gives_the_same_key_by_value_and_by_reference() {
         let v4 = Ipv4Addr::new(192, 0, 2, 1);
         let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
         for (wanted, address) in [(key(v4), IpAddr::V4(v4)), (key(v6), IpAddr::V6(v6))] {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_one_key_in_arrays_and_in_slices() {
+    fn bytes_give_the_same_key_in_arrays_and_in_slices() {
         let id = [7_u8; 16];
         let keys = [key(id), key(&id), key(&id[..]), key(&&id[..])];
         assert!(keys.iter().all(|found| *found == keys[0]), "{keys:?}");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tuple_is_the_key_of_its_parts_by_value_and_by_reference() {
+    fn a_tuple_gives_the_key_of_its_parts_by_value_and_by_reference() {
         let (tenant, user) = (String::from("acme"), 7_u64);
         let wanted = key("acme").and(7);
         assert_eq!([key((&tenant, user)), key((&tenant, &user))], [wanted.clone(), wanted.clone()]);

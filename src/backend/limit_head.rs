@@ -1,21 +1,21 @@
-//! The beginning of a limit's name, as the words that it is hashed in.
+//! A limit's name as two words, which are what the memory store hashes.
 
-/// A name of at most 16 bytes, as two words that are filled up with zeros. Of a longer one, two
-/// zeros.
+/// A name of at most 16 bytes as two words, padded with zeros. For a longer name, two zeros.
 ///
-/// A limit makes it once, so that no decision reads the bytes of a short name.
+/// A limit computes it once, so that no decision reads the bytes of a short name. For example,
+/// `login` becomes the bytes `login\0\0\0` as a little-endian word, and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LimitHead([u64; 2]);
 
 impl LimitHead {
-    pub(crate) const fn of(name: &str) -> Self {
+    pub(crate) const fn new(name: &str) -> Self {
         let (mut bytes, mut words, mut shift) = (name.as_bytes(), [0_u64; 2], 0_u32);
-        // A zero would look like the end.
+        // A name with a zero byte would look like a shorter one, so it counts as too long.
         while let [byte, rest @ ..] = bytes
             && *byte != 0
             && shift < 128
         {
-            // A constant cannot be made by `u64::from`.
+            // `u64::from` is not const.
             let byte = u64::from_le_bytes([*byte, 0, 0, 0, 0, 0, 0, 0]);
             let [low, high] = words;
             words = match shift {
@@ -27,8 +27,8 @@ impl LimitHead {
         Self(if bytes.is_empty() { words } else { [0; 2] })
     }
 
-    /// The words, if they are the whole name, which is not empty. Different names have different words
-    /// then.
+    /// The words, if they are the whole name and the name is not empty. Then different names have
+    /// different words.
     #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) const fn whole(self) -> Option<[u64; 2]> {

@@ -1,22 +1,41 @@
-//! Where buckets live: the contract between the limiter and its store, and the engines.
+//! Where buckets live: the stores, and the contract between a limiter and its store.
+//!
+//! | store | for |
+//! |---|---|
+//! | [`Memory`] | one process: the default, with the feature `memory` |
+//! | [`Redis`] | any number of processes that share their buckets, with the feature `redis` |
+//! | your own | another database: implement [`Backend`], most easily by [`BucketStore`] |
+//!
+//! # Examples
+//!
+//! A limiter takes its store when it is made. The rest of the program does not depend on which it
+//! is:
+//!
+//! ```
+//! use tollgate::RateLimiter;
+//! use tollgate::backend::Memory;
+//!
+//! let limiter = RateLimiter::new(Memory::new().max_keys(100_000));
+//! # drop(limiter);
+//! ```
 //!
 //! # Design
 //!
-//! One operation carries everything: [`Backend::apply`] takes a list of [`Charge`]s, all or
+//! One operation does nearly everything: [`Backend::apply`] takes a list of [`Charge`]s, all or
 //! nothing, and reports what each bucket holds. [`adjust`](Backend::adjust) and
-//! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own: it applies the
-//! functions of [`algebra`](crate::algebra) to what it has stored, atomically, at the time that
-//! its own clock shows. A store that can read and write records gets that for nothing: it is a
+//! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own. It applies the
+//! functions of [`algebra`](crate::algebra) to the states that it has stored, atomically, at the
+//! time of its own clock. A store that can read and write records gets all of that from
 //! [`BucketStore`].
 //!
-//! A limit in shards is charged where there is more: a charge that names
-//! [two shards](Charge::second_shard) is paid by the fuller one, or by both, as
+//! A limit in shards is charged where there is more. A charge that names [two
+//! shards](Charge::second_shard) is paid by the fuller one, or by both, as
 //! [`charge_pair`](crate::algebra::charge_pair) says. It is still one charge, which can be part of
-//! any list, and its two buckets are read, decided and written as one.
+//! any list, and its two buckets are read, decided and written in one step.
 //!
-//! The trait is free of type parameters and lifetimes in its answers, so that a
-//! [`RateLimiter`](crate::RateLimiter) is one type whatever its store. A store that answers at once,
-//! like [`Memory`], returns [`Answer::Ready`], which costs no allocation and no `await`.
+//! The trait has no type parameters, and its answers no lifetimes, so a
+//! [`RateLimiter`](crate::RateLimiter) is one type whatever its store. A store that answers at
+//! once, like [`Memory`], returns [`Answer::Ready`], which needs no allocation and no `await`.
 
 mod adjustment;
 mod answer;
@@ -59,27 +78,27 @@ pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 pub(crate) use self::repeats::Repeats;
 pub(crate) use self::reset_log::{ResetLog, ResetMark};
 
-/// A store of buckets.
+/// A store of buckets, which a [`RateLimiter`](crate::RateLimiter) asks for every decision.
 ///
 /// # The contract
 ///
-/// * A bucket is identified by its [`BucketId`] alone. One that is not stored is
+/// * A bucket is identified by its [`BucketId`] alone. A bucket that is not stored is
 ///   [absent](crate::algebra::Bucket::absent), with [`BucketId::phase`] for its windows.
-/// * Each call reads the clock once, and no other call is seen half done.
-/// * A bucket that is [full](crate::algebra::Bucket::full_at) and
-///   [droppable then](crate::algebra::Bucket::is_droppable_when_full) may be dropped, as an absent one is full as well. No
-///   answer depends on whether it was, whatever its numbers become, as long as no call is decided by
-///   a time before it was full. A store that alone reads its clock, like a Redis server, may drop it
-///   at that very instant. A store whose clock may go back keeps it for as much longer; [`Memory`]
-///   keeps it for a second.
-/// * The time of a state may be one to come, as after a [block](crate::algebra::block) or when the
-///   clock has gone back. No time has passed for it then, and it is kept until it is full.
-/// * A state that was stored for other numbers is [rescaled](crate::algebra::rescale) when it is
-///   read, never misread. If it is full by those numbers, it counts as absent in all respects.
-/// * A bucket that is named twice is charged twice, in the order of the charges; each reading of it
-///   shows what it holds in the end.
-/// * The shards of a limit are buckets like any others, and may be stored apart; those that one
-///   call names are still charged as one.
+/// * Each call reads the clock once. A call is atomic: no other call sees it half done.
+/// * A bucket that is [full](crate::algebra::Bucket::full_at), and [droppable
+///   then](crate::algebra::Bucket::is_droppable_when_full), may be dropped, because an absent one
+///   is full as well. No answer may depend on whether it was, whatever its quota becomes, as long
+///   as no call is decided at a time before it was full. A store that alone reads its clock, like a
+///   Redis server, may drop it at that very instant. A store whose clock may go back by some time
+///   has to keep the bucket for that much longer; [`Memory`] keeps it for a second.
+/// * The time of a state may lie in the future, after a [block](crate::algebra::block) or if the
+///   clock has gone back. Then no time has passed for it, and it is kept until it is full.
+/// * A state that was stored for another quota of the limit is [rescaled](crate::algebra::rescale)
+///   when it is read. If it is full by the old quota, it counts as absent in all respects.
+/// * A bucket that is named twice is charged twice, in the order of the charges. Each reading of it
+///   shows what it holds after all of them.
+/// * The shards of a limit are buckets like any others, and may be stored apart. The two shards of
+///   one charge are still charged in one step.
 ///
 /// # Cancel safety
 ///
@@ -88,7 +107,7 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 ///
 /// # Examples
 ///
-/// A backend around a backend, which counts what is refused:
+/// A wrapper around another backend that counts refusals:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,59 +159,63 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store for buckets",
-    note = "for buckets in this process use `RateLimiter::in_memory()`; numbers are not told to the \
-            limiter, but to a `Limit`, which each call names: `limiter.limit(&LIMIT)`"
+    note = "for buckets in this process use `RateLimiter::in_memory()`; the numbers of a limit belong \
+            to a `Limit`, which each call names: `limiter.limit(&LIMIT)`"
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes all charges, or none of them if one is refused.
     ///
-    /// Charges are taken in the order given, so a bucket named twice is charged twice. A charge
-    /// that only looks is judged like the others, and nothing is stored for it. Nothing is stored
-    /// for a refusal or a charge of zero units either, with two exceptions for charges that take:
+    /// Charges are taken in the order given. A charge that only looks is judged like the others,
+    /// and nothing is stored for it. Nothing is stored for a refusal or a charge of zero units
+    /// either, with two exceptions for charges that take:
     ///
-    /// * A bucket that does not [equal a full one](crate::algebra::Bucket::is_droppable_when_full) when absent is stored on its first
-    ///   use, as it begins to fill then.
-    /// * If the list is refused, each bucket that is stored in other numbers than those of the charge is
-    ///   stored in these: [rescaled](crate::algebra::rescale) and
-    ///   [refreshed](crate::algebra::Bucket::refresh), with nothing taken. Its client is told a wait by
-    ///   the new numbers, which holds only if the bucket gains by these from then on. A bucket that
-    ///   counts as absent is not stored for this. One that the list names by several numbers is stored
-    ///   in those of the last charge that takes.
+    /// * A bucket that does not [equal a full one](crate::algebra::Bucket::is_droppable_when_full)
+    ///   when it is absent is stored on its first use, because it starts to fill then.
+    /// * If the list is refused, each bucket that is stored for another quota than that of the
+    ///   charge is [rescaled](crate::algebra::rescale) and
+    ///   [refreshed](crate::algebra::Bucket::refresh), and stored for the quota of the charge, with
+    ///   nothing taken. The client is told a wait by the new quota, and that wait only holds if the
+    ///   bucket gains by it from then on. A bucket that counts as absent is not stored for this. A
+    ///   bucket that the list names with several quotas is stored for that of the last charge that
+    ///   takes.
     ///
-    /// An ordinary charge is what [`charge`](crate::algebra::charge) says. One that names
-    /// [two shards](Charge::second_shard) is what [`charge_pair`](crate::algebra::charge_pair) says:
+    /// An ordinary charge follows [`charge`](crate::algebra::charge). One that names [two
+    /// shards](Charge::second_shard) follows [`charge_pair`](crate::algebra::charge_pair). The
+    /// first rule that holds decides:
     ///
     /// 1. The fuller shard has the units: admitted, and it pays for all.
-    /// 2. Both together have them: admitted. Both pay, and are left with as much as each other.
+    /// 2. Both together have them: admitted. Both pay, and are left with equal values.
     /// 3. The fuller shard alone can reserve them on the terms of the charge: reserved.
-    /// 4. Both together can, each within the terms: reserved, and both pay as in 2.
-    /// 5. Refused, with the smallest wait after which the two shards have the units.
+    /// 4. Both together can reserve them, each within the terms: reserved, and both pay as in 2.
+    /// 5. Otherwise refused, with the smallest wait after which the two shards have the units.
     ///
-    /// Of two shards that hold the same, the charge's own counts as the fuller. The one that does
-    /// not pay is not stored for this charge, unless this is its first use and it does not forget.
-    /// Other charges may name the same shards: a later charge of the list finds what the earlier ones
-    /// left, as when an ordinary bucket is named twice. (For this, a refused charge counts as if it
-    /// had been taken, so that each wait covers the charges before it.)
+    /// Of two shards that hold the same, the charge's own counts as the fuller. A shard that does
+    /// not pay is not stored for this charge, unless this is its first use and it is not droppable
+    /// when full. Other charges may name the same shards: a later charge of the list finds what the
+    /// earlier ones left. For this, a refused charge counts as if it had been taken, so that each
+    /// wait covers the charges before it.
     ///
-    /// There is one [`Reading`] for each bucket that is named: in the order of the charges, and the
-    /// two of a two-choices charge next to each other, its own shard first. Both have the verdict
-    /// and the wait of the charge, and each the [units](Reading::units) that its bucket has paid.
+    /// The answer has one [`Reading`] for each bucket that is named, in the order of the charges.
+    /// The two of a two-choices charge stand next to each other, its own shard first. Both have the
+    /// verdict and the wait of the charge, and each has the [units](Reading::units) that its bucket
+    /// has paid.
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied>;
 
     /// Makes all adjustments, or none of them if a bucket does not
     /// [allow](Adjustment::is_allowed) one.
     ///
     /// First every bucket is checked as it stands before the call. Then each adjustment is made in
-    /// order, as [`Adjustment::apply_to`] says. Nothing is stored for a bucket that is not stored
-    /// and from which none [takes](Adjustment::takes): it is full, or was never used.
+    /// order, as [`Adjustment::apply_to`] says. An adjustment that does not
+    /// [take](Adjustment::takes) stores nothing for a bucket that is not stored: that bucket is
+    /// full, or was never used.
     ///
-    /// There is one [`Reading`] for each adjustment, in order, with the state of its bucket
-    /// afterwards. Every reading says [`Admitted`](crate::algebra::Verdict::Admitted) if the
-    /// adjustments were made, and [`Refused`](crate::algebra::Verdict::Refused) if none was; it has
+    /// The answer has one [`Reading`] for each adjustment, in order, with the state of its bucket
+    /// afterwards. Every reading is [`Admitted`](crate::algebra::Verdict::Admitted) if the
+    /// adjustments were made, and [`Refused`](crate::algebra::Verdict::Refused) if none was. It has
     /// no wait and no units.
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied>;
 
-    /// Forgets these buckets, all at once, so that their next use is their first.
+    /// Forgets these buckets, in one step. Their next use is their first.
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()>;
 }
 

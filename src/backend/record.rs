@@ -1,4 +1,4 @@
-//! What a store keeps of a bucket.
+//! The record that a store keeps of a bucket.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,10 +7,11 @@ use crate::algebra::{Bucket, State, rescale};
 use crate::clock::Timestamp;
 use crate::quota::MAX_UNITS;
 
-/// What a store keeps of a bucket: its state, and the numbers that this state is counted in.
+/// The record that a store keeps of a bucket: its state, and the numbers of the quota that the
+/// state counts in.
 ///
-/// A state alone would be misread once the limit has got other numbers. Two records are equal if
-/// their [numbers](Self::to_numbers) are.
+/// A state alone could not be read once the quota of its limit has changed. Two records are equal
+/// if their [numbers](Self::to_numbers) are.
 ///
 /// # Examples
 ///
@@ -54,18 +55,18 @@ impl BucketRecord {
         self.bucket.full_at(self.state)
     }
 
-    /// The instant from which the bucket may be dropped, as an absent one is then like it. A store
-    /// whose clock may go back keeps it for as much longer.
+    /// The instant from which the bucket may be dropped, because an absent one is full as well. A
+    /// store whose clock may go back by some time has to keep it for that much longer.
     ///
-    /// `None` if it has to be kept, as its quota begins below the capacity.
+    /// `None` if the bucket has to be kept, because its quota starts below the capacity.
     #[must_use]
     pub fn droppable_at(&self) -> Option<Timestamp> {
         self.bucket.is_droppable_when_full().then(|| self.full_at())
     }
 
-    /// What to serialise: the value, its time in microseconds, and the gain, token, capacity and
-    /// step of the bucket. The step is negative if the quota begins below the capacity. All but the
-    /// time are within 2^53.
+    /// The numbers to serialise: the value, its time in microseconds, and the gain, token, capacity
+    /// and step of the bucket. The step is negative if the quota starts below the capacity. All but
+    /// the time are within 2^53.
     #[must_use]
     pub fn to_numbers(&self) -> [i64; 6] {
         let (State { value, ts }, bucket) = (self.state, &self.bucket);
@@ -75,9 +76,10 @@ impl BucketRecord {
         [value, ts.as_micros(), gain, token, bucket.capacity(), step]
     }
 
-    /// The record of which these are the [numbers](Self::to_numbers); `None` if no quota can have them:
-    /// if one of them is beyond 2^53, if the value is above the capacity or the capacity below zero, or if
-    /// gain, token or step is zero or has the wrong sign.
+    /// The record with these [numbers](Self::to_numbers); `None` if no quota can have them.
+    ///
+    /// That is so if one of them is beyond 2^53, if the value is above the capacity, if the
+    /// capacity is below zero, or if gain, token or step is zero or has the wrong sign.
     #[must_use]
     pub fn from_numbers([value, ts, gain, token, capacity, step]: [i64; 6]) -> Option<Self> {
         let counts = |number: &i64| number.unsigned_abs() <= MAX_UNITS;
@@ -89,7 +91,7 @@ impl BucketRecord {
         Some(Self { bucket, state })
     }
 
-    /// The state, counted in the numbers of `bucket`; `None` if it counts as absent there.
+    /// The state, converted to `bucket`; `None` if it counts as absent there.
     pub(super) fn state_in(
         &self,
         id: BucketId<'_>,
@@ -99,7 +101,7 @@ impl BucketRecord {
         stored_state(&self.bucket, bucket, self.state, id, now)
     }
 
-    /// Whether [`state_in`](Self::state_in) has to convert it.
+    /// Whether [`state_in`](Self::state_in) has to convert the state.
     pub(super) fn is_converted_in(
         &self,
         id: BucketId<'_>,
@@ -124,10 +126,10 @@ impl Hash for BucketRecord {
     }
 }
 
-/// A stored state that is counted in the numbers of `old`, in those of `new`.
+/// Converts a stored state from the quota `old` to `new`.
 ///
-/// `None` if nothing is used of it and the numbers differ. It counts as absent then, in all
-/// respects: another store may have dropped it.
+/// `None` if the quotas differ and nothing of the bucket is used. Then it counts as absent in all
+/// respects, because another store may have dropped it.
 pub(super) fn stored_state(
     old: &Bucket,
     new: &Bucket,
@@ -141,7 +143,7 @@ pub(super) fn stored_state(
     is_used(old, state, now).then(|| rescale(old, new, state, now, id.phase(new)))
 }
 
-/// Whether [`stored_state`] has to convert a state that is counted in the numbers of `old`.
+/// Whether [`stored_state`] has to convert this state.
 pub(super) fn is_converted(
     old: &Bucket,
     new: &Bucket,
@@ -156,7 +158,7 @@ fn is_used(bucket: &Bucket, state: State, now: Timestamp) -> bool {
     bucket.refresh(state, now).value < bucket.capacity()
 }
 
-/// A state that is counted in the numbers of `old`, in those of `new`.
+/// Converts a state from the quota `old` to `new`, however full the bucket is.
 pub(super) fn convert(
     old: &Bucket,
     new: &Bucket,
@@ -170,16 +172,16 @@ pub(super) fn convert(
     rescale(old, new, state, now, id.phase(new))
 }
 
-/// Whether a state that is counted in the numbers of `old` needs no conversion to those of `new`.
+/// Whether a state means the same under both quotas, so that it needs no conversion.
 fn is_counted_in(old: &Bucket, new: &Bucket, state: State, id: BucketId<'_>) -> bool {
     has_same_numbers(old, new)
-        // A full bucket may have been dropped by now, unless it began below its capacity.
+        // If only one of them may drop a full bucket, a full one means different things.
         && old.is_droppable_when_full() == new.is_droppable_when_full()
-        // Windows that begin elsewhere are other numbers as well, although none of the six says so.
+        // The start of the windows is not among the stored numbers, but it matters as well.
         && new.has_window_at(state.ts, || id.phase(new))
 }
 
-/// Whether units that are counted by one are those of the other.
+/// Whether both quotas count in the same units, steps and capacity.
 pub(super) fn has_same_numbers(one: &Bucket, other: &Bucket) -> bool {
     one.step() == other.step()
         && one.gain() == other.gain()

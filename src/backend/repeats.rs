@@ -1,22 +1,23 @@
-//! Which items of a list name the same.
+//! Which items of a list are equal.
 //!
 //! # Design
 //!
-//! Most lists have two or three items. Up to [`SHORT`], looking at each pair is faster than anything
-//! else. In a longer list that would take time which grows with its square, so it is sorted once.
+//! Most lists have two or three items. Up to [`SHORT`] of them, comparing each pair is the fastest
+//! way. In a longer list the time would grow with the square of the length, so a longer list is
+//! sorted once. For example, the items `b a b c a …` have the firsts `0 1 0 3 1 …`.
 
-/// What is known of the items of a list.
+/// The equal items of a list.
 #[derive(Debug)]
 pub(crate) enum Repeats {
-    /// The list is short: look at each pair.
+    /// The list is short: compare pairs when asked.
     Short,
-    /// No two items name the same.
+    /// No two items are equal.
     Unique,
-    /// For each item, the place of the first one that names the same.
+    /// For each item, the place of the first one that is equal to it.
     Firsts(Vec<usize>),
 }
 
-/// The length up to which a list is searched sooner than sorted.
+/// The length up to which a list is searched and not sorted.
 pub(crate) const SHORT: usize = 8;
 
 impl Repeats {
@@ -29,8 +30,8 @@ impl Repeats {
         let mut sorted: Vec<(T, usize)> = items.zip(0..).collect();
         sorted.sort_unstable();
         let mut has_repeats = false;
-        // Equal ones stand in the order of their places, so the first of each run is known when the
-        // others are met.
+        // Equal items are sorted by their places, so the first of each run is done before the
+        // others.
         for pair in sorted.windows(2) {
             if let [(one, before), (next, place)] = pair
                 && one == next
@@ -44,7 +45,7 @@ impl Repeats {
         if has_repeats { Self::Firsts(firsts) } else { Self::Unique }
     }
 
-    /// The place of the first item that names the same as this one.
+    /// The place of the first item that is equal to this one.
     pub(crate) fn first(&self, place: usize, is_same: impl Fn(usize) -> bool) -> usize {
         match self {
             Self::Short => (0..place).find(|&earlier| is_same(earlier)).unwrap_or(place),
@@ -100,13 +101,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_of_each_is_found(items in prop::collection::vec(0_usize..12, 0..30)) {
+        fn the_first_of_equal_items_is_found(items in prop::collection::vec(0_usize..12, 0..30)) {
             let wanted = items.iter().map(|item| items.iter().position(|one| one == item).unwrap());
             prop_assert_eq!(firsts(&items), wanted.collect::<Vec<_>>());
         }
     }
 
-    /// All pairs of 8,000 would be 32,000,000.
+    /// 8,000 items have 32,000,000 pairs.
     #[test]
     fn a_long_list_is_not_compared_pair_by_pair() {
         for different in [1, 2, 100, 8_000] {

@@ -1,34 +1,39 @@
-//! Which buckets were reset of late, so that tokens which were taken before give nothing back.
+//! Which buckets were reset lately, so that a refund from before a reset gives nothing back.
 //!
 //! # Design
 //!
-//! A reset forgives what was taken. If the permits from before it gave their tokens back afterwards,
-//! these would be there twice: once by the reset, and once by the refund.
+//! A reset forgives what was taken. If permits from before the reset gave their tokens back
+//! afterwards, the bucket would get these tokens twice: once by the reset, and once by the refund.
 //!
 //! ```text
 //! take 5 of 5, reset, take 5 of 5, refund the first 5: 10 have run, and 5 more fit
 //! ```
 //!
-//! So a log counts the resets of some buckets, and what a charge takes is [marked](ResetMark) with how
-//! many there were by then. A refund with an older mark than the reset of its bucket gives nothing
-//! back. No time is compared, as a charge and a reset may come within one tick.
+//! So a log counts resets, and each charge keeps the count as a [mark](ResetMark). A refund gives
+//! nothing back if its bucket was reset after its mark. Marks are counts and not times, because a
+//! charge and a reset may happen in one tick.
 //!
-//! Nothing bounds the life of a permit, so no bounded log can know all resets that they have seen. Each bucket
-//! belongs to one of some stripes, by its hash. A stripe lists the last [`KEPT`] of its buckets that were
-//! reset, each with its last reset. Of those that it does not list any more it knows only the latest reset,
-//! and a mark that is older than that gives nothing back. So nothing is given back twice, and a permit
-//! loses its refund only if it outlives the resets of [`KEPT`] other buckets of its stripe: with all
-//! [`STRIPES`], those of some 60,000 other buckets. The stripes share one count, so a mark holds in each.
+//! In the example, the first take has mark 1. The reset makes the count 1, and is listed as reset 1
+//! of this bucket; the second take has mark 2. A refund with mark 1 stands for the count 0, which
+//! is before reset 1, so it is forgiven. A refund with mark 2 stands for the count 1, so it is not.
+//!
+//! **Bounded memory.** A permit may live for any time, so no bounded log can know all resets that
+//! it has seen. Buckets are divided into [`STRIPES`] by their hashes. A stripe lists the last
+//! [`STRIPE_LEN`] of its buckets that were reset, each with its last reset. Of the buckets that it
+//! no longer lists it knows only the latest reset, and a mark from before that gives nothing back.
+//! So the log errs on one side: no tokens are given back twice, and a permit loses its refund only
+//! if it outlives the resets of [`STRIPE_LEN`] other buckets of its stripe. With all stripes, that
+//! is some 60,000 other buckets. The stripes share one count, so a mark is valid in each.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// How many resets there were when tokens were taken.
+/// The count of resets when tokens were taken, in 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct ResetMark(u32);
 
 impl ResetMark {
-    /// There were none, or none that was counted.
+    /// No reset so far, or a store that does not count resets.
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) const fn is_none(self) -> bool {
@@ -36,92 +41,94 @@ impl ResetMark {
     }
 }
 
-/// The resets of some buckets.
+/// The latest resets of a store, or of one part of it.
 #[derive(Debug)]
 pub(crate) struct ResetLog {
-    /// How many there were, or more: see [`count_from`](Self::count_from).
+    /// The number of resets, or more: see [`count_from`](Self::count_from).
     count: u64,
-    /// None until the first reset, then as many as `width`.
+    /// Empty until the first reset, then of the length `width`.
     stripes: Vec<ResetStripe>,
     width: usize,
 }
 
-/// The resets of the buckets whose hashes are in one range.
+/// The latest resets of the buckets with hashes in one range.
 #[derive(Debug, Default)]
 struct ResetStripe {
-    /// The last buckets that were reset, and as the how manyth; the oldest one first.
+    /// The hashes of the buckets that were reset last, each with the count at its last reset; the
+    /// oldest first.
     recent: VecDeque<(u64, u64)>,
-    /// The last reset of a bucket that is not listed any more; none if it is 0.
+    /// The count at the latest reset of a bucket that is no longer listed; 0 if there is none.
     forgotten: u64,
 }
 
-/// How many stripes all buckets of a store have at least. Full ones take 1 MiB.
+/// The number of stripes of a store, at least. When all are full they take 1 MiB.
 const STRIPES: usize = 64;
 
-/// How many buckets a stripe lists, which takes 16 bytes each.
-const KEPT: usize = 1_024;
+/// The number of buckets that a stripe lists, in 16 bytes each.
+const STRIPE_LEN: usize = 1_024;
 
-/// How many marks there are.
+/// The number of different marks.
 const MARKS: u64 = 0xffff_ffff;
 
 impl ResetLog {
-    /// For the buckets of one of so many parts of a store, which share the stripes.
-    pub(crate) fn of_one_part_in(parts: usize) -> Self {
+    /// A log for one of so many parts of a store, which share the stripes.
+    pub(crate) fn for_part_of(parts: usize) -> Self {
         Self { count: 0, stripes: Vec::new(), width: STRIPES.div_ceil(parts.max(1)) }
     }
 
-    /// Whether there were none.
+    /// Whether no bucket was reset so far.
     #[cfg(feature = "memory")]
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What is taken from now on is marked with this, which is not [`NONE`](ResetMark::NONE).
+    /// The mark of what is taken now. It is never [`NONE`](ResetMark::NONE).
     pub(crate) fn mark(&self) -> ResetMark {
-        // It begins anew at 1 after four billion: see `ResetLog::count_at`.
+        // Marks start over at 1 after four billion: see `ResetLog::count_at`.
         let begun = u32::try_from(self.count % MARKS).unwrap_or(0);
         ResetMark(begun.saturating_add(1))
     }
 
-    /// How many there were, or more.
+    /// The number of resets, or more.
     #[cfg(feature = "memory")]
     pub(crate) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Counts on from here, unless it has counted further. That makes what was taken before no older.
+    /// Raises the count to this, unless it is larger already. That makes no earlier mark older.
     #[cfg(feature = "memory")]
     pub(crate) fn count_from(&mut self, count: u64) {
         self.count = self.count.max(count);
     }
 
-    /// A bucket is reset, which is given by its hash: all that was taken from it is forgiven.
+    /// Records the reset of a bucket, given by its hash: all that was taken from it is forgiven.
     pub(crate) fn record(&mut self, bucket: u64) {
         self.count = self.count.saturating_add(1);
         if self.stripes.is_empty() {
             self.stripes.resize_with(self.width, ResetStripe::default);
         }
         let (index, nth) = (self.stripe_of(bucket), self.count);
-        // There is one: it is below the width.
+        // The index is below the width, so the stripe exists.
         if let Some(stripe) = self.stripes.get_mut(index) {
             stripe.record(bucket, nth);
         }
     }
 
-    /// Whether what was taken from a bucket then was forgiven since.
+    /// Whether a reset since `mark` has forgiven what was taken from a bucket.
     pub(crate) fn has_forgiven(&self, bucket: u64, mark: ResetMark) -> bool {
         let taken_at = self.count_at(mark);
         let stripe = self.stripes.get(self.stripe_of(bucket));
         taken_at != self.count && stripe.is_some_and(|stripe| stripe.has_forgiven(bucket, taken_at))
     }
 
-    /// Which stripe a bucket belongs to: the high half of the product is even over the width.
+    /// The stripe of a bucket: the upper half of the product spreads hashes evenly over the
+    /// stripes.
     fn stripe_of(&self, bucket: u64) -> usize {
         let width = u128::try_from(self.width).unwrap_or(1);
         usize::try_from(u128::from(bucket).saturating_mul(width) >> 64).unwrap_or(0)
     }
 
-    /// The count of a mark: the last one that had this mark, unless the permit has outlived four
+    /// The latest count with this mark. It is the right one unless the permit has outlived four
     /// billion resets.
     fn count_at(&self, mark: ResetMark) -> u64 {
         let Some(begun) = u64::from(mark.0).checked_sub(1) else { return 0 };
@@ -134,7 +141,7 @@ impl ResetStripe {
     fn record(&mut self, bucket: u64, nth: u64) {
         if let Some(known) = self.recent.iter().position(|&(other, _)| other == bucket) {
             self.recent.remove(known);
-        } else if self.recent.len() >= KEPT
+        } else if self.recent.len() >= STRIPE_LEN
             && let Some((_, oldest)) = self.recent.pop_front()
         {
             self.forgotten = oldest;
@@ -149,13 +156,13 @@ impl ResetStripe {
 }
 
 impl Default for ResetLog {
-    /// For all buckets of a store.
+    /// A log for a whole store.
     fn default() -> Self {
-        Self::of_one_part_in(1)
+        Self::for_part_of(1)
     }
 }
 
-/// Marks are no part of what a bucket answers: two readings are equal whatever theirs are.
+/// Marks are not part of an answer: two readings are equal whatever their marks are.
 impl PartialEq for ResetMark {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -179,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_before_a_reset_of_its_bucket_is_forgiven() {
+    fn a_reset_forgives_what_was_taken_from_its_bucket_before() {
         let mut log = ResetLog::default();
         let before = log.mark();
         assert!(!log.has_forgiven(1, before));
@@ -192,9 +199,9 @@ mod tests {
         assert_eq!([before, after].map(|mark| log.has_forgiven(2, mark)), [true, true]);
     }
 
-    /// After four billion, marks count from 1 again.
+    /// After four billion resets, marks start over at 1.
     #[test]
-    fn a_mark_is_right_for_four_billion_resets() {
+    fn a_mark_is_valid_for_four_billion_resets() {
         let far = u64::from(u32::MAX) * 7;
         let mut log = ResetLog { count: far - 1, ..ResetLog::default() };
         let marks: Vec<_> = (0..4)
@@ -210,18 +217,18 @@ mod tests {
         }
     }
 
-    /// Another number for each, spread over all of them.
+    /// A different hash for each bucket, spread over all hashes.
     fn hash(bucket: u64) -> u64 {
         bucket.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The resets of others are many, and spread over the stripes.
+    /// Many other buckets are reset, and they are spread over the stripes.
     #[test]
-    fn a_bucket_is_known_for_fifty_thousand_resets_of_others() {
+    fn a_reset_is_remembered_for_fifty_thousand_resets_of_other_buckets() {
         for parts in [1, 16, 64, 1_024] {
-            // A part has its share of the buckets, and so of their resets.
+            // A part of the store has its share of the buckets, and so of their resets.
             let share = u64::try_from(parts).unwrap().min(64);
-            let (mut log, others) = (ResetLog::of_one_part_in(parts), 50_000 / share);
+            let (mut log, others) = (ResetLog::for_part_of(parts), 50_000 / share);
             let before = log.mark();
             log.record(hash(0));
             let after = log.mark();
@@ -236,7 +243,7 @@ mod tests {
             }
             let forgiven = [before, after].map(|mark| log.has_forgiven(hash(0), mark));
             assert_eq!(forgiven, [true, true], "one of {parts} parts: nothing comes back twice");
-            let most = STRIPES.div_ceil(parts) * KEPT;
+            let most = STRIPES.div_ceil(parts) * STRIPE_LEN;
             let listed: usize = log.stripes.iter().map(|stripe| stripe.recent.len()).sum();
             assert!(listed <= most, "{listed} of {most}");
         }
@@ -245,20 +252,22 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Beside a model that keeps all resets: nothing is given back twice, and only a mark that has
-        /// seen more buckets of the stripe reset than are listed is taken for older than it is.
+        /// Compared with a model that keeps all resets: nothing is given back twice, and a mark is
+        /// only taken for older than it is if more buckets of its stripe were reset since than the
+        /// stripe lists.
         #[test]
-        fn forgives_all_that_a_boundless_log_would(
+        fn the_log_forgives_all_that_an_unbounded_log_would(
             parts in prop::sample::select(vec![1_usize, 16, 64]),
             buckets in prop::collection::vec((0_u64..3_000, 0_u64..3_000), 1..4_000),
         ) {
-            // Most are in the first stripe, so that it forgets some and the others forget none.
+            // Most buckets are in the first stripe, so that it forgets some, and the others forget
+            // none.
             let hash = |bucket: u64| if bucket.is_multiple_of(8) { hash(bucket) } else { bucket };
-            let mut log = ResetLog::of_one_part_in(parts);
+            let mut log = ResetLog::for_part_of(parts);
             let (mut last, mut marks) = (HashMap::new(), Vec::new());
             for (nth, (bucket, other)) in (0_usize..).zip(buckets) {
                 marks.push(log.mark());
-                // Some again and again, and some hardly ever.
+                // Some buckets are reset again and again, and others rarely.
                 let bucket = if nth % 3 == 0 { bucket % 9 } else { bucket };
                 log.record(hash(bucket));
                 last.insert(hash(bucket), nth);
@@ -272,11 +281,11 @@ mod tests {
                     let since = last.iter().filter(|&(_, &reset)| reset >= taken);
                     let seen = since.filter(|&(&bucket, _)| near(bucket)).count();
                     let forgiven = log.has_forgiven(asked, marks[taken]);
-                    prop_assert!(forgiven == truth || (forgiven && seen > KEPT));
+                    prop_assert!(forgiven == truth || (forgiven && seen > STRIPE_LEN));
                 }
             }
             prop_assert_eq!(log.stripes.len(), STRIPES / parts);
-            prop_assert!(log.stripes.iter().all(|stripe| stripe.recent.len() <= KEPT));
+            prop_assert!(log.stripes.iter().all(|stripe| stripe.recent.len() <= STRIPE_LEN));
         }
     }
 }

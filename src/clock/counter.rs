@@ -1,23 +1,43 @@
-//! The processor's counter as a clock, on the system's leash.
+//! A clock that reads the processor's counter, and checks it against the system's clock.
 //!
 //! # Design
 //!
-//! To ask the system for the time takes half as long as the rest of a decision; to read the processor's
-//! counter takes a third of that. A counter alone can be wrong: its rate was measured and is off by
-//! some millionths, a machine may be moved to another, the counters of two processors may differ.
-//! So it only tells how long ago the system was asked, and when that is a millisecond, the system is
-//! asked again. A counter that is ahead is believed for less than that, and is ahead by less; one that
-//! has stood still lets time stand still, which grants nothing, until it has counted a millisecond.
+//! Reading the system's clock takes half as long as the rest of a decision. Reading the processor's
+//! counter (its time-stamp counter, TSC) takes a third of that. But a counter alone can be wrong:
+//! its measured rate is off by some millionths, a virtual machine may move to another host, and two
+//! processors may count apart.
 //!
-//! The two numbers that belong together, the count and the time at which the system was asked, are
-//! under a version that is odd while they are written: readers wait for nobody, and see when they
-//! have read half of it.
+//! So the counter only measures the time since the last *anchor*: a pair of a count, and the
+//! system's time when that was the count. An anchor is used for one millisecond. Then the next
+//! reader asks the system again and stores a new anchor. This bounds the damage:
 //!
-//! In between time runs slower by one part in 1,024. So it is always a little behind the system's,
-//! by a microsecond and what it takes to ask, and does not go back when that is asked again. Only from
-//! one thread to another it may, by a microsecond or two, as a processor may read its counter before what
-//! stands earlier in the program; and by ten where the system was asked because another thread had lost
-//! its processor while asking. No time has passed then.
+//! * A counter that runs ahead is trusted for less than a millisecond, so the clock is less than a
+//!   millisecond ahead.
+//! * A counter that stood still (in a virtual machine that was suspended, say) or fell back leaves
+//!   the clock behind until it has counted a millisecond since the anchor. No bucket gains tokens
+//!   for the time that is missing, until the next anchor adds it.
+//!
+//! For example, the anchor is the count 1,000 at the system's time 5,000,000 ns, and one count is
+//! one nanosecond. A reader that finds the count 401,000 computes 5,000,000 + 400,000 - 400,000 /
+//! 1,024 = 5,399,610 ns. A reader that finds the count 1,001,000 is a whole millisecond after the
+//! anchor, so it asks the system.
+//!
+//! Between two anchors the clock runs slower than the counter by one part in 1,024. So it is always
+//! slightly behind the system's clock (at most a microsecond, and the time that it takes to ask),
+//! and does not go back at the next anchor.
+//!
+//! # Races
+//!
+//! The two numbers of an anchor belong together. They are guarded by a version, as in a seqlock:
+//! the version is odd while a thread writes them. A reader never waits for a lock. It reads the
+//! version, the two numbers, and the version again, and discards the numbers if the version was odd
+//! or has changed.
+//!
+//! Within a thread the clock does not go back. Between threads it may, by a microsecond or two,
+//! because a processor may read its counter before it runs the instructions that stand earlier in
+//! the program. It may go back by ten microseconds if the writing thread was preempted while it
+//! asked the system. A clock that goes back counts as no time passed, so no tokens are lost or
+//! gained.
 
 #[cfg(not(tollgate_loom))]
 use std::hint::spin_loop;
@@ -30,33 +50,36 @@ use loom::hint::spin_loop;
 #[cfg(tollgate_loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// For how long the counter is believed, in nanoseconds.
-const TRUSTED: u64 = 1_000_000;
+/// How long an anchor is used, in nanoseconds.
+const ANCHOR_LIFE: u64 = 1_000_000;
 
-/// The longest that the system may take to answer for its time to belong to a count, in nanoseconds:
-/// one that answers while the thread has lost its processor is not counted from.
-const PROMPT: u64 = 10_000;
+/// How long a call to the system may take, in nanoseconds, for its time to become an anchor.
+///
+/// A longer call means that the thread was preempted between the call and the reading of the
+/// counter: the count would not belong to the time.
+const MAX_ANCHOR_CALL: u64 = 10_000;
 
-/// How often a reader looks whether another one has done with asking the system.
-const LOOKS: u32 = if cfg!(tollgate_loom) { 1 } else { 100 };
+/// How often a reader checks whether another thread has finished writing the anchor, before it asks
+/// the system itself.
+const MAX_SPINS: u32 = if cfg!(tollgate_loom) { 1 } else { 100 };
 
-/// What tells the time.
+/// A counter, and the system's clock that it is checked against.
 pub(super) trait CounterSource {
-    /// The counter.
+    /// The current count.
     fn count(&self) -> u64;
 
-    /// The nanoseconds from one count to the next; zero if that is not after it.
-    fn between(&self, from: u64, to: u64) -> u64;
+    /// The nanoseconds between two counts; zero if `to` is not after `from`.
+    fn nanos_between(&self, from: u64, to: u64) -> u64;
 
-    /// The nanoseconds that have passed, as the system says.
-    fn system(&self) -> u64;
+    /// The nanoseconds since the source was made, by the system's clock.
+    fn system_nanos(&self) -> u64;
 }
 
-/// A counter and what the system said.
+/// A counter and its anchor.
 #[derive(Debug)]
 pub(super) struct Counter<S> {
     source: S,
-    /// Odd while the two others are written.
+    /// Odd while a thread writes the anchor: the next two fields.
     version: AtomicU64,
     count: AtomicU64,
     nanos: AtomicU64,
@@ -66,42 +89,45 @@ impl<S: CounterSource> Counter<S> {
     pub(super) fn new(source: S) -> Self {
         let [version, count, nanos] = [0; 3].map(AtomicU64::new);
         let counter = Self { source, version, count, nanos };
-        counter.ask();
+        counter.resync();
         counter
     }
 
-    /// The nanoseconds that have passed.
+    /// The nanoseconds since the source was made.
     #[inline]
     pub(super) fn nanos(&self) -> u64 {
-        match self.counted() {
+        match self.try_read() {
             Some(nanos) => nanos,
-            None => self.ask(),
+            None => self.resync(),
         }
     }
 
-    /// What the counter says, if the system was asked just now.
+    /// The time by the counter; `None` if the anchor is too old, is being written, or is ahead of
+    /// the counter.
     #[inline]
-    pub(super) fn counted(&self) -> Option<u64> {
+    pub(super) fn try_read(&self) -> Option<u64> {
         let count = self.source.count();
         let version = self.version.load(Ordering::Acquire);
         let (from, nanos) =
             (self.count.load(Ordering::Relaxed), self.nanos.load(Ordering::Relaxed));
-        // The two were read before the version is read again.
+        // The two loads above must not move below the second load of the version. Otherwise they
+        // could return numbers of the next anchor under the old version.
         fence(Ordering::Acquire);
         let whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
-        // A count from before is that of another processor, or of another machine.
+        // The counter is behind the anchor: the thread has moved to a processor that counts apart,
+        // or the machine to another host.
         if !whole || count < from {
             return None;
         }
-        let passed = self.source.between(from, count);
-        // Never below zero.
+        let passed = self.source.nanos_between(from, count);
+        // The difference cannot be negative, so it does not wrap.
         let slower = passed.wrapping_sub(passed / 1_024);
-        (passed < TRUSTED).then(|| nanos.saturating_add(slower))
+        (passed < ANCHOR_LIFE).then(|| nanos.saturating_add(slower))
     }
 
-    /// What the system says, for others to count from.
+    /// Asks the system, and stores the answer as the anchor for all readers.
     #[cold]
-    pub(super) fn ask(&self) -> u64 {
+    pub(super) fn resync(&self) -> u64 {
         let version = self.version.load(Ordering::Relaxed);
         let odd = version.wrapping_add(1);
         let writes = version.is_multiple_of(2)
@@ -110,15 +136,16 @@ impl<S: CounterSource> Counter<S> {
                 .compare_exchange(version, odd, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
         if !writes {
-            return self.asked_by_another();
+            return self.wait_for_resync();
         }
-        // No reader may see what is written next under the old version.
+        // The stores below must not move above the store of the odd version. Otherwise a reader
+        // could see numbers of the new anchor under the old version.
         fence(Ordering::Release);
         let before = self.source.count();
-        let nanos = self.source.system();
+        let nanos = self.source.system_nanos();
         let after = self.source.count();
-        if after >= before && self.source.between(before, after) <= PROMPT {
-            // Counted from the later one, time is rather behind the system's than ahead of it.
+        if after >= before && self.source.nanos_between(before, after) <= MAX_ANCHOR_CALL {
+            // The count after the call, not the one before: the clock then errs to the past.
             self.count.store(after, Ordering::Relaxed);
             self.nanos.store(nanos, Ordering::Relaxed);
         }
@@ -126,15 +153,15 @@ impl<S: CounterSource> Counter<S> {
         nanos
     }
 
-    fn asked_by_another(&self) -> u64 {
-        let looks = (0..LOOKS).inspect(|_| spin_loop());
-        let told = looks.filter_map(|_| self.counted()).next();
-        // Whoever asks has lost its processor meanwhile.
-        told.unwrap_or_else(|| self.source.system())
+    fn wait_for_resync(&self) -> u64 {
+        let spins = (0..MAX_SPINS).inspect(|_| spin_loop());
+        let read = spins.filter_map(|_| self.try_read()).next();
+        // The writing thread was preempted, perhaps for milliseconds. Do not wait for it.
+        read.unwrap_or_else(|| self.source.system_nanos())
     }
 }
 
-/// The counter of this processor and the clock of this system.
+/// The counter of this processor, and the system's monotonic clock.
 #[derive(Debug)]
 pub(super) struct Processor {
     clock: quanta::Clock,
@@ -142,7 +169,8 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    /// Measures the counter, if this is the first time: for a fifth of a second at most.
+    /// Measures the rate of the counter, if this is the first call in the process. That takes at
+    /// most a fifth of a second.
     pub(super) fn new() -> Self {
         Self { clock: quanta::Clock::new(), start: Instant::now() }
     }
@@ -155,12 +183,12 @@ impl CounterSource for Processor {
     }
 
     #[inline]
-    fn between(&self, from: u64, to: u64) -> u64 {
+    fn nanos_between(&self, from: u64, to: u64) -> u64 {
         self.clock.delta_as_nanos(from, to)
     }
 
-    fn system(&self) -> u64 {
-        // Five centuries.
+    fn system_nanos(&self) -> u64 {
+        // 64 bits of nanoseconds last for five centuries.
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
@@ -174,9 +202,9 @@ mod tests {
 
     use super::*;
 
-    /// A counter that is set by hand, of a nanosecond each.
+    /// A counter that the test sets; each count is a nanosecond.
     #[derive(Default)]
-    struct Hands {
+    struct ManualSource {
         count: Cell<u64>,
         system: Cell<u64>,
         /// How long it takes to ask the system.
@@ -184,16 +212,16 @@ mod tests {
         asked: Cell<u32>,
     }
 
-    impl CounterSource for Hands {
+    impl CounterSource for ManualSource {
         fn count(&self) -> u64 {
             self.count.get()
         }
 
-        fn between(&self, from: u64, to: u64) -> u64 {
+        fn nanos_between(&self, from: u64, to: u64) -> u64 {
             to.saturating_sub(from)
         }
 
-        fn system(&self) -> u64 {
+        fn system_nanos(&self) -> u64 {
             self.asked.set(self.asked.get() + 1);
             let nanos = self.system.get();
             self.pass(self.takes.get());
@@ -201,7 +229,7 @@ mod tests {
         }
     }
 
-    impl Hands {
+    impl ManualSource {
         fn pass(&self, nanos: u64) {
             self.count.set(self.count.get() + nanos);
             self.system.set(self.system.get() + nanos);
@@ -210,80 +238,81 @@ mod tests {
 
     #[test]
     fn the_system_is_asked_once_a_millisecond() {
-        let counter = Counter::new(Hands::default());
+        let counter = Counter::new(ManualSource::default());
         for _ in 0..10_000 {
             counter.source.pass(1_000);
             let (told, truth) = (counter.nanos(), counter.source.system.get());
             assert!(told <= truth && truth - told < 1_000, "{told} at {truth}");
         }
-        // Ten milliseconds, and once at the start.
+        // Once for each of ten milliseconds, and once at the start.
         assert_eq!(counter.source.asked.get(), 11);
     }
 
     #[test]
-    fn a_reading_that_took_long_is_not_counted_from() {
-        let counter = Counter::new(Hands::default());
-        counter.source.pass(TRUSTED);
-        counter.source.takes.set(PROMPT + 1);
-        assert_eq!(counter.nanos(), TRUSTED);
+    fn a_slow_call_to_the_system_does_not_become_the_anchor() {
+        let counter = Counter::new(ManualSource::default());
+        counter.source.pass(ANCHOR_LIFE);
+        counter.source.takes.set(MAX_ANCHOR_CALL + 1);
+        assert_eq!(counter.nanos(), ANCHOR_LIFE);
         counter.source.takes.set(0);
-        // Asked again: the count of the long one would be behind by all of it.
-        assert_eq!(counter.nanos(), TRUSTED + PROMPT + 1);
+        // The slow answer did not become the anchor, so the system is asked again. Otherwise the
+        // clock would be behind by as long as that call took.
+        assert_eq!(counter.nanos(), ANCHOR_LIFE + MAX_ANCHOR_CALL + 1);
         assert_eq!(counter.source.asked.get(), 3);
     }
 
     #[test]
-    fn whoever_loses_its_processor_while_asking_keeps_nobody() {
-        let counter = Counter::new(Hands::default());
+    fn a_preempted_writer_does_not_block_readers() {
+        let counter = Counter::new(ManualSource::default());
         counter.source.pass(7);
         counter.version.store(1, Ordering::Relaxed);
         assert_eq!(counter.nanos(), 7);
     }
 
-    /// Far jumps are found out at once. One back to no less than the counter was counted from is not, before
-    /// a millisecond has been counted.
+    /// A jump back to the anchor, or to a count after it as here, is only noticed once a
+    /// millisecond has been counted since. A jump to a count before the anchor is detected at once.
     #[test]
-    fn a_counter_that_falls_back_makes_time_stand_still_and_grants_nothing() {
-        let counter = Counter::new(Hands::default());
+    fn a_counter_that_falls_back_makes_time_stand_still() {
+        let counter = Counter::new(ManualSource::default());
         for _ in 0..10 {
-            counter.source.pass(TRUSTED - 1);
-            assert!(counter.nanos() < TRUSTED);
+            counter.source.pass(ANCHOR_LIFE - 1);
+            assert!(counter.nanos() < ANCHOR_LIFE);
             counter.source.count.set(0);
         }
-        counter.source.pass(TRUSTED);
-        assert_eq!(counter.nanos(), 10 * (TRUSTED - 1) + TRUSTED);
+        counter.source.pass(ANCHOR_LIFE);
+        assert_eq!(counter.nanos(), 10 * (ANCHOR_LIFE - 1) + ANCHOR_LIFE);
     }
 
     proptest! {
-        /// However far the counter jumps, and if it runs up to a tenth too fast or too slow, the time
-        /// told is off by little more than a millisecond; with one that is off by less than a
-        /// thousandth it never goes back, nor ahead of the system's.
+        /// Whatever the counter does (it jumps, or runs up to a tenth too fast or too slow), the
+        /// clock is off by little more than a millisecond. With a counter whose rate is off by less
+        /// than a thousandth, the clock never goes back and is never ahead of the system's.
         #[test]
-        fn the_leash_holds(
+        fn the_clock_stays_close_to_the_system_whatever_the_counter_does(
             steps in prop::collection::vec((0_u64..300_000, -100_i64..100, 0_u8..40), 1..200),
             wild: bool,
         ) {
-            let hands = Hands::default();
-            hands.count.set(1 << 60);
-            let counter = Counter::new(hands);
+            let source = ManualSource::default();
+            source.count.set(1 << 60);
+            let counter = Counter::new(source);
             let mut last = 0;
             for (nanos, permille, leap) in steps {
-                let hands = &counter.source;
-                hands.system.set(hands.system.get() + nanos);
+                let source = &counter.source;
+                source.system.set(source.system.get() + nanos);
                 // By up to 10 %, or 900 millionths.
                 let off = if wild { permille * 1_000 } else { permille * 9 };
                 let counted = i64::try_from(nanos).unwrap();
                 let counted = counted + counted * off / 1_000_000;
-                let mut count = hands.count.get() + u64::try_from(counted).unwrap();
+                let mut count = source.count.get() + u64::try_from(counted).unwrap();
                 match leap {
-                    // Another processor's, far ahead or behind.
+                    // The count of another processor, far ahead or far behind.
                     0 if wild => count += 1 << 40,
                     1 if wild => count -= 1 << 40,
                     _ => {}
                 }
-                hands.count.set(count);
+                source.count.set(count);
                 let (told, truth) = (counter.nanos(), counter.source.system.get());
-                prop_assert!(told.abs_diff(truth) <= TRUSTED + TRUSTED / 8, "{told} at {truth}");
+                prop_assert!(told.abs_diff(truth) <= ANCHOR_LIFE + ANCHOR_LIFE / 8, "{told} at {truth}");
                 if !wild {
                     prop_assert!(told >= last, "{told} after {last}");
                     prop_assert!(told <= truth);
@@ -294,19 +323,20 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reads_half_of_what_another_writes() {
+    fn a_reader_never_sees_half_of_an_anchor() {
         let counter = Counter::new(Processor::new());
         let within = |told: u64, earliest: u64, latest: u64| {
-            // The counter itself may be wrong, as long as it is believed.
-            earliest <= told.saturating_add(TRUSTED) && told <= latest.saturating_add(TRUSTED)
+            // The counter may be off by as much as it is trusted for.
+            earliest <= told.saturating_add(ANCHOR_LIFE)
+                && told <= latest.saturating_add(ANCHOR_LIFE)
         };
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200_000 {
-                        let earliest = counter.source.system();
+                        let earliest = counter.source.system_nanos();
                         let told = counter.nanos();
-                        let latest = counter.source.system();
+                        let latest = counter.source.system_nanos();
                         assert!(within(told, earliest, latest), "{earliest} {told} {latest}");
                     }
                 });

@@ -1,9 +1,36 @@
-//! Time as Tollgate counts it: whole microseconds since the Unix epoch.
+//! Where a store gets the time from: [`SystemClock`], or another [`Clock`] in tests.
+//!
+//! Tollgate counts time in whole microseconds since the Unix epoch, as a [`Timestamp`]. The memory
+//! store reads [`SystemClock`] unless [`Memory::clock`](crate::backend::Memory::clock) sets another
+//! clock. A Redis store goes by the clock of its server.
+//!
+//! # Examples
+//!
+//! A test that does not wait:
+//!
+//! ```
+//! use tollgate::backend::Memory;
+//! use tollgate::clock::ManualClock;
+//! use tollgate::{HOUR, Limit, Quota, RateLimiter, Timestamp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
+//! let limiter = RateLimiter::new(Memory::new().clock(clock.clone()));
+//! let reports = Limit::new("reports", Quota::token_bucket(1, HOUR));
+//!
+//! assert!(limiter.limit(&reports).await.is_ok());
+//! assert!(limiter.limit(&reports).await.is_err());
+//! clock.advance(HOUR);
+//! assert!(limiter.limit(&reports).await.is_ok());
+//! # }
+//! ```
 //!
 //! # Design
 //!
-//! Decisions never read a clock themselves. A backend asks its [`Clock`] once a decision and
-//! hands the [`Timestamp`] to the algebra, so tests replace time by a [`ManualClock`].
+//! Decisions never read a clock themselves. A backend asks its [`Clock`] once for each decision and
+//! passes the [`Timestamp`] to the [`algebra`](crate::algebra). So a [`ManualClock`] replaces time
+//! in a test, everywhere.
 
 #[cfg(feature = "quanta")]
 mod counter;
@@ -53,7 +80,7 @@ impl Timestamp {
         self.0
     }
 
-    /// How long `self` is after `earlier`, zero if it is not after it.
+    /// How long `self` is after `earlier`; zero if it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.micros_since(earlier))
@@ -65,7 +92,8 @@ impl Timestamp {
         if self.0 <= earlier.0 { 0 } else { self.0.abs_diff(earlier.0) }
     }
 
-    /// The instant `by` later, rounded down to the microsecond; the end of time if there is none.
+    /// The instant `by` later, rounded down to the microsecond; the last instant there is if that
+    /// overflows.
     #[must_use]
     pub fn saturating_add(self, by: Duration) -> Self {
         self.plus_micros(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
@@ -87,13 +115,13 @@ impl std::ops::Add<Duration> for Timestamp {
     }
 }
 
-/// Where a backend that lives in this process gets the time from.
+/// A source of time for a store in this process.
 ///
-/// A clock should never go backwards. If it does, no time has passed: nothing is gained and
-/// nothing is taken.
+/// A clock should never go backwards. If it does, the store acts as if no time had passed: buckets
+/// gain nothing and lose nothing.
 ///
-/// The memory store reads its clock while it holds locks. A clock that calls the limiter of that
-/// store would wait for itself.
+/// The memory store reads its clock while it holds locks. A clock whose `now` calls a limiter on
+/// the same store deadlocks.
 ///
 /// # Examples
 ///
@@ -104,20 +132,23 @@ impl std::ops::Add<Duration> for Timestamp {
 /// use tollgate::clock::{Clock, SystemClock};
 ///
 /// #[derive(Debug)]
-/// struct Hasty(SystemClock, Timestamp);
+/// struct DoubleSpeed {
+///     clock: SystemClock,
+///     start: Timestamp,
+/// }
 ///
-/// impl Clock for Hasty {
+/// impl Clock for DoubleSpeed {
 ///     fn now(&self) -> Timestamp {
-///         self.1 + 2 * self.0.now().since(self.1)
+///         self.start + 2 * self.clock.now().since(self.start)
 ///     }
 /// }
 ///
 /// let clock = SystemClock::new();
-/// let hasty = Hasty(clock, clock.now());
-/// assert!(hasty.now() <= hasty.now());
+/// let fast = DoubleSpeed { clock, start: clock.now() };
+/// assert!(fast.now() <= fast.now());
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -127,34 +158,36 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The time of this machine when the clock was made, advanced by its monotonic clock.
+/// The machine's time when the clock was made, advanced by the machine's monotonic clock.
 ///
 /// Setting the machine's clock while the process runs therefore neither grants nor takes tokens.
 ///
 /// # With the feature `quanta`
 ///
-/// The feature is on by default. Time is then read from the processor's own counter, each time
-/// anew, in a third of the time that the system takes to tell it; and once in a millisecond the
-/// system is asked all the same. So whatever is wrong with a counter (its rate, a machine that was
-/// moved, processors that count apart) makes time run ahead by less than that; and one that has stood
-/// still makes it stand still, which grants nothing, until a millisecond is counted.
-/// The time told is a microsecond or two behind the system's at most, otherwise; ten more where the system is
-/// slow to tell it. By as much it may go back from one thread to another.
+/// The feature is on by default. The clock then reads the processor's own counter (the time-stamp
+/// counter), which takes a third of the time of a call to the system. Once a millisecond it asks
+/// the system as well, and counts on from that answer.
 ///
-/// How fast the counter runs is measured once, when the first clock of the process is made. That
-/// takes a millisecond where nothing disturbs it, and never more than a fifth of a second. On a
-/// processor without a steady counter the system is asked each time.
+/// * **Error bound.** Whatever is wrong with the counter (its rate, processors that count apart, a
+///   virtual machine that was moved), the clock is less than a millisecond ahead. If the counter
+///   stood still or fell back, the clock is behind until the counter has counted a millisecond, and
+///   buckets gain the tokens of that time later.
+/// * **Usually** the clock is behind the system's by a microsecond or two at most, and by ten more
+///   where the system is slow to answer. Between two threads it may go back by as much.
+/// * **Start.** The first clock of a process measures the counter's rate. That takes a millisecond
+///   on a quiet machine, and never more than a fifth of a second.
+/// * On a processor without a steady counter, each reading asks the system.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     source: SystemSource,
-    /// The time at which `source` began to count.
+    /// The time at which `source` started.
     anchor: Timestamp,
 }
 
-/// What tells how much time has passed since the first clock of the process was made.
+/// Tells how much time has passed since the first clock of the process was made.
 #[cfg(feature = "quanta")]
 type SystemSource = &'static Counter<Processor>;
-/// The start of the process's first clock.
+/// The instant at which this clock was made.
 #[cfg(not(feature = "quanta"))]
 type SystemSource = Instant;
 
@@ -191,13 +224,14 @@ fn source() -> SystemSource {
 #[cfg(not(feature = "quanta"))]
 fn passed(source: SystemSource) -> u64 {
     let passed = source.elapsed();
-    // In 64 bits, which last for 585,000 years: this is read for every decision.
+    // 64 bits of microseconds last for 585,000 years. `as_micros` would count in 128 bits, which is
+    // slower, and this runs for every decision.
     passed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(passed.subsec_micros()))
 }
 
-/// The time of this machine.
+/// The machine's time of day.
 fn machine_time() -> Timestamp {
-    // A machine whose clock stands before 1970 counts from the epoch: only differences matter.
+    // A machine whose clock is set before 1970 starts at the epoch: only differences matter.
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::UNIX_EPOCH + since_epoch
 }
@@ -215,12 +249,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time of this machine when the clock was made, advanced by tokio's clock.
+/// The machine's time when the clock was made, advanced by tokio's clock.
 ///
-/// That is the time of [`SystemClock`], unless the clock of the runtime is paused: then buckets,
-/// reservations and timers all stand still until the test moves on.
+/// With a runtime whose clock is paused, time stands still for buckets, reservations and timers
+/// alike until the test advances it. Otherwise it is the time of [`SystemClock`].
 ///
 /// # Examples
+///
+/// With a paused clock, tokio advances to the next timer by itself. Three reservations of a limit
+/// of one an hour take two hours of virtual time:
 ///
 /// ```
 /// use tokio::time::Instant;
@@ -267,7 +304,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// A clock that stands still until it is told otherwise; its clones share one time.
+/// A clock that a test sets. Clones share one time.
 ///
 /// # Examples
 ///
@@ -292,14 +329,14 @@ impl ManualClock {
         Self { micros: Arc::new(AtomicI64::new(now.as_micros())) }
     }
 
-    /// Moves on by `by`, rounded down to the microsecond.
+    /// Advances the time by `by`, rounded down to the microsecond.
     pub fn advance(&self, by: Duration) {
         let forward = |now| Some((Timestamp(now) + by).0);
         // The closure never declines, so there is no failure to handle.
         let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, forward);
     }
 
-    /// Shows `now` from here on, which may be earlier than before.
+    /// Sets the time to `now`, which may be earlier than before.
     pub fn set(&self, now: Timestamp) {
         self.micros.store(now.as_micros(), Ordering::SeqCst);
     }

@@ -129,7 +129,7 @@ fn saturate(number: u128) -> u64 {
 fn quota_and_window(limit: &Limit) -> (u64, u64) {
     let (quota, bucket) = (limit.quota(), limit.bucket());
     // A capacity of zero has no window; the rate and its period come closest.
-    let tokens = match quota.tokens_at_most() {
+    let tokens = match quota.get_capacity() {
         0 => quota.rate(),
         tokens => tokens,
     };
@@ -141,7 +141,7 @@ fn quota_and_window(limit: &Limit) -> (u64, u64) {
 
 /// The units that all shards together gain at each step.
 fn gain(limit: &Limit) -> u128 {
-    let shards = u128::from(limit.quota().shard_count());
+    let shards = u128::from(limit.quota().get_shards());
     u128::from(limit.bucket().gain()).saturating_mul(shards).max(1)
 }
 

@@ -79,7 +79,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         self.key == other.key
             && self.limit().name() == other.limit().name()
             && self.limit().bucket() == other.limit().bucket()
-            && self.limit().quota().shard_count() == other.limit().quota().shard_count()
+            && self.limit().quota().get_shards() == other.limit().quota().get_shards()
     }
 
     /// Sorts demands on the same buckets next to each other.
@@ -87,7 +87,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         let (limit, bucket) = (self.limit(), self.limit().bucket());
         let gains = (bucket.kind() == Kind::TokenBucket, bucket.step(), bucket.gain());
         let holds = (bucket.token(), bucket.capacity(), bucket.floor(), bucket.initial());
-        let shards = limit.quota().shard_count();
+        let shards = limit.quota().get_shards();
         (limit.bucket_of(&self.key), gains, holds, bucket.start(), shards)
     }
 
@@ -143,7 +143,7 @@ impl<L: Borrow<Limit>> Demand<L> {
 
     pub(super) fn draw_shards(&mut self, random: &Random) {
         if self.limit().is_in_shards() {
-            self.shards = random.two_of(self.limit().quota().shard_count());
+            self.shards = random.two_of(self.limit().quota().get_shards());
         }
     }
 }

@@ -203,7 +203,7 @@ impl<L: Borrow<Limit>> Grant<L> {
         let (limit, [mut state, _]) = (self.limit(), self.after);
         if limit.is_in_shards() {
             let held = self.buckets().map(|bucket| (bucket.after.value, bucket.units));
-            state.value = sum_of_shards(held, limit.quota().shard_count());
+            state.value = sum_of_shards(held, limit.quota().get_shards());
         }
         let paid = self.units.iter().fold(0_i64, |all, units| all.saturating_add(*units));
         let cost = limit.bucket().tokens(paid).whole();
@@ -246,7 +246,7 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            (refund.taken_at(paid.mark), paid.units.saturating_sub(units))
+            (refund.with_mark(paid.mark), paid.units.saturating_sub(units))
         })
     }
 }

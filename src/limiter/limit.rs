@@ -123,7 +123,7 @@ impl Limit {
         assert!(is_name(name), "the name of a limit is 1 to 64 printable ASCII characters");
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
-                let head = LimitHead::of(name);
+                let head = LimitHead::new(name);
                 Self { name: LimitName::Static(name), head, quota, bucket }
             }
             Err(error) => error.panic(),
@@ -141,7 +141,7 @@ impl Limit {
         let own = LimitName::own(&name).filter(|_| is_name(&name));
         let Some(own) = own else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: own, head: LimitHead::of(&name), quota, bucket }),
+            Ok(bucket) => Ok(Self { name: own, head: LimitHead::new(&name), quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
     }
@@ -170,7 +170,7 @@ impl Limit {
 
     #[inline]
     pub(crate) const fn is_in_shards(&self) -> bool {
-        self.quota.shard_count() > 1
+        self.quota.get_shards() > 1
     }
 
     /// Its bucket for a key, the first of its shards.
@@ -182,7 +182,7 @@ impl Limit {
     /// Its buckets for a key: one, or all shards.
     pub(super) fn shards<'i>(&'i self, key: &'i Key) -> impl Iterator<Item = BucketId<'i>> {
         let id = self.bucket_of(key);
-        (0..self.quota.shard_count()).map(move |shard| id.shard(shard))
+        (0..self.quota.get_shards()).map(move |shard| id.shard(shard))
     }
 
     /// Whether a cost is more than it could ever grant on these terms.

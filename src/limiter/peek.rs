@@ -145,7 +145,7 @@ impl PeekCall<'_> {
 /// What the looks at all buckets of a limit come to, for this cost.
 fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, BackendError> {
     let (readings, at) = (applied.readings(), applied.now());
-    if u32::try_from(readings.len()) != Ok(limit.quota().shard_count()) {
+    if u32::try_from(readings.len()) != Ok(limit.quota().get_shards()) {
         return Err(BackendError::incomplete());
     }
     let mut level = Level::new(limit, readings, cost, at);

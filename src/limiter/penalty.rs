@@ -159,7 +159,7 @@ impl Future for PenalizeCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let tokens = self.tokens;
         self.change.poll(cx, |limit, id| {
-            let (bucket, count) = (limit.bucket(), limit.quota().shard_count());
+            let (bucket, count) = (limit.bucket(), limit.quota().get_shards());
             // More than can be counted leaves a bucket as deep as numbers go.
             let all = bucket.units(tokens).unwrap_or(Units::MAX);
             Adjustment::refund(id, bucket, part(all, id.shard_index(), count).saturating_neg())
@@ -228,7 +228,7 @@ fn read(limit: &Limit, changed: &Applied) -> Result<Snapshot, BackendError> {
     let looks = changed.readings().iter().map(|reading| look(reading.state()));
     let readings: SmallVec<[Reading; 2]> =
         looks.map(|seen| Reading::new(seen.verdict(), seen.before(), seen.wait())).collect();
-    if u32::try_from(readings.len()) != Ok(limit.quota().shard_count()) {
+    if u32::try_from(readings.len()) != Ok(limit.quota().get_shards()) {
         return Err(BackendError::incomplete());
     }
     Ok(Snapshot::new(limit, Level::new(limit, &readings, 0, at)))

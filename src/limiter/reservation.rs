@@ -207,7 +207,7 @@ impl HeldGrants {
                     let bucket = grant.limit().bucket();
                     if has_lines {
                         let refund = Adjustment::refund(id, bucket, paid.units);
-                        return Some(refund.taken_at(paid.mark));
+                        return Some(refund.with_mark(paid.mark));
                     }
                     if self.limiter.has_forgiven(id, paid.mark) {
                         return None;

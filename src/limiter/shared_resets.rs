@@ -39,9 +39,9 @@ impl SharedResets {
     pub(super) fn owed<'a>(&self, adjustment: Adjustment<'a>) -> Adjustment<'a> {
         match adjustment.mark() {
             Some(mark) if self.has_forgiven(adjustment.id(), mark) => {
-                adjustment.with_change(adjustment.change().returning_nothing()).unmarked()
+                adjustment.with_change(adjustment.change().returning_nothing()).without_mark()
             }
-            _ => adjustment.unmarked(),
+            _ => adjustment.without_mark(),
         }
     }
 

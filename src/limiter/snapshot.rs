@@ -82,7 +82,7 @@ impl Level {
         let mut state = first.state();
         if readings.len() > 1 || limit.is_in_shards() {
             let held = readings.iter().map(|reading| (reading.state().value, reading.units()));
-            state.value = sum_of_shards(held, limit.quota().shard_count());
+            state.value = sum_of_shards(held, limit.quota().get_shards());
         }
         Self { verdict: first.verdict(), state, wait: Some(first.wait()), cost, at }
     }
@@ -132,7 +132,7 @@ impl Snapshot {
     #[doc(alias = "burst")]
     #[must_use]
     pub const fn capacity(&self) -> u64 {
-        self.limit.quota().tokens_at_most()
+        self.limit.quota().get_capacity()
     }
 
     /// The tokens that were asked about.
@@ -169,7 +169,7 @@ impl Snapshot {
     #[must_use]
     pub fn full_at(&self) -> Timestamp {
         let State { value, ts } = self.level.state;
-        let each = value.div_euclid(i64::from(self.limit.quota().shard_count()).max(1));
+        let each = value.div_euclid(i64::from(self.limit.quota().get_shards()).max(1));
         self.limit.bucket().full_at(State { value: each, ts }).max(self.level.at)
     }
 

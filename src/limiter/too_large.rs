@@ -22,7 +22,7 @@ pub(super) fn explain(
 
 /// What a limit can grant on these terms, and the way out.
 fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "it holds at most {}", limit.quota().tokens_at_most())?;
+    write!(f, "it holds at most {}", limit.quota().get_capacity())?;
     match DebtBound::new(limit, terms) {
         DebtBound::None => f.write_str(": ask for less, or raise its capacity"),
         DebtBound::Tokens(most) => {
@@ -45,7 +45,7 @@ fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fm
     let each_and_both =
         |units: Units| (bucket.tokens(units), bucket.tokens(units.saturating_mul(2)));
     let (each, both) = each_and_both(bucket.capacity());
-    match quota.shard_count() {
+    match quota.get_shards() {
         2 => write!(f, "its 2 shards of {each} tokens hold {both} together")?,
         count => {
             write!(f, "a request takes from at most two of its {count} shards of {each} tokens")?;
@@ -53,7 +53,7 @@ fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fm
         }
     }
     let debt = DebtBound::new(limit, terms);
-    let reserve = if quota.shard_count() == 2 { "reserve" } else { "reserves" };
+    let reserve = if quota.get_shards() == 2 { "reserve" } else { "reserves" };
     match debt {
         DebtBound::None => {}
         DebtBound::Tokens(most) => {
@@ -69,14 +69,14 @@ fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fm
     if !matches!(debt, DebtBound::None) && terms.max_wait() < u64::MAX {
         f.write_str("wait for longer, ")?;
     }
-    if quota.shard_count() > 2 {
+    if quota.get_shards() > 2 {
         f.write_str("use fewer shards, ")?;
     }
     if matches!(debt, DebtBound::Tokens(_)) {
         f.write_str("raise max_reserved, ")?;
     }
     // Where no other capacity was said, it is the rate.
-    f.write_str(match quota.tokens_at_most() == quota.rate() {
+    f.write_str(match quota.get_capacity() == quota.rate() {
         true => "or raise rate and period together",
         false => "or raise its capacity",
     })
@@ -97,7 +97,7 @@ enum DebtBound {
 
 impl DebtBound {
     fn new(limit: &Limit, terms: Terms) -> Self {
-        match limit.quota().debt_at_most() {
+        match limit.quota().get_max_reserved() {
             _ if terms.floor() >= 0 => Self::None,
             None if terms.max_wait() < u64::MAX => Self::Time,
             _ => Self::Tokens(terms.floor().saturating_neg()),

@@ -1,4 +1,4 @@
-//! Why numbers are not a quota, and which would be.
+//! Why some numbers are not a valid quota, and which numbers would be.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::period::Period;
 use super::units::{MAX_SHARDS, MAX_UNITS};
 
-/// The numbers given are not a quota; the message says which would be.
+/// The error of numbers that are not a valid quota. The message says which numbers would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError(QuotaProblem);
 
@@ -25,13 +25,13 @@ enum QuotaProblem {
     MaxReserved { rate: u64, period: Duration, given: u64, token: NonZeroU64, fits: u64 },
 }
 
-/// Tokens that do not fit: how many were given, and how many would.
+/// Tokens that do not fit 2^53 units: how many were given, and how many would fit.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct TokenOverflow {
     pub(super) tokens: u64,
-    /// Whether the quota sets them, or they follow from the rate.
+    /// Whether the quota sets this number itself; otherwise it follows from the rate.
     pub(super) set: bool,
-    /// What a token counts as.
+    /// The units that one token is worth.
     pub(super) token: NonZeroU64,
     pub(super) fits: u64,
 }
@@ -69,17 +69,18 @@ impl QuotaError {
         Self(QuotaProblem::Rate { rate, period })
     }
 
-    pub(super) const fn capacity(rate: u64, period: Duration, given: Given) -> Self {
-        let Given { tokens: given, set, token, fits } = given;
+    pub(super) const fn capacity(rate: u64, period: Duration, given: TokenOverflow) -> Self {
+        let TokenOverflow { tokens: given, set, token, fits } = given;
         Self(QuotaProblem::Capacity { rate, period, given, set, token, fits })
     }
 
-    pub(super) const fn max_reserved(rate: u64, period: Duration, given: Given) -> Self {
-        let Given { tokens: given, token, fits, .. } = given;
+    pub(super) const fn max_reserved(rate: u64, period: Duration, given: TokenOverflow) -> Self {
+        let TokenOverflow { tokens: given, token, fits, .. } = given;
         Self(QuotaProblem::MaxReserved { rate, period, given, token, fits })
     }
 
-    /// Of two bounds on the same number, the one that holds for both.
+    /// Of two errors about the same number, the one with the tighter bound: that bound satisfies
+    /// both.
     pub(super) const fn or_tighter(self, other: Self) -> Self {
         match (self.0, other.0) {
             (QuotaProblem::Capacity { fits, .. }, QuotaProblem::Capacity { fits: tighter, .. })
@@ -91,7 +92,7 @@ impl QuotaError {
         }
     }
 
-    /// Ends a constructor that promised to panic; a `const` panic cannot format numbers.
+    /// Panics for a constructor. A `const` panic cannot format numbers, so the messages have none.
     #[track_caller]
     pub(crate) const fn panic(self) -> ! {
         match self.0 {

@@ -1,4 +1,24 @@
-//! The numbers of a limit, as people write them.
+//! The numbers of a limit: how many tokens come in which time, and how many are saved up.
+//!
+//! A [`Quota`] is one of two [kinds](Kind), a token bucket or fixed windows. Its settings have the
+//! same meaning for both.
+//!
+//! # Examples
+//!
+//! ```
+//! use tollgate::{HOUR, MINUTE, Quota};
+//!
+//! // 10 a minute on average, and at most 20 at once.
+//! const MESSAGES: Quota = Quota::token_bucket(10, MINUTE).capacity(20);
+//! // 1,000 in each hour.
+//! const EXPORTS: Quota = Quota::fixed_window(1_000, HOUR);
+//!
+//! // The same from a configuration file.
+//! let from_text: Quota = "10 per minute, capacity 20".parse()?;
+//! assert_eq!(from_text, MESSAGES);
+//! # drop(EXPORTS);
+//! # Ok::<(), tollgate::quota::ParseQuotaError>(())
+//! ```
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
@@ -28,20 +48,29 @@ pub const HOUR: Duration = Duration::from_secs(60 * 60);
 /// One day of 24 hours.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How a limit gains its tokens.
+/// How a limit gains tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Continuously: the rate is spread evenly over the period.
+    /// Continuously, spread evenly over the period.
     TokenBucket,
     /// All at once, at the start of each period.
     FixedWindow,
 }
 
-/// The numbers of a limit: how many tokens it gains, how many it saves up, how deep it may owe.
+/// The numbers of a limit: its rate and period, its capacity, and how deep it may owe.
 ///
-/// A quota is checked as a whole when it becomes a [`Limit`](crate::Limit), at compile time if
-/// that is a `const`; [`validated`](Self::validated) checks one that was read at run time.
+/// | you know it as | here it is |
+/// |---|---|
+/// | GCRA, leaky bucket, cells | [`token_bucket`](Self::token_bucket): the same decisions |
+/// | burst | [`capacity`](Self::capacity) |
+/// | refill, replenish | the rate and the period of the constructor |
+/// | sliding window | [`token_bucket`](Self::token_bucket), which has no windows at all |
+/// | fixed window, quota of a day | [`fixed_window`](Self::fixed_window) |
+///
+/// A quota is checked as a whole when it becomes a [`Limit`](crate::Limit). That is at compile time
+/// if the limit is a `const`. [`validated`](Self::validated) checks a quota that was read at run
+/// time.
 ///
 /// # Text form
 ///
@@ -58,6 +87,11 @@ pub enum Kind {
 /// assert_eq!(window.to_string(), "fixed window: 40000 per 90 minutes, shards 4");
 /// # Ok::<(), tollgate::quota::ParseQuotaError>(())
 /// ```
+#[doc(alias = "throttle")]
+#[doc(alias = "rate limit")]
+#[doc(alias = "GCRA")]
+#[doc(alias = "cells")]
+#[doc(alias = "sliding window")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     kind: Kind,
@@ -73,9 +107,9 @@ pub struct Quota {
 impl Quota {
     /// The most [`shards`](Self::shards) that a quota may have.
     ///
-    /// [`peek`](crate::RateLimiter::peek), [`reset`](crate::RateLimiter::reset) and penalties ask the
-    /// store for each shard in one step. Of 1,024 shards, a peek takes some 0.1 ms in memory, and 3 ms of
-    /// a Redis server, which decides nothing else meanwhile.
+    /// [`peek`](crate::RateLimiter::peek), [`reset`](crate::RateLimiter::reset) and penalties ask
+    /// the store for all shards in one step. A peek at 1,024 shards takes some 0.1 ms in memory. It
+    /// takes 3 ms of a Redis server's time, in which the server decides nothing else.
     pub const MAX_SHARDS: u32 = units::MAX_SHARDS;
 
     /// Adds `rate` tokens every `period`, continuously, saving up to `rate` of them.
@@ -95,6 +129,9 @@ impl Quota {
     /// assert_eq!(MESSAGES.to_string(), "10 per minute, capacity 20");
     /// ```
     #[doc(alias = "leaky_bucket")]
+    #[doc(alias = "leaky bucket")]
+    #[doc(alias = "refill")]
+    #[doc(alias = "replenish")]
     #[doc(alias = "gcra")]
     #[doc(alias = "per_second")]
     #[doc(alias = "per_minute")]
@@ -111,8 +148,8 @@ impl Quota {
 
     /// Adds `rate` tokens at the start of each `period`, saving up to `rate` of them.
     ///
-    /// Without a [`start`](Self::start), every key has windows of its own, so that clients do not
-    /// all come back at once.
+    /// Without a [`start`](Self::start), the windows of each key begin at another instant, so that
+    /// clients do not all come back at once.
     ///
     /// # Panics
     ///
@@ -124,11 +161,12 @@ impl Quota {
     /// ```
     /// use tollgate::{HOUR, Quota};
     ///
-    /// // 100 an hour, and what one hour left over may be used in the next.
+    /// // 100 an hour. Up to 100 that an hour leaves over can be used later.
     /// const EXPORTS: Quota = Quota::fixed_window(100, HOUR).capacity(200);
     /// assert_eq!(EXPORTS.to_string(), "fixed window: 100 per hour, capacity 200");
     /// ```
     #[doc(alias = "windowMs")]
+    #[doc(alias = "window")]
     #[must_use]
     #[track_caller]
     pub const fn fixed_window(rate: u64, period: Duration) -> Self {
@@ -187,9 +225,10 @@ impl Quota {
         })
     }
 
-    /// Saves up to this many tokens; the rate if not set.
+    /// Sets how many tokens the bucket saves up; the rate if not set.
     ///
-    /// Zero is allowed: then nothing is saved and everything waits its turn in a reservation.
+    /// Zero is allowed: then nothing is saved up, and every request waits for its turn in a
+    /// reservation.
     #[doc(alias = "burst")]
     #[doc(alias = "burst_size")]
     #[doc(alias = "allow_burst")]
@@ -199,7 +238,7 @@ impl Quota {
         self
     }
 
-    /// Lets reservations go this many tokens into debt; without limit if not set.
+    /// Sets how many tokens into debt reservations may go; without limit if not set.
     ///
     /// Zero means no debt at all.
     #[must_use]
@@ -208,18 +247,20 @@ impl Quota {
         self
     }
 
-    /// Gives a bucket this many tokens on its first use; the capacity if not set.
+    /// Sets how many tokens a bucket has on its first use; the capacity if not set.
     ///
-    /// Where it is lower than the capacity, a full bucket is not like none: the memory store
-    /// keeps such buckets until its bound needs the room, and then they start here again.
-    /// A bucket that was full under other numbers of its limit starts here, too.
+    /// With fewer than the capacity, a full bucket differs from an absent one. So the memory store
+    /// keeps full buckets of such a limit until its bound needs the room, and an evicted bucket
+    /// starts here again. A bucket that was full when the quota of its limit changed starts here as
+    /// well.
     #[must_use]
     pub const fn initial(mut self, tokens: u64) -> Self {
         self.initial = Some(tokens);
         self
     }
 
-    /// Begins a window at this instant, and so at every whole number of periods before and after.
+    /// Aligns the windows: one starts at this instant, and others at every whole number of periods
+    /// before and after.
     ///
     /// Only for fixed windows.
     #[must_use]
@@ -228,26 +269,28 @@ impl Quota {
         self
     }
 
-    /// Splits a hot limit into this many buckets, each with its part of rate, capacity and
-    /// max_reserved; one if not set. The number is checked with the others: there are at most
-    /// [`MAX_SHARDS`](Self::MAX_SHARDS).
+    /// Splits a hot limit into this many buckets; one if not set.
+    ///
+    /// Each has an equal part of the rate, the capacity and max_reserved.
+    ///
+    /// There are at most [`MAX_SHARDS`](Self::MAX_SHARDS); the number is checked together with the
+    /// others.
     ///
     /// A request looks at two shards at random. The fuller one pays, or both together if it is
-    /// short.
+    /// short of tokens.
     ///
     /// # When to split
     ///
-    /// When one bucket is asked more often than what keeps it can answer. In a store that a fleet
-    /// shares, one key is the work of one processor (Redis) or one row for which all wait
-    /// (PostgreSQL). In memory the lock of a bucket is held for a small part of a decision, while a
-    /// second shard makes the decision two and a half times as long: with few processors shards take
-    /// more than they give. Measure first.
+    /// Split a limit when its one bucket gets more requests than the store can decide. In Redis,
+    /// one key is the work of one processor. In memory, a decision holds the lock of its bucket for
+    /// a small part of its time only, while a second shard makes the decision two and a half times
+    /// as long: with few processors, shards cost more than they gain. Measure first.
     ///
     /// # How many
     ///
-    /// As few as take the load, and each large enough: [`capacity`](Self::capacity) divided by the
-    /// shards should be 20 requests of the usual cost at least. Of a steady load at exactly the rate,
-    /// shards refuse so many requests more than one bucket does:
+    /// Use as few as carry the load, and make each large enough: [`capacity`](Self::capacity)
+    /// divided by the number of shards should be at least 20 requests of the usual cost. With a
+    /// steady load at exactly the rate, shards refuse this many requests more than one bucket does:
     ///
     /// | requests that a shard holds | 4 shards | 10 shards | 32 shards |
     /// |---|---|---|---|
@@ -260,14 +303,15 @@ impl Quota {
     /// # What it costs
     ///
     /// * Occasionally it refuses a request that a single bucket would admit, even a retry at the
-    ///   advertised time, as that looks at other shards. It never admits one too early: in every
-    ///   window of time, no more runs than a limit of these numbers allows without shards, as long
-    ///   as no cost is larger than what one shard holds.
-    /// * A single request can take what two shards hold, and reserve what two may owe. More is an
-    ///   [error](crate::RateLimited::is_too_large), as no wait would help: where that is too little, use
-    ///   fewer shards, or scale rate and period up together, so that more is saved.
+    ///   advertised time, because the retry looks at other shards. It never admits a request too
+    ///   early: in every window of time, no more requests run than the same limit allows without
+    ///   shards, as long as no cost is larger than what one shard holds.
+    /// * A single request can take what two shards hold, and reserve what two may owe. A larger
+    ///   cost is an [error](crate::RateLimited::is_too_large), as no wait would help. Where that is
+    ///   too little, use fewer shards, or scale rate and period up together, so that more tokens
+    ///   are saved up.
     /// * `remaining` of a permit is an estimate from the two shards that were looked at.
-    ///   [`peek`](crate::RateLimiter::peek) tells the sum of all at one instant.
+    ///   [`peek`](crate::RateLimiter::peek) returns the sum of all shards at one instant.
     ///
     /// # Examples
     ///
@@ -310,7 +354,7 @@ impl Quota {
 
     /// The tokens saved up at most: the capacity, or the rate if none was set.
     #[must_use]
-    pub const fn tokens_at_most(&self) -> u64 {
+    pub const fn get_capacity(&self) -> u64 {
         match self.capacity {
             Some(tokens) => tokens,
             None => self.rate,
@@ -319,28 +363,28 @@ impl Quota {
 
     /// The deepest debt in tokens that reservations may make; `None` is without limit.
     #[must_use]
-    pub const fn debt_at_most(&self) -> Option<u64> {
+    pub const fn get_max_reserved(&self) -> Option<u64> {
         self.max_reserved
     }
 
     /// The tokens in a bucket on its first use.
     #[must_use]
-    pub const fn tokens_at_first(&self) -> u64 {
+    pub const fn get_initial(&self) -> u64 {
         match self.initial {
             Some(tokens) => tokens,
-            None => self.tokens_at_most(),
+            None => self.get_capacity(),
         }
     }
 
     /// Where a window begins, if that was set.
     #[must_use]
-    pub const fn starts_at(&self) -> Option<Timestamp> {
+    pub const fn get_start(&self) -> Option<Timestamp> {
         self.start
     }
 
     /// The number of buckets the limit is split into.
     #[must_use]
-    pub const fn shard_count(&self) -> u32 {
+    pub const fn get_shards(&self) -> u32 {
         self.shards
     }
 }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A length of time that has a name; a month has none, as it has no length of its own.
+/// A unit of time. There is no month, because months differ in length.
 struct Unit {
     micros: u64,
-    /// May stand alone, or after a number. The first is printed for a period of just one.
+    /// Names that may stand alone, or after a number. The first one is printed for a period of
+    /// exactly one.
     singular: &'static [&'static str],
-    /// Stand after a number only. The first is printed.
+    /// Names that stand after a number only. The first one is printed.
     plural: &'static [&'static str],
 }
 
@@ -23,7 +24,8 @@ const UNITS: [Unit; 7] = [
     Unit { micros: 1, singular: &["microsecond", "us", "µs"], plural: &["us", "microseconds"] },
 ];
 
-/// Reads a unit alone, or numbers that each have one; `None` if it is neither, or too long.
+/// Reads a unit alone, or numbers that have a unit each. `None` if the text is neither, or too long
+/// a time.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     if let Some(unit) = UNITS.iter().find(|unit| unit.singular.contains(&text)) {
         return Some(Duration::from_micros(unit.micros));
@@ -58,7 +60,8 @@ fn micros(number: &str, unit: u64) -> Option<u64> {
     }
     let part = match fraction.trim_end_matches('0') {
         "" => 0,
-        // 128 bits: the longest that is whole has 13 digits, and those of a week need 80.
+        // 128 bits: the longest fraction that gives whole microseconds has 13 digits, and those of
+        // a week need 80 bits.
         digits => {
             let scale = 10_u128.checked_pow(u32::try_from(digits.len()).ok()?)?;
             let scaled = digits.parse::<u128>().ok()?.checked_mul(u128::from(unit))?;
@@ -82,7 +85,7 @@ impl fmt::Display for Period {
                 odd => write!(f, "{odd:?}"),
             };
         };
-        // A week is shown as one, and more of them in days.
+        // One week is shown as `week`, several as days.
         for Unit { micros: unit, singular, plural } in UNITS {
             let (count, rest) = (micros.get().checked_div(unit), micros.get().checked_rem(unit));
             let (Some(count), Some(0), [one, ..], [many, ..]) = (count, rest, singular, plural)

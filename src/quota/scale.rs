@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::error::{Given, QuotaError};
+use super::error::{QuotaError, TokenOverflow};
 use super::units::{MAX_UNITS, micros, widen};
 use super::{Kind, Quota};
 
@@ -19,11 +19,12 @@ pub(crate) struct Scale {
 }
 
 impl Quota {
-    /// Checks the numbers against each other and against the 2^53 units of [`algebra`].
+    /// Checks the numbers against each other, and against the 2^53 units that [`algebra`] can
+    /// count.
     ///
     /// # Errors
     ///
-    /// If they contradict each other or do not fit; the error says what would.
+    /// If they contradict each other or do not fit. The error says what would.
     ///
     /// # Examples
     ///
@@ -50,11 +51,12 @@ impl Quota {
             return Err(QuotaError::start_without_windows());
         }
         if let Some(initial) = self.initial
-            && initial > self.tokens_at_most()
+            && initial > self.get_capacity()
         {
-            return Err(QuotaError::initial(initial, self.tokens_at_most()));
+            return Err(QuotaError::initial(initial, self.get_capacity()));
         }
-        // One shard's numbers may fit where those of the whole do not, and the other way round.
+        // Both are needed: sometimes the numbers of a shard fit where those of the whole limit do
+        // not, and the other way round.
         match (Scale::of_shard(&self), Scale::of_whole(&self)) {
             (Ok(_), Ok(_)) => Ok(self),
             (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
@@ -98,12 +100,12 @@ impl Scale {
             return Err(QuotaError::shards(quota.rate, quota.period, shards));
         }
         let split = Split { token, shards };
-        let tokens = quota.tokens_at_most();
+        let tokens = quota.get_capacity();
         let capacity = match split.units(tokens) {
             Some(units) if units <= MAX_UNITS => units,
             _ => {
                 let (set, fits) = (quota.capacity.is_some(), split.tokens(MAX_UNITS));
-                let given = Given { tokens, set, token, fits };
+                let given = TokenOverflow { tokens, set, token, fits };
                 return Err(QuotaError::capacity(quota.rate, quota.period, given));
             }
         };
@@ -113,15 +115,19 @@ impl Scale {
             Some(debt) => match split.units(debt) {
                 Some(units) if units <= beside => units,
                 _ => {
-                    let given =
-                        Given { tokens: debt, set: true, token, fits: split.tokens(beside) };
+                    let given = TokenOverflow {
+                        tokens: debt,
+                        set: true,
+                        token,
+                        fits: split.tokens(beside),
+                    };
                     return Err(QuotaError::max_reserved(quota.rate, quota.period, given));
                 }
             },
         };
         let initial = match quota.initial {
             None => capacity,
-            // At most the capacity, which fits.
+            // `initial` is at most the capacity, which fits.
             Some(tokens) => match split.units(tokens) {
                 Some(units) => units,
                 None => capacity,
@@ -147,7 +153,7 @@ impl Split {
         }
     }
 
-    /// The most tokens of the whole limit of which one shard's part is `units`.
+    /// The largest number of tokens of the whole limit whose part in one shard is `units`.
     const fn tokens(self, units: u64) -> u64 {
         let too_many = units.saturating_add(1).saturating_mul(self.shards);
         match too_many.saturating_sub(1).checked_div(self.token.get()) {
@@ -166,7 +172,7 @@ const fn nonzero(number: Option<u64>) -> Option<NonZeroU64> {
 
 /// Euclid's greatest common divisor.
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    // No remainder means that `b` is zero: done.
+    // `checked_rem` returns `None` when `b` is zero: then `a` is the divisor.
     while let Some(rest) = a.checked_rem(b) {
         a = b;
         b = rest;

@@ -17,13 +17,13 @@ impl Serialize for Quota {
 /// Reads the text form, with all its checks.
 impl<'de> Deserialize<'de> for Quota {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(QuotaVisitor)
     }
 }
 
-struct Text;
+struct QuotaVisitor;
 
-impl Visitor<'_> for Text {
+impl Visitor<'_> for QuotaVisitor {
     type Value = Quota;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use super::period::{self, Period};
 use super::{Kind, Quota, QuotaError};
 use crate::clock::Timestamp;
 
-/// A text is not a quota; the message quotes it and says what was expected.
+/// The error of a text that is not a quota. The message quotes the text and says what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
     /// The text, cut to a readable length.
@@ -46,7 +46,7 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
         Some((kind, numbers)) => (parse_kind(kind)?, numbers),
         None => (Kind::TokenBucket, head),
     };
-    // Any white space around `per` will do.
+    // Any white space may surround `per`.
     let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
     let (rate, period) = numbers
         .split_once(" per ")
@@ -63,15 +63,19 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
         let (name, value) = option.split_once(char::is_whitespace).ok_or_else(unknown)?;
         let tokens = |name| parse_number(name, value, u64::MAX);
         match name {
-            "capacity" => once("capacity", &mut quota.capacity, tokens("capacity")?)?,
+            "capacity" => set_once("capacity", &mut quota.capacity, tokens("capacity")?)?,
             "max_reserved" => {
-                once("max_reserved", &mut quota.max_reserved, tokens("max_reserved")?)?;
+                set_once("max_reserved", &mut quota.max_reserved, tokens("max_reserved")?)?;
             }
-            "initial" => once("initial", &mut quota.initial, tokens("initial")?)?,
+            "initial" => set_once("initial", &mut quota.initial, tokens("initial")?)?,
             "shards" => {
-                once("shards", &mut shards, parse_number("shards", value, u64::from(u32::MAX))?)?;
+                set_once(
+                    "shards",
+                    &mut shards,
+                    parse_number("shards", value, u64::from(u32::MAX))?,
+                )?;
             }
-            "start" => once("start", &mut quota.start, parse_start(value.trim())?)?,
+            "start" => set_once("start", &mut quota.start, parse_start(value.trim())?)?,
             _ => return Err(unknown()),
         }
     }
@@ -81,7 +85,7 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     quota.validated().map_err(ParseProblem::Numbers)
 }
 
-fn once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
+fn set_once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(ParseProblem::Twice(name)),
@@ -114,7 +118,7 @@ fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
     if let Some(micros) = text.strip_prefix('@') {
         return micros.parse().map(Timestamp::from_micros).map_err(|_| wrong());
     }
-    // The parser reads some offsets from UTC as if they were none, so it sees no text with one.
+    // `humantime` ignores some offsets from UTC, so a text with an offset must not get there.
     let (seconds, fraction) = match text.strip_suffix('Z').and_then(|text| text.split_once('.')) {
         Some((seconds, fraction)) => (seconds, fraction),
         None => (text.strip_suffix('Z').ok_or_else(wrong)?, "0"),
@@ -122,7 +126,8 @@ fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
     let is_digit = |byte: u8| byte.is_ascii_digit();
     let whole_micros = (1..=6).contains(&fraction.len()) && fraction.bytes().all(is_digit);
     let shape = seconds.bytes().map(|byte| if is_digit(byte) { b'0' } else { byte });
-    // Nor one with a 60th second: time since the epoch has none, and the parser reads it as the 59th.
+    // Nor must one with second 60: time since the epoch has no leap seconds, and `humantime` reads
+    // it as second 59.
     if !whole_micros || !shape.eq(*b"0000-00-00T00:00:00") || seconds.ends_with("60") {
         return Err(wrong());
     }
@@ -160,7 +165,7 @@ impl fmt::Display for Quota {
             write!(f, ", initial {tokens}")?;
         }
         if let Some(start) = self.start {
-            write!(f, ", start {}", Start(start))?;
+            write!(f, ", start {}", StartText(start))?;
         }
         if self.shards != 1 {
             write!(f, ", shards {}", self.shards)?;
@@ -170,9 +175,9 @@ impl fmt::Display for Quota {
 }
 
 /// Shows a start as a date where it can be, else as a bare number of microseconds.
-struct Start(Timestamp);
+struct StartText(Timestamp);
 
-impl fmt::Display for Start {
+impl fmt::Display for StartText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// 31 December 9999: RFC 3339 has four digits for the year.
         const LAST: i64 = 253_402_300_799_000_000;
@@ -201,7 +206,7 @@ impl fmt::Display for ParseQuotaError {
                  window`)"
             ),
             ParseProblem::NoPeriod => {
-                f.write_str("it is no rate per period (write `10 per minute`)")
+                f.write_str("it has no rate per period (write `10 per minute`)")
             }
             ParseProblem::Number { what, given, most } => {
                 write!(f, "{what} `{given}` is not a whole number from 0 to {most}")

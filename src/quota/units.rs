@@ -1,9 +1,10 @@
-//! How far units and microseconds are counted.
+//! The range of units and microseconds.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Redis scripts count in doubles, which hold every whole number up to here.
+/// The largest number of units. Redis scripts count in doubles, which hold every whole number up to
+/// here exactly.
 pub(crate) const MAX_UNITS: u64 = 1 << 53;
 
 /// See [`Quota::MAX_SHARDS`](super::Quota::MAX_SHARDS).

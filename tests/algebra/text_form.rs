@@ -275,7 +275,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
                     Kind::FixedWindow if late => quota.start(start),
                     _ => quota,
                 };
-                let most = quota.tokens_at_most();
+                let most = quota.get_capacity();
                 (0..=fits - most, 0..=most).prop_map(move |(owed, first)| {
                     let quota = if debt { quota.max_reserved(owed) } else { quota };
                     let quota = if initial { quota.initial(first) } else { quota };

@@ -119,7 +119,7 @@ fn play(step: &Value, limit: &Limit, memory: &Memory, limiter: &tollgate::RateLi
         assert_close(seen.tokens().to_f64(), expected, bucket, id);
         assert_eq!(seen.state().ts, stored.ts, "{id}");
     } else {
-        assert_eq!(seen.remaining(), limit.quota().tokens_at_most(), "{id}");
+        assert_eq!(seen.remaining(), limit.quota().get_capacity(), "{id}");
     }
 }
 

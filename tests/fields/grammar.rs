@@ -227,7 +227,7 @@ proptest! {
                 Some(date) if as_date => prop_assert!(httpdate::parse_http_date(date).is_ok()),
                 Some(seconds) => prop_assert!(integer(seconds) >= 1),
                 None => {
-                    let fits = |one: &(Limit, u64)| one.1 <= one.0.quota().tokens_at_most();
+                    let fits = |one: &(Limit, u64)| one.1 <= one.0.quota().get_capacity();
                     // Two of one name and quota take from one bucket.
                     let may_be = !refused || limits.len() > 1 || !limits.iter().all(fits);
                     prop_assert!(may_be, "a refusal without a time to come back");

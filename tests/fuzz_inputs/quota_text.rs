@@ -352,7 +352,7 @@ proptest! {
                 at_once(limiter.limit(&limit).cost(cost)).map(|permit| permit.remaining())
             });
             match left {
-                Ok(remaining) => prop_assert!(remaining <= quota.tokens_at_most()),
+                Ok(remaining) => prop_assert!(remaining <= quota.get_capacity()),
                 Err(refused) => prop_assert!(!refused.is_unavailable(), "{refused}"),
             }
         }

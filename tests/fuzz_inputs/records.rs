@@ -94,7 +94,7 @@ fn all_quotas() -> impl Strategy<Value = Quota> {
         "1/us, capacity 0",
         "1/us, capacity 9007199254740992, initial 0",
     ]);
-    let with_initial = quotas().prop_map(|quota| quota.initial(quota.tokens_at_most() / 2));
+    let with_initial = quotas().prop_map(|quota| quota.initial(quota.get_capacity() / 2));
     prop_oneof![4 => quotas(), 1 => with_initial, 1 => large.prop_map(|text| text.parse().unwrap())]
 }
 

@@ -85,7 +85,7 @@ proptest! {
                     Some(wait) => told = Some(now + wait),
                     None => {
                         prop_assert!(error.is_too_large());
-                        prop_assert!(cost > quota.tokens_at_most());
+                        prop_assert!(cost > quota.get_capacity());
                     }
                 },
             }
@@ -142,7 +142,7 @@ proptest! {
             prop_assert_eq!(seen.state(), state(&eager, &limit));
             // One of the two keeps asking for what it is refused; the other never even asks.
             let Some(wait) = seen.wait() else {
-                prop_assert!(!seen.fits() && cost > quota.tokens_at_most());
+                prop_assert!(!seen.fits() && cost > quota.get_capacity());
                 prop_assert!(at_once(eager.limit(&limit).cost(cost)).unwrap_err().is_too_large());
                 prop_assert_eq!(asked.len(), held);
                 continue;
@@ -332,7 +332,7 @@ proptest! {
         ),
     ) {
         let begins = |(quota, initial): (Quota, Option<u64>)| {
-            initial.map_or(quota, |most| quota.initial(most.min(quota.tokens_at_most())))
+            initial.map_or(quota, |most| quota.initial(most.min(quota.get_capacity())))
         };
         let limits: Vec<_> = quotas.into_iter().map(begins).map(limit).collect();
         let clock = ManualClock::new(START);

@@ -553,7 +553,7 @@ fn net_violation(quota: &Quota, record: &Record) -> Option<(Timestamp, Timestamp
     let mut ran = record.ran.clone();
     ran.sort_unstable();
     ran.iter().enumerate().find_map(|(first, &(from, _))| {
-        let (mut used, mut largest) = (0, quota.tokens_at_most());
+        let (mut used, mut largest) = (0, quota.get_capacity());
         ran[first..].iter().find_map(|&(to, cost)| {
             used += cost;
             largest = largest.max(cost);

@@ -260,7 +260,7 @@ fn shard_buckets() -> impl Strategy<Value = Bucket> {
             quota = quota.max_reserved(tokens);
         }
         if let Some(tokens) = initial {
-            quota = quota.initial(tokens.min(quota.tokens_at_most()));
+            quota = quota.initial(tokens.min(quota.get_capacity()));
         }
         Bucket::of_shard(&quota.shards(shards)).ok()
     })

@@ -150,7 +150,7 @@ fn a_value_that_is_no_bucket_is_told_without_its_key() {
             assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
         });
     });
-    let told = "a key of limit `two` holds something that is no bucket (find it by the length of its \
+    let told = "a key of limit `two` holds a value that is not a bucket (find it by the length of its \
                 value, which is not 48 bytes, and reset it; or use another prefix)";
     assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
     assert!(!lines[0].contains("alice"), "{lines:#?}");

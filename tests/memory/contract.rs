@@ -85,7 +85,7 @@ fn an_idle_client_has_all_of_its_new_plan_whether_it_was_forgotten_or_not() {
         assert!(at_once(limiter.limit(&new).key(1_u64).cost(left + 1)).is_err());
         clock.advance(MINUTE / 3);
         let gained = if left == 1 { 1 } else { 33 };
-        let most = new.quota().tokens_at_most();
+        let most = new.quota().get_capacity();
         assert_eq!(remaining(&limiter, &new, 1), most.min(left + gained), "{forgets}");
     }
 }

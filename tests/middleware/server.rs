@@ -189,7 +189,7 @@ async fn waiting_as_told_works() {
         let (clock, server) = vector_server(limit).await;
         let mut now = START;
         for cost in [20, 1, 13, 7, 20, 3] {
-            let cost = cost.min(limit.quota().tokens_at_most());
+            let cost = cost.min(limit.quota().get_capacity());
             while ask(server, cost).await.status == 200 {}
             let wait: u64 = ask(server, cost).await.field("retry-after").unwrap().parse().unwrap();
             clock.set(now + Duration::from_secs(wait - 1));
@@ -355,7 +355,7 @@ fn fields_are_structured_fields() {
             let retry_after = response.headers().get("retry-after");
             prop_assert_eq!(
                 retry_after.is_some(),
-                response.status() == 429 && cost <= quota.tokens_at_most()
+                response.status() == 429 && cost <= quota.get_capacity()
             );
         }
     });

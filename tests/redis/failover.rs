@@ -16,9 +16,9 @@ const CAUSES: [&str; 9] = [
     "cannot connect to 127.0.0.1",
     "no connection to ",
     "is not a master",
-    "has no role",
+    "did not report its role",
     "did not name the master",
-    "hung up at once",
+    "closed the connection at once",
     "answered `CLUSTERDOWN",
     "answered `READONLY",
 ];

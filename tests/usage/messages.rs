@@ -228,11 +228,11 @@ fn a_text_of_another_kind_is_told_the_kinds() {
 
 #[test]
 fn a_text_without_a_period_is_shown_one() {
-    unparsable("", "it is no rate per period (write `10 per minute`)");
-    unparsable("per minute", "it is no rate per period (write `10 per minute`)");
-    unparsable("10 per ", "it is no rate per period (write `10 per minute`)");
-    unparsable("10", "it is no rate per period (write `10 per minute`)");
-    unparsable("10, capacity 20 per minute", "it is no rate per period (write `10 per minute`)");
+    unparsable("", "it has no rate per period (write `10 per minute`)");
+    unparsable("per minute", "it has no rate per period (write `10 per minute`)");
+    unparsable("10 per ", "it has no rate per period (write `10 per minute`)");
+    unparsable("10", "it has no rate per period (write `10 per minute`)");
+    unparsable("10, capacity 20 per minute", "it has no rate per period (write `10 per minute`)");
 }
 
 #[test]
@@ -393,12 +393,12 @@ fn a_very_long_text_is_cut_in_the_message() {
     says(
         wide.parse::<Quota>(),
         &format!(
-            "`{}…` is not a quota: it is no rate per period (write `10 per minute`)",
+            "`{}…` is not a quota: it has no rate per period (write `10 per minute`)",
             "ü".repeat(60)
         ),
     );
     let just_short_enough = "ü".repeat(60);
-    unparsable(&just_short_enough, "it is no rate per period (write `10 per minute`)");
+    unparsable(&just_short_enough, "it has no rate per period (write `10 per minute`)");
 }
 
 // Limits.

@@ -74,7 +74,7 @@ pub fn simulate(load: Load, shards: &[u32]) -> Vec<Outcome> {
     let limits: Vec<_> = shards.iter().map(|&shards| limit(shards)).collect();
     // Of one name, and told apart by the key.
     let ask = |limit: &Limit| {
-        let call = limiter.limit(limit).key(u64::from(limit.quota().shard_count()));
+        let call = limiter.limit(limit).key(u64::from(limit.quota().get_shards()));
         match at_once(call) {
             Ok(_permit) => true,
             Err(error) if error.is_refused() => false,

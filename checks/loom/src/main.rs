@@ -1,5 +1,5 @@
-//! Every interleaving of the counter's clock, up to three switches between its threads: nobody reads half
-//! of what another writes.
+//! Every interleaving of the counter's clock, up to three switches between its threads: no
+//! thread reads half of an anchor that another writes.
 //!
 //! The file is the crate's own, with loom's atomics in place of the standard library's.
 
@@ -28,11 +28,11 @@ impl CounterSource for Arc<Scripted> {
 
     /// What was read as the count: added to what was read as the time, it shows whether the two
     /// belong together.
-    fn between(&self, from: u64, _: u64) -> u64 {
+    fn nanos_between(&self, from: u64, _: u64) -> u64 {
         from
     }
 
-    fn system(&self) -> u64 {
+    fn system_nanos(&self) -> u64 {
         SUM - self.count()
     }
 }
@@ -51,7 +51,7 @@ fn explore(looks: u32, look: fn(&Counter<Arc<Scripted>>)) {
         };
         for now in 1..3 {
             script.0.store(now, Ordering::SeqCst);
-            let _ = counter.ask();
+            let _ = counter.resync();
         }
         onlooker.join().expect("the onlooker saw what belongs together");
         belongs_together(&counter);
@@ -59,7 +59,7 @@ fn explore(looks: u32, look: fn(&Counter<Arc<Scripted>>)) {
 }
 
 fn belongs_together(counter: &Counter<Arc<Scripted>>) {
-    if let Some(told) = counter.counted() {
+    if let Some(told) = counter.try_read() {
         assert_eq!(told, SUM, "two numbers that do not belong together");
     }
 }
@@ -68,7 +68,7 @@ fn main() {
     explore(2, belongs_together);
     println!("Reading while another thread writes is sound.");
     explore(1, |counter| {
-        let _ = counter.ask();
+        let _ = counter.resync();
         belongs_together(counter);
     });
     println!("Two threads that write are sound.");

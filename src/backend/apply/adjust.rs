@@ -29,7 +29,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
             let _ = adjust_one(cells, cell, one, state, now);
         }
     }
-    // Read again, as a bucket that is named twice is reported as it is in the end.
+    // Read again, because a bucket that is named twice is reported as it is in the end.
     let readings = named.iter().map(|&(cell, one)| {
         let state = cells.read(cell, one.id(), one.bucket(), now);
         reading(one, allowed, state, now)
@@ -37,7 +37,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
     Applied::collect(now, named.len(), readings)
 }
 
-/// Makes one adjustment to a bucket in this state, and says what it holds then.
+/// Makes one adjustment to a bucket in this state, and returns its state afterwards.
 fn adjust_one<C: CellStore>(
     cells: &mut C,
     cell: C::Cell,
@@ -45,7 +45,7 @@ fn adjust_one<C: CellStore>(
     state: State,
     now: Timestamp,
 ) -> State {
-    // An absent bucket has room for nothing, and to store it would change no answer.
+    // An absent bucket has no room for a refund, and storing it would change no answer.
     if !one.takes() && !cells.is_stored(cell, one.id(), one.bucket(), now) {
         return state;
     }

@@ -1,20 +1,20 @@
-//! What the algorithm needs of a store inside of the crate.
+//! What the algorithm needs of a store of this crate.
 
 use crate::algebra::{Bucket, State};
 use crate::backend::charge::BucketId;
 use crate::clock::Timestamp;
 
-/// Buckets that one call reads and writes, and no other call meanwhile.
+/// Buckets that one call reads and writes, while no other call does.
 ///
-/// A store tells its buckets apart by cells, such as a fingerprint or an index, so that it hashes
-/// the name of each bucket once a call. [`BucketStore`](super::BucketStore) is the public face of
-/// this trait, whose cells are the names.
+/// A store tells its buckets apart by *cells*, such as a fingerprint or an index, so it hashes the
+/// name of each bucket once in a call. [`BucketStore`](super::BucketStore) is the public form of
+/// this trait, in which cells are names.
 pub(in crate::backend) trait CellStore {
     /// What tells one bucket from another in this call.
     type Cell: Copy + Ord;
 
-    /// The state of a bucket, counted in the numbers of `bucket`: what is stored, rescaled if its
-    /// numbers have changed, or the state of an absent one if it is not [stored](Self::is_stored).
+    /// The state of a bucket, converted to the quota of `bucket`; the state of an absent one if it
+    /// is not [stored](Self::is_stored).
     fn read(
         &mut self,
         cell: Self::Cell,
@@ -23,8 +23,8 @@ pub(in crate::backend) trait CellStore {
         now: Timestamp,
     ) -> State;
 
-    /// Whether anything is stored for a bucket. One that is full by other numbers than those of
-    /// `bucket` does not count, as it may as well have been dropped.
+    /// Whether a bucket is stored. One that is full by another quota than `bucket` does not count,
+    /// because it may as well have been dropped.
     fn is_stored(
         &mut self,
         cell: Self::Cell,
@@ -33,7 +33,7 @@ pub(in crate::backend) trait CellStore {
         now: Timestamp,
     ) -> bool;
 
-    /// Whether a bucket is [stored](Self::is_stored) in other numbers than those of `bucket`, so that
+    /// Whether a bucket is [stored](Self::is_stored) for another quota than `bucket`, so that
     /// [`read`](Self::read) converts it.
     fn is_converted(
         &mut self,
@@ -47,8 +47,8 @@ pub(in crate::backend) trait CellStore {
     fn write(&mut self, cell: Self::Cell, bucket: &Bucket, state: State, now: Timestamp);
 }
 
-/// Stores the state of a bucket from which nothing was taken, if this is its first use and it
-/// begins below its capacity: it begins to fill then. Any other bucket stays as it is.
+/// Stores a bucket from which nothing was taken, if this is its first use and it starts below its
+/// capacity: it begins to fill now. Any other bucket stays as it is.
 #[inline]
 pub(super) fn write_first_use<C: CellStore>(
     cells: &mut C,
@@ -63,10 +63,9 @@ pub(super) fn write_first_use<C: CellStore>(
     }
 }
 
-/// Stores the state of a bucket that refused to be taken from, if it was converted or this is its
-/// first use.
+/// Stores a bucket that refused a charge, if it was converted or this is its first use.
 ///
-/// The client is told a wait by the new numbers, so the bucket has to gain by these from now on.
+/// The client is told a wait by the new quota, so the bucket has to gain by it from now on.
 #[inline]
 pub(super) fn write_refused<C: CellStore>(
     cells: &mut C,
@@ -86,7 +85,7 @@ pub(super) fn write_refused<C: CellStore>(
 /// The state of a bucket that is not stored.
 #[inline]
 pub(in crate::backend) fn absent(id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
-    // Only windows without a start have a phase, and it takes a hash.
+    // Only fixed windows without a start need a phase, which takes a hash.
     let phase = if bucket.needs_phase() { id.phase(bucket) } else { now };
     bucket.absent(now, phase)
 }

@@ -3,12 +3,16 @@
 //! # Design
 //!
 //! Each bucket that a charge names gets an entry with what the charge leaves in it; a two-choices
-//! charge has two entries. The last entry of a bucket is what the next charge on it finds, and what
-//! is stored in the end. Nothing is stored before all charges are decided.
+//! charge has two entries. The last entry of a bucket is what the next charge on it starts from,
+//! and what is stored in the end. Nothing is stored before all charges are decided.
 //!
-//! If a charge is refused, buckets that are stored in other numbers are stored converted, with
-//! nothing taken. A bucket that is named by several numbers is then stored in those of the last
-//! charge that takes: the one whose numbers it would be stored in if the list were admitted.
+//! For example, a bucket holds 5 tokens, and a list takes 3, 1 and 2 from it. The entries leave 2,
+//! 1 and -1. The last charge is refused, so the whole list is, and nothing is taken. Its wait is
+//! that for one token, because the charges before it count.
+//!
+//! If a charge is refused, each bucket that is stored for another quota is stored converted, with
+//! nothing taken. A bucket that several quotas name is then stored for that of the last charge that
+//! takes: the one that it would be stored for if the list were admitted.
 
 use smallvec::SmallVec;
 
@@ -23,8 +27,8 @@ use crate::clock::Timestamp;
 
 /// Takes all charges, or none of them.
 ///
-/// Each charge is there once for each bucket that it names: a two-choices charge twice, next to
-/// each other, first with the cell of its own shard.
+/// `named` has each charge once for each bucket that it names. A two-choices charge stands there
+/// twice, next to each other, first with the cell of its own shard.
 pub(in crate::backend) fn apply_list<C: CellStore>(
     cells: &mut C,
     named: &[(C::Cell, &Charge<'_>)],
@@ -32,7 +36,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
 ) -> Applied {
     let mut entries: SmallVec<[Entry<'_, C::Cell>; 8]> = SmallVec::new();
     let repeats = Repeats::find(named.iter().map(|(cell, _)| *cell));
-    let mut lasts = Lasts::new(&repeats);
+    let mut lasts = LastEntries::new(&repeats);
     let mut buckets = named.iter().copied();
     while let Some((cell, charge)) = buckets.next() {
         let (id, nth) = (charge.id(), entries.len());
@@ -61,7 +65,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
         let last = last(&entries, &lasts, nth, entry.balance.cell);
         let (state, units) = match last {
             _ if refused => (entry.balance.stored, 0),
-            // Nearly always the bucket is named once, and this is its own entry.
+            // Nearly always the bucket is named once, and this is its only entry.
             Some(last) if !std::ptr::eq(last, entry) => {
                 (last.left_for(entry.charge, now), entry.units)
             }
@@ -72,7 +76,7 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
     Applied::collect(now, entries.len(), entries.iter().enumerate().map(reading))
 }
 
-/// Stores what the charges leave.
+/// Stores what the charges leave in their buckets.
 fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], now: Timestamp) {
     for entry in entries.iter().filter(|entry| is_stored_for(entry.charge)) {
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
@@ -84,20 +88,20 @@ fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], 
     }
 }
 
-/// Stores the buckets that are converted or used for the first time, as they are without the charges.
+/// Stores the buckets that were converted or are used for the first time, without the charges.
 fn write_all_refused<C: CellStore>(
     cells: &mut C,
     entries: &[Entry<'_, C::Cell>],
     repeats: &Repeats,
     now: Timestamp,
 ) {
-    let mut later = Lasts::new(repeats);
-    // The last charge on a bucket comes first: those before it leave the bucket in its numbers.
+    let mut later = LastEntries::new(repeats);
+    // In reverse: the last charge on a bucket decides its quota, and those before it leave it so.
     for (nth, entry) in entries.iter().enumerate().rev().filter(|(_, entry)| entry.charge.takes()) {
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
         let names = |other: &Entry<'_, C::Cell>| other.charge.takes() && other.balance.cell == cell;
         let search = || entries.iter().rposition(names).filter(|&last| last > nth);
-        if cells.is_converted(cell, id, bucket, now) && later.of(nth, search).is_none() {
+        if cells.is_converted(cell, id, bucket, now) && later.find(nth, search).is_none() {
             cells.write(cell, bucket, entry.balance.stored, now);
         } else {
             write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
@@ -106,14 +110,15 @@ fn write_all_refused<C: CellStore>(
     }
 }
 
-/// Of the entries of each bucket, the last one that was noted.
-struct Lasts<'r> {
+/// The last entry of each bucket so far.
+struct LastEntries<'r> {
     repeats: &'r Repeats,
-    /// In the places of the first ones, if the list is long and names a bucket twice.
+    /// By the place of the bucket's first entry; used only if the list is long and names a bucket
+    /// twice.
     noted: Vec<Option<usize>>,
 }
 
-impl<'r> Lasts<'r> {
+impl<'r> LastEntries<'r> {
     fn new(repeats: &'r Repeats) -> Self {
         let noted = match repeats {
             Repeats::Firsts(firsts) => vec![None; firsts.len()],
@@ -130,9 +135,9 @@ impl<'r> Lasts<'r> {
         }
     }
 
-    /// That of the bucket of this entry; a short list is searched for it.
+    /// The last entry of the bucket of this entry. A short list is searched.
     #[inline]
-    fn of(&self, nth: usize, search: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    fn find(&self, nth: usize, search: impl FnOnce() -> Option<usize>) -> Option<usize> {
         match self.repeats {
             Repeats::Short => search(),
             Repeats::Unique => None,
@@ -143,11 +148,11 @@ impl<'r> Lasts<'r> {
     }
 }
 
-/// What a bucket holds when a charge comes to it.
+/// What a bucket holds before a charge.
 #[derive(Clone, Copy)]
 struct Balance<Cell> {
     cell: Cell,
-    /// Without the charges of this call: what stands if one is refused.
+    /// Without the charges of this call: what remains if one is refused.
     stored: State,
     /// After the earlier charges of this call.
     available: State,
@@ -198,7 +203,7 @@ impl<Cell: Copy + Ord> Balance<Cell> {
     }
 }
 
-/// What a charge comes to in one bucket, not yet stored.
+/// The result of a charge in one bucket, not stored yet.
 struct Entry<'a, Cell> {
     balance: Balance<Cell>,
     charge: &'a Charge<'a>,
@@ -212,7 +217,7 @@ struct Entry<'a, Cell> {
 }
 
 impl<Cell> Entry<'_, Cell> {
-    /// What this charge leaves, in the numbers of another charge on the same bucket.
+    /// What this charge leaves, converted to the quota of another charge on the same bucket.
     fn left_for(&self, other: &Charge<'_>, now: Timestamp) -> State {
         if self.charge.bucket() == other.bucket() {
             return self.left;
@@ -224,10 +229,10 @@ impl<Cell> Entry<'_, Cell> {
 /// The last charge so far on the bucket of this entry.
 fn last<'a, 'b, Cell: PartialEq>(
     entries: &'b [Entry<'a, Cell>],
-    lasts: &Lasts<'_>,
+    lasts: &LastEntries<'_>,
     nth: usize,
     cell: Cell,
 ) -> Option<&'b Entry<'a, Cell>> {
     let search = || entries.iter().rposition(|entry| entry.balance.cell == cell);
-    entries.get(lasts.of(nth, search)?)
+    entries.get(lasts.find(nth, search)?)
 }

@@ -1,4 +1,4 @@
-//! One charge by itself, as nearly all are: no list is kept for it.
+//! One charge alone, as in nearly all calls: it needs no list.
 
 use super::cell_store::{CellStore, write_first_use, write_refused};
 use crate::algebra::{Charged, ChargedPair, Units, Verdict, charge, charge_pair};
@@ -6,7 +6,7 @@ use crate::backend::charge::Charge;
 use crate::clock::Timestamp;
 
 /// Decides an ordinary charge, and stores what it leaves.
-// Inlined, so that a store whose bucket is at hand pays for no more than the formula.
+// Inlined, so that a store which has found the bucket already pays for the formula only.
 #[inline(always)]
 pub(in crate::backend) fn apply_one<C: CellStore>(
     cells: &mut C,
@@ -61,15 +61,16 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     charged
 }
 
-/// Whether there may be something to store of a charge that is not refused. A look and a cost of zero take nothing, but a bucket
-/// that begins below its capacity begins to fill with its first use, whatever that takes.
+/// Whether a charge that is not refused may have to store something. A look and a cost of zero take
+/// nothing, but a bucket that starts below its capacity begins to fill with its first use, whatever
+/// that takes.
 #[inline]
 pub(super) fn is_stored_for(charge: &Charge<'_>) -> bool {
     charge.takes() && (charge.units() != 0 || !charge.bucket().is_droppable_when_full())
 }
 
-/// Whether what is left in a bucket that has paid so many units has to be stored: of a two-choices
-/// charge, a shard may pay nothing.
+/// Whether a bucket that has paid so many units has to be stored. A shard of a two-choices charge
+/// may pay nothing.
 #[inline]
 pub(super) const fn has_paid(charge: &Charge<'_>, units: Units) -> bool {
     units != 0 || charge.get_second_shard().is_none()

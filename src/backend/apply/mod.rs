@@ -1,13 +1,17 @@
-//! Charging any store: the algorithm behind [`Backend`](super::Backend), for a store that can read
-//! and write.
+//! The algorithm behind [`Backend`](super::Backend), for any store that can read and write.
 //!
 //! # Design
 //!
-//! "Read, decide, write" is here and nowhere else. It is generic over a [`CellStore`], so that the
-//! memory store and the replay of the Redis client use it without hashing names, and inlined where
-//! one bucket is decided. A [`BucketStore`] is a `CellStore` whose cells are the names.
+//! "Read, decide, write" is here and nowhere else. It is generic over a [`CellStore`], so the
+//! memory store and the replay of the Redis client use it without hashing names. A [`BucketStore`]
+//! is a `CellStore` in which cells are names.
 //!
-//! A list on buckets that the memory store knows is taken in their slots, if nothing is short.
+//! | file | decides |
+//! |---|---|
+//! | `lone` | one charge: nearly all calls |
+//! | `slots` | a list on buckets that memory has stored, if none is short |
+//! | `list` | any other list |
+//! | `adjust` | adjustments |
 
 mod adjust;
 mod cell_store;
@@ -33,14 +37,14 @@ use super::record::BucketRecord;
 use crate::algebra::{Bucket, State};
 use crate::clock::Timestamp;
 
-/// Records by name, and a clock: all that a store needs to get the algorithm for nothing.
+/// A store of records by name, which gets the whole algorithm for free.
 ///
 /// [`apply_all`], [`adjust_all`] and [`reset_all`] do what the contract of a
 /// [`Backend`](super::Backend) says: absent buckets and their phases, changed numbers, two-choices
 /// charges, all or nothing. They call these methods and nothing else, so whatever keeps other
 /// callers out meanwhile makes a call atomic: a lock, or a transaction.
 ///
-/// A store behind a network reads the records of the [buckets](Charge::ids) first, lets the
+/// A store behind a network first reads the records of the [buckets](Charge::ids), then lets the
 /// algorithm work on a map of them, and writes what has changed in one step, if nothing has changed
 /// there meanwhile (compare-and-swap).
 ///
@@ -115,16 +119,16 @@ use crate::clock::Timestamp;
 /// # }
 /// ```
 pub trait BucketStore {
-    /// The time by which a call is decided. It is asked for once a call.
+    /// The time of a call. It is asked for once in a call.
     fn now(&mut self) -> Timestamp;
 
     /// The record of a bucket; `None` if there is none.
     fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord>;
 
-    /// Keeps the record of a bucket, in place of the one before.
+    /// Stores the record of a bucket, in place of the one before.
     fn write(&mut self, id: BucketId<'_>, record: BucketRecord);
 
-    /// Drops the record of a bucket, if there is one.
+    /// Removes the record of a bucket, if there is one.
     fn forget(&mut self, id: BucketId<'_>);
 }
 
@@ -167,7 +171,7 @@ pub fn reset_all<S: BucketStore + ?Sized>(store: &mut S, ids: &[BucketId<'_>]) {
     ids.iter().for_each(|&id| store.forget(id));
 }
 
-/// A store whose cells are the names of its buckets.
+/// A store in which cells are the names of buckets.
 struct NamedCells<'s, 'a, S: ?Sized>(&'s mut S, PhantomData<BucketId<'a>>);
 
 impl<'a, S: BucketStore + ?Sized> CellStore for NamedCells<'_, 'a, S> {

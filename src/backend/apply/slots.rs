@@ -1,4 +1,5 @@
-//! Several charges at once on buckets that are known, as nearly all are: no entries are kept for them.
+//! Several charges at once on buckets that are stored already, as in nearly all lists: they need no
+//! entries.
 
 use crate::algebra::{Bucket, State, Terms, Units, Verdict, charge, charge_pair};
 use crate::backend::answer::Reading;
@@ -7,16 +8,15 @@ use crate::backend::repeats::SHORT;
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
-/// Buckets that one call reads and writes in their slots, and no other call meanwhile.
+/// Buckets that one call reads and writes in their slots, while no other call does.
 pub(in crate::backend) trait SlotStore {
     /// What tells one bucket from another in this call.
     type Cell: Copy;
 
-    /// Where a bucket is, as long as none is added or removed.
+    /// The place of a bucket, valid as long as no bucket is added or removed.
     type Slot: Copy + Eq;
 
-    /// The slot of a bucket, and what is stored there; `None` if the bucket is not stored in these
-    /// numbers.
+    /// The slot of a bucket and its state; `None` if the bucket is not stored for this quota.
     fn find(&self, cell: Self::Cell, bucket: &Bucket) -> Option<(Self::Slot, State)>;
 
     /// Whether a bucket may be named twice in a call that names so many.
@@ -26,13 +26,13 @@ pub(in crate::backend) trait SlotStore {
     fn keep(&mut self, slot: Self::Slot, state: State);
 }
 
-/// What one bucket is to pay, and what becomes of it.
+/// The payment of one bucket.
 pub(in crate::backend) struct Payment<'c, Cell, Slot> {
     pub(in crate::backend) cell: Cell,
     bucket: &'c Bucket,
-    /// What the charge takes; once that is decided, what this bucket pays of it.
+    /// The units that the charge takes; once it is decided, the units that this bucket pays.
     units: Units,
-    /// Whether the charge takes at once, and something.
+    /// Whether the charge takes more than nothing, and does not reserve.
     is_usual: bool,
     /// Whether the next bucket is the second shard of the same charge.
     is_first_of_two: bool,
@@ -42,31 +42,31 @@ pub(in crate::backend) struct Payment<'c, Cell, Slot> {
 }
 
 impl<'c, Cell, Slot> Payment<'c, Cell, Slot> {
-    /// Of the bucket of a charge; of a two-choices charge, of the first.
+    /// The payment of a charge's own bucket.
     #[inline(always)]
-    pub(in crate::backend) fn of_first(cell: Cell, charge: &Charge<'c>) -> Self {
+    pub(in crate::backend) fn for_own_shard(cell: Cell, charge: &Charge<'c>) -> Self {
         let is_first_of_two = charge.get_second_shard().is_some();
-        Self { is_first_of_two, ..Self::of_second(cell, charge) }
+        Self { is_first_of_two, ..Self::for_second_shard(cell, charge) }
     }
 
-    /// Of the second bucket of a two-choices charge, which comes next to the first.
+    /// The payment of the second bucket of a two-choices charge, which follows the first.
     #[inline(always)]
-    pub(in crate::backend) fn of_second(cell: Cell, charge: &Charge<'c>) -> Self {
+    pub(in crate::backend) fn for_second_shard(cell: Cell, charge: &Charge<'c>) -> Self {
         let (bucket, units) = (charge.bucket(), charge.units());
         let is_usual = charge.takes() && charge.get_terms() == Terms::AT_ONCE && units > 0;
         let left = State { value: 0, ts: Timestamp::UNIX_EPOCH };
         Self { cell, bucket, units, is_usual, is_first_of_two: false, slot: None, left }
     }
 
-    /// What the bucket answers once it has paid.
+    /// The reading of the bucket once it has paid.
     #[inline(always)]
     pub(in crate::backend) fn reading(&self, mark: ResetMark) -> Reading {
-        Reading::in_micros(Verdict::Admitted, self.left, self.units, 0).marked(mark)
+        Reading::in_micros(Verdict::Admitted, self.left, self.units, 0).with_mark(mark)
     }
 }
 
-/// Makes all payments, if each bucket has a slot, is named once, and has what is asked of it. If not,
-/// nothing is stored, and [`apply_list`](super::apply_list) has to decide.
+/// Makes all payments if each bucket is stored, is named once, and has the units. Otherwise stores
+/// nothing, and [`apply_list`](super::apply_list) has to decide.
 #[inline(always)]
 pub(in crate::backend) fn pay_all<S: SlotStore>(
     slots: &mut S,
@@ -90,7 +90,8 @@ pub(in crate::backend) fn pay_all<S: SlotStore>(
     true
 }
 
-/// Finds the slots, and what each bucket pays; `None` if one is not known or does not admit it.
+/// Finds the slots and what each bucket pays. `None` if a bucket is not stored, or does not admit
+/// its charge.
 #[inline(always)]
 fn decide_all<S: SlotStore>(
     slots: &S,
@@ -123,7 +124,7 @@ fn decide_all<S: SlotStore>(
     Some(())
 }
 
-/// Whether a bucket is named twice.
+/// Whether any bucket is named twice.
 #[cold]
 fn have_repeats<Cell, Slot: Eq>(mut payments: &[Payment<'_, Cell, Slot>]) -> bool {
     while let [payment, rest @ ..] = payments {

@@ -1,20 +1,27 @@
-//! Which bucket is evicted when a shard is full: a limit that fills it pays for that itself.
+//! Which bucket is evicted when a shard is full.
 //!
 //! # Design
 //!
-//! The victim comes from the numbers that hold the most buckets, with the newcomer's counted, and of
-//! these it is the bucket that has used the smallest share of its capacity. So a flood of one
-//! limit's keys evicts these keys, however long their debt takes to be worked off, and no bucket of
-//! another limit once it has outgrown that. Where several numbers hold as many, the newcomer's own
-//! pay, or else the bucket with the smallest share of them all.
+//! **The choice.** The victim comes from the quota that holds the most buckets of the shard, with
+//! the newcomer counted. Of that quota's buckets, it is the one that has used the smallest share of
+//! its capacity. So a limit that fills the store pays for that itself: a flood of made-up keys of
+//! one limit evicts these keys, and no bucket of a limit with fewer keys. If several quotas hold
+//! equally many, the newcomer's quota pays if it is one of them; otherwise the smallest share of
+//! all of them goes.
 //!
-//! Blocked buckets go last, as to evict one lifts its block. But they hold at most half of the shard: above
-//! that, the numbers with the most blocked buckets lose the one whose block ends first. Else keys that
-//! are blocked could fill the store, and every other key would be forgotten at once.
+//! For example, a shard is full with 6 buckets of `login` (5 an hour) and 4 of `search` (1,000 a
+//! day), and a new bucket of `login` comes. `login` holds 7 then, so it loses one: of those that
+//! have used 1/5, 3/5 and 5/5, the bucket with 1/5.
 //!
-//! One scan of the whole shard finds the least buckets of each numbers, a quarter of the shard for
-//! each. Each eviction uses one up, so that a new bucket pays for a few slots and not for a scan,
-//! also if several numbers take turns in holding the most.
+//! **Blocks.** Blocked buckets go last, because evicting one lifts its block. But they may hold at
+//! most half of the shard. Above that, the quota with the most blocked buckets loses the one whose
+//! block ends first. Otherwise keys that are blocked could fill the store, and every other key
+//! would be forgotten at once.
+//!
+//! **Cost.** One scan of the shard finds the least buckets of each quota, up to a quarter of the
+//! shard, and puts them into a heap for each quota. Each eviction takes one of them. So on average
+//! a new bucket pays for a few slots and not for a scan, even if several quotas take turns in
+//! holding the most.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -30,34 +37,38 @@ use super::table::{Slot, Table};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// What a shard knows of who is next. It is empty until an eviction is due.
+/// The eviction candidates of a shard. It is empty until an eviction is due.
 #[derive(Debug, Default)]
 pub(super) struct EvictionQueue {
-    /// In the places of their numbers.
+    /// The queue of each quota, by the index of the quota's name.
     queues: Vec<VictimQueue>,
     /// How many buckets are blocked.
     blocked: usize,
-    /// When the shard was scanned; `None` if what is here does not count.
+    /// When the shard was scanned; `None` if the queues are not valid.
     scanned_at: Option<Timestamp>,
-    /// How many candidates were added since.
+    /// How many candidates were added since the scan.
     notes: usize,
-    /// With which of several numbers that hold as many the next comparison begins.
+    /// Where the next comparison of tied quotas begins: only [`TIED`] are compared at a time.
     turn: usize,
     #[cfg(test)]
     pub(super) scans: usize,
 }
 
-/// The buckets of some numbers that are next.
+/// The eviction candidates of one quota.
 ///
-/// Invariant: every bucket below the `horizon` is in the heap, by the rank that it had when it was
-/// last seen. A charge only raises its rank, which is noticed when the bucket comes out. What lowers
-/// it (tokens that come back, other numbers, the end of a line or of a block) puts the bucket into
-/// the heap once more. The end of a window lowers it too, and is not noticed before the next scan, which
-/// is why that is due within a period.
+/// Invariant: **every bucket below the `horizon` is in the heap**, with the rank that it had when
+/// it was put there.
+///
+/// * A charge only raises the rank of a bucket. Then the heap has a rank that is too low, which is
+///   noticed when the bucket comes out: it goes back in with its new rank.
+/// * Whatever lowers a rank puts the bucket into the heap once more: a refund, another quota, the
+///   end of a line or of a block.
+/// * The end of a window lowers ranks too, and is only noticed by the next scan. That is why a scan
+///   is outdated after a period.
 #[derive(Debug, Default)]
 struct VictimQueue {
     least: BinaryHeap<Reverse<Candidate>>,
-    /// `None` if all buckets of these numbers are in the heap.
+    /// The rank of the last bucket that the scan kept; `None` if it kept all buckets of the quota.
     horizon: Option<Rank>,
     /// The blocked buckets, by the ends of their blocks.
     blocked: BTreeSet<(Timestamp, Tag)>,
@@ -69,7 +80,7 @@ struct Candidate {
     tag: Tag,
 }
 
-/// A shard as an eviction sees it.
+/// What an eviction reads of a shard.
 #[derive(Clone, Copy)]
 pub(super) struct ShardView<'s> {
     pub(super) table: &'s Table,
@@ -78,20 +89,20 @@ pub(super) struct ShardView<'s> {
     pub(super) now: Timestamp,
 }
 
-/// The candidates are used up: the shard has to be scanned.
-struct UsedUp;
+/// The heap has no valid candidate left, or is outdated: the shard has to be scanned.
+struct NeedsScan;
 
-/// A scan keeps one bucket of so many, for each numbers.
+/// A scan keeps a quarter of the shard's buckets at most, for each quota.
 const SCAN_SHARE: usize = 4;
 
-/// Of how many numbers that hold as many buckets the shares are compared.
+/// Of how many quotas that hold equally many the shares are compared.
 const TIED: usize = 16;
 
-/// How long a scan holds at least for windows, in microseconds. Those that end are swept.
+/// How long a scan of fixed windows is valid at least, in microseconds: sweeps do the rest.
 const WINDOW_SCAN: u64 = 1_000_000;
 
 impl EvictionQueue {
-    /// The slot of the bucket to evict for a newcomer, whose numbers count it already.
+    /// The slot of the bucket to evict for `newcomer`, whose quota counts it already.
     pub(super) fn victim(
         &mut self,
         view: ShardView<'_>,
@@ -101,7 +112,7 @@ impl EvictionQueue {
         if self.scanned_at.is_none() {
             self.scan(view);
         }
-        let found = self.search(view, newcomer, capacity).or_else(|UsedUp| {
+        let found = self.search(view, newcomer, capacity).or_else(|NeedsScan| {
             self.scan(view);
             self.search(view, newcomer, capacity)
         });
@@ -114,15 +125,14 @@ impl EvictionQueue {
         self.blocked > 0
     }
 
-    /// Takes note of a bucket that was just added, or whose rank may be lower than before.
-    pub(super) fn noted(&mut self, slot: &Slot, view: ShardView<'_>) {
+    /// Adds a bucket that was just added to the shard, or whose rank may have become lower.
+    pub(super) fn note_candidate(&mut self, slot: &Slot, view: ShardView<'_>) {
         if self.scanned_at.is_none() {
             return;
         }
         if self.notes >= view.table.len() {
-            // Buckets come and go without evictions, so the heaps have grown stale: scan when one is
-            // due.
-            *self = self.cleared();
+            // Buckets come and go without evictions, so most candidates are stale: scan again.
+            *self = self.restarted();
             return;
         }
         let Some(queue) = slot.quota().and_then(|name| self.queue_mut(name)) else { return };
@@ -137,8 +147,8 @@ impl EvictionQueue {
         }
     }
 
-    /// A bucket is removed, or is going to be changed otherwise than by a charge. Returns whether it
-    /// has to be noted again if it stays.
+    /// Removes a bucket from the blocked ones, as it is removed or changed by something else than a
+    /// charge. Returns whether it was there: if it stays, it has to be noted again.
     pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
         if self.blocked == 0 || slot.state().value >= 0 {
             return false;
@@ -150,8 +160,8 @@ impl EvictionQueue {
         was_blocked
     }
 
-    /// The same with nothing known.
-    fn cleared(&self) -> Self {
+    /// An empty queue that keeps its turn.
+    fn restarted(&self) -> Self {
         Self {
             turn: self.turn,
             #[cfg(test)]
@@ -173,7 +183,7 @@ impl EvictionQueue {
         view: ShardView<'_>,
         newcomer: &Slot,
         capacity: usize,
-    ) -> Result<Option<usize>, UsedUp> {
+    ) -> Result<Option<usize>, NeedsScan> {
         self.end_blocks(view);
         let is_blocked = is_blocked(newcomer.state(), view.now);
         if self.blocked.saturating_add(usize::from(is_blocked)) > capacity / 2
@@ -183,9 +193,10 @@ impl EvictionQueue {
         }
         let all = view.table.len().saturating_add(1);
         let mut below = usize::MAX;
-        // Numbers whose buckets are all blocked or waited for are passed over.
+        // A quota of which all buckets are blocked or have waiters has no victim: take the quota
+        // with the next lower count.
         while let Some(most) = view.quotas.most(below, all) {
-            // Of numbers that hold as many, the newcomer's own pay.
+            // Of quotas that hold equally many, the newcomer's pays.
             let own = newcomer.quota().filter(|&own| view.quotas.count(own, all) == most);
             let own = match own {
                 Some(own) => self.least(own, view)?.map(|(index, _)| (own, index)),
@@ -204,14 +215,13 @@ impl EvictionQueue {
         Ok(self.blocked_victim(view))
     }
 
-    /// The bucket with the smallest share of those that are the least of their numbers, of which each
-    /// hold so many.
+    /// Of the quotas that hold `count` buckets, the one whose least bucket has the smallest share.
     fn least_of(
         &mut self,
         count: usize,
         all: usize,
         view: ShardView<'_>,
-    ) -> Result<Option<(NonZeroU32, usize)>, UsedUp> {
+    ) -> Result<Option<(NonZeroU32, usize)>, NeedsScan> {
         let tied = view.quotas.counts(all).filter(|&(_, slots)| slots == count);
         let tied: SmallVec<[NonZeroU32; 8]> = tied.map(|(name, _)| name).collect();
         let start = self.turn.checked_rem(tied.len()).unwrap_or(0);
@@ -232,35 +242,38 @@ impl EvictionQueue {
         Ok(best.map(|(name, index, _)| (name, index)))
     }
 
-    /// The least bucket of these numbers, which stays in its heap; `None` if they have none that may
-    /// be evicted.
+    /// The least bucket of a quota that may be evicted, if any. It stays in the heap.
     fn least<'v>(
         &mut self,
         name: NonZeroU32,
         view: ShardView<'v>,
-    ) -> Result<Option<(usize, &'v Slot)>, UsedUp> {
+    ) -> Result<Option<(usize, &'v Slot)>, NeedsScan> {
         let scanned_at = self.scanned_at;
         let Some(queue) = self.queues.get_mut(index(name)) else { return Ok(None) };
         if !queue.least.is_empty() && view.is_outdated(name, scanned_at) {
-            return Err(UsedUp);
+            return Err(NeedsScan);
         }
-        while let Some(Reverse(noted)) = queue.least.peek() {
-            let found = view.table.find(noted.tag);
+        while let Some(Reverse(candidate)) = queue.least.peek() {
+            let found = view.table.find(candidate.tag);
             let found = found.and_then(|index| Some((index, view.table.get(index)?)));
             let found = found.filter(|(_, slot)| slot.quota() == Some(name));
             match found.and_then(|(_, slot)| view.rank(slot)) {
-                Some(rank) if rank <= noted.rank => return Ok(found),
+                // The ranks in the heap are lower bounds, and this one is exact: no other is less.
+                Some(rank) if rank <= candidate.rank => return Ok(found),
+                // It has been charged since: put it back with its present rank.
                 Some(rank) if queue.horizon.is_none_or(|horizon| rank < horizon) => {
-                    let tag = noted.tag;
+                    let tag = candidate.tag;
                     queue.least.pop();
                     queue.least.push(Reverse(Candidate { rank, tag }));
                 }
+                // It is gone, has another quota, must not be evicted, or has risen above the
+                // horizon.
                 _ => {
                     queue.least.pop();
                 }
             }
         }
-        if queue.horizon.is_none() { Ok(None) } else { Err(UsedUp) }
+        if queue.horizon.is_none() { Ok(None) } else { Err(NeedsScan) }
     }
 
     fn pop(&mut self, name: NonZeroU32) {
@@ -269,7 +282,7 @@ impl EvictionQueue {
         }
     }
 
-    /// Of the numbers with the most blocked buckets, the one whose block ends first.
+    /// Of the quota with the most blocked buckets, the one whose block ends first.
     fn blocked_victim(&self, view: ShardView<'_>) -> Option<usize> {
         if self.blocked == 0 {
             return None;
@@ -283,7 +296,7 @@ impl EvictionQueue {
         firsts.max_by_key(|&(count, _)| count).map(|(_, index)| index)
     }
 
-    /// Makes candidates of those whose blocks have ended.
+    /// Makes ordinary candidates of the buckets whose blocks have ended.
     fn end_blocks(&mut self, view: ShardView<'_>) {
         if self.blocked == 0 {
             return;
@@ -304,9 +317,9 @@ impl EvictionQueue {
         }
     }
 
-    /// Scans the whole shard, and keeps the least of each numbers in bounded heaps.
+    /// Scans the shard, and fills the heaps with the least buckets of each quota.
     fn scan(&mut self, view: ShardView<'_>) {
-        *self = Self { scanned_at: Some(view.now), ..self.cleared() };
+        *self = Self { scanned_at: Some(view.now), ..self.restarted() };
         #[cfg(test)]
         {
             self.scans = self.scans.saturating_add(1);
@@ -336,13 +349,14 @@ impl EvictionQueue {
         }
         for (queue, mut found) in self.queues.iter_mut().zip(found) {
             if found.len() > kept {
-                // A bucket that is left out does not come before the last of those that are kept.
+                // Selection in linear time. Each bucket that is left out has at least the rank of
+                // the last one that is kept, which becomes the horizon.
                 let (_, last, _) = found
                     .select_nth_unstable_by_key(kept.saturating_sub(1), |candidate| candidate.rank);
                 queue.horizon = Some(last.rank);
                 found.truncate(kept);
             }
-            // Room of its own for those that are kept: the rest goes back as a whole.
+            // A new allocation of the right size, so that the larger one is freed.
             let mut least = Vec::with_capacity(found.len());
             least.extend(found.into_iter().map(Reverse));
             queue.least = least.into();
@@ -351,7 +365,8 @@ impl EvictionQueue {
 }
 
 impl ShardView<'_> {
-    /// `None` for a bucket that is not to be evicted in turn: requests wait for it, or it is blocked.
+    /// The rank of a bucket; `None` if it must not be evicted by rank: it has waiters, or is
+    /// blocked.
     #[inline(always)]
     fn rank(&self, slot: &Slot) -> Option<Rank> {
         if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
@@ -368,15 +383,14 @@ impl ShardView<'_> {
         self.lines.is_some_and(|lines| lines.pins(tag))
     }
 
-    /// Whether windows of these numbers may have ended since a scan.
+    /// Whether windows of this quota may have ended since the scan, which lowers ranks.
     fn is_outdated(&self, name: NonZeroU32, scanned_at: Option<Timestamp>) -> bool {
         let step = self.quotas.get(name).map_or(1, |bucket| bucket.step());
         step > 1 && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
     }
 }
 
-/// Whether it is blocked. It may well be full before others are, but to evict it would lift the
-/// block.
+/// Whether a bucket is blocked: it must not be evicted by rank, as that would lift the block.
 fn is_blocked(State { value, ts }: State, now: Timestamp) -> bool {
     value < 0 && ts > now
 }
@@ -409,7 +423,7 @@ mod tests {
         Bucket::new(&quotas[nth % quotas.len()]).unwrap()
     }
 
-    /// A bucket's name, spread over the table as a hash is.
+    /// The fingerprint of the `nth` bucket: spread over the table as hashes are.
     fn print(nth: u64) -> Fingerprint {
         Fingerprint::new(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)
     }
@@ -417,7 +431,7 @@ mod tests {
     fn take(shard: &mut Shard, nth: u64, bucket: &Bucket, tokens: u64, now: Timestamp) {
         let key = Key::from(nth);
         let id = BucketId::new("limit", &key);
-        // Below zero, as a penalty: any bucket may owe.
+        // A penalty may leave any bucket in debt.
         let units = bucket.units(tokens).unwrap();
         let penalty = Adjustment::refund(id, bucket, -units);
         let state = shard.read(print(nth), id, bucket, now);
@@ -444,7 +458,7 @@ mod tests {
         shard.table.iter().map(one).collect()
     }
 
-    /// Those that may be evicted for a newcomer, found by looking at all of them.
+    /// The buckets that may be evicted for a newcomer, found by looking at all buckets.
     fn victims(held: &Held, newcomer: (Bucket, bool), capacity: usize, now: Timestamp) -> Vec<Tag> {
         let blocked: Vec<_> =
             held.iter().filter(|(_, (_, state))| is_blocked(*state, now)).collect();
@@ -459,7 +473,7 @@ mod tests {
             let most = blocked.iter().map(|(_, (bucket, _))| of(bucket)).max();
             let of_most: Vec<_> =
                 blocked.iter().filter(|(_, (bucket, _))| Some(of(bucket)) == most).collect();
-            // Of each numbers, the one that ends first.
+            // Of each quota, the bucket whose block ends first.
             let is_first = |(_, (bucket, state)): &(&Tag, &(Bucket, State))| {
                 of_most.iter().all(|(_, (b, s))| b != bucket || s.ts >= state.ts)
             };
@@ -478,9 +492,9 @@ mod tests {
     }
 
     proptest! {
-        /// Every bucket that is evicted is one that a look at all of them would choose.
+        /// Each evicted bucket is one that a search of all buckets would choose.
         #[test]
-        fn evicts_what_a_look_at_all_buckets_would(
+        fn the_victim_is_one_that_a_search_of_all_buckets_would_choose(
             capacity in 1_usize..20,
             steps in prop::collection::vec((0_u8..10, 0_u64..60, 0_usize..4, 1_u64..8), 1..150),
         ) {
@@ -521,9 +535,10 @@ mod tests {
         }
     }
 
-    /// Two numbers that hold as many take turns in making room.
+    /// Quotas that hold equally many take turns in losing a bucket, and do not cause a scan each
+    /// time.
     #[test]
-    fn a_scan_yields_many_evictions_whatever_numbers_take_turns() {
+    fn one_scan_serves_many_evictions_of_several_quotas() {
         for kinds in 1..=4 {
             let mut shard = Shard::new(1_000, ResetLog::default());
             for nth in 0..11_000 {

@@ -1,28 +1,44 @@
-//! The name of a bucket, hashed so that a client cannot choose where it falls.
+//! A keyed hash of a bucket's name, which clients cannot predict.
 //!
 //! # Design
 //!
-//! A name is a list of words `m1, m2, …`, each in a place of its own; what is not there is a zero. Nearly
-//! every limit has a name of at most 16 bytes, none of which is zero, and a key that is held in place: it
-//! is the shard, two words of the limit and five of the key with its length. Other names have other
-//! places: the lengths, and what is in them. So different names are different lists. Its hash is multilinear: the upper 64 bits of
-//! `k0 + k1·m1 + k2·m2 + …`, counted in 128 bits with random keys `k` of 128 bits; and the same once
-//! more with other keys. That is strongly universal (Lemire and Kaser, "Strongly universal string
-//! hashing is fast", The Computer Journal 57, 2014): whichever two names a client picks, their
-//! 128 bits are evenly distributed and independent of each other over the choice of the keys. So
-//! two names meet in the 96 bits that make the tag with a probability of 2⁻⁹⁶, and in one of `n`
-//! places with `1/n`.
+//! The memory store does not keep names. It keeps 96 bits of a name's hash, the [`Tag`]; the other
+//! 32 bits pick the shard. Two properties matter: two names must not share a tag, and no client may
+//! choose keys that all fall into one place.
 //!
-//! That says nothing about more than two: the hashes of names that count up are evenly spaced, and where the
-//! space is close to a simple fraction they fall into a few heaps, which linear probing does not
-//! bear (Pătraşcu and Thorup, "On the k-independence required by linear probing and minwise independence",
-//! ICALP 2010). So each half is mixed once more, one to one: for two names nothing changes by that.
+//! **Words.** A name becomes a list of 64-bit words, in which each part has a fixed place and an
+//! absent part is zero. Different names give different lists. Nearly every name has the *usual*
+//! form: a limit's name of at most 16 bytes without zero bytes, and a key that is [held in
+//! place](Key). It has eight words:
 //!
-//! This holds for names that were chosen without knowledge of the keys. They never leave the
-//! process, each store has others, and nothing that anybody is told depends on a hash.
+//! ```text
+//! shard | limit, bytes 0-7 | limit, bytes 8-15 | key: its length and bytes | 4 more words of the key
+//! ```
 //!
-//! It takes four multiplications a word, and these need not wait for each other, as SipHash's rounds
-//! have to. SipHash makes the keys here, and hashes what is too long.
+//! For example, the limit `login` with the key `"bob"` gives the words 0, `login`, 0,
+//! `\x05s\x03bob` (5 bytes: the tag of text, the length 3, and `bob`), 0, 0, 0, 0. All other names
+//! have the *general* form: one word with the shard and both lengths, then the bytes of the limit
+//! and of the key.
+//!
+//! **Hash.** The hash is multilinear: the upper 64 bits of `k0 + k1·m1 + k2·m2 + …`, computed
+//! modulo 2^128, where the keys `k` are 128 random bits each. It is computed twice, with
+//! independent keys, which gives 128 bits. This family is strongly universal (Lemire and Kaser,
+//! "Strongly universal string hashing is fast", The Computer Journal 57, 2014): over the choice of
+//! the keys, the hashes of any two names are independent and evenly distributed. So two names share
+//! a tag with a probability of 2⁻⁹⁶, and one of `n` slots with `1/n`.
+//!
+//! **Mixing.** Strong universality says nothing about three names or more. Hashes of names that
+//! count up (`user-1`, `user-2`, …) are evenly spaced. If the space is close to a simple fraction
+//! of the table they fall into a few heaps, which linear probing cannot bear (Pătraşcu and Thorup,
+//! "On the k-independence required by linear probing and minwise independence", ICALP 2010). So
+//! each half is mixed by a bijection at the end. A bijection does not change the probability for
+//! two names.
+//!
+//! **Secrecy.** These bounds hold for names that are chosen without knowledge of the keys. The keys
+//! are drawn for each store and never leave the process, and no answer depends on a hash.
+//!
+//! **Speed.** Each word takes four multiplications, which do not depend on each other, while the
+//! rounds of SipHash do. SipHash makes the keys, and hashes names that are too long.
 
 use std::array;
 use std::hash::{BuildHasher, Hasher as _, RandomState};
@@ -32,29 +48,30 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use crate::backend::charge::BucketId;
 use crate::backend::key::{KEY_WORDS, Key, each_word};
 
-/// A keyed hash with keys of its own for each store.
+/// A keyed hash function. Each store has its own keys.
 pub(super) struct Hasher {
     start: Lane,
-    /// For the words of the usual names: the shard, the limit's name, and a key that is held in place.
+    /// The keys for the words of the usual form: the shard, the two of the limit's name, and those
+    /// of a key that is held in place.
     usual: [Lane; 3 + KEY_WORDS],
-    /// For the words of other names.
+    /// The keys for the words of the general form.
     others: [Lane; WORDS],
-    /// For names of more words. Two hashes that have nothing in common meet no more often than by
-    /// chance.
+    /// The SipHash key for longer names. The two functions are independent, so names of different
+    /// forms share a tag no more often than by chance.
     long: [u64; 2],
 }
 
-/// The bytes of the limit and the key that are hashed in words.
+/// The longest limit and key together, in bytes, that are hashed in words.
 const LONGEST: usize = 104;
 
-/// The lengths, and as many as there are in the longest names; each of the two may begin a word that it
-/// does not fill.
+/// The word of the lengths, and the words of the longest name. Two more, because the last word of
+/// the limit and that of the key may both be partly filled.
 const WORDS: usize = 1 + LONGEST / 8 + 2;
 
 impl Hasher {
-    /// A hash whose keys the operating system's randomness gives.
+    /// A hash function with random keys from the operating system.
     pub(super) fn random() -> Self {
-        // Each hashes under a key of its own, which does not leave the process.
+        // Each `RandomState` hashes under a secret key of its own.
         let states = [RandomState::new(), RandomState::new()];
         let mut count = 0_u64;
         Self::keyed(|| {
@@ -66,14 +83,14 @@ impl Hasher {
     fn keyed(mut random: impl FnMut() -> [u64; 2]) -> Self {
         let mut lane = || {
             let [[a, b], [c, d]] = [random(), random()];
-            Lane { low: joined(a, b), high: joined(c, d) }
+            Lane { low: join_halves(a, b), high: join_halves(c, d) }
         };
         let start = lane();
         let (usual, others) = (array::from_fn(|_| lane()), array::from_fn(|_| lane()));
         Self { start, usual, others, long: random() }
     }
 
-    /// The hash of a bucket's name, as words: different names are different lists.
+    /// The hash of a bucket's name.
     #[inline(always)]
     pub(super) fn fingerprint(&self, id: BucketId<'_>) -> Fingerprint {
         match (id.head().whole(), id.key().inline_words()) {
@@ -82,7 +99,7 @@ impl Hasher {
         }
     }
 
-    /// The hash of a name whose parts are in words already, each in a place of its own.
+    /// The hash of a name of the usual form, of which `count` words of the key are not zero.
     #[inline(always)]
     fn short(
         &self,
@@ -96,13 +113,14 @@ impl Hasher {
         let mut sum = self.start;
         sum.add(of_name, name);
         sum.add(of_key, key);
-        // A word of zeros adds nothing, so it may be left out.
+        // A word of zeros would add zero, so it is left out.
         if tail != 0 {
             sum.add(of_tail, tail);
         }
         if shard != 0 {
             sum.add(of_shard, u64::from(shard));
         }
+        // Short keys have one or two words. The branches skip the multiplications by zeros.
         if count > 1 {
             sum.add(of_second, second);
             if count > 2 {
@@ -116,22 +134,21 @@ impl Hasher {
         sum.fingerprint()
     }
 
-    /// The hash of any other name: how long the limit and the key are and which shard it is, and then
-    /// the two in words.
+    /// The hash of a name of the general form.
     #[inline(never)]
     fn general(&self, limit: &str, key: &Key, shard: u32) -> Fingerprint {
         let (limit, key) = (limit.as_bytes(), key.as_bytes());
         if limit.len().saturating_add(key.len()) > LONGEST {
             return self.long(limit, key, shard);
         }
-        // Neither is longer than both, so nothing is lost, and none of the three overlaps another.
+        // Both lengths are at most `LONGEST`, so the three parts of this word do not overlap.
         let [limit_len, key_len] =
             [limit.len(), key.len()].map(|len| u64::try_from(len).unwrap_or(0));
         let lengths = u64::from(shard) | limit_len << 32 | key_len << 48;
 
         let (mut sum, mut keys) = (self.start, self.others.iter());
         let mut add = |word| {
-            // There are as many as words, which were counted.
+            // `WORDS` keys suffice for `LONGEST` bytes.
             if let Some(keys) = keys.next() {
                 sum.add(keys, word);
             }
@@ -156,7 +173,7 @@ impl Hasher {
     }
 }
 
-/// The keys of one word, or what the products of several come to.
+/// The pair of keys of one word, or the pair of sums so far: one lane for each half of the hash.
 #[derive(Clone, Copy)]
 struct Lane {
     low: u128,
@@ -164,7 +181,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Counts a word in, whose keys are these.
+    /// Adds a word times its keys.
     #[inline(always)]
     fn add(&mut self, keys: &Self, word: u64) {
         let word = u128::from(word);
@@ -174,32 +191,33 @@ impl Lane {
 
     #[inline(always)]
     fn fingerprint(self) -> Fingerprint {
-        Fingerprint { low: mixed(upper(self.low)), high: mixed(upper(self.high)) }
+        Fingerprint { low: mix(upper_half(self.low)), high: mix(upper_half(self.high)) }
     }
 }
 
-fn joined(high: u64, low: u64) -> u128 {
+fn join_halves(high: u64, low: u64) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-fn upper(sum: u128) -> u64 {
-    // What is left of 128 bits after the shift.
+fn upper_half(sum: u128) -> u64 {
+    // The shifted number has 64 bits, so the conversion does not fail.
     u64::try_from(sum >> 64).unwrap_or(0)
 }
 
-/// Another number for each, so that even spaces between hashes become uneven.
+/// A bijection that makes evenly spaced hashes uneven.
 #[inline]
-const fn mixed(hash: u64) -> u64 {
+const fn mix(hash: u64) -> u64 {
     (hash ^ (hash >> 32)).wrapping_mul(GOLDEN)
 }
 
-/// 2^64 divided by the golden ratio, made odd: a multiplication by it loses nothing.
+/// 2^64 divided by the golden ratio, made odd: multiplying by an odd number is a bijection modulo
+/// 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// By what a slot knows its bucket.
+/// The 96 bits that stand for a bucket's name in a slot.
 pub(super) type Tag = (u64, u32);
 
-/// 128 bits that stand for a bucket's name.
+/// The hash of a bucket's name, 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fingerprint {
     low: u64,
@@ -212,19 +230,21 @@ impl Fingerprint {
         Self { low, high }
     }
 
-    /// A number below `count`, from bits that the tag does not have.
+    /// The index of the bucket's shard, below `count`. It comes from the 32 bits that are not in
+    /// the tag, so the tags of one shard are still evenly distributed.
     pub(super) fn shard(self, count: usize) -> usize {
         scale(self.high & !u64::from(u32::MAX), count)
     }
 
     /// The 96 bits by which a slot knows its bucket.
     pub(super) fn tag(self) -> Tag {
-        // The lower half is what is left of a 64-bit number after the mask.
+        // The mask leaves 32 bits, so the conversion does not fail.
         (self.low, u32::try_from(self.high & u64::from(u32::MAX)).unwrap_or(0))
     }
 }
 
-/// Maps a hash evenly onto `0..count`: the high half of their product.
+/// Maps a hash evenly onto `0..count`: the upper half of `hash · count`. For example, with a count
+/// of 10, hashes in the second tenth of all 64-bit numbers give 1.
 pub(super) fn scale(hash: u64, count: usize) -> usize {
     let count = u128::try_from(count).unwrap_or(0);
     usize::try_from(u128::from(hash).wrapping_mul(count) >> 64).unwrap_or(0)
@@ -241,8 +261,9 @@ mod tests {
     use super::*;
     use crate::backend::Key;
 
-    /// Lengths on both sides of a word, of the longest key held in place and of the longest name
-    /// that is hashed in words; names that begin or end alike, or with zeros.
+    /// Names with lengths around the bounds of a word, of the longest key in place and of the
+    /// longest name that is hashed in words; and names that begin alike, end alike, or begin with
+    /// zeros.
     #[test]
     fn different_names_never_meet() {
         let hasher = Hasher::random();
@@ -270,8 +291,8 @@ mod tests {
         assert_eq!(names.len(), seen.len());
     }
 
-    /// Multilinear hashes of names that count up are evenly spaced, and fell into a few heaps where
-    /// the space happened to be close to a simple fraction: one store in a hundred stayed slow.
+    /// Before the hashes were mixed, names that count up fell into a few heaps where their spacing
+    /// happened to be close to a simple fraction: one store in a hundred stayed slow.
     #[test]
     fn names_that_count_up_do_not_pile_up() {
         const SLOTS: usize = 1_000;
@@ -294,14 +315,14 @@ mod tests {
                 let key_of = |n| hasher.fingerprint(BucketId::new("limit", &name(n))).tag().0;
                 let mut homes: Vec<_> = (0..800).map(|n| scale(key_of(n), SLOTS)).collect();
                 homes.sort_unstable();
-                // How far from home each is that is put into the next free slot.
+                // How far from its home each bucket is, when each takes the next free slot.
                 let (mut free, mut off) = (0, 0);
                 for home in homes {
                     let slot = home.max(free);
                     off += slot - home;
                     free = slot + 1;
                 }
-                // Two where all is chance.
+                // Random homes give two slots on average.
                 assert!(off < 8 * 800, "seed {seed}, kind {kind}: {off} slots off");
             }
         }

@@ -1,26 +1,32 @@
-//! The requests that wait for one bucket: first in, first out.
+//! The line of one bucket: the requests that wait for it, first in, first out.
 //!
 //! # Design
 //!
-//! The value of a bucket counts the waiters' costs as taken. So requests that do not wait are
-//! decided by the same formula whether there is a line or not, and without a look at it. What the
-//! bucket holds without the waiters is
+//! The value of a bucket counts the waiters' costs as taken. So a request that does not wait is
+//! decided by the same formula with and without a line, and need not look at the line. What the
+//! bucket holds apart from its waiters is
 //!
 //! ```text
 //! free = value + the costs of all waiters
 //! ```
 //!
-//! The head is granted once `free` covers its cost. Its cost leaves both sides of the equation
-//! then, so a grant changes no value: it is enough to grant what is due before anything else
-//! happens to the bucket, however late that is, and each grant still has its exact instant.
+//! The head of the line is granted once `free` covers its cost. A grant changes no value: the cost
+//! leaves both sides of the equation. So grants can be made late, at the next change of the bucket
+//! at the latest, and each still has its exact instant.
 //!
-//! Take a bucket of 5 tokens that gains one a second. A takes 5, B reserves 3, and C reserves 2: the
-//! value is -5, `free` is 0, and B is told 3 s, C is told 5 s. If A gives 4 back, the value is -1 and
-//! `free` is 4: B is granted, `free` is 1, and C is due in 1 s.
+//! For example, a bucket of 5 tokens gains one a second:
 //!
-//! A waiter keeps the instant that it was told, as the latest one. Nothing that is taken later can
-//! delay it, except for what changes the bucket itself: a block, and other numbers. Before
-//! these, all waiters are [told](Line::keep_promises) the instants that are due then.
+//! | at 0 s | value | free | promised instants |
+//! |---|---|---|---|
+//! | A takes 5 | 0 | 0 | |
+//! | B reserves 3 | -3 | 0 | B: 3 s |
+//! | C reserves 2 | -5 | 0 | B: 3 s, C: 5 s |
+//! | A gives 4 back | -1 | 4 | B is due now, C in 1 s |
+//! | B is granted | -1 | 1 | C: 1 s |
+//!
+//! A waiter keeps the instant that it was *promised* on arrival, as its latest one. Charges that
+//! come later cannot delay it. Only a block and a change of the quota could, so before either all
+//! waiters are [promised](Line::keep_promises) the instants at which they are due by then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,21 +39,22 @@ use crate::clock::Timestamp;
 /// The line of one bucket.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// By their tickets. A map, so that one that leaves takes a few steps wherever it stands: a
-    /// buffer has to be compacted now and then, while the shard of the bucket is locked.
+    /// By their tickets. A map, so that removing any entry takes a few steps: a buffer would have
+    /// to be compacted now and then, under the lock of the shard.
     entries: BTreeMap<u64, LineEntry>,
-    /// What all waiters cost together.
+    /// The sum of the costs of all entries.
     units: Units,
-    /// What those cost together that were told an instant after this one: the end of a block, while
-    /// there is one. Kept, so that it need not be summed up for each waiter that leaves.
-    told_after: Option<(Timestamp, Units)>,
-    /// How many of them are requests.
+    /// The sum of the costs of all entries with a promised instant after this one: the end of a
+    /// block, while there is one. Kept, so that waiters that leave a blocked bucket need not sum it
+    /// up each.
+    promised_after: Option<(Timestamp, Units)>,
+    /// How many entries have a waiter.
     requests: usize,
     left: u64,
-    /// When tokens last came back. What they have paid for is granted then.
+    /// When tokens last came back: what they pay for is granted no earlier.
     changed_at: Option<Timestamp>,
-    /// Whether the timers that waiters have are not enough: several wait, or they have moved
-    /// forward, or wait for other buckets as well.
+    /// Whether the line needs a timer besides those of its waiters: several wait, or they have
+    /// moved forward, or they wait in other lines as well.
     needs_timer: bool,
     timer: Option<Arc<dyn LineTimer>>,
 }
@@ -55,18 +62,18 @@ pub(super) struct Line {
 #[derive(Debug)]
 struct LineEntry {
     units: Units,
-    /// The latest instant at which it is granted.
-    told: Timestamp,
-    /// None if no request waits for these tokens: those of a penalty, of a settlement above what was
-    /// paid, of a reservation that is kept.
+    /// The instant that it was promised: its latest one.
+    promised: Timestamp,
+    /// `None` if no request waits for these tokens: those of a penalty, of a settlement above what
+    /// was paid, or of a reservation that was kept.
     waiter: Option<Arc<LineWaiter>>,
 }
 
-/// How a line stands.
+/// The state of a line, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineLevel {
     pub(crate) waiting: usize,
-    /// Until the last one is due.
+    /// The time until the last waiter is due.
     pub(crate) longest: Duration,
     pub(crate) left: u64,
 }
@@ -76,8 +83,8 @@ impl Line {
         self.entries.is_empty()
     }
 
-    /// Puts a request at the end, whose cost the `state` counts as taken. Its ticket is larger than
-    /// all before.
+    /// Adds an entry at the end. `state` counts its cost as taken already, and its ticket is larger
+    /// than all before it.
     pub(super) fn enter(
         &mut self,
         ticket: u64,
@@ -87,24 +94,26 @@ impl Line {
         state: State,
         now: Timestamp,
     ) {
-        let told = bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
-        // One that stands alone wakes in time by itself.
+        let promised =
+            bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
+        // A waiter that is alone wakes by its own timer.
         self.needs_timer |= !self.is_empty();
         if let Some(waiter) = waiter {
             waiter.enter(now);
             self.requests = self.requests.saturating_add(1);
         }
-        if let Some((end, after)) = &mut self.told_after
-            && told > *end
+        if let Some((end, after)) = &mut self.promised_after
+            && promised > *end
         {
             *after = after.saturating_add(units);
         }
         let waiter = waiter.cloned();
-        self.entries.insert(ticket, LineEntry { units, told, waiter });
+        self.entries.insert(ticket, LineEntry { units, promised, waiter });
         self.units = self.units.saturating_add(units);
     }
 
-    /// Grants what is due at `until`, and all up to a ticket whose own timer says so.
+    /// Grants what is due at `until`. With a ticket `through` whose promised instant has come,
+    /// grants all entries up to that.
     pub(super) fn grant(
         &mut self,
         bucket: &Bucket,
@@ -113,8 +122,9 @@ impl Line {
         [now, until]: [Timestamp; 2],
         wakeups: &mut Wakeups,
     ) {
-        while let Some((units, told)) = self.head() {
-            let at = self.due(units, bucket, state, now).min(told);
+        while let Some((units, promised)) = self.head() {
+            let at = self.due(units, bucket, state, now).min(promised);
+            // Tokens that came back cannot have paid for the head before they came.
             let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
             let is_promised = through.is_some_and(|ticket| self.is_promised(ticket, until));
             if at > until && !is_promised {
@@ -129,7 +139,7 @@ impl Line {
         }
     }
 
-    /// Arms the timer for the head, if the timers that waiters have are not enough.
+    /// Arms the timer for the head, if the timers of the waiters do not suffice.
     pub(super) fn arm(
         &mut self,
         bucket: &Bucket,
@@ -137,16 +147,18 @@ impl Line {
         now: Timestamp,
         wakeups: &mut Wakeups,
     ) {
-        if let Some((units, told)) = self.head()
+        if let Some((units, promised)) = self.head()
             && self.needs_timer
             && let Some(timer) = &self.timer
         {
-            wakeups.arm(timer, self.due(units, bucket, state, now).min(told), now);
+            wakeups.arm(timer, self.due(units, bucket, state, now).min(promised), now);
         }
     }
 
-    /// Takes a request out that has not been granted. Returns what the bucket holds then, which is
-    /// refreshed to `now`, and after which what is due is to be granted; `None` if it was granted.
+    /// Removes a waiter that has not been granted. Returns the new state of the bucket, or `None`
+    /// if the waiter was granted before.
+    ///
+    /// `state` is refreshed to `now`. The caller grants what is due then.
     pub(super) fn leave(
         &mut self,
         ticket: u64,
@@ -156,34 +168,37 @@ impl Line {
     ) -> Option<State> {
         let is_head = self.entries.first_key_value().is_some_and(|(first, _)| *first == ticket);
         let entry = self.entries.remove(&ticket)?;
+        // `self.units` still has this entry: what it has taken from `value` becomes free.
         let free = value.saturating_add(self.units);
         self.discount(&entry);
         self.requests = self.requests.saturating_sub(1);
         self.left = self.left.saturating_add(1);
         self.change(now);
-        // What was saved up for the head is no more than its own bound for those behind it.
+        // `free` may exceed the capacity while it is saved up for a large head. Without that head,
+        // the bound of the next one holds.
         let free = if is_head { free.min(self.free_cap(bucket)) } else { free };
         let left = State { value: free.saturating_sub(self.units), ts };
-        Some(self.capped(bucket, left, value, now))
+        Some(self.cap(bucket, left, value, now))
     }
 
-    /// The bucket is changed now, by which the waiters may move forward.
+    /// Notes that tokens come back now, which may move the waiters forward.
     pub(super) const fn change(&mut self, now: Timestamp) {
         self.changed_at = Some(now);
         self.needs_timer = true;
     }
 
-    /// A waiter stands in other lines as well, which may grant sooner or later than this one.
+    /// Notes that a waiter stands in other lines as well, which may grant sooner or later than this
+    /// one.
     pub(super) const fn need_timer(&mut self) {
         self.needs_timer = true;
     }
 
-    /// Whether no other waits.
+    /// Whether there is one waiter alone.
     pub(super) fn is_alone(&self) -> bool {
         self.entries.len() == 1 && !self.needs_timer
     }
 
-    /// Leaves a place in line although no request waits for it any more.
+    /// Keeps an entry in line without its waiter.
     pub(super) fn keep(&mut self, ticket: u64) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
             entry.waiter = None;
@@ -191,12 +206,14 @@ impl Line {
         }
     }
 
-    /// What the bucket may hold of this, once tokens came back to the value that it had `before`.
+    /// The state of the bucket after tokens came back, cut to what the line allows. It held the
+    /// value `before` that.
     ///
-    /// What is due is granted, so that `free` is less than the cost of the head. But a bucket that
-    /// is blocked grants nothing, and is empty at the end of the block for all who were not told an
-    /// instant within it: more is lost.
-    pub(super) fn capped(
+    /// Without a block, all that is due has been granted, so `free` may be at most the bound for
+    /// the head. A blocked bucket grants nothing, and at the end of the block it must be empty for
+    /// all waiters that were not promised an instant within the block. So more of the tokens is
+    /// lost there.
+    pub(super) fn cap(
         &mut self,
         bucket: &Bucket,
         State { value, ts }: State,
@@ -204,36 +221,37 @@ impl Line {
         now: Timestamp,
     ) -> State {
         let cap = if ts > now && before < 0 {
-            0_i64.saturating_sub(self.units_told_after(ts)).saturating_sub(1)
+            0_i64.saturating_sub(self.units_promised_after(ts)).saturating_sub(1)
         } else {
             self.free_cap(bucket).saturating_sub(self.units)
         };
         State { value: value.min(cap.max(before)), ts }
     }
 
-    /// What was told before the numbers change or the bucket is blocked stays told, as the instants
-    /// that are due now.
+    /// Promises all waiters the instants at which they are due now, before the bucket is blocked or
+    /// its quota changes.
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
-        self.told_after = None;
+        self.promised_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
-            entry.told = entry.told.min(due(short, bucket, state, now));
+            entry.promised = entry.promised.min(due(short, bucket, state, now));
         }
     }
 
-    /// Counts the costs in the numbers that take over, by which the bucket that held `old_value` holds
-    /// `new_value`.
+    /// Converts the costs to a new quota, under which the bucket holds `new_value` in place of
+    /// `old_value`.
     pub(super) fn rescale(&mut self, [old, new]: [&Bucket; 2], old_value: Units, new_value: Units) {
         let ratio = [new, old].map(|bucket| i128::from(bucket.token()));
         let scale = |units: i128| {
             let [new, old] = ratio;
             units.saturating_mul(new).checked_div_euclid(old).unwrap_or(0)
         };
-        // What is used without the waiters. A value that cannot be counted was cut, and so are
-        // their costs then, the last first: else the difference would be there for the head.
+        // `free` under the new quota, computed from what is used without the waiters. If the new
+        // value was cut, because it cannot be counted, the costs are cut as well, the last ones
+        // first. Otherwise the difference would be free tokens for the head.
         let all = i128::from(self.units);
         let used =
             i128::from(old.capacity()).saturating_sub(i128::from(old_value)).saturating_sub(all);
@@ -241,9 +259,9 @@ impl Line {
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);
         let mut most = Units::try_from(most).unwrap_or(Units::MAX);
-        (self.units, self.told_after) = (0, None);
+        (self.units, self.promised_after) = (0, None);
         for entry in self.entries.values_mut() {
-            // Whole tokens nearly always, which are converted exactly.
+            // Costs are whole tokens nearly always, and these are converted exactly.
             let units = Units::try_from(scale(i128::from(entry.units))).unwrap_or(Units::MAX);
             entry.units = units.min(most);
             most = most.saturating_sub(entry.units);
@@ -251,19 +269,19 @@ impl Line {
         }
     }
 
-    /// Forgets the tokens that no request waits for.
+    /// Removes the entries without a waiter.
     pub(super) fn forget_unattended(&mut self) {
         self.entries.retain(|_, entry| entry.waiter.is_some());
-        self.told_after = None;
+        self.promised_after = None;
         self.units = self.entries.values().fold(0, |all, entry| all.saturating_add(entry.units));
     }
 
-    /// Whether a request waits, and not only tokens that were taken without one.
+    /// Whether any entry has a waiter.
     pub(super) const fn has_requests(&self) -> bool {
         self.requests > 0
     }
 
-    /// What all waiters cost together.
+    /// The sum of the costs of all entries.
     pub(super) const fn units(&self) -> Units {
         self.units
     }
@@ -272,17 +290,17 @@ impl Line {
         self.timer.is_some()
     }
 
-    /// The timer, which is not needed any more.
+    /// Ends the line, and returns its timer to be disarmed.
     pub(super) fn into_timer(self) -> Option<Arc<dyn LineTimer>> {
         self.timer
     }
 
-    /// Sets what grants those that moved forward, or takes it away where its runtime has gone.
+    /// Sets the timer of the line; `None` if the runtime of the timer has shut down.
     pub(super) fn set_timer(&mut self, timer: Option<Arc<dyn LineTimer>>) {
         self.timer = timer;
     }
 
-    /// The requests that wait, the first one first, with the instants at which they are due.
+    /// The waiters in order, with the instants at which they are due.
     pub(super) fn requests(
         &self,
         bucket: &Bucket,
@@ -293,12 +311,12 @@ impl Line {
         self.entries.values().filter_map(move |entry| {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
-            let at = due(short, bucket, state, now).min(entry.told);
+            let at = due(short, bucket, state, now).min(entry.promised);
             entry.waiter.as_ref().map(|waiter| (waiter, at))
         })
     }
 
-    /// The requests that wait, the first one first.
+    /// The waiters in order.
     pub(super) fn waiters(&self) -> impl Iterator<Item = &Arc<LineWaiter>> {
         self.entries.values().filter_map(|entry| entry.waiter.as_ref())
     }
@@ -315,57 +333,58 @@ impl Line {
         let last = self.entries.values().rev().find(is_last);
         let longest = last.map_or(Duration::ZERO, |last| {
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
-            due(short, bucket, state, now).min(last.told).since(now)
+            due(short, bucket, state, now).min(last.promised).since(now)
         });
         LineLevel { waiting: self.requests, longest, left: self.left }
     }
 
-    /// The cost of the head, and the instant that it was told.
+    /// The cost and the promised instant of the head.
     fn head(&self) -> Option<(Units, Timestamp)> {
-        self.entries.first_key_value().map(|(_, entry)| (entry.units, entry.told))
+        self.entries.first_key_value().map(|(_, entry)| (entry.units, entry.promised))
     }
 
-    /// When `free` covers the cost of the head.
+    /// The instant at which `free` covers the cost of the head.
     fn due(&self, units: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
         due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
     }
 
-    /// What all cost together that were told an instant after this one.
-    fn units_told_after(&mut self, end: Timestamp) -> Units {
-        if let Some((known, after)) = self.told_after
+    /// The sum of the costs of all entries with a promised instant after `end`.
+    fn units_promised_after(&mut self, end: Timestamp) -> Units {
+        if let Some((known, after)) = self.promised_after
             && known == end
         {
             return after;
         }
-        let later = self.entries.values().filter(|entry| entry.told > end);
+        let later = self.entries.values().filter(|entry| entry.promised > end);
         let after = later.fold(0, |units: Units, entry| units.saturating_add(entry.units));
-        self.told_after = Some((end, after));
+        self.promised_after = Some((end, after));
         after
     }
 
-    /// An entry is no longer in the line.
+    /// Subtracts an entry that was removed from the sums.
     fn discount(&mut self, entry: &LineEntry) {
         self.units = self.units.saturating_sub(entry.units);
-        if let Some((end, after)) = &mut self.told_after
-            && entry.told > *end
+        if let Some((end, after)) = &mut self.promised_after
+            && entry.promised > *end
         {
             *after = after.saturating_sub(entry.units);
         }
     }
 
-    /// Whether the instant has come that a request was told which is no earlier than the head.
+    /// Whether the promised instant of this ticket has come.
     fn is_promised(&self, ticket: u64, until: Timestamp) -> bool {
-        self.entries.get(&ticket).is_some_and(|entry| entry.told <= until)
+        self.entries.get(&ticket).is_some_and(|entry| entry.promised <= until)
     }
 
+    /// The bound of `free`: the capacity, or the cost of the head if that is more.
     pub(super) fn free_cap(&self, bucket: &Bucket) -> Units {
         self.head().map_or(bucket.capacity(), |(units, _)| units.max(bucket.capacity()))
     }
 }
 
-/// When a bucket has gained `short` units more.
+/// The instant at which a bucket has gained `short` more units.
 fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
-    // A state of an instant to come grants nothing before it: the last tick of a block.
+    // A state whose time is still to come is blocked until then: it grants nothing before.
     let least = i64::from(state.ts > now);
     bucket.gained_at(state, short.max(least).unsigned_abs())
 }
@@ -379,7 +398,7 @@ mod tests {
 
     const START: i64 = 1_700_000_000_000_000;
 
-    /// What changes a line, and the questions about it.
+    /// What changes a line, and what reads its sums.
     #[derive(Clone, Debug)]
     enum Step {
         Enter { units: Units, value: Units, waits: bool },
@@ -410,20 +429,21 @@ mod tests {
         prop::collection::vec(step, 1..80)
     }
 
-    /// The same, summed up.
-    fn summed_up(line: &Line, after: Timestamp) -> Units {
-        line.entries.values().filter(|entry| entry.told > after).map(|entry| entry.units).sum()
+    /// The sum as it is without the cache.
+    fn slow_sum(line: &Line, after: Timestamp) -> Units {
+        line.entries.values().filter(|entry| entry.promised > after).map(|entry| entry.units).sum()
     }
 
     proptest! {
-        /// Whatever has changed the line since the sum was last asked for.
+        /// After any sequence of changes, the cached sum is the one that is computed from all
+        /// entries.
         #[test]
-        fn what_was_told_after_an_instant_is_counted_exactly(steps in steps(), block in 1_i64..400) {
+        fn the_sum_of_costs_promised_after_an_instant_is_exact(steps in steps(), block in 1_i64..400) {
             let numbers = [2_u64, 3].map(|rate| Quota::token_bucket(rate, SECOND).capacity(5));
             let mut numbers = numbers.map(|quota| Bucket::new(&quota).unwrap());
             let token = Units::try_from(numbers[0].token()).unwrap();
             let [now, end] = [0, block].map(|s| Timestamp::from_micros(START + s * 1_000_000));
-            // Blocked, so that leavers ask for the sum.
+            // The bucket is blocked, so waiters that leave read the sum.
             let state = |value| State { value: value * token, ts: end };
             let (mut line, mut next) = (Line::default(), 0);
             for step in steps {
@@ -433,7 +453,7 @@ mod tests {
                     Step::Enter { units, value, waits } => {
                         next += 1;
                         let waiter = waits.then(|| LineWaiter::new(None));
-                        // Some are told an instant from before the block.
+                        // Some were promised an instant before the end of the block.
                         let ts = if value % 2 == 0 { end } else { now };
                         let state = State { ts, ..state(value) };
                         line.enter(next, units * token, waiter.as_ref(), &bucket, state, now);
@@ -459,16 +479,16 @@ mod tests {
                     Step::ForgetUnattended => line.forget_unattended(),
                     Step::Ask { end } => {
                         let end = Timestamp::from_micros(START + end * 1_000_000);
-                        prop_assert_eq!(line.units_told_after(end), summed_up(&line, end));
+                        prop_assert_eq!(line.units_promised_after(end), slow_sum(&line, end));
                     }
                     Step::Cap { value } => {
-                        line.capped(&bucket, state(value), value.min(-1), now);
+                        line.cap(&bucket, state(value), value.min(-1), now);
                     }
                 }
                 let all: Units = line.entries.values().map(|entry| entry.units).sum();
                 prop_assert_eq!(line.units, all);
-                if let Some((end, after)) = line.told_after {
-                    prop_assert_eq!(after, summed_up(&line, end));
+                if let Some((end, after)) = line.promised_after {
+                    prop_assert_eq!(after, slow_sum(&line, end));
                 }
             }
         }

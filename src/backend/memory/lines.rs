@@ -1,4 +1,4 @@
-//! The lines of a shard: which of its buckets have requests that wait.
+//! The lines of a shard, by bucket.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,18 +14,18 @@ use crate::algebra::{Bucket, State, Units};
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
-/// The lines of a shard, and what is to be done once it is unlocked. Most shards have none.
+/// The lines of a shard, and the wakeups to run once the shard is unlocked. Most shards have none.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     by_tag: HashMap<Tag, Line>,
-    /// The buckets of the call that reserves under this lock.
+    /// The buckets of the reservation that runs under the lock now.
     at_work: SmallVec<[Tag; 2]>,
     wakeups: Wakeups,
 }
 
-/// A bucket as it is stored, which has a line or gets one.
+/// A stored bucket that has a line, or gets one.
 #[derive(Clone, Copy)]
-pub(super) struct Stored<'b> {
+pub(super) struct StoredBucket<'b> {
     pub(super) tag: Tag,
     pub(super) bucket: &'b Bucket,
     pub(super) state: State,
@@ -48,15 +48,15 @@ impl Lines {
         mem::take(&mut self.wakeups)
     }
 
-    /// Grants what is due. Returns whether the line has ended with it.
+    /// Grants what is due. Returns whether that has ended the line.
     pub(super) fn grant(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         through: Option<u64>,
         now: Timestamp,
         until: Timestamp,
     ) -> bool {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return false };
         line.grant(bucket, state, through, [now, until], &mut self.wakeups);
         if line.is_empty() {
@@ -66,51 +66,51 @@ impl Lines {
         false
     }
 
-    /// Puts a request at the end of the line, whose cost the state counts as taken. Returns whether
-    /// no other waits.
+    /// Adds a waiter at the end of the line. The state counts its cost as taken already. Returns
+    /// whether no other request waits.
     pub(super) fn enter(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         ticket: u64,
         units: Units,
         waiter: &Arc<LineWaiter>,
         now: Timestamp,
     ) -> bool {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let line = self.by_tag.entry(tag).or_default();
         line.enter(ticket, units, Some(waiter), bucket, state, now);
         line.is_alone()
     }
 
-    /// Puts tokens at the end of the line that were taken without a request which waits.
+    /// Adds tokens at the end of the line that were taken without a waiter.
     pub(super) fn enter_unattended(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         ticket: u64,
         units: Units,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.enter(ticket, units, None, bucket, state, now);
         }
     }
 
-    /// The line needs a timer beside those of its waiters.
+    /// Notes that the line needs a timer besides those of its waiters.
     pub(super) fn need_timer(&mut self, tag: Tag) {
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.need_timer();
         }
     }
 
-    /// Takes a request out. Returns what the bucket holds then; `None` if it does not wait.
+    /// Removes a waiter. Returns the new state of the bucket; `None` if it does not wait there.
     pub(super) fn leave(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         ticket: u64,
         now: Timestamp,
     ) -> Option<State> {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         self.by_tag.get_mut(&tag)?.leave(ticket, bucket, bucket.refresh(state, now), now)
     }
 
@@ -120,16 +120,17 @@ impl Lines {
         }
     }
 
-    /// What the bucket may hold beside its line, given what it held `before` tokens came back.
-    pub(super) fn capped(&mut self, stored: Stored<'_>, before: Units, now: Timestamp) -> State {
-        let Stored { tag, bucket, state } = stored;
-        self.by_tag.get_mut(&tag).map_or(state, |line| line.capped(bucket, state, before, now))
+    /// The state of the bucket, cut to what the line allows. It held the value `before` tokens came
+    /// back.
+    pub(super) fn cap(&mut self, stored: StoredBucket<'_>, before: Units, now: Timestamp) -> State {
+        let StoredBucket { tag, bucket, state } = stored;
+        self.by_tag.get_mut(&tag).map_or(state, |line| line.cap(bucket, state, before, now))
     }
 
-    /// The bucket is going to be changed. If that `delays` the waiters, they keep what they were
-    /// told.
-    pub(super) fn change(&mut self, stored: Stored<'_>, delays: bool, now: Timestamp) {
-        let Stored { tag, bucket, state } = stored;
+    /// Prepares the line for a change of its bucket. If the change `delays` the waiters, they are
+    /// promised the instants at which they are due now.
+    pub(super) fn change(&mut self, stored: StoredBucket<'_>, delays: bool, now: Timestamp) {
+        let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.change(now);
             if delays {
@@ -138,21 +139,21 @@ impl Lines {
         }
     }
 
-    /// Counts the costs of the waiters in the numbers that take over.
+    /// Converts the costs of the waiters to the quota that takes over.
     pub(super) fn rescale(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         new: &Bucket,
         new_value: Units,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.rescale([bucket, new], bucket.refresh(state, now).value, new_value);
         }
     }
 
-    /// Forgets the tokens in a line that no request waits for. Returns whether it has ended with it.
+    /// Removes the entries of a line that have no waiter. Returns whether that has ended the line.
     pub(super) fn forget_unattended(&mut self, tag: Tag) -> bool {
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.forget_unattended();
@@ -160,19 +161,19 @@ impl Lines {
         self.end_if_empty(tag)
     }
 
-    /// A bucket is reset, and its waiters go on. What they are granted is taken after that.
+    /// Notes a reset for the waiters of a bucket: what they are granted is taken after it.
     pub(super) fn outlive_reset(&self, tag: Tag, mark: ResetMark) {
         if let Some(line) = self.by_tag.get(&tag) {
             line.waiters().for_each(|waiter| waiter.outlive_reset(tag, mark));
         }
     }
 
-    /// Whether requests wait for a bucket, or a call that reserves is at work on it.
+    /// Whether a bucket must not be evicted: it has waiters, or a reservation is at work on it.
     pub(super) fn pins(&self, tag: Tag) -> bool {
         self.by_tag.get(&tag).is_some_and(Line::has_requests) || self.at_work.contains(&tag)
     }
 
-    /// Evicts no bucket of a call while it is at work on them.
+    /// Protects a bucket from eviction while a reservation is at work on it.
     pub(super) fn begin_work(&mut self, tag: Tag) {
         self.at_work.push(tag);
     }
@@ -192,24 +193,24 @@ impl Lines {
         true
     }
 
-    /// The most that a bucket may hold without its waiters, while the head is granted nothing.
-    pub(super) fn free_cap(&self, Stored { tag, bucket, .. }: Stored<'_>) -> Units {
+    /// The bound of `free` of a bucket: see [`Line::free_cap`].
+    pub(super) fn free_cap(&self, StoredBucket { tag, bucket, .. }: StoredBucket<'_>) -> Units {
         self.by_tag.get(&tag).map_or(bucket.capacity(), |line| line.free_cap(bucket))
     }
 
-    /// What all waiters cost together.
+    /// The sum of the costs of a bucket's waiters.
     pub(super) fn units(&self, tag: Tag) -> Units {
         self.by_tag.get(&tag).map_or(0, Line::units)
     }
 
-    /// Gives the line its timer, unless it has one.
+    /// Sets the timer of a line, unless it has one.
     pub(super) fn attach(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         timer: impl FnOnce() -> Option<Arc<dyn LineTimer>>,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return };
         if !line.has_timer() {
             line.set_timer(timer());
@@ -217,9 +218,9 @@ impl Lines {
         line.arm(bucket, state, now, &mut self.wakeups);
     }
 
-    /// Takes the timer of a line away, and wakes the waiters, as one of them has another.
-    pub(super) fn detach(&mut self, stored: Stored<'_>, now: Timestamp) {
-        let Stored { tag, bucket, state } = stored;
+    /// Removes the timer of a line, and wakes the waiters: one of them will attach another.
+    pub(super) fn detach(&mut self, stored: StoredBucket<'_>, now: Timestamp) {
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return };
         line.set_timer(None);
         for (waiter, _) in line.requests(bucket, state, now) {
@@ -227,15 +228,15 @@ impl Lines {
         }
     }
 
-    /// Sends those away that this limiter may, and that are due after `end`.
+    /// Sends away the waiters of this limiter that are due after `end`.
     pub(super) fn drain(
         &mut self,
-        stored: Stored<'_>,
+        stored: StoredBucket<'_>,
         by: NonZeroU64,
         end: Timestamp,
         now: Timestamp,
     ) {
-        let Stored { tag, bucket, state } = stored;
+        let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get(&tag) else { return };
         for (waiter, due) in line.requests(bucket, state, now) {
             if due > end && waiter.is_drained_by(by) {
@@ -244,8 +245,8 @@ impl Lines {
         }
     }
 
-    pub(super) fn level(&self, stored: Stored<'_>, now: Timestamp) -> LineLevel {
-        let Stored { tag, bucket, state } = stored;
+    pub(super) fn level(&self, stored: StoredBucket<'_>, now: Timestamp) -> LineLevel {
+        let StoredBucket { tag, bucket, state } = stored;
         self.by_tag.get(&tag).map(|line| line.level(bucket, state, now)).unwrap_or_default()
     }
 

@@ -1,10 +1,13 @@
-//! Several buckets at once: the locks of their shards.
+//! The locks of the shards of several buckets.
 //!
 //! # Design
 //!
-//! All shards are locked before anything is read, in the order of their numbers. A call that waits
-//! for a lock holds only lower ones, so no two calls can wait for each other. The locks are released
-//! together when everything is written, so another call sees either all of this one or nothing.
+//! **No deadlock.** A call locks all its shards before it reads anything, in the order of their
+//! indices. A call that waits for a lock holds only locks of lower indices, so no two calls can
+//! wait for each other.
+//!
+//! **Atomicity.** A call releases its locks together, after it has written everything. So any other
+//! call sees all of its changes or none.
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -20,10 +23,10 @@ use crate::backend::charge::{BucketId, Charge};
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
-/// How many buckets most calls name at most that name several.
+/// Calls on several buckets rarely name more than this.
 const FEW: usize = 8;
 
-/// Up to how many locks are searched one by one.
+/// Up to this many locks, a linear search is faster than a binary one.
 const SHORT: usize = 4;
 
 /// The locked shards of a call, in the order of their numbers.
@@ -50,19 +53,20 @@ impl<'a> LockSet<'a> {
         for (index, print) in indices.iter_mut().zip(prints) {
             *index = shards.index_of(print);
         }
+        // The order of the indices is the order of the locks: see the design above.
         indices.sort_unstable();
         let (mut guards, mut last) = (SmallVec::new(), None);
         for &mut index in indices {
             if last != Some(index) {
-                guards.push((index, shards.at(index).lock()));
+                guards.push((index, shards.get(index).lock()));
                 last = Some(index);
             }
         }
         Self { shards, guards }
     }
 
-    /// The shard of a bucket; `None` if it is not locked, which does not happen: the shards of all
-    /// buckets of the call are.
+    /// The shard of a bucket. It is `None` only for a bucket that the call does not name, because
+    /// the shards of all its buckets are locked.
     pub(super) fn shard(&mut self, print: Fingerprint) -> Option<&mut Shard> {
         let position = self.position(print)?;
         self.guards.get_mut(position).map(|(_, guard)| &mut **guard)
@@ -71,7 +75,7 @@ impl<'a> LockSet<'a> {
     fn position(&self, print: Fingerprint) -> Option<usize> {
         let index = self.shards.index_of(print);
         if self.guards.len() <= SHORT {
-            // Two or three, nearly always.
+            // Nearly always two or three.
             return self.guards.iter().position(|&(known, _)| known == index);
         }
         self.guards.binary_search_by_key(&index, |&(index, _)| index).ok()
@@ -88,8 +92,10 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// What is taken from these shards now is marked with this: the same for all, as a permit keeps one
-    /// mark.
+    /// The mark of what this call takes. It is one for all shards, because a permit keeps one mark.
+    ///
+    /// The shards count their resets apart, so the counts are first raised to the largest of them.
+    /// A larger count makes no mark older.
     pub(super) fn mark(&mut self) -> ResetMark {
         if !self.have_resets() {
             return ResetMark::NONE;
@@ -111,7 +117,7 @@ impl<'a> LockSet<'a> {
         self.guards.iter().any(|(_, guard)| guard.has_lines())
     }
 
-    /// What a bucket holds.
+    /// The value of a bucket at `now`.
     pub(super) fn value(
         &mut self,
         print: Fingerprint,
@@ -122,7 +128,8 @@ impl<'a> LockSet<'a> {
         bucket.refresh(self.read(print, one.id(), bucket, now), now).value
     }
 
-    /// Unlocks the shards. What is to be woken is foreign code, which may come back here.
+    /// Unlocks the shards, and returns the wakers and timers to run. They are code of others, which
+    /// may call this store again, so they must run without a lock.
     pub(super) fn unlock(mut self) -> Wakeups {
         let mut wakeups = Wakeups::default();
         for (_, guard) in &mut self.guards {
@@ -180,7 +187,7 @@ impl CellStore for LockSet<'_> {
 impl SlotStore for LockSet<'_> {
     type Cell = Fingerprint;
 
-    /// Which of the locks, and which slot there.
+    /// The position of the lock in `guards`, and the slot in that shard.
     type Slot = (usize, usize);
 
     #[inline(always)]
@@ -192,7 +199,8 @@ impl SlotStore for LockSet<'_> {
         Some(((lock, slot), state))
     }
 
-    // A bucket that is named twice has one lock.
+    // A bucket that is named twice has one lock. So if there are as many locks as buckets, none is
+    // named twice.
     #[inline]
     fn may_repeat(&self, buckets: usize) -> bool {
         self.guards.len() < buckets
@@ -202,7 +210,7 @@ impl SlotStore for LockSet<'_> {
     fn keep(&mut self, (lock, slot): Self::Slot, state: State) {
         let shard = self.guards.get_mut(lock);
         if let Some(slot) = shard.and_then(|(_, shard)| shard.table.get_mut(slot)) {
-            slot.keep(state);
+            slot.set_state(state);
         }
     }
 }

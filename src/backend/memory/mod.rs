@@ -1,24 +1,32 @@
-//! The store of this process: sharded and bounded.
+//! The memory store: buckets in this process, in shards, up to a bound.
 //!
 //! # Design
 //!
-//! A bucket takes 32 bytes whatever the length of its key. Its name is hashed with a key that is
-//! random for each store, so that a client cannot choose names that collide: 96 bits of the hash
-//! stand for the name, and the others pick the shard.
+//! | file | what it has |
+//! |---|---|
+//! | `shards`, `shard` | the locks, and what happens under one of them |
+//! | `fingerprint`, `table`, `quota_table` | a bucket's name as a hash, its slot, and its quota |
+//! | `eviction`, `rank` | which bucket goes when a shard is full |
+//! | `several`, `several_charges`, `lock_set` | calls on several buckets |
+//! | `line`, `lines`, `waiter`, `waiting` | requests that wait for a bucket |
 //!
-//! A shard is an open-addressing table behind a lock. A bucket is found, decided and written under
-//! one lock, so it cannot be dropped between the read and the write. Several buckets are decided
-//! under all their locks, which are always taken in the same order. There are enough shards for each
-//! to stay small, so every pause (growth, eviction) is as short with ten million keys as with ten
-//! thousand.
+//! A bucket takes 32 bytes, whatever the length of its key. Its name is [hashed](fingerprint) with
+//! keys that are random for each store, so a client cannot choose names that collide. 96 bits of
+//! the hash stand for the name, and the others pick the shard.
 //!
-//! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full again.
-//! If the shard is at its capacity nevertheless, it [evicts](eviction) a bucket of the quota that
-//! holds the most, the one with the smallest share of its capacity used. A bucket that requests wait for is
-//! not evicted.
+//! A shard is an open-addressing [table] behind a lock. A bucket is found, decided and
+//! written under one lock, so it cannot be dropped between the read and the write. A call on
+//! several buckets holds [all their locks](lock_set), which are always taken in the same order.
+//! There are enough shards for each to stay small, so a pause (a table that grows, an eviction that
+//! scans) is as short with ten million keys as with ten thousand.
 //!
-//! Requests that wait stand in the [line](line) of their bucket, beside the table: a bucket without
-//! a line pays nothing for it.
+//! Each new bucket sweeps the next few slots of its shard, and drops the buckets that are full
+//! again. If the shard is at its bound nevertheless, it [evicts](eviction) a bucket of the quota
+//! that holds the most: the one that has used the smallest share of its capacity. A bucket with
+//! waiters is not evicted.
+//!
+//! Requests that wait stand in the [line](mod@line) of their bucket, beside the table. A bucket without
+//! waiters pays nothing for it.
 
 mod eviction;
 mod fingerprint;
@@ -46,7 +54,7 @@ use parking_lot::MutexGuard;
 
 use self::fingerprint::{Fingerprint, Hasher};
 use self::shard::Shard;
-use self::shard_charges::Unknown;
+use self::shard_charges::LookupMiss;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
 use super::Backend;
@@ -55,12 +63,11 @@ use super::answer::{Answer, Applied, Reading};
 use super::charge::{BucketId, Charge};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
-/// Keeps buckets in this process.
+/// A store in this process: the default of
+/// [`RateLimiter::in_memory`](crate::RateLimiter::in_memory).
 ///
-/// It holds at most [`max_keys`](Self::max_keys) buckets, and then evicts those of the quota that holds
-/// the most, the smallest shares of their capacity first. A bucket takes 32 bytes in tables that are
-/// at most four fifths full: 40 to 60 bytes while they grow. It also knows which buckets were
-/// [reset](crate::RateLimiter::reset) last, in 16 bytes each: as many as it holds, and at least 65,536.
+/// Decisions take well under a microsecond, and need no runtime and no background task. Buckets are
+/// lost when the process ends, and other processes do not share them; for that, see `Redis`.
 ///
 /// # Examples
 ///
@@ -71,6 +78,22 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// let limiter = RateLimiter::new(Memory::new().max_keys(50_000));
 /// # drop(limiter);
 /// ```
+///
+/// # Memory
+///
+/// The store holds at most [`max_keys`](Self::max_keys) buckets, a million by default. Beyond that
+/// it evicts buckets of the quota that holds the most, the smallest shares of their capacity first.
+/// A bucket that is full again is dropped when new ones come, which changes no answer.
+///
+/// A bucket takes 32 bytes, whatever the length of its key, in tables that are at most four fifths
+/// full: 40 to 60 bytes while they grow. The store also remembers which buckets were
+/// [reset](crate::RateLimiter::reset) last, in 16 bytes each: as many as it holds buckets, and at
+/// least 65,536.
+#[doc(alias = "HashMap")]
+#[doc(alias = "DashMap")]
+#[doc(alias = "keyed")]
+#[doc(alias = "in_process")]
+#[doc(alias = "local")]
 pub struct Memory {
     shards: Shards,
     hasher: Hasher,
@@ -78,7 +101,7 @@ pub struct Memory {
     max_keys: usize,
 }
 
-/// The usual clock is called without an indirection.
+/// The clock of the store. The usual one is called directly, not through a trait object.
 #[derive(Clone, Debug)]
 enum ClockSource {
     System(SystemClock),
@@ -86,10 +109,12 @@ enum ClockSource {
 }
 
 impl Memory {
-    /// The bound if none is set: a million buckets, which take some 45 MB.
+    /// The bound unless [`max_keys`](Self::max_keys) sets another: a million buckets, which take
+    /// some 45 MB.
     pub const MAX_KEYS: usize = 1_000_000;
 
-    /// An empty store with the clock of this machine and room for [`MAX_KEYS`](Self::MAX_KEYS).
+    /// Makes an empty store with a [`SystemClock`] and room for [`MAX_KEYS`](Self::MAX_KEYS)
+    /// buckets.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -100,26 +125,29 @@ impl Memory {
         }
     }
 
-    /// Holds at most this many buckets, and at least one.
+    /// Sets how many buckets the store holds at most; at least one.
     ///
-    /// The bound is divided among the shards of the store, about 1,000 buckets each, so the fullest of
-    /// them may begin to evict when the store as a whole holds a tenth less.
+    /// The bound is divided among the shards of the store, about 1,000 buckets each. Keys spread
+    /// over shards by chance, so the fullest shard may begin to evict when the store as a whole
+    /// holds a tenth less.
     ///
     /// A shard that is full makes room like this:
     ///
     /// * The quota that holds the most buckets of the shard loses one. So made-up keys of one limit
-    ///   evict each other, and a limit with fewer keys loses none, whatever the periods of the two are.
-    /// * Of its buckets, the one goes that has used the smallest share of its capacity. Debt is a share
-    ///   above 1. The client of that bucket starts over with a full one.
-    /// * [Blocked](crate::RateLimiter::block) buckets go last, as long as they are at most half of the
-    ///   shard. Above that, one of them goes: of the quota with the most of them, the one whose block ends
+    ///   evict each other, and a limit with fewer keys loses none, whatever the periods of the two
+    ///   are.
+    /// * Of its buckets, the one goes that has used the smallest share of its capacity. Debt is a
+    ///   share above 1. The client of that bucket starts over with a full one.
+    /// * [Blocked](crate::RateLimiter::block) buckets go last, as long as they are at most half of
+    ///   the shard. Above that, the quota with the most of them loses the one whose block ends
     ///   first.
-    /// * A bucket that requests wait for stays. So the bound is exceeded while requests wait for more
+    /// * A bucket with waiters stays. So the store exceeds its bound while requests wait for more
     ///   buckets than that.
     ///
-    /// To be free again, a client that has used up its limit needs other keys to fill its quota's part
-    /// of the shard, each of which has used more of the same quota since. That part is the whole shard, or
-    /// an equal share of it beside other quotas that are flooded.
+    /// How hard is it to get free of a limit by flooding the store? A client that has used up its
+    /// bucket needs other keys to fill its quota's part of the shard, and each of them must have
+    /// used more of the same quota since. That part is the whole shard, or an equal share of it
+    /// beside other quotas that are flooded.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
@@ -127,27 +155,27 @@ impl Memory {
         self
     }
 
-    /// Reads the time from this clock, for instance in tests.
+    /// Sets the clock, for instance a [`ManualClock`](crate::clock::ManualClock) in tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = ClockSource::Other(Arc::new(clock));
         self
     }
 
-    /// Keeps buckets that are full again.
+    /// Lets sweeps keep buckets that are full again.
     #[cfg(test)]
     pub(crate) fn keep_full(self) -> Self {
         self.shards.iter().for_each(|shard| shard.lock().keep_full = true);
         self
     }
 
-    /// The number of buckets it holds, including those that are full again but not yet dropped.
+    /// The number of buckets in the store, including those that are full again but not yet dropped.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Whether no bucket is held.
+    /// Whether the store holds no bucket.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -156,8 +184,8 @@ impl Memory {
     /// Drops every bucket that is full again, shard by shard, and shrinks tables that are mostly
     /// empty then.
     ///
-    /// The bound holds without it. It gives back memory after a flood of keys, which is otherwise
-    /// kept for the next one.
+    /// The bound holds without it, so there is no need to call it regularly. It gives memory back
+    /// after a flood of keys; otherwise the store keeps that memory for the next flood.
     pub fn purge(&self) {
         let now = self.now();
         for shard in self.shards.iter() {
@@ -170,21 +198,22 @@ impl Memory {
         }
     }
 
-    /// Decides an ordinary charge by itself, and says at what time.
+    /// Decides one ordinary charge, and returns the time of the decision with its reading.
     ///
     /// # Errors
     ///
-    /// If the bucket is new or has got other numbers: the shard is still locked then, and
+    /// If the bucket is new or was stored for another quota. The shard stays locked then, and
     /// [`UnknownBucket::charge`] decides.
-    // Inlined with all that it calls, so that the charge and what becomes of it stay in registers.
+    // Inlined with all that it calls, so that the charge and its result stay in registers.
     #[inline(always)]
     pub(crate) fn charge(
         &self,
         charge: &Charge<'_>,
     ) -> Result<(Timestamp, Reading), UnknownBucket<'_>> {
         let print = self.hasher.fingerprint(charge.id());
-        let mut shard = self.shards.of(print).lock();
-        // Read under the lock, so that a later decision has no earlier time, as far as the clock goes.
+        let mut shard = self.shards.shard_of(print).lock();
+        // Read under the lock, so that a later decision does not read an earlier time, as far as
+        // the clock goes forward.
         let now = self.now();
         let charged = match shard.charge_known(print, charge, now) {
             Ok(charged) => charged,
@@ -192,10 +221,10 @@ impl Memory {
         };
         let mark = shard.mark;
         drop(shard);
-        Ok((now, Reading::from_charged(charge, &charged).marked(mark)))
+        Ok((now, Reading::from_charged(charge, &charged).with_mark(mark)))
     }
 
-    /// As [`charge`](Self::charge), whether the bucket is known or not.
+    /// Decides one ordinary charge, on a known or an unknown bucket.
     #[inline(never)]
     fn charge_one(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
         self.charge(charge).unwrap_or_else(|unknown| unknown.charge(charge))
@@ -205,7 +234,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// That of a charge, if one is an error: nothing is taken then.
+    /// The error of a charge, if one is an error. Nothing is taken then.
     #[inline(always)]
     pub(crate) fn charge_all<'c, E>(
         &self,
@@ -214,7 +243,7 @@ impl Memory {
         several_charges::charge_all(&self.shards, &self.hasher, charges, || self.now())
     }
 
-    /// Charges on more than one bucket. Not inlined, so that a charge on one has a small stack frame.
+    /// Charges several buckets. Not inlined, so that a charge on one has a small stack frame.
     #[inline(never)]
     fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
         let Ok(applied) = self.charge_all(charges.iter().copied().map(Ok::<_, Infallible>));
@@ -230,16 +259,16 @@ impl Memory {
     }
 }
 
-/// A bucket that is new or has got other numbers, and its shard, which is locked.
+/// A bucket that is new or was stored for another quota, with its shard, which is still locked.
 pub(crate) struct UnknownBucket<'m> {
     shard: MutexGuard<'m, Shard>,
     print: Fingerprint,
     now: Timestamp,
-    unknown: Unknown,
+    unknown: LookupMiss,
 }
 
 impl UnknownBucket<'_> {
-    /// Decides the charge for which the bucket was looked up.
+    /// Decides the charge for which the bucket was searched.
     #[cold]
     pub(crate) fn charge(self, charge: &Charge<'_>) -> (Timestamp, Reading) {
         let Self { mut shard, print, now, unknown } = self;
@@ -247,7 +276,7 @@ impl UnknownBucket<'_> {
         let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();
-        (now, Reading::from_charged(charge, &charged).marked(mark))
+        (now, Reading::from_charged(charge, &charged).with_mark(mark))
     }
 }
 

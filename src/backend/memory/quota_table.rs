@@ -1,33 +1,35 @@
-//! The numbers that the buckets of a shard count in, each kept once.
+//! The quotas of a shard's buckets, each stored once.
 
 use std::num::NonZeroU32;
 
 use crate::algebra::Bucket;
 
-/// The few different [`Bucket`]s of a shard, so that a slot names its numbers in four bytes.
+/// The few different [`Bucket`]s (compiled quotas) of a shard. A slot names one of them in four
+/// bytes.
 ///
-/// The first one is in the shard's own cache lines, and usually it is the only one.
+/// The first, *usual* one lies in the shard's own cache lines. Most shards have no other. The slots
+/// of the usual quota are not counted: they are all slots but those of the others.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct QuotaTable {
     usual: Option<Bucket>,
     others: Vec<QuotaRow>,
-    /// The slots that name one of the others.
+    /// How many slots name one of the others.
     unusual: usize,
 }
 
 #[derive(Debug)]
 struct QuotaRow {
     bucket: Bucket,
-    /// The slots that name it; at zero its place may be given to other numbers.
+    /// How many slots name it. At zero, its place is free for another quota.
     slots: usize,
 }
 
-/// The name of the usual numbers; those of the others follow.
+/// The name of the usual quota. The others have the next names.
 const USUAL: NonZeroU32 = NonZeroU32::MIN;
 
 impl QuotaTable {
-    /// The numbers of this name.
+    /// The quota of this name.
     pub(super) fn get(&self, name: NonZeroU32) -> Option<&Bucket> {
         if name == USUAL {
             return self.usual.as_ref();
@@ -35,7 +37,8 @@ impl QuotaTable {
         self.others.get(place(name)?).map(|row| &row.bucket)
     }
 
-    /// The name of these numbers, for one more slot beside those that are `taken`.
+    /// Counts one more slot with this quota, and returns the quota's name. `taken` is the number of
+    /// slots that are taken already.
     ///
     /// `None` after four billion different quotas in one shard.
     pub(super) fn enter(&mut self, bucket: &Bucket, taken: usize) -> Option<NonZeroU32> {
@@ -45,7 +48,7 @@ impl QuotaTable {
         let known = |row: &QuotaRow| row.slots > 0 && row.bucket == *bucket;
         let index = match self.others.iter().position(known) {
             Some(index) => index,
-            // No slot counts in the usual numbers any more.
+            // No slot names the usual quota any more, so this one takes its place.
             None if self.unusual >= taken => {
                 self.usual = Some(*bucket);
                 return Some(USUAL);
@@ -59,7 +62,7 @@ impl QuotaTable {
         name(index)
     }
 
-    /// One slot less uses these numbers.
+    /// Counts one slot less with this quota.
     pub(super) fn leave(&mut self, name: NonZeroU32) {
         if let Some(row) = place(name).and_then(|index| self.others.get_mut(index)) {
             row.slots = row.slots.saturating_sub(1);
@@ -67,7 +70,8 @@ impl QuotaTable {
         }
     }
 
-    /// The names that slots count in, and how many do; `all` slots altogether.
+    /// Each quota that slots name, and how many do. `all` is the number of all slots that are
+    /// taken.
     pub(super) fn counts(&self, all: usize) -> impl Iterator<Item = (NonZeroU32, usize)> {
         let others = self.others.iter().enumerate();
         let others = others.filter_map(|(place, row)| Some((name(place)?, row.slots)));
@@ -75,7 +79,7 @@ impl QuotaTable {
         std::iter::once(usual).chain(others).filter(|&(_, slots)| slots > 0)
     }
 
-    /// How many slots count in this name; `all` slots altogether.
+    /// How many slots name this quota. `all` is the number of all slots that are taken.
     pub(super) fn count(&self, name: NonZeroU32, all: usize) -> usize {
         match place(name) {
             None => all.saturating_sub(self.unusual),
@@ -83,14 +87,14 @@ impl QuotaTable {
         }
     }
 
-    /// The most slots that count in one name, of those with fewer than `below`.
+    /// The largest number of slots that name one quota, of the numbers below `below`.
     pub(super) fn most(&self, below: usize, all: usize) -> Option<usize> {
         let others = self.others.iter().map(|row| row.slots);
         let counts = std::iter::once(self.count(USUAL, all)).chain(others);
         counts.filter(|&slots| (1..below).contains(&slots)).max()
     }
 
-    /// A place that no slot names.
+    /// A place that no slot names, or a new one.
     fn vacancy(&mut self, bucket: &Bucket) -> usize {
         self.others.iter().position(|row| row.slots == 0).unwrap_or_else(|| {
             self.others.push(QuotaRow { bucket: *bucket, slots: 0 });
@@ -99,13 +103,13 @@ impl QuotaTable {
     }
 }
 
-/// A place for each name, the usual one first.
+/// A dense index for each name, from 0 for the usual quota.
 pub(super) fn index(name: NonZeroU32) -> usize {
     // A `usize` has 32 bits at least, where there are sockets.
     usize::try_from(name.get().saturating_sub(1)).unwrap_or(0)
 }
 
-/// Where the numbers of this name are, unless they are the usual ones.
+/// The place among the others; `None` for the usual quota.
 fn place(name: NonZeroU32) -> Option<usize> {
     usize::try_from(name.get().checked_sub(2)?).ok()
 }

@@ -1,4 +1,4 @@
-//! What is done to several buckets at once, under the locks of their shards.
+//! Reservations, adjustments and resets of several buckets, under the locks of their shards.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use super::lock_set::LockSet;
 use super::shards::Shards;
 use super::waiter::{LinePlace, LineTicket, LineWaiter};
 use crate::algebra::{Bucket, Units, Verdict};
-use crate::backend::adjustment::{Adjustment, Change, converted};
+use crate::backend::adjustment::{Adjustment, Change, convert_units};
 use crate::backend::answer::{Applied, Reading};
 use crate::backend::apply::{CellStore as _, adjust_list, apply_list};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
-/// Each charge with each of its buckets.
-pub(super) fn named<'c>(
+/// The fingerprint of each bucket of each charge.
+pub(super) fn fingerprint_all<'c>(
     hasher: &Hasher,
     charges: &'c [Charge<'c>],
 ) -> SmallVec<[(Fingerprint, &'c Charge<'c>); 8]> {
     let ids = charges.iter().flat_map(|charge| charge.ids().map(move |id| (id, charge)));
-    ids.map(|(id, charge)| (print_of(hasher, id), charge)).collect()
+    ids.map(|(id, charge)| (fingerprint_of(hasher, id), charge)).collect()
 }
 
-/// Not inlined: a loop would move all keys of the hasher to its stack first.
+/// Not inlined, because a loop would first copy all keys of the hasher to the stack.
 #[inline(never)]
-pub(super) fn print_of(hasher: &Hasher, id: BucketId<'_>) -> Fingerprint {
+pub(super) fn fingerprint_of(hasher: &Hasher, id: BucketId<'_>) -> Fingerprint {
     hasher.fingerprint(id)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn adjust_all(
     applied
 }
 
-/// Forgets all of these buckets, in one step.
+/// Forgets all these buckets, in one step.
 pub(super) fn forget_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -64,6 +64,8 @@ pub(super) fn forget_all(
             shard.record_reset(print);
         }
     }
+    // Every shard records its resets first. Then all shards take one mark that is after all of
+    // them.
     let _same_for_all = locks.mark();
     for (&print, &id) in prints.iter().zip(ids) {
         if let Some(shard) = locks.shard(print) {
@@ -73,8 +75,8 @@ pub(super) fn forget_all(
     locks.unlock().run();
 }
 
-/// Takes all charges, into debt if need be, or none of them. Where the debt is to be waited for, the
-/// request stands in the line of the bucket.
+/// Takes all charges, into debt if need be, or none of them. If a bucket goes into debt, the
+/// request joins its line.
 pub(super) fn reserve_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -82,17 +84,19 @@ pub(super) fn reserve_all(
     waiter: impl FnOnce() -> Arc<LineWaiter>,
     now: impl FnOnce() -> Timestamp,
 ) -> (Applied, Option<LineTicket>) {
-    let named = named(hasher, charges);
+    let named = fingerprint_all(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
     locks.grant_all(&named, now);
+    // Adding one bucket may evict another one. None of this call's may go before its line exists.
     let several = if named.len() > 1 { named.as_slice() } else { &[] };
     for &(print, _) in several {
         if let Some(shard) = locks.shard(print) {
             shard.begin_work(print.tag());
         }
     }
-    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
+    let applied = apply_list(&mut locks, &named, now).with_mark(locks.mark());
+    // The waiter joins under the locks of the decision, so no other request gets in between.
     let ticket = (applied.verdict() == Verdict::Reserved)
         .then(|| enter_all(&mut locks, &named, applied.readings(), waiter(), now));
     for &(print, _) in several {
@@ -104,7 +108,7 @@ pub(super) fn reserve_all(
     (applied, ticket)
 }
 
-/// Puts a request at the end of the lines of the buckets that went into debt for it.
+/// Puts a waiter at the end of the line of each bucket that went into debt.
 fn enter_all(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Charge<'_>)],
@@ -114,12 +118,13 @@ fn enter_all(
 ) -> LineTicket {
     let (mut places, mut is_alone) = (SmallVec::<[LinePlace; 1]>::new(), true);
     for (&(print, charge), reading) in named.iter().zip(readings) {
-        // A cost of zero changes nothing, but is told an instant by the numbers that it names.
+        // A cost of zero takes nothing, so nothing was stored. But its wait is by the quota of this
+        // charge, so the bucket has to count by that.
         if charge.units() <= 0 && reading.state().value < 0 {
             locks.write(print, charge.bucket(), reading.state(), now);
         }
     }
-    for (print, units) in waited_for(named, readings) {
+    for (print, units) in buckets_in_debt(named, readings) {
         let entered =
             locks.shard(print).and_then(|shard| shard.enter(print.tag(), units, &waiter, now));
         if let Some((ticket, is_first)) = entered {
@@ -135,51 +140,51 @@ fn enter_all(
             }
         }
     }
-    // Other numbers, if these are, may have moved those before it forward.
+    // A change of the quota may have moved the waiters before it forward.
     locks.grant_all(named, now);
     LineTicket { waiter, places, is_alone }
 }
 
-/// The buckets that went into debt for a reservation, each once, and what they paid, in the numbers
-/// of the last charge on each.
-pub(super) fn waited_for(
+/// The buckets that went into debt for a reservation, each once, with the units that they paid, in
+/// the quota of the last charge on each.
+pub(super) fn buckets_in_debt(
     named: &[(Fingerprint, &Charge<'_>)],
     readings: &[Reading],
 ) -> SmallVec<[(Fingerprint, Units); 4]> {
-    let mut waited_for = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
+    let mut debts = SmallVec::<[(Fingerprint, &Bucket, Units); 4]>::new();
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
-    // Where each is among those that are waited for.
+    // The place of each bucket in `debts`.
     let mut places = SmallVec::<[Option<usize>; 8]>::from_elem(None, named.len());
     for (nth, (&(print, charge), reading)) in named.iter().zip(readings).enumerate() {
         let (bucket, units) = (charge.bucket(), reading.units());
-        let first = first(&repeats, named, nth);
+        let first = first_place(&repeats, named, nth);
         let known = places.get(first).copied().flatten();
-        match known.and_then(|place| waited_for.get_mut(place)) {
+        match known.and_then(|place| debts.get_mut(place)) {
             Some((_, counted_in, all)) => {
-                *all = converted(*all, counted_in, bucket).saturating_add(units);
+                *all = convert_units(*all, counted_in, bucket).saturating_add(units);
                 *counted_in = bucket;
             }
-            None if reading.state().value < 0 && is_asked(nth, named, readings) => {
+            None if reading.state().value < 0 && waits_for(nth, named, readings) => {
                 if let Some(place) = places.get_mut(first) {
-                    *place = Some(waited_for.len());
+                    *place = Some(debts.len());
                 }
-                waited_for.push((print, bucket, units));
+                debts.push((print, bucket, units));
             }
             None => {}
         }
     }
-    waited_for.into_iter().map(|(print, _, units)| (print, units)).collect()
+    debts.into_iter().map(|(print, _, units)| (print, units)).collect()
 }
 
-/// The place at which a bucket is named first.
-fn first<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
+/// The first place at which the bucket of the `nth` charge is named.
+fn first_place<T>(repeats: &Repeats, named: &[(Fingerprint, T)], nth: usize) -> usize {
     let print = |place: usize| named.get(place).map(|&(print, _)| print);
     repeats.first(nth, |earlier| print(earlier) == print(nth))
 }
 
-/// Whether a charge waits for this bucket: of two shards, for those that pay, or for the fuller one
-/// if it costs nothing.
-fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Reading]) -> bool {
+/// Whether a charge has to wait for this bucket. Of two shards these are the ones that pay, or the
+/// fuller one if the charge costs nothing.
+fn waits_for(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Reading]) -> bool {
     let (Some((_, charge)), Some(reading)) = (named.get(nth), readings.get(nth)) else {
         return false;
     };
@@ -189,7 +194,8 @@ fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readin
     if charge.units() > 0 {
         return false;
     }
-    // The two of a charge stand next to each other; the first counts as the fuller if they are equal.
+    // The two shards of a charge stand next to each other. Of equal ones the first counts as the
+    // fuller.
     let is_same =
         |other: usize| named.get(other).is_some_and(|(_, one)| std::ptr::eq(*one, *charge));
     let value = |other: usize| readings.get(other).map(|reading| reading.state().value);
@@ -199,7 +205,8 @@ fn is_asked(nth: usize, named: &[(Fingerprint, &Charge<'_>)], readings: &[Readin
     }
 }
 
-/// Makes all adjustments, or none of them, and lets the waiters have what comes back.
+/// Makes all adjustments, or none of them. Waiters get what comes back. What a reset has forgiven
+/// does not come back.
 fn adjust(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
@@ -226,12 +233,13 @@ fn adjust(
     adjust_owed(locks, &named, now)
 }
 
-/// The same of adjustments that no reset has forgiven.
+/// Makes adjustments, after those that a reset has forgiven were changed to return nothing.
 fn adjust_owed(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
     now: Timestamp,
 ) -> Applied {
+    // Without waiters in these shards, nothing but the values changes.
     if !locks.have_lines() {
         let applied = adjust_list(locks, named, now);
         for &(print, _) in named {
@@ -241,12 +249,12 @@ fn adjust_owed(
         }
         return applied;
     }
-    // Of a bucket that requests wait for, an adjustment does not change the numbers: those of a
-    // request that was decided before they changed would grant all waiters in them.
+    // An adjustment does not change the quota of a bucket that has waiters. A request that was
+    // decided before the quota changed would otherwise convert all waiters back to the old quota.
     let stored: SmallVec<[Option<Bucket>; 4]> = named
         .iter()
         .map(|&(print, one)| {
-            let stored = locks.shard(print).and_then(|shard| shard.lined_bucket(print.tag()));
+            let stored = locks.shard(print).and_then(|shard| shard.line_quota(print.tag()));
             stored.filter(|stored| stored != one.bucket())
         })
         .collect();
@@ -254,25 +262,25 @@ fn adjust_owed(
         .iter()
         .zip(&stored)
         .map(|(&(_, one), stored)| {
-            stored.as_ref().map_or(*one, |stored| one.in_numbers_of(stored, now))
+            stored.as_ref().map_or(*one, |stored| one.convert_to(stored, now))
         })
         .collect();
     let prints = named.iter().map(|&(print, _)| print);
     let named_as_stored: SmallVec<[_; 4]> = prints.zip(&converted).collect();
-    let applied = adjust_lined(locks, &named_as_stored, now);
+    let applied = adjust_with_lines(locks, &named_as_stored, now);
     if stored.iter().all(Option::is_none) {
         return applied;
     }
     let readings = applied.readings().iter().zip(&stored).zip(named);
     let readings = readings.map(|((reading, stored), &(_, one))| match stored {
-        Some(stored) => reading.in_numbers_of(stored, one, now),
+        Some(stored) => reading.convert_from(stored, one, now),
         None => *reading,
     });
     Applied::many(now, readings.collect())
 }
 
-/// Makes all adjustments, which are in the numbers of their buckets as far as requests wait for these.
-fn adjust_lined(
+/// Makes adjustments that are in the stored quotas, as far as their buckets have waiters.
+fn adjust_with_lines(
     locks: &mut LockSet<'_>,
     named: &[(Fingerprint, &Adjustment<'_>)],
     now: Timestamp,
@@ -283,25 +291,28 @@ fn adjust_lined(
             shard.before_change(print.tag(), delays, now);
         }
     }
+    // What is due was granted above, so these values are what the lines count from.
     let before: SmallVec<[Units; 8]> =
         named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
     let applied = adjust_list(locks, named, now);
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
-    // What is given to each bucket and taken from it, where it is named first.
+    // What each bucket is given and what is taken from it, at the first place that names it.
     let mut sums = SmallVec::<[[Units; 2]; 8]>::from_elem([0; 2], named.len());
     for (nth, (_, one)) in named.iter().enumerate() {
-        if let Some([given, taken]) = sums.get_mut(first(&repeats, named, nth)) {
+        if let Some([given, taken]) = sums.get_mut(first_place(&repeats, named, nth)) {
             *given = given.saturating_add(one.units().max(0));
             *taken = taken.saturating_add(0_i64.saturating_sub(one.units()).max(0));
         }
     }
+    // Once for each bucket: first what was taken joins its line, then what came back is granted.
     for (nth, ((&(print, one), before), [given, taken])) in
         named.iter().zip(before).zip(sums).enumerate()
     {
-        if first(&repeats, named, nth) != nth {
+        if first_place(&repeats, named, nth) != nth {
             continue;
         }
-        // A debt that is too deep to be counted is cut, and so is what stands in line of it.
+        // A debt that is too deep to be counted is cut, so no more than the actual change joins the
+        // line.
         let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
         let Some(shard) = locks.shard(print) else { continue };
         if taken > 0 && applied.verdict() == Verdict::Admitted {
@@ -312,8 +323,8 @@ fn adjust_lined(
     applied
 }
 
-/// Takes a request out of its lines, and makes those of the refunds that concern buckets which have
-/// granted already.
+/// Removes a waiter from its lines. Of the refunds, makes those for the buckets that have granted
+/// already.
 pub(super) fn leave_all(
     shards: &Shards,
     hasher: &Hasher,
@@ -329,13 +340,13 @@ pub(super) fn leave_all(
     let now = now();
     for &LinePlace { print, ticket, .. } in places {
         if locks.shard(print).is_some_and(|shard| shard.leave(print.tag(), ticket, now)) {
-            // A bucket that was named twice has one place.
+            // A bucket that was named twice has one place in line.
             named.retain(|&mut (named, _)| named != print);
         }
     }
     for (print, one) in &mut named {
         if let Some(mark) = waiter.mark_of(|| print.tag()) {
-            *one = one.taken_at(mark);
+            *one = one.with_mark(mark);
         }
     }
     if !named.is_empty() {

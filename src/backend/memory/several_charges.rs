@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::fingerprint::Hasher;
 use super::lock_set::LockSet;
-use super::several::{named, print_of, waited_for};
+use super::several::{buckets_in_debt, fingerprint_all, fingerprint_of};
 use super::shards::Shards;
 use crate::algebra::Verdict;
 use crate::backend::answer::Applied;
@@ -16,8 +16,8 @@ use crate::clock::Timestamp;
 ///
 /// # Errors
 ///
-/// That of a charge, if one is an error: nothing is done then.
-// Inlined, so that no charge is kept in memory: what is needed of each is in its payment.
+/// The error of a charge, if one is an error. Nothing is taken then.
+// Inlined, so that charges stay in registers: the payments have what is needed of each.
 #[inline(always)]
 pub(super) fn charge_all<'c, E>(
     shards: &Shards,
@@ -29,13 +29,14 @@ pub(super) fn charge_all<'c, E>(
     for charge in charges.clone() {
         let charge = charge?;
         let id = charge.id();
-        payments.push(Payment::of_first(print_of(hasher, id), &charge));
+        payments.push(Payment::for_own_shard(fingerprint_of(hasher, id), &charge));
         if let Some(other) = charge.get_second_shard() {
-            payments.push(Payment::of_second(print_of(hasher, id.shard(other)), &charge));
+            payments
+                .push(Payment::for_second_shard(fingerprint_of(hasher, id.shard(other)), &charge));
         }
     }
     let mut locks = LockSet::lock(shards, payments.iter().map(|payment| payment.cell));
-    // Read under the locks: a call that decides later has no earlier time, as far as the clock goes.
+    // Read under the locks, so that a call that decides later does not read an earlier time.
     let now = now();
     let mark = locks.mark();
     if !pay_all(&mut locks, &mut payments, now) {
@@ -46,7 +47,7 @@ pub(super) fn charge_all<'c, E>(
     Ok(Applied::collect(now, payments.len(), readings))
 }
 
-/// As [`charge_all`], of any buckets.
+/// The general case of [`charge_all`].
 #[cold]
 #[inline(never)]
 fn charge_others<'c>(
@@ -56,15 +57,15 @@ fn charge_others<'c>(
     now: Timestamp,
 ) -> Applied {
     let charges: SmallVec<[_; 8]> = charges.collect();
-    let named = named(hasher, &charges);
+    let named = fingerprint_all(hasher, &charges);
     let is_waited_for = locks.have_lines() && named.iter().any(|(_, charge)| charge.reserves());
     if is_waited_for {
         locks.grant_all(&named, now);
     }
-    let applied = apply_list(&mut locks, &named, now).marked(locks.mark());
+    let applied = apply_list(&mut locks, &named, now).with_mark(locks.mark());
     if is_waited_for && applied.verdict() == Verdict::Reserved {
-        // The caller waits for it by itself, but comes after the requests in line.
-        for (print, units) in waited_for(&named, applied.readings()) {
+        // The caller waits by itself, without a waiter here, but after those in line.
+        for (print, units) in buckets_in_debt(&named, applied.readings()) {
             if let Some(shard) = locks.shard(print) {
                 shard.enter_unattended(print.tag(), units, now);
             }

@@ -1,4 +1,4 @@
-//! One shard of the store: what happens under its lock.
+//! One shard of the store: all that happens under its lock.
 
 use super::eviction::{EvictionQueue, ShardView};
 use super::fingerprint::Fingerprint;
@@ -12,45 +12,47 @@ use crate::backend::record::{is_converted, stored_state};
 use crate::backend::reset_log::{ResetLog, ResetMark};
 use crate::clock::Timestamp;
 
-/// Buckets, at most `capacity` of them.
+/// A shard: at most `capacity` buckets, and what belongs to them.
 ///
-/// The order of the fields matters: what a known bucket needs shares two cache lines with the lock.
+/// The order of the fields matters. A charge on a known bucket reads only the first fields, which
+/// share two cache lines with the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Shard {
     pub(super) table: Table,
-    /// What is taken now is marked with this: that of `resets`.
+    /// The present mark of `resets`. What a charge takes gets this mark.
     pub(super) mark: ResetMark,
     pub(super) quotas: QuotaTable,
     pub(super) evictions: EvictionQueue,
     capacity: usize,
-    /// The slot where the next sweep for full buckets begins.
+    /// The slot at which the next sweep for full buckets begins.
     sweep_cursor: usize,
-    /// The lines of the buckets that requests wait for; none if no request waits.
+    /// The lines of the buckets that have waiters; `None` if there is no waiter.
     pub(super) lines: Option<Box<Lines>>,
     pub(super) last_ticket: u64,
     pub(super) resets: ResetLog,
-    /// Whether sweeps keep full buckets, for tests that change the numbers of limits.
+    /// Whether sweeps keep full buckets. For tests that change the quotas of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
 }
 
-/// How many slots are swept for each new bucket. With 4, a store in which one key in fifty is alive
-/// grows to 1.7 times the live ones; with 2, to 3.6 times.
+/// How many slots each new bucket sweeps. In a store in which one key in fifty is in use, 4 let the
+/// table grow to 1.7 times the buckets in use, and 2 to 3.6 times.
 const SWEEP_SLOTS: usize = 4;
 
-/// How many buckets a new one evicts at most.
+/// How many buckets are evicted for a new one at most. With two, a shard returns to its bound after
+/// waiters made it exceed that.
 const MAX_EVICTIONS: usize = 2;
 
-/// How long a bucket has to be full before it is dropped, in microseconds. A clock that steps back
-/// by less changes no answer.
+/// How long a bucket has to be full before it is dropped, in microseconds. So a clock that goes
+/// back by less than this changes no answer.
 pub(super) const GRACE: u64 = 1_000_000;
 
 impl Shard {
     pub(super) fn new(capacity: usize, resets: ResetLog) -> Self {
         let (quotas, evictions) = Default::default();
         Self {
-            table: Table::holding(capacity),
+            table: Table::with_max_buckets(capacity),
             mark: ResetMark::NONE,
             quotas,
             evictions,
@@ -68,7 +70,7 @@ impl Shard {
         self.table.len()
     }
 
-    /// The state of a bucket, as far as it is known.
+    /// The state of a bucket: as it is stored, or absent.
     #[inline(always)]
     pub(super) fn read(
         &self,
@@ -80,7 +82,7 @@ impl Shard {
         self.state(self.table.find(print.tag()), id, bucket, now)
     }
 
-    /// As [`is_stored`](crate::backend::apply::CellStore::is_stored) of a cell store.
+    /// Implements [`is_stored`](crate::backend::apply::CellStore::is_stored) of a cell store.
     pub(super) fn holds(
         &self,
         print: Fingerprint,
@@ -91,7 +93,7 @@ impl Shard {
         self.stored(self.table.find(print.tag()), id, bucket, now).is_some()
     }
 
-    /// As [`is_converted`](crate::backend::apply::CellStore::is_converted) of a cell store.
+    /// Implements [`is_converted`](crate::backend::apply::CellStore::is_converted) of a cell store.
     pub(super) fn converts(
         &self,
         print: Fingerprint,
@@ -102,7 +104,8 @@ impl Shard {
         self.is_converted(self.table.find(print.tag()), id, bucket, now)
     }
 
-    /// Stores the state of a bucket, which may have moved since it was read.
+    /// Stores the state of a bucket. Searches for its slot again, as the bucket may have moved
+    /// since it was read.
     pub(super) fn write(
         &mut self,
         print: Fingerprint,
@@ -117,7 +120,7 @@ impl Shard {
     pub(super) fn purge(&mut self, now: Timestamp) {
         let mut index = 0;
         while index < self.table.slots() {
-            // A removal moves the next bucket up into the same slot.
+            // A removal moves the next bucket into this slot, so look at the same slot again.
             if !(self.is_idle(index, now) && self.remove(index, now)) {
                 index = index.saturating_add(1);
             }
@@ -151,7 +154,7 @@ impl Shard {
         if numbers == bucket {
             return Some(state);
         }
-        // The limit has other numbers now.
+        // The bucket was stored for another quota of its limit.
         stored_state(numbers, bucket, state, id, now)
     }
 
@@ -197,6 +200,7 @@ impl Shard {
             slot.update(quota, state);
             return;
         }
+        // The queue knows blocked buckets by their state, which changes now.
         let was_blocked = self.evictions.forget_block(slot);
         if self.quotas.get(quota) == Some(bucket) {
             slot.update(quota, state);
@@ -205,12 +209,16 @@ impl Shard {
             }
             return;
         }
-        // Other numbers take over: the waiters keep what they were told under the old ones.
+        // The quota changes. The waiters keep the instants that they were promised under the old
+        // one.
         let tag = print.tag();
         self.before_change(tag, true, now);
-        if let Some((stored, lines)) = self.lined(tag) {
+        // The slot still has the old quota and state here, from which the costs are converted.
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.rescale(stored, bucket, state.value, now);
         }
+        // Enter the new quota before leaving the old one. Otherwise the new one could take the
+        // place of the old one, while this slot still names that.
         if let Some(new) = self.quotas.enter(bucket, taken) {
             if let Some(slot) = self.table.get_mut(index) {
                 slot.update(new, state);
@@ -225,7 +233,7 @@ impl Shard {
         self.sweep(now);
         let Some(quota) = self.quotas.enter(bucket, self.table.len()) else { return };
         let slot = Slot::new(print, quota, state);
-        // More than one if the bound was exceeded while requests waited for all of them.
+        // Evicts a second bucket if waiters have made the shard exceed its bound.
         for _ in 0..MAX_EVICTIONS {
             if self.table.len() >= self.capacity
                 && let Some(index) = self.victim(&slot, now)
@@ -233,12 +241,13 @@ impl Shard {
                 self.remove(index, now);
             }
         }
+        // The victim is removed before the insertion, so the table does not grow beyond its bound.
         self.table.insert(slot);
         let (view, evictions) = self.view(now);
-        evictions.noted(&slot, view);
+        evictions.note_candidate(&slot, view);
     }
 
-    /// The slot of the bucket to evict for this one.
+    /// The slot of the bucket to evict for `newcomer`.
     fn victim(&mut self, newcomer: &Slot, now: Timestamp) -> Option<usize> {
         let capacity = self.capacity;
         let (view, evictions) = self.view(now);
@@ -246,13 +255,14 @@ impl Shard {
         if victim.is_some() || view.lines.is_none() {
             return victim;
         }
-        // Some may have been granted that nothing has touched since.
+        // All buckets seem to have waiters. Some of these may be due, which is only noticed when a
+        // bucket is touched: grant them, and look again.
         self.grant_everywhere(now);
         let (view, evictions) = self.view(now);
         evictions.victim(view, newcomer, capacity)
     }
 
-    /// What an eviction sees of the shard, and who is next.
+    /// What an eviction reads of the shard, and the queue that it changes.
     pub(super) fn view(&mut self, now: Timestamp) -> (ShardView<'_>, &mut EvictionQueue) {
         let Self { table, quotas, lines, evictions, .. } = self;
         (ShardView { table, quotas, lines: lines.as_deref(), now }, evictions)
@@ -282,7 +292,7 @@ impl Shard {
 
     /// Removes a bucket, unless requests still wait for it.
     pub(super) fn remove(&mut self, index: usize, now: Timestamp) -> bool {
-        // One that is full again has granted all.
+        // First grant what is due: a bucket that is full has granted all its waiters.
         if let Some(slot) = self.table.get(index).filter(|_| self.lines.is_some()) {
             let tag = slot.tag();
             self.grant(tag, now);

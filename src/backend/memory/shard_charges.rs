@@ -1,4 +1,4 @@
-//! What a charge on one bucket does under the lock of its shard.
+//! A charge on one bucket, under the lock of its shard.
 
 use super::fingerprint::Fingerprint;
 use super::shard::Shard;
@@ -8,31 +8,31 @@ use crate::backend::apply::{CellStore, apply_one};
 use crate::backend::charge::{BucketId, Charge};
 use crate::clock::Timestamp;
 
-/// Why a bucket is not known by the numbers of a charge.
+/// Why a bucket was not found with the quota of a charge.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unknown {
+pub(super) enum LookupMiss {
     New,
-    OtherNumbers,
+    OtherQuota,
 }
 
 impl Shard {
-    /// Decides one charge and stores what is left, if the bucket is known by the numbers of the
-    /// charge.
+    /// Decides one charge and stores what it leaves, if the bucket is stored with the quota of the
+    /// charge. This is the fast path of nearly all decisions.
     #[inline(always)]
     pub(super) fn charge_known(
         &mut self,
         print: Fingerprint,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> Result<Charged, Unknown> {
-        let slot = self.table.find_mut(print.tag()).ok_or(Unknown::New)?;
+    ) -> Result<Charged, LookupMiss> {
+        let slot = self.table.find_mut(print.tag()).ok_or(LookupMiss::New)?;
         if slot.quota().and_then(|index| self.quotas.get(index)) != Some(charge.bucket()) {
-            return Err(Unknown::OtherNumbers);
+            return Err(LookupMiss::OtherQuota);
         }
         Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
     }
 
-    /// The slot of a bucket that is known by these numbers, and what it holds.
+    /// The slot and the state of a bucket that is stored with this quota.
     #[inline(always)]
     pub(super) fn find_known(&self, print: Fingerprint, bucket: &Bucket) -> Option<(usize, State)> {
         let index = self.table.find(print.tag())?;
@@ -41,23 +41,23 @@ impl Shard {
         is_known.then_some((index, slot.state()))
     }
 
-    /// As [`charge_known`](Self::charge_known), for a bucket about which that said `unknown`.
+    /// Decides one charge on a bucket that [`charge_known`](Self::charge_known) did not find.
     pub(super) fn charge_unknown(
         &mut self,
         print: Fingerprint,
-        unknown: Unknown,
+        unknown: LookupMiss,
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Charged {
         let found = match unknown {
-            Unknown::New => None,
-            Unknown::OtherNumbers => self.table.find(print.tag()),
+            LookupMiss::New => None,
+            LookupMiss::OtherQuota => self.table.find(print.tag()),
         };
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
     }
 }
 
-/// A bucket whose slot is at hand, and has the numbers of the charge.
+/// The slot of a bucket that is stored with the quota of the charge.
 struct KnownSlot<'s>(&'s mut Slot);
 
 impl CellStore for KnownSlot<'_> {
@@ -80,11 +80,11 @@ impl CellStore for KnownSlot<'_> {
 
     #[inline]
     fn write(&mut self, (): (), _: &Bucket, state: State, _: Timestamp) {
-        self.0.keep(state);
+        self.0.set_state(state);
     }
 }
 
-/// A bucket that was searched for, and is in a slot of a shard or not stored.
+/// The result of a search: a bucket's slot, or none if it is not stored.
 struct FoundSlot<'s> {
     shard: &'s mut Shard,
     found: Option<usize>,

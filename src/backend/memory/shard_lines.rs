@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::fingerprint::Tag;
 use super::line::LineLevel;
-use super::lines::{Lines, Stored};
+use super::lines::{Lines, StoredBucket};
 use super::shard::Shard;
 use super::waiter::{LineTimer, LineWaiter, Wakeups};
 use crate::algebra::{Bucket, State, Units};
@@ -16,8 +16,8 @@ impl Shard {
         self.lines.is_some()
     }
 
-    /// Ends the line of a bucket that is removed, unless requests wait in it. Returns whether it has
-    /// none any more.
+    /// Ends the line of a bucket that is to be removed, unless it has waiters. Returns whether it
+    /// has no line now.
     pub(super) fn end_unattended(&mut self, tag: Tag) -> bool {
         let Some(lines) = &mut self.lines else { return true };
         if lines.pins(tag) {
@@ -27,7 +27,7 @@ impl Shard {
         true
     }
 
-    /// Evicts no bucket of a call while it is at work on them.
+    /// Protects a bucket from eviction while a reservation is at work on it.
     pub(super) fn begin_work(&mut self, tag: Tag) {
         self.lines.get_or_insert_default().begin_work(tag);
     }
@@ -38,7 +38,7 @@ impl Shard {
         }
     }
 
-    /// What is to be done once the shard is unlocked.
+    /// Takes the wakeups to run once the shard is unlocked.
     pub(super) fn take_wakeups(&mut self) -> Option<Wakeups> {
         let lines = self.lines.as_deref_mut()?;
         let wakeups = lines.take_wakeups();
@@ -48,8 +48,8 @@ impl Shard {
         Some(wakeups)
     }
 
-    /// Puts a request at the end of the line of a bucket that has counted its cost as taken.
-    /// Returns its ticket, and whether no other waits.
+    /// Adds a waiter at the end of a bucket's line, after its cost was taken. Returns its ticket,
+    /// and whether no other request waits.
     pub(super) fn enter(
         &mut self,
         tag: Tag,
@@ -59,30 +59,32 @@ impl Shard {
     ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
         let ticket = self.next_ticket();
-        let (stored, lines) = self.lined(tag)?;
+        let (stored, lines) = self.bucket_and_lines(tag)?;
         let is_alone = lines.enter(stored, ticket, units, waiter, now);
         Some((ticket, is_alone))
     }
 
-    /// Puts tokens at the end of a line that were taken without a request which waits.
+    /// Adds tokens at the end of a line that were taken without a waiter.
     pub(super) fn enter_unattended(&mut self, tag: Tag, units: Units, now: Timestamp) {
         let ticket = self.next_ticket();
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.enter_unattended(stored, ticket, units, now);
         }
     }
 
-    /// Takes a request out of the line of a bucket. Returns whether it was still there.
+    /// Removes a waiter from the line of a bucket. Returns whether it was still there.
     pub(super) fn leave(&mut self, tag: Tag, ticket: u64, now: Timestamp) -> bool {
         self.grant(tag, now);
-        let left = self.lined(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
+        // What is due up to now has been granted, so only a waiter that still has to wait leaves.
+        let left =
+            self.bucket_and_lines(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
         let Some(state) = left else { return false };
         self.keep_state(tag, state, now);
         self.grant(tag, now);
         true
     }
 
-    /// Grants what is due now.
+    /// Grants what is due now in the line of a bucket.
     pub(super) fn grant(&mut self, tag: Tag, now: Timestamp) {
         self.grant_through(tag, None, now, now);
     }
@@ -101,29 +103,30 @@ impl Shard {
         now: Timestamp,
         until: Timestamp,
     ) {
-        if let Some((stored, lines)) = self.lined(tag)
+        if let Some((stored, lines)) = self.bucket_and_lines(tag)
             && lines.grant(stored, ticket, now, until)
         {
-            // Without a line it can be evicted.
+            // Without a line, the bucket can be evicted again.
             self.note(tag, now);
         }
     }
 
-    /// Before the bucket is changed by anything but a charge: what is due is granted, and if the
-    /// change delays the waiters, they keep what they were told.
+    /// To be called before anything but a charge changes the bucket. Grants what is due; if the
+    /// change delays the waiters, they are promised the instants at which they are due now.
     pub(super) fn before_change(&mut self, tag: Tag, delays: bool, now: Timestamp) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.change(stored, delays, now);
         }
     }
 
-    /// After it: what has come back is granted to the waiters. It held `before` of it then.
+    /// To be called after such a change. Grants what has come back to the waiters, and cuts what is
+    /// left. The bucket held the value `before`.
     pub(super) fn after_change(&mut self, tag: Tag, before: Units, now: Timestamp) {
         self.note(tag, now);
         self.grant(tag, now);
-        let capped = self.lined(tag).map(|(stored, lines)| lines.capped(stored, before, now));
-        if let Some(state) = capped {
+        let cap = self.bucket_and_lines(tag).map(|(stored, lines)| lines.cap(stored, before, now));
+        if let Some(state) = cap {
             self.keep_state(tag, state, now);
         }
     }
@@ -147,31 +150,31 @@ impl Shard {
         now: Timestamp,
     ) {
         self.grant(tag, now);
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.attach(stored, timer, now);
         }
     }
 
     pub(super) fn detach(&mut self, tag: Tag, now: Timestamp) {
-        if let Some((stored, lines)) = self.lined(tag) {
+        if let Some((stored, lines)) = self.bucket_and_lines(tag) {
             lines.detach(stored, now);
         }
     }
 
-    /// Sends those away that this limiter may, and that are due after `end`.
+    /// Sends away the waiters of this limiter that are due after `end`.
     pub(super) fn drain(&mut self, by: NonZeroU64, end: Timestamp, now: Timestamp) {
         let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
         for tag in tags {
             self.grant(tag, now);
-            if let Some((stored, lines)) = self.lined(tag) {
+            if let Some((stored, lines)) = self.bucket_and_lines(tag) {
                 lines.drain(stored, by, end, now);
             }
         }
     }
 
-    /// The numbers of a bucket that requests wait for.
-    pub(super) fn lined_bucket(&mut self, tag: Tag) -> Option<Bucket> {
-        let (stored, lines) = self.lined(tag)?;
+    /// The quota of a bucket that has a line.
+    pub(super) fn line_quota(&mut self, tag: Tag) -> Option<Bucket> {
+        let (stored, lines) = self.bucket_and_lines(tag)?;
         lines.has(tag).then_some(*stored.bucket)
     }
 
@@ -181,37 +184,40 @@ impl Shard {
 
     pub(super) fn line_level(&mut self, tag: Tag, now: Timestamp) -> LineLevel {
         self.grant(tag, now);
-        self.lined(tag).map(|(stored, lines)| lines.level(stored, now)).unwrap_or_default()
+        self.bucket_and_lines(tag)
+            .map(|(stored, lines)| lines.level(stored, now))
+            .unwrap_or_default()
     }
 
-    /// A number that no place in these lines has had, as a line may end while its places are known.
+    /// A number that no entry of this shard has had: a line may end while its places are still
+    /// known.
     const fn next_ticket(&mut self) -> u64 {
-        // Hundreds of years at a billion a second.
+        // 64 bits last for hundreds of years at a billion a second.
         self.last_ticket = self.last_ticket.saturating_add(1);
         self.last_ticket
     }
 
-    /// A bucket that is stored, and the lines.
-    pub(super) fn lined(&mut self, tag: Tag) -> Option<(Stored<'_>, &mut Lines)> {
+    /// A stored bucket, and the lines of the shard.
+    pub(super) fn bucket_and_lines(&mut self, tag: Tag) -> Option<(StoredBucket<'_>, &mut Lines)> {
         let lines = self.lines.as_deref_mut()?;
         let slot = self.table.get(self.table.find(tag)?)?;
         let bucket = self.quotas.get(slot.quota()?)?;
-        Some((Stored { tag, bucket, state: slot.state() }, lines))
+        Some((StoredBucket { tag, bucket, state: slot.state() }, lines))
     }
 
     pub(super) fn keep_state(&mut self, tag: Tag, state: State, now: Timestamp) {
         if let Some(slot) = self.table.find_mut(tag) {
             self.evictions.forget_block(slot);
-            slot.keep(state);
+            slot.set_state(state);
         }
         self.note(tag, now);
     }
 
-    /// The bucket may be evicted sooner than before, or is blocked.
+    /// Notes a bucket for eviction: it may be evicted sooner than before, or is blocked.
     pub(super) fn note(&mut self, tag: Tag, now: Timestamp) {
         let (view, evictions) = self.view(now);
         if let Some(slot) = view.table.find(tag).and_then(|index| view.table.get(index)) {
-            evictions.noted(slot, view);
+            evictions.note_candidate(slot, view);
         }
     }
 }

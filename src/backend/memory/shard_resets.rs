@@ -9,53 +9,57 @@ use crate::backend::charge::BucketId;
 use crate::clock::Timestamp;
 
 impl Shard {
-    /// Notes that a bucket is going to be reset.
+    /// Counts a reset of this bucket in the log.
     pub(super) fn record_reset(&mut self, print: Fingerprint) {
         self.resets.record(print.tag().0);
     }
 
-    /// Counts resets from here on. What is taken is marked so.
+    /// Raises the count of resets to this, and takes the mark that belongs to it.
     pub(super) fn count_resets_from(&mut self, count: u64) {
         self.resets.count_from(count);
         self.mark = self.resets.mark();
     }
 
-    /// Makes a bucket as new, whose reset was [recorded](Self::record_reset). The waiters for it go on from there.
+    /// Forgets a bucket, after its reset was [recorded](Self::record_reset). Its waiters stay in
+    /// line, now for a new bucket.
     pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {
         let tag = print.tag();
         self.before_change(tag, false, now);
         let mark = self.mark;
         let Some(index) = self.table.find(tag) else { return };
-        let Some((stored, lines)) = self.lined(tag).filter(|(_, lines)| lines.has(tag)) else {
+        let Some((stored, lines)) = self.bucket_and_lines(tag).filter(|(_, lines)| lines.has(tag))
+        else {
             self.remove(index, now);
             return;
         };
         let fresh = absent(id, stored.bucket, now);
-        // The head may have more saved up for it already. In a bucket that is blocked, the waiters
-        // have been told their instants instead.
+        // The bucket may hold more than a new one, saved up for the head of the line: the head
+        // keeps that. In a blocked bucket, the waiters keep their promised instants instead.
         let State { value: held, ts } = stored.bucket.refresh(stored.state, now);
         let saved = if ts > now { held } else { held.saturating_add(lines.units(tag)) };
         let free = fresh.value.max(saved);
-        // What the waiters have paid is taken from the fresh bucket, and comes back to that.
+        // The waiters pay from the new bucket, so a refund of theirs is not forgiven by this reset.
         lines.outlive_reset(tag, mark);
-        // What was taken without a request that waits is forgiven.
+        // The reset forgives tokens that were taken without a waiter. If that ends the line, the
+        // bucket can go.
         if lines.forget_unattended(tag) {
             self.remove(index, now);
             return;
         }
-        // What was saved up for one of these is no more than the bound of the next head.
+        // If one of these was the head, the tokens saved up for it may exceed the bound for the
+        // next head.
         let free = free.min(lines.free_cap(stored));
         let value = free.saturating_sub(lines.units(tag));
         self.keep_state(tag, State { value, ts: fresh.ts }, now);
         self.grant(tag, now);
     }
 
-    /// Whether any bucket was ever reset, so that a mark says something.
+    /// Whether any bucket of the shard was ever reset. If not, marks need not be compared.
     pub(super) const fn has_resets(&self) -> bool {
         !self.resets.is_empty()
     }
 
-    /// Whether a reset has forgiven what this gives back.
+    /// Whether a reset has forgiven the tokens that this adjustment gives back.
     pub(super) fn has_forgiven(&self, print: Fingerprint, one: &Adjustment<'_>) -> bool {
         let is_forgiven = |mark| self.resets.has_forgiven(print.tag().0, mark);
         one.change().returns_at_most() > 0 && one.mark().is_some_and(is_forgiven)

@@ -1,4 +1,4 @@
-//! The locks: how many there are, and which one guards a bucket.
+//! The shards of a store, each behind its lock: how many there are, and which one holds a bucket.
 
 use parking_lot::Mutex;
 
@@ -8,21 +8,22 @@ use crate::backend::reset_log::ResetLog;
 
 /// The shards of a store; always at least one.
 pub(super) struct Shards {
-    /// All but the last, so that no index can miss.
-    most: Box<[Padded]>,
-    last: Padded,
-    /// How many they are together.
+    /// All shards but the last one. With the last one apart, `get` needs no panic and no `Option`.
+    most: Box<[PaddedShard]>,
+    last: PaddedShard,
+    /// The number of shards, a power of two.
     count: usize,
 }
 
 /// Keeps the locks of two shards out of each other's cache lines.
 #[repr(align(128))]
-struct Padded(Mutex<Shard>);
+struct PaddedShard(Mutex<Shard>);
 
-/// The most buckets that a shard holds. It bounds every pause.
+/// The bound of a shard's buckets, as long as there are fewer than [`MAX_SHARDS`] shards. It bounds
+/// the pauses: a table grows, and an eviction scans, under the lock of one shard.
 const SHARD_KEYS: usize = 1_024;
 
-/// Beyond this the shards grow instead: 65,536 of them hold 134 million buckets.
+/// With more than 67 million buckets the shards get larger instead of more.
 const MAX_SHARDS: usize = 1 << 16;
 
 impl Shards {
@@ -30,8 +31,8 @@ impl Shards {
     pub(super) fn new(max_keys: usize) -> Self {
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
-        let resets = || ResetLog::of_one_part_in(count);
-        let shard = || Padded(Mutex::new(Shard::new(capacity, resets())));
+        let resets = || ResetLog::for_part_of(count);
+        let shard = || PaddedShard(Mutex::new(Shard::new(capacity, resets())));
         Self { most: (1..count).map(|_| shard()).collect(), last: shard(), count }
     }
 
@@ -39,17 +40,17 @@ impl Shards {
         self.count
     }
 
-    /// Which shard a bucket is in; below [`count`](Self::count).
+    /// The index of the shard that holds a bucket, below [`count`](Self::count).
     pub(super) fn index_of(&self, print: Fingerprint) -> usize {
         print.shard(self.count())
     }
 
-    pub(super) fn at(&self, index: usize) -> &Mutex<Shard> {
+    pub(super) fn get(&self, index: usize) -> &Mutex<Shard> {
         &self.most.get(index).unwrap_or(&self.last).0
     }
 
-    pub(super) fn of(&self, print: Fingerprint) -> &Mutex<Shard> {
-        self.at(self.index_of(print))
+    pub(super) fn shard_of(&self, print: Fingerprint) -> &Mutex<Shard> {
+        self.get(self.index_of(print))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Mutex<Shard>> {

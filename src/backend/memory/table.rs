@@ -1,4 +1,24 @@
-//! An open-addressing table of buckets: linear probing, no tombstones.
+//! An open-addressing hash table of buckets: linear probing, without tombstones.
+//!
+//! # Design
+//!
+//! A bucket's *home* is the slot that its hash picks. A bucket is in its home or in the first slot
+//! after it that was vacant; the slot after the last is the first. Invariant: **no slot between a
+//! bucket's home and the bucket is vacant.** So a search starts at the home and ends at the bucket
+//! or at the first vacancy.
+//!
+//! A removal restores the invariant at once, by moving later buckets up into the hole (backward
+//! shift, Knuth, The Art of Computer Programming, volume 3, section 6.4, algorithm R). There are no
+//! tombstones, so searches do not get longer as buckets come and go.
+//!
+//! ```text
+//! slot   3    4    5    6    7          A and B have home 3, C has home 4, D has home 6
+//!        A    B    C    D    -
+//! remove A: the hole is at 3
+//!        -    B    C    D    -          B may move to 3, its home; the hole is at 4
+//!        B    -    C    D    -          C may move to 4, its home; the hole is at 5
+//!        B    C    -    D    -          D stays: at 5 it would be before its home; 7 ends the loop
+//! ```
 
 use std::num::NonZeroU32;
 
@@ -6,7 +26,7 @@ use super::fingerprint::{Fingerprint, scale};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// Half a cache line: a bucket, or a vacancy where `quota` is `None`.
+/// A bucket, or a vacancy if `quota` is `None`. It takes 32 bytes, half a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(super) struct Slot {
@@ -25,7 +45,7 @@ impl Slot {
         Self { low, high, quota: Some(quota), state }
     }
 
-    /// The numbers that the state counts in; `None` for a vacancy.
+    /// The place of the bucket's quota in the shard's quota table; `None` for a vacancy.
     pub(super) const fn quota(&self) -> Option<NonZeroU32> {
         self.quota
     }
@@ -38,12 +58,12 @@ impl Slot {
         (self.low, self.high)
     }
 
-    /// Whether the search for this tag ends here: this is the bucket, or a vacancy.
-    const fn ends(&self, (low, high): (u64, u32)) -> bool {
+    /// Whether a search for this tag ends at this slot: it has the tag, or is vacant.
+    const fn ends_search(&self, (low, high): (u64, u32)) -> bool {
         (self.low == low && self.high == high) || self.quota.is_none()
     }
 
-    pub(super) const fn keep(&mut self, state: State) {
+    pub(super) const fn set_state(&mut self, state: State) {
         self.state = state;
     }
 
@@ -53,20 +73,21 @@ impl Slot {
     }
 }
 
-/// Slots, at most four fifths of them taken.
+/// The slots of a shard. At most four fifths of them are taken, so a vacancy always ends a search.
 #[derive(Debug)]
 pub(super) struct Table {
     slots: Vec<Slot>,
     taken: usize,
-    /// The slots that it takes to hold all that will ever be in here.
+    /// As many slots as the shard's bound needs: the table does not grow beyond, except as `grow`
+    /// says.
     enough: usize,
 }
 
 const FIRST_SLOTS: usize = 8;
 
 impl Table {
-    /// An empty table that will hold at most this many buckets.
-    pub(super) const fn holding(buckets: usize) -> Self {
+    /// An empty table for at most this many buckets. It allocates with the first insertion.
+    pub(super) const fn with_max_buckets(buckets: usize) -> Self {
         let enough = buckets.saturating_add(buckets.div_ceil(4)).saturating_add(1);
         Self { slots: Vec::new(), taken: 0, enough }
     }
@@ -91,42 +112,42 @@ impl Table {
         self.slots.iter().filter(|slot| slot.quota.is_some())
     }
 
-    /// Where the bucket with this tag is.
+    /// The index of the bucket with this tag.
     pub(super) fn find(&self, tag: (u64, u32)) -> Option<usize> {
         let home = scale(tag.0, self.slots.len());
         let (before, after) = self.slots.split_at_checked(home)?;
-        // From home to the end, then from the start: a vacancy ends the search.
+        // From the home to the end, then from the start.
         for (index, slot) in (home..).zip(after) {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return slot.quota.map(|_| index);
             }
         }
         for (index, slot) in (0..).zip(before) {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return slot.quota.map(|_| index);
             }
         }
         None
     }
 
-    /// The bucket with this tag, to be changed.
+    /// The bucket with this tag, for a change of its state.
     pub(super) fn find_mut(&mut self, tag: (u64, u32)) -> Option<&mut Slot> {
         let home = scale(tag.0, self.slots.len());
         let (before, after) = self.slots.split_at_mut_checked(home)?;
         for slot in after {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return Some(slot).filter(|slot| slot.quota.is_some());
             }
         }
         for slot in before {
-            if slot.ends(tag) {
+            if slot.ends_search(tag) {
                 return Some(slot).filter(|slot| slot.quota.is_some());
             }
         }
         None
     }
 
-    /// Adds a bucket that is not there yet.
+    /// Adds a bucket. Its tag must not be in the table.
     pub(super) fn insert(&mut self, slot: Slot) {
         if self.taken.saturating_add(1) > four_fifths(self.slots.len()) {
             self.grow();
@@ -137,12 +158,14 @@ impl Table {
     fn grow(&mut self) {
         let old = self.slots.len();
         let more = old.saturating_add(old / 2).max(FIRST_SLOTS);
-        // Only where requests wait for all of them are there more than were meant to be.
+        // More buckets than the bound only get in here if requests wait for all of them, because
+        // such buckets are not evicted.
         let new = if old >= self.enough { more } else { more.min(self.enough) };
         self.resize(new.max(old.saturating_add(1)));
     }
 
-    /// Gives back room that is not needed: all of it, or all but twice what is taken.
+    /// Gives memory back if fewer than a quarter of the slots are taken. Keeps twice as many slots
+    /// as buckets.
     pub(super) fn shrink(&mut self) {
         let needed = self.taken.saturating_mul(2);
         if needed < self.slots.len() / 2 {
@@ -158,7 +181,8 @@ impl Table {
         }
     }
 
-    /// Puts a bucket into the first vacancy from its home on; there always is one.
+    /// Puts a bucket into the first vacancy from its home on. `insert` keeps a fifth of the slots
+    /// vacant, so there is one.
     fn place(&mut self, slot: Slot) {
         let home = scale(slot.low, self.slots.len());
         let (before, after) = self.slots.split_at_mut(home);
@@ -170,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Takes the bucket at `index` out and moves those behind it up, so that no search ends early.
+    /// Removes the bucket at `index`, and moves later buckets up so that no search ends too early.
     pub(super) fn remove(&mut self, index: usize) -> Option<Slot> {
         let removed = *self.slots.get(index).filter(|slot| slot.quota.is_some())?;
         let mut hole = index;
@@ -179,7 +203,8 @@ impl Table {
             && slot.quota.is_some()
             && next != index
         {
-            // Moving up must not carry a bucket before its home: one between the hole and the bucket.
+            // The bucket must not move to a slot before its home. It stays if its home lies between
+            // the hole and itself, counting round the end of the table.
             let home = scale(slot.low, self.slots.len());
             let stays = match hole < next {
                 true => hole < home && home <= next,
@@ -202,14 +227,14 @@ impl Table {
         }
     }
 
-    /// The slot behind this one, where the first is behind the last.
+    /// The index after this one; after the last comes the first.
     pub(super) fn after(&self, index: usize) -> usize {
         let next = index.saturating_add(1);
         if next >= self.slots.len() { 0 } else { next }
     }
 }
 
-/// Above this, searches for what is not there grow long.
+/// Searches for absent buckets get long above this load.
 const fn four_fifths(slots: usize) -> usize {
     slots.saturating_sub(slots.div_ceil(5))
 }
@@ -228,15 +253,16 @@ mod tests {
     }
 
     proptest! {
-        /// Homes are drawn from the same few places, so that runs of buckets collide and wrap.
+        /// The tags have a few homes only, one of them at the end of the table. So runs of buckets
+        /// collide and wrap round.
         #[test]
-        fn finds_what_a_map_would_find(
+        fn the_table_finds_what_a_hash_map_finds(
             steps in prop::collection::vec((any::<bool>(), 0_u64..40, any::<i64>()), 0..400),
         ) {
-            let mut table = Table::holding(40);
+            let mut table = Table::with_max_buckets(40);
             let mut model = HashMap::new();
             for (insert, name, value) in steps {
-                // The highest bits pick the home: a few homes, one of them at the very end.
+                // The highest bits pick the home. With these hashes, one home is at the very end.
                 let low = ((name % 5) * (u64::MAX / 4)).wrapping_sub(name / 5);
                 let found = table.find((low, 0));
                 prop_assert_eq!(found.is_some(), model.contains_key(&low));
@@ -253,7 +279,7 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), model.len());
                 for (&low, &value) in &model {
-                    let index = table.find((low, 0)).expect("what was put in is found");
+                    let index = table.find((low, 0)).expect("an inserted bucket is found");
                     prop_assert_eq!(table.get(index).unwrap().state().value, value);
                 }
             }

@@ -1,4 +1,14 @@
-//! A request that stands in line.
+//! A waiter: a request that stands in the lines of one or several buckets.
+//!
+//! # Design
+//!
+//! A waiter may run once all its buckets have granted. A grant is pushed to the waiter and wakes
+//! its task; the waiter does not have to come and fetch it. So a task that is never polled again
+//! holds up no other waiter.
+//!
+//! Locks are taken in one order: a shard, then a waiter. A waker is code of others, which may call
+//! the store again. So it is cloned and dropped without the waiter's lock, and woken after the
+//! shard is unlocked, by [`Wakeups`].
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,44 +22,42 @@ use super::fingerprint::{Fingerprint, Tag};
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
-/// A request that stands in the lines of one or several buckets.
-///
-/// Its work may run when all of them have granted. It is granted and woken, not asked: a request
-/// that is never polled again holds up no other.
+/// A request that stands in the lines of one or several buckets. Its work may run when all of them
+/// have granted.
 #[derive(Debug)]
 pub(crate) struct LineWaiter {
-    /// Tells whose requests a [drain](super::Memory::drain) is about; `None` if it cannot be sent
-    /// away.
+    /// The limiter whose [drain](super::Memory::drain) may send this waiter away; `None` if none
+    /// may.
     drained_by: Option<NonZeroU64>,
     state: Mutex<WaiterState>,
 }
 
 #[derive(Debug)]
 struct WaiterState {
-    /// The buckets that have not granted yet.
+    /// The number of buckets that have not granted yet.
     pending: u32,
     is_drained: bool,
-    /// The latest instant at which one has; before that, when it came.
+    /// The latest instant at which a bucket has granted; before that, the instant of arrival.
     granted_at: Timestamp,
     waker: Option<Waker>,
-    /// Those of its buckets that were reset while it waited there, and the marks from then. Nearly
-    /// always none.
+    /// The buckets that were reset while this waiter stood in their lines, each with the mark after
+    /// the reset. Nearly always none.
     outlived: Vec<(Tag, ResetMark)>,
 }
 
-/// What a waiter is told that asks.
+/// The answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaiterStatus {
     Waiting,
-    /// Its work may run, from this instant on.
+    /// The work may run, from this instant on.
     Granted(Timestamp),
     /// The limiter is closing, and its turn would come too late.
     Drained,
 }
 
 impl LineWaiter {
-    /// A waiter that stands in no line yet. A limiter that [drains](super::Memory::drain) by this
-    /// number sends it away; none does without a number.
+    /// A waiter that stands in no line yet. `drained_by` is the number of the limiter that may
+    /// [drain](super::Memory::drain) it.
     pub(crate) fn new(drained_by: Option<NonZeroU64>) -> Arc<Self> {
         let granted_at = Timestamp::from_micros(i64::MIN);
         let (waker, is_drained, outlived) = Default::default();
@@ -63,7 +71,8 @@ impl LineWaiter {
         state.pending = state.pending.saturating_add(1);
     }
 
-    /// One of its buckets grants. Returns what to wake once no lock is held.
+    /// Notes the grant of one bucket. Returns the waker if that was the last, to be woken without a
+    /// lock.
     pub(super) fn grant(&self, at: Timestamp) -> Option<Waker> {
         let mut state = self.state.lock();
         state.pending = state.pending.saturating_sub(1);
@@ -71,7 +80,8 @@ impl LineWaiter {
         if state.pending == 0 { state.waker.take() } else { None }
     }
 
-    /// A bucket was reset that has not granted yet: its tokens are taken after that.
+    /// Notes that a bucket was reset which has not granted yet. What it grants is taken after the
+    /// reset.
     pub(super) fn outlive_reset(&self, bucket: Tag, mark: ResetMark) {
         let mut state = self.state.lock();
         match state.outlived.iter_mut().find(|(known, _)| *known == bucket) {
@@ -80,7 +90,8 @@ impl LineWaiter {
         }
     }
 
-    /// The mark of what such a bucket has granted; `None` if it was not reset meanwhile.
+    /// The mark of what this bucket has granted; `None` if it was not reset while the waiter stood
+    /// there.
     pub(super) fn mark_of(&self, bucket: impl FnOnce() -> Tag) -> Option<ResetMark> {
         let state = self.state.lock();
         if state.outlived.is_empty() {
@@ -94,19 +105,19 @@ impl LineWaiter {
         self.drained_by == Some(limiter)
     }
 
-    /// Sends it away. Returns what to wake once no lock is held.
+    /// Sends the waiter away. Returns the waker, to be woken without a lock.
     pub(super) fn drain(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         state.is_drained = true;
         state.waker.take()
     }
 
-    /// What to wake, so that it looks where it stands.
+    /// Takes the waker, so that the task can be woken to poll again.
     pub(super) fn take_waker(&self) -> Option<Waker> {
         self.state.lock().waker.take()
     }
 
-    /// Where it stands; it remembers what to wake if it still waits.
+    /// Polls the waiter, and stores the waker if it still has to wait.
     pub(crate) fn poll(&self, waker: &Waker) -> WaiterStatus {
         if let Some(status) = self.status_if(|state| match &state.waker {
             Some(known) => known.will_wake(waker),
@@ -114,7 +125,7 @@ impl LineWaiter {
         }) {
             return status;
         }
-        // A waker is foreign code: it is cloned and dropped when nothing is locked.
+        // A waker is code of others: clone it and drop the old one without a lock.
         let mut waker = Some(waker.clone());
         let status = self.status_if(|state| {
             std::mem::swap(&mut state.waker, &mut waker);
@@ -124,7 +135,7 @@ impl LineWaiter {
         status.unwrap_or(WaiterStatus::Waiting)
     }
 
-    /// Where it stands; `None` if it waits and knows nothing to wake.
+    /// The status; `None` if the request has to wait and has no current waker.
     fn status_if(&self, has_waker: impl FnOnce(&mut WaiterState) -> bool) -> Option<WaiterStatus> {
         let mut state = self.state.lock();
         if state.pending == 0 {
@@ -137,38 +148,41 @@ impl LineWaiter {
     }
 }
 
-/// A place in the line of one bucket.
+/// The place of a waiter in the line of one bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinePlace {
     pub(super) print: Fingerprint,
     pub(super) ticket: u64,
 }
 
-/// What a reservation that has to wait has of this store: its waiter, and its places.
+/// What a reservation that has to wait holds of this store: its waiter, and its places.
 #[derive(Debug)]
 pub(crate) struct LineTicket {
     pub(crate) waiter: Arc<LineWaiter>,
     pub(crate) places: SmallVec<[LinePlace; 1]>,
-    /// Whether no other waits there, so that its turn is at the instant that it is told.
+    /// Whether no other request waits there, so its turn is at the instant that it is promised.
     pub(crate) is_alone: bool,
 }
 
-/// Grants what is due in a line when nothing else comes to its bucket.
+/// A timer that grants what is due in a line if no other call comes to the bucket.
 ///
-/// A waiter that stands alone has a timer of its own. With others, one timer grants all of them, in
-/// their order.
+/// A waiter that is alone has a timer of its own. A line of several has one timer, which grants
+/// them in order.
 pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
-    /// The head of the line is due at `due`. The clock of the store shows `now`.
+    /// Sets the timer to `due`, the instant at which the head is due. The clock of the store shows
+    /// `now`.
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp);
 
-    /// The line has ended.
+    /// Stops the timer, as the line has ended.
     fn disarm(&self);
 }
 
-/// A timer, when it is to go off, and what the store's clock shows; not at all if its line has ended.
+/// A timer, with the instant to which it is to be set and the time by the store's clock; `None` to
+/// stop it.
 type Arming = (Arc<dyn LineTimer>, Option<(Timestamp, Timestamp)>);
 
-/// What is done when no lock is held any more, as it is foreign code, which may come back here.
+/// The wakers to wake and the timers to set once no lock is held. Both are code of others, which
+/// may call the store again.
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
     wakers: SmallVec<[Waker; 2]>,

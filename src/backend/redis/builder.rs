@@ -14,8 +14,8 @@ use crate::backend::BackendError;
 
 /// The settings of a [`Redis`] store: the servers, the connections, and the names of buckets.
 ///
-/// Made by [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`]. [`connect`](Self::connect) and
-/// [`connect_lazily`](Self::connect_lazily) report what is wrong with them, without the passwords.
+/// [`Redis::at`], [`Redis::cluster`] and [`Redis::sentinel`] make one. [`connect`](Self::connect)
+/// and [`connect_lazily`](Self::connect_lazily) report wrong settings, without the passwords.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ use crate::backend::BackendError;
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is told to connect"]
 pub struct RedisBuilder {
-    place: Place,
+    urls: ServerUrls,
     options: ConnectOptions,
     login: Option<(String, String)>,
     prefix: String,
@@ -49,7 +49,7 @@ pub struct RedisBuilder {
 }
 
 #[derive(Clone)]
-enum Place {
+enum ServerUrls {
     Single(String),
     Cluster(Vec<String>),
     Sentinel(Vec<String>, String),
@@ -78,14 +78,14 @@ impl Redis {
         RedisBuilder::at(url.into())
     }
 
-    /// Sets up a cluster, by the URLs of some of its nodes; these name the others. All nodes have the
-    /// login of the first URL.
+    /// Sets up a cluster, by the URLs of some of its nodes. These name the other nodes, and all
+    /// nodes use the login of the first URL.
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisBuilder {
         RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
     }
 
-    /// Sets up the master of this name, by the URLs of its sentinels. The login of the master, and the
-    /// number of its database, are those of the first URL.
+    /// Sets up the master of this name, by the URLs of its sentinels. The login of the master, and
+    /// the number of its database, are those of the first URL.
     pub fn sentinel<U: Into<String>>(
         urls: impl IntoIterator<Item = U>,
         master: impl Into<String>,
@@ -96,20 +96,20 @@ impl Redis {
 
 impl RedisBuilder {
     pub(super) fn at(url: String) -> Self {
-        Self::new(Place::Single(url))
+        Self::new(ServerUrls::Single(url))
     }
 
     pub(super) fn cluster(urls: Vec<String>) -> Self {
-        Self::new(Place::Cluster(urls))
+        Self::new(ServerUrls::Cluster(urls))
     }
 
     pub(super) fn sentinel(urls: Vec<String>, master: String) -> Self {
-        Self::new(Place::Sentinel(urls, master))
+        Self::new(ServerUrls::Sentinel(urls, master))
     }
 
-    fn new(place: Place) -> Self {
+    fn new(urls: ServerUrls) -> Self {
         Self {
-            place,
+            urls,
             options: ConnectOptions::default(),
             login: None,
             prefix: "tollgate".to_owned(),
@@ -126,8 +126,8 @@ impl RedisBuilder {
 
     /// Sets how long a decision may take, 50 ms by default.
     ///
-    /// After that it fails with a [timeout](BackendError::is_timeout). The server may still carry it
-    /// out, once.
+    /// After that, the decision fails with a [timeout](BackendError::is_timeout). The server may
+    /// still carry it out, once.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
@@ -149,11 +149,11 @@ impl RedisBuilder {
         self
     }
 
-    /// Stores hashes in place of keys, by HMAC-SHA-256 with this secret, so that the store does not
-    /// reveal the clients.
+    /// Stores hashes in place of keys, so that the store does not reveal the clients. The hash is
+    /// HMAC-SHA-256 with this secret.
     ///
-    /// The secret has at least 16 random bytes. All processes that share buckets need the same one.
-    /// Another secret means other buckets, which start full.
+    /// The secret must have at least 16 bytes, drawn at random. All processes that share buckets
+    /// need the same one. Another secret means other buckets, which start full.
     pub fn hash_keys(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
@@ -172,8 +172,8 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets the root certificates, in PEM, for servers at `rediss://` URLs, in place of those of the
-    /// well-known authorities.
+    /// Sets the root certificates, in PEM, for servers at `rediss://` URLs, in place of those of
+    /// the well-known authorities.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.options.root = Some(pem.into());
@@ -193,12 +193,12 @@ impl RedisBuilder {
 
     /// Connects, and waits for the connection for at most 5 seconds.
     ///
-    /// From then on, it is replaced in the background whenever it breaks.
+    /// Afterwards, a connection that breaks is replaced in the background.
     ///
     /// # Errors
     ///
-    /// If a setting is wrong, the servers cannot be reached, or they refuse the login. A service that
-    /// may start without its store uses [`connect_lazily`](Self::connect_lazily).
+    /// If a setting is wrong, the servers cannot be reached, or they refuse the login. A service
+    /// that may start without its store uses [`connect_lazily`](Self::connect_lazily).
     ///
     /// # Cancel safety
     ///
@@ -213,8 +213,8 @@ impl RedisBuilder {
         Ok(Redis::new(link, names, runtime, settings))
     }
 
-    /// Starts to connect in the background, and does not wait. Until there is a connection, decisions
-    /// fail with the reason why there is none.
+    /// Starts to connect in the background, and does not wait. Until there is a connection,
+    /// decisions fail with the reason why there is none.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl RedisBuilder {
         Ok(Redis::new(link, names, runtime, settings))
     }
 
-    /// Decides by the time of this clock.
+    /// Sets the clock that the script sees.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn clock(mut self, clock: impl crate::clock::Clock) -> Self {
         self.settings.clock = Some(std::sync::Arc::new(clock));
@@ -233,7 +233,7 @@ impl RedisBuilder {
     }
 
     fn open(self) -> Result<(Link, KeyNames, Settings), BackendError> {
-        let Self { place, options, login, prefix, hash_tag, secret, settings } = self;
+        let Self { urls, options, login, prefix, hash_tag, secret, settings } = self;
         if settings.deadline.is_zero() {
             return Err(BackendError::misconfigured(
                 "redis",
@@ -242,10 +242,10 @@ impl RedisBuilder {
         }
         let names = KeyNames::new(prefix, hash_tag, secret.as_deref())
             .map_err(|wrong| BackendError::misconfigured("redis", wrong))?;
-        let servers = match &place {
-            Place::Single(url) => Servers::single(url, &options)?,
-            Place::Cluster(urls) => Servers::cluster(urls, &options)?,
-            Place::Sentinel(urls, master) => {
+        let servers = match &urls {
+            ServerUrls::Single(url) => Servers::single(url, &options)?,
+            ServerUrls::Cluster(urls) => Servers::cluster(urls, &options)?,
+            ServerUrls::Sentinel(urls, master) => {
                 let login = login.as_ref().map(|(user, password)| (&**user, &**password));
                 Servers::sentinel(urls, master, login, &options)?
             }
@@ -254,7 +254,7 @@ impl RedisBuilder {
     }
 }
 
-/// The runtime on which everything runs.
+/// The tokio runtime of the caller, on which all tasks run.
 fn runtime() -> Result<Handle, BackendError> {
     Handle::try_current().map_err(|_| {
         let wrong = "there is no tokio runtime here (connect inside `#[tokio::main]`)";
@@ -265,13 +265,15 @@ fn runtime() -> Result<Handle, BackendError> {
 /// Shows no passwords and secrets, nor the URLs, which may contain some.
 impl fmt::Debug for RedisBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match &self.place {
-            Place::Single(_) => "single server".to_owned(),
-            Place::Cluster(urls) => format!("cluster, by {} of its nodes", urls.len()),
-            Place::Sentinel(urls, master) => format!("`{master}`, by {} sentinels", urls.len()),
+        let urls = match &self.urls {
+            ServerUrls::Single(_) => "single server".to_owned(),
+            ServerUrls::Cluster(urls) => format!("cluster, by {} of its nodes", urls.len()),
+            ServerUrls::Sentinel(urls, master) => {
+                format!("`{master}`, by {} sentinels", urls.len())
+            }
         };
         f.debug_struct("RedisBuilder")
-            .field("place", &place)
+            .field("place", &urls)
             .field("prefix", &self.prefix)
             .field("hash_tag", &self.hash_tag)
             .field("hashed", &self.secret.is_some())

@@ -1,14 +1,19 @@
-//! Operations on buckets in several slots of a cluster, which no call can name together.
+//! Operations on buckets in several slots of a cluster, which one call must not name together.
 //!
 //! # Design
 //!
-//! Operations that need no single instant (looks, resets, unconditional adjustments) are sent slot by slot.
-//! The shards of a limit lie in different slots on purpose, so a two-choices charge tries one, and the
-//! other only if that refuses. If both refuse, their states are known: the result of [`charge_pair`] is
-//! carried out on one shard, or on both one after the other. If the second lacks the units by then, the
-//! first gets its own back; a reservation only if it is untouched.
+//! * **Looks, resets and unconditional adjustments** need no single instant, so they are sent slot
+//!   by slot.
+//! * **A two-choices charge** usually has its shards in two slots. It tries one shard, and the
+//!   other only if the first refuses. If both refuse, both states are known, and [`charge_pair`]
+//!   decides. Its result is then carried out on one shard, or on both one after the other.
+//! * **Everything else** is all or nothing, and refused before anything is sent.
 //!
-//! Everything else is all or nothing, and refused before anything is sent.
+//! For example, shards A and B hold 3 tokens each, and a charge costs 4. A refuses, then B refuses.
+//! `charge_pair` says: 2 from each. A pays 2. If B has only 1 by then, because another process was
+//! faster, A gets its 2 back, and the charge starts over with the new states. A reservation is only
+//! given back if no other charge came to its shard since; otherwise later reservations count on it,
+//! and its tokens stay taken.
 
 use std::time::Duration;
 
@@ -28,7 +33,7 @@ pub(super) async fn look(
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
     let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
-    // All are sent before the first is awaited.
+    // Send all before awaiting the first.
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
     let (mut now, mut readings) = (None, Vec::new());
     for answer in answers {
@@ -45,7 +50,7 @@ pub(super) async fn adjust(
     adjustments: SmallVec<[OwnedAdjustment; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
-    // No single instant shows whether several buckets are untouched, so they count as touched.
+    // No single instant shows whether several buckets are untouched, so undos are refused.
     let made = !adjustments.iter().any(|one| one.adjustment().is_conditional());
     let verdict = if made { Verdict::Admitted } else { Verdict::Refused };
     let operations = adjustments.into_iter().map(|one| match made {
@@ -66,13 +71,13 @@ pub(super) async fn adjust(
 /// A two-choices charge on shards in different slots.
 pub(super) struct CrossSlotPair {
     pub(super) batcher: Batcher,
-    /// Each shard by itself.
+    /// The id of each shard.
     pub(super) shards: [OwnedBucketId; 2],
     pub(super) charge: OwnedCharge,
     pub(super) deadline: Instant,
 }
 
-/// How often a pair is tried again from which other calls took meanwhile.
+/// How often a pair is tried while other calls take from it.
 const TRIES: usize = 3;
 
 impl CrossSlotPair {
@@ -81,11 +86,12 @@ impl CrossSlotPair {
         if !self.charge.takes {
             let [(now, first), (then, second)] =
                 [self.take(0, 0, at_once).await?, self.take(1, 0, at_once).await?];
-            return Ok(self.judged([first.state(), second.state()], now.max(then)));
+            return Ok(self.judge([first.state(), second.state()], now.max(then)));
         }
         let (now, first) = self.take(0, units, at_once).await?;
         if first.verdict() == Verdict::Admitted {
-            // The other shard was not read: the answer assumes that it holds as much as this one did.
+            // The other shard was not read. The answer assumes that it holds as much as this one
+            // did.
             let State { value, ts } = first.state();
             let like = State { value: value.saturating_add(first.units()), ts };
             return Ok(Applied::two(
@@ -98,11 +104,11 @@ impl CrossSlotPair {
             let first = Reading::new(second.verdict(), first.state(), Duration::ZERO);
             return Ok(Applied::two(then, [first, second]));
         }
-        self.together([first.state(), second.state()], now.max(then)).await
+        self.charge_both([first.state(), second.state()], now.max(then)).await
     }
 
-    /// Charges two shards together that have both refused alone.
-    async fn together(
+    /// Charges two shards together, after each has refused alone.
+    async fn charge_both(
         &self,
         mut held: [State; 2],
         mut now: Timestamp,
@@ -114,7 +120,7 @@ impl CrossSlotPair {
                 break;
             }
             if charged.paid() == [0, 0] {
-                // There is nothing to take: their states are the answer.
+                // Nothing is to be taken, so the states are the answer.
                 return Ok(Applied::two(
                     now,
                     Reading::from_charged_pair(&self.charge.charge(), &charged),
@@ -147,7 +153,7 @@ impl CrossSlotPair {
                 }
             }
         }
-        Ok(self.judged(held, now))
+        Ok(self.judge(held, now))
     }
 
     /// Charges one shard.
@@ -174,7 +180,7 @@ impl CrossSlotPair {
         let id = self.id(place)?;
         let (bucket, units) = (&self.charge.bucket, taken.units());
         let adjustment = match taken.verdict() {
-            // Later reservations count on this one: unless it is the last, it cannot be undone.
+            // Later reservations count on this one. Unless it is the last, it cannot be undone.
             Verdict::Reserved => Adjustment::undo(id.get(), bucket, units, taken.state()),
             Verdict::Admitted | Verdict::Refused => {
                 Adjustment::refund_since(id.get(), bucket, units, taken.state())
@@ -190,14 +196,15 @@ impl CrossSlotPair {
         self.shards.get(place).cloned().ok_or_else(|| internal("a pair has two shards"))
     }
 
-    /// The answer of two shards with these states, from which nothing was taken.
-    fn judged(&self, held: [State; 2], now: Timestamp) -> Applied {
+    /// The answer of two shards with these states, of which nothing was taken.
+    fn judge(&self, held: [State; 2], now: Timestamp) -> Applied {
         let OwnedCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
         let look = Charge::look(self.charge.id.get(), bucket, *units);
         let mut readings = Reading::from_charged_pair(&look, &charged);
         if self.charge.takes && charged.verdict() != Verdict::Refused {
-            // They had the units when read, and other calls were faster: worth another try at once.
+            // They had the units when they were read, but other calls were faster: a retry at once
+            // may succeed.
             readings = readings
                 .map(|it| Reading::new(Verdict::Refused, it.state(), Duration::from_micros(1)));
         }

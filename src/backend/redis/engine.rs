@@ -1,4 +1,4 @@
-//! The engine: what the limiter asks, as operations on their way to the servers.
+//! The engine: turns the calls of the limiter into operations for the servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,41 +15,42 @@ use super::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
 
-/// Keeps buckets in Redis or Valkey, for any number of processes.
+/// A store in Redis or Valkey, for any number of processes.
 ///
-/// All processes that use the same servers and the same [prefix](super::RedisBuilder::prefix) share
-/// their buckets, and all go by the server's clock. A decision is one call of a script, whatever the
-/// number of its limits, and exactly what it would be in memory. Decisions that a process asks for at
-/// the same time travel in one call. The guide in `docs/redis.md` of the repository says how to run
+/// All processes with the same servers and the same [prefix](super::RedisBuilder::prefix) share
+/// their buckets, and all use the server's clock. A decision is one call of a script, whatever the
+/// number of its limits, and is exactly what it would be in memory. Decisions that a process makes
+/// at the same time share a call. The guide in `docs/redis.md` of the repository says how to run
 /// the server: what it costs, what is stored, which rights a user needs, and what is lost when.
 ///
-/// A process has one connection to each server, and reconnects in the background when it breaks. The
-/// connection runs on the tokio runtime in which it was made, and ends with it. So make one, and
-/// clone the [`RateLimiter`](crate::RateLimiter).
+/// A process has one connection to each server, which is replaced in the background when it breaks.
+/// The connection runs on the tokio runtime in which it was made, and ends with that. So make one
+/// store, and clone the [`RateLimiter`](crate::RateLimiter).
 ///
 /// # Deadlines
 ///
 /// A call without an answer by the [`deadline`](super::RedisBuilder::deadline) (50 ms by default)
-/// fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer 503.
-/// The tokens may be taken all the same: a decision is sent again only if the server said that it was
-/// not carried out, so a lost answer never lets a client exceed the limit. A server that hangs is not
-/// flooded: an unanswered call counts as in flight for a second, or for the deadline if that is longer.
+/// fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers answer
+/// 503. The tokens may be taken all the same: a decision is sent again only if the server said that
+/// it was not carried out, so a lost answer never lets a client exceed the limit. A server that
+/// hangs is not flooded: an unanswered call counts as in flight for a second, or for the deadline
+/// if that is longer.
 ///
 /// # Clusters
 ///
 /// One step sees one slot of a cluster. Charges on buckets in several slots fail before anything is
 /// sent, with an error whose [`is_cross_slot`](BackendError::is_cross_slot) is true. A
-/// [`HashTag`](super::HashTag) puts buckets that are charged together into one slot. Two shards of a
-/// limit in different slots are asked one after the other, the second only if the first refuses. Each
-/// is exact by itself, but a look at all of them, a reset or a penalty is not one step, and a
-/// reservation that two of them paid for is not undone when it is cancelled. Replicas are never asked
-/// about buckets.
+/// [`HashTag`](super::HashTag) puts buckets that are charged together into one slot. Two shards of
+/// a limit in different slots are asked one after the other, the second only if the first refuses.
+/// Each is exact by itself, but a look at all of them, a reset or a penalty is not one step, and a
+/// reservation that two of them paid for is not undone when it is cancelled. Replicas are never
+/// asked about buckets.
 ///
 /// # After a loss
 ///
-/// A bucket that the server loses, by a restart without persistence or an eviction, is full again, so
-/// no client is refused for the loss. A failover may lose the last decisions and the last refunds.
-/// With [`ColdStart::Empty`], all clients wait instead after a store has come back empty.
+/// A bucket that the server loses, by a restart without persistence or an eviction, is full again,
+/// so no client is refused for the loss. A failover may lose the last decisions and the last
+/// refunds. With [`ColdStart::Empty`], all clients wait instead after a store has come back empty.
 ///
 /// # Examples
 ///
@@ -68,13 +69,18 @@ use crate::clock::{Clock, SystemClock};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "valkey")]
+#[doc(alias = "lua")]
+#[doc(alias = "distributed")]
+#[doc(alias = "cluster")]
+#[doc(alias = "throttled")]
 pub struct Redis {
     pub(super) batcher: Batcher,
     pub(super) names: Arc<KeyNames>,
 }
 
 impl Redis {
-    /// A store on this link, whose tasks run on this runtime.
+    /// Makes a store on this link. Its tasks run on this runtime.
     pub(super) fn new(link: Link, names: KeyNames, runtime: Handle, settings: Settings) -> Self {
         let calls_per_group = if link.is_cluster() { CALLS_PER_GROUP } else { CALLS_PER_SLOT };
         let init_names = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
@@ -110,7 +116,7 @@ impl Redis {
             let id = charge.id();
             let shards = [id, id.shard(other)].map(|id| OwnedBucketId::new(id, &self.names));
             let pair = CrossSlotPair { batcher, shards, charge: owned, deadline };
-            // Runs as a task, so that a dropped future does not leave the second step undone.
+            // Runs as a task, so that dropping the future does not leave the second step undone.
             return Ok(Answer::pending(self.batcher.spawn(pair.apply())));
         }
         if charges.iter().all(|charge| !charge.takes() && charge.get_second_shard().is_none()) {
@@ -131,7 +137,7 @@ impl Redis {
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         let deadline = self.batcher.deadline();
-        let operation = Operation::Resets(ids.iter().map(|&id| self.names.of(id)).collect());
+        let operation = Operation::Resets(ids.iter().map(|&id| self.names.name(id)).collect());
         let operations: SmallVec<[Operation; 1]> = match operation {
             Operation::Resets(names) if self.batcher.is_cluster() => names
                 .into_iter()
@@ -157,9 +163,9 @@ impl Redis {
 pub(super) struct Settings {
     /// How long a decision may take.
     pub(super) deadline: Duration,
-    /// What absent buckets hold after a loss.
+    /// What absent buckets hold after the store has lost its data.
     pub(super) cold_start: ColdStart,
-    /// What time it is for the script.
+    /// The time that the script sees, for tests.
     #[cfg(test)]
     pub(super) clock: Option<std::sync::Arc<dyn crate::clock::Clock>>,
 }
@@ -181,28 +187,31 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColdStart {
-    /// They are full again: no client is refused for the loss, and what was taken before is forgotten.
+    /// They are full again. No client is refused because of the loss, and what was taken before is
+    /// forgotten.
     #[default]
     Full,
-    /// They count as empty when the loss was detected, and fill from then on: no client gets more than
-    /// its limit over the loss, and all wait for the first tokens.
+    /// They count as empty when the loss is detected, and fill from then on. No client gets more
+    /// than its limit because of the loss, and all clients wait for the first tokens.
     ///
-    /// A loss is detected by a missing key, `tollgate:#init` (on a cluster one for each slot), which
-    /// the first decision writes. So the very first start counts as a loss as well, unless
-    /// `SET tollgate:#init 0` has marked the store as initialized. A store that comes back with an old
-    /// snapshot, or without its last writes after a failover, has the key and counts as complete.
+    /// A loss is detected by a missing key, `tollgate:#init` (on a cluster one for each slot),
+    /// which the first decision writes. So the very first start counts as a loss as well, unless
+    /// `SET tollgate:#init 0` has marked the store as initialized. A store that comes back with an
+    /// old snapshot, or without its last writes after a failover, has the key and counts as
+    /// complete.
     Empty,
 }
 
-/// The most calls in flight for one slot: the server works on one while the client writes the next.
-/// More of them would only be smaller.
+/// The largest number of calls in flight for one slot. With two, the server works on one while the
+/// client writes the next. With more, the calls would only be smaller.
 const CALLS_PER_SLOT: usize = 2;
 
-/// The most calls in flight for a group of 64 slots of a cluster: 2,048 for all.
+/// The largest number of calls in flight for a group of 64 slots of a cluster, which makes 2,048
+/// for all groups.
 const CALLS_PER_GROUP: usize = 8;
 
-/// The most buckets of a call. It takes the server less than a millisecond, so that calls behind it do
-/// not wait long.
+/// The largest number of buckets in a call. The server needs less than a millisecond for them, so
+/// calls behind it do not wait long.
 const BUCKETS_PER_CALL: usize = 128;
 
 impl Backend for Redis {

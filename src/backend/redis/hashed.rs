@@ -1,22 +1,22 @@
-//! Maps of what is a hash already, or cannot be chosen by clients.
+//! Maps with keys that are hashes already, or that clients cannot choose.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map that takes the hash of a key from the key itself: to hash it once more costs as much as to look it
-/// up. Clients must not be able to choose that hash.
-pub(super) type HashedMap<K, V> = HashMap<K, V, BuildHasherDefault<OwnHash>>;
+/// A map that takes the hash of a key from the key itself, because hashing it again costs as much
+/// as the lookup. Clients must not be able to choose that hash.
+pub(super) type PrehashedMap<K, V> = HashMap<K, V, BuildHasherDefault<PassThroughHasher>>;
 
-/// Passes on the last number that was written.
+/// A hasher that returns the last number that was written.
 #[derive(Debug, Default)]
-pub(super) struct OwnHash(u64);
+pub(super) struct PassThroughHasher(u64);
 
-impl Hasher for OwnHash {
+impl Hasher for PassThroughHasher {
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }
 
-    /// A small number, such as that of a slot, has its bits spread.
+    /// Spreads the bits of a small number, such as a slot.
     fn write_u16(&mut self, number: u16) {
         self.0 = u64::from(number).wrapping_mul(SPREAD);
     }
@@ -32,5 +32,5 @@ impl Hasher for OwnHash {
     }
 }
 
-/// 2^64 divided by the golden ratio: multiples of it lie far apart.
+/// 2^64 divided by the golden ratio: its multiples are spread evenly over 64 bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

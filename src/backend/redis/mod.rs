@@ -2,15 +2,20 @@
 //!
 //! # Design
 //!
-//! A decision is one script call, whatever the number of its limits. The script reads the server's
-//! time, finds the buckets, applies the formula of [`algebra`](crate::algebra) and stores what changed.
-//! It returns only what it found: the client computes the outcome by the same formula, so an answer is
-//! as exact as in memory and costs the server nothing. Decisions that a process makes at the same time
-//! share a call.
+//! A decision is one call of a Lua script, whatever the number of its limits. The script reads the
+//! server's time, reads the buckets, applies the formula of [`algebra`](crate::algebra), and stores
+//! what changed. It returns only what it read: the client replays the same formula on that, so an
+//! answer is as exact as in memory and costs the server nothing. Decisions that a process makes at
+//! the same time share a call.
 //!
-//! A decision goes down through [`engine`], which turns charges into an [`operation`] with the
-//! [`key_name`] of each bucket; [`batch`], which collects operations for a call; [`script`], which
-//! writes the request; and [`link`], which sends it. The reply comes back to [`script`].
+//! A decision passes these files, downwards with the request and upwards with the reply:
+//!
+//! ```text
+//! engine     turns charges into an operation, with the key name of each bucket
+//! batch      collects the operations of all callers for the next call
+//! script     writes the request, and reads the reply
+//! link       sends it to the right server: connections, redirections, retries
+//! ```
 
 mod batch;
 mod builder;

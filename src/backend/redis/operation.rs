@@ -1,5 +1,5 @@
-//! The operations that calls send, as owned values: they travel in shared batches, and must outlive
-//! a call that is dropped.
+//! The operations of callers as owned values: they travel in shared batches, and must outlive a
+//! caller that is dropped.
 
 use smallvec::SmallVec;
 
@@ -20,7 +20,7 @@ pub(super) struct OwnedBucketId {
 impl OwnedBucketId {
     pub(super) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
         let (limit, key) = (id.limit().into(), id.key().clone());
-        Self { limit, key, shard: id.shard_index(), name: names.of(id) }
+        Self { limit, key, shard: id.shard_index(), name: names.name(id) }
     }
 
     pub(super) fn get(&self) -> BucketId<'_> {
@@ -43,7 +43,7 @@ pub(super) struct OwnedCharge {
 impl OwnedCharge {
     /// # Errors
     ///
-    /// If a double cannot count so far.
+    /// If the numbers are beyond 2^53, which a double cannot count.
     pub(super) fn new(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.get_terms());
         if charge.units() > MAX || terms.floor() < -MAX {
@@ -55,7 +55,7 @@ impl OwnedCharge {
         }
         Ok(Self {
             id: OwnedBucketId::new(id, names),
-            other: charge.get_second_shard().map(|shard| (shard, names.of(id.shard(shard)))),
+            other: charge.get_second_shard().map(|shard| (shard, names.name(id.shard(shard)))),
             bucket: *charge.bucket(),
             units: charge.units(),
             terms,
@@ -107,7 +107,7 @@ impl OwnedAdjustment {
     }
 }
 
-/// What one call does in one step.
+/// What one caller asks for, in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
     Charges(SmallVec<[OwnedCharge; 1]>),
@@ -116,7 +116,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The number of buckets that it names.
+    /// The number of buckets that the operation names.
     pub(super) fn buckets(&self) -> usize {
         match self {
             Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
@@ -148,5 +148,5 @@ impl Operation {
     }
 }
 
-/// The largest number of units, as that of the script.
+/// The largest number of units that the script can count.
 const MAX: Units = MAX_UNITS.cast_signed();

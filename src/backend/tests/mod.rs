@@ -1,4 +1,4 @@
-//! What holds for every store, and calls to play to them.
+//! Tests that hold for every store, and random calls to play to the stores.
 
 #[path = "../../../tests/support/cases.rs"]
 pub(super) mod cases;
@@ -8,10 +8,10 @@ mod records;
 
 use crate::clock::Timestamp;
 
-/// Some time in 2100: nothing expires by the time of a server.
+/// An instant in 2100, so that nothing expires by the time of a real server.
 pub(super) const START: Timestamp = Timestamp::from_micros(4_102_444_800_123_456);
 
-/// Numbers that look random, and are the same in each run.
+/// A random number generator with a seed, the same in each run.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -28,12 +28,13 @@ impl Dice {
         self.below(sides) == 0
     }
 
-    pub(super) fn of<T: Clone>(&mut self, list: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, list: &[T]) -> T {
         list[usize::try_from(self.below(list.len() as u64)).unwrap()].clone()
     }
 
-    /// A number from 0 to `most`, small ones as likely as large ones.
-    pub(super) fn some(&mut self, most: u64) -> u64 {
+    /// A number from 0 to `most`. Its length in bits is drawn first, so small numbers are as likely
+    /// as large ones.
+    pub(super) fn up_to(&mut self, most: u64) -> u64 {
         let bits = 64 - most.leading_zeros();
         let bits = self.below(u64::from(bits) + 1);
         self.below(1_u64 << bits.min(63)).min(most)

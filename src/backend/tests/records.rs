@@ -1,11 +1,11 @@
-//! A store of records that only reads and writes: it answers as the memory store does.
+//! A store that only reads and writes records gives the same answers as the memory store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::START;
 use super::cases::seeds;
-use super::history::{History, ask, at_once};
+use super::history::{History, expect_ready, play_step};
 use crate::algebra::{Bucket, State, Terms, Verdict};
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, Key, Memory,
@@ -21,10 +21,10 @@ type Name = (String, Key, u32);
 struct Map {
     clock: ManualClock,
     records: HashMap<Name, [i64; 6]>,
-    /// How often the clock was read, and a record written.
+    /// How often the clock was read, and how often a record was written.
     times: usize,
     writes: usize,
-    /// How often the new record counts in other numbers than the one before.
+    /// How often a new record has another quota than the one before.
     conversions: usize,
 }
 
@@ -40,7 +40,7 @@ impl BucketStore for Map {
 
     fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
         let numbers = self.records.get(&name(id))?;
-        Some(BucketRecord::from_numbers(*numbers).expect("what was written can be read"))
+        Some(BucketRecord::from_numbers(*numbers).expect("a written record can be read"))
     }
 
     fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
@@ -85,16 +85,16 @@ impl Backend for Store {
 }
 
 /// Both kinds of limits with numbers of all sizes, windows with and without a start, shards,
-/// `initial` below the capacity, numbers that change between calls and within one, adjustments of
+/// `initial` below the capacity, quotas that change between calls and within one, adjustments of
 /// each kind, resets, and a clock that goes back.
 #[test]
-fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
+fn a_map_of_records_and_the_memory_store_answer_random_calls_alike() {
     let clock = ManualClock::new(START);
     let (mut played, mut converted) = (0, 0);
     let seeds = seeds(75);
     for seed in seeds.clone() {
         clock.set(START);
-        // The clock goes back to before buckets were full: what was dropped then could be seen.
+        // The clock goes back to before some buckets were full, so dropping these would be visible.
         let memory = Memory::new().clock(clock.clone()).keep_full();
         let store = Store::new(&clock);
         let mut history = History::new(seed);
@@ -102,16 +102,20 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
             history.pass(&clock);
             let step = history.step();
             let before = store.with(|map| map.conversions);
-            let [here, there] =
-                [&memory as &dyn Backend, &store].map(|store| at_once(ask(store, &step)).unwrap());
+            let [here, there] = [&memory as &dyn Backend, &store]
+                .map(|store| expect_ready(play_step(store, &step)).unwrap());
             if there.contains("verdict: Refused") {
                 converted += store.with(|map| map.conversions) - before;
             }
             assert_eq!(here, there, "seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
-            let look = history.take();
-            let applied = at_once(memory.apply(&[look.charge()])).unwrap();
-            assert_eq!(at_once(store.apply(&[look.charge()])).unwrap(), applied, "seed {seed}");
-            // What a charge left in some bucket: what an adjustment may name.
+            let look = history.draw_charge();
+            let applied = expect_ready(memory.apply(&[look.charge()])).unwrap();
+            assert_eq!(
+                expect_ready(store.apply(&[look.charge()])).unwrap(),
+                applied,
+                "seed {seed}"
+            );
+            // The states that charges have left, for adjustments to name.
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
             history.seen.drain(..old);
@@ -124,11 +128,11 @@ fn random_calls_are_answered_alike_by_a_map_of_records_and_in_memory() {
     assert!(converted >= usize::try_from(12 * seeds.end).unwrap(), "{converted}");
 }
 
-/// No answer tells whether full buckets are forgotten, although the numbers of limits change in
-/// every history: by sweeps and purges in memory, and at the first instant at which a map of records
-/// may drop them.
+/// Dropping full buckets changes no answer, although the quotas change in every history. The memory
+/// store drops them by sweeps and purges, and the map of records at the first instant that is
+/// allowed.
 #[test]
-fn forgetting_changes_no_answer_whatever_the_numbers_become() {
+fn dropping_full_buckets_changes_no_answer_even_if_quotas_change() {
     let clock = ManualClock::new(START);
     let (mut played, mut forgotten, mut swept) = (0, 0, 0);
     let seeds = seeds(75);
@@ -141,7 +145,7 @@ fn forgetting_changes_no_answer_whatever_the_numbers_become() {
         for nth in 0..120 {
             let before = clock.now();
             history.pass(&clock);
-            // A clock that went back could show a bucket that was not full yet.
+            // A clock that goes back could show that a bucket was not full yet.
             clock.set(clock.now().max(before));
             if history.dice.one_in(4) {
                 swept += usize::from(sweeping.len() < kept.len());
@@ -158,14 +162,14 @@ fn forgetting_changes_no_answer_whatever_the_numbers_become() {
             });
             let step = history.step();
             let [told, by_sweeping, by_map] = [&kept as &dyn Backend, &sweeping, &store]
-                .map(|store| at_once(ask(store, &step)).unwrap());
+                .map(|store| expect_ready(play_step(store, &step)).unwrap());
             let place = format!("seed {seed}, step {nth}, at {:?}: {step:?}", clock.now());
             assert_eq!(told, by_sweeping, "{place}");
             assert_eq!(told, by_map, "{place}");
-            let look = history.take();
-            let applied = at_once(kept.apply(&[look.charge()])).unwrap();
-            assert_eq!(at_once(sweeping.apply(&[look.charge()])).unwrap(), applied, "{place}");
-            assert_eq!(at_once(store.apply(&[look.charge()])).unwrap(), applied, "{place}");
+            let look = history.draw_charge();
+            let applied = expect_ready(kept.apply(&[look.charge()])).unwrap();
+            assert_eq!(expect_ready(sweeping.apply(&[look.charge()])).unwrap(), applied, "{place}");
+            assert_eq!(expect_ready(store.apply(&[look.charge()])).unwrap(), applied, "{place}");
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
             history.seen.drain(..old);
@@ -196,7 +200,7 @@ fn a_call_reads_the_clock_once_and_a_refusal_writes_nothing() {
         (&[Charge::look(id("b"), &ten, token), take("c", 0)], Verdict::Admitted),
     ] {
         let before = store.with(|map| (map.times, map.writes));
-        let applied = at_once(store.apply(charges)).unwrap();
+        let applied = expect_ready(store.apply(charges)).unwrap();
         assert_eq!(applied.verdict(), verdict, "{charges:?}");
         let paid = applied.readings().iter().filter(|reading| reading.units() > 0).count();
         assert_eq!(store.with(|map| (map.times, map.writes)), (before.0 + 1, before.1 + paid));
@@ -209,9 +213,9 @@ fn a_refusal_starts_a_bucket_that_begins_below_its_capacity() {
     let store = Store::new(&clock);
     let (key, slow) = (Key::from("alice"), bucket(Quota::token_bucket(10, HOUR).initial(3)));
     let five = Charge::take(BucketId::new("slow", &key), &slow, slow.units(5).unwrap());
-    assert_eq!(at_once(store.apply(&[five])).unwrap().verdict(), Verdict::Refused);
+    assert_eq!(expect_ready(store.apply(&[five])).unwrap().verdict(), Verdict::Refused);
     clock.advance(HOUR / 5);
-    assert_eq!(at_once(store.apply(&[five])).unwrap().verdict(), Verdict::Admitted);
+    assert_eq!(expect_ready(store.apply(&[five])).unwrap().verdict(), Verdict::Admitted);
 }
 
 #[test]
@@ -221,21 +225,21 @@ fn an_undo_of_several_buckets_is_all_or_nothing() {
     let token = ten.units(1).unwrap();
     let ids = ["a", "b"].map(|limit| BucketId::new(limit, &key));
     let charges = ids.map(|id| Charge::take(id, &ten, token));
-    let applied = at_once(store.apply(&charges)).unwrap();
+    let applied = expect_ready(store.apply(&charges)).unwrap();
     let left = |nth: usize| applied.readings()[nth].state();
     let undo = [0, 1].map(|nth| Adjustment::undo(ids[nth], &ten, token, left(nth)));
 
     let [_, b] = charges;
-    at_once(store.apply(&[b])).unwrap();
-    let refused = at_once(store.adjust(&undo)).unwrap();
+    expect_ready(store.apply(&[b])).unwrap();
+    let refused = expect_ready(store.adjust(&undo)).unwrap();
     assert_eq!(
         refused.readings().iter().map(Reading::verdict).collect::<Vec<_>>(),
         [Verdict::Refused; 2]
     );
     assert_eq!(refused.readings()[0].state(), left(0), "nothing was made");
 
-    at_once(store.adjust(&[Adjustment::refund(ids[1], &ten, token)])).unwrap();
-    let made = at_once(store.adjust(&undo)).unwrap();
+    expect_ready(store.adjust(&[Adjustment::refund(ids[1], &ten, token)])).unwrap();
+    let made = expect_ready(store.adjust(&undo)).unwrap();
     assert_eq!(made.verdict(), Verdict::Admitted);
     assert!(made.readings().iter().all(|reading| reading.state().value == ten.capacity()));
 }
@@ -247,7 +251,7 @@ fn a_record_tells_when_it_may_be_dropped() {
     assert_eq!((ten.full_at(), ten.droppable_at()), (START + HOUR, Some(START + HOUR)));
     let slow = BucketRecord::new(&bucket(Quota::token_bucket(10, HOUR).initial(3)), empty);
     assert_eq!((slow.full_at(), slow.droppable_at()), (START + HOUR, None));
-    // The numbers tell whether the bucket begins below full.
+    // The numbers tell whether the bucket starts below its capacity.
     for record in [ten, slow] {
         let read = BucketRecord::from_numbers(record.to_numbers()).unwrap();
         assert_eq!((read, read.full_at()), (record, START + HOUR));
@@ -257,7 +261,7 @@ fn a_record_tells_when_it_may_be_dropped() {
 }
 
 #[test]
-fn numbers_that_no_quota_has_are_no_record() {
+fn numbers_that_no_quota_has_are_not_read_as_a_record() {
     const MOST: i64 = 1 << 53;
     let good = [0, START.as_micros(), 1, 360_000_000, 3_600_000_000, 1];
     let with = |place: usize, number: i64| {
@@ -266,8 +270,8 @@ fn numbers_that_no_quota_has_are_no_record() {
         BucketRecord::from_numbers(numbers)
     };
     assert!(with(0, 0).is_some() && with(0, -MOST).is_some() && with(1, i64::MIN).is_some());
-    assert!(with(5, -1).is_some(), "begins below full");
-    // No bucket begins below a capacity of nothing.
+    assert!(with(5, -1).is_some(), "starts below full");
+    // No bucket starts below a capacity of zero.
     assert_eq!(BucketRecord::from_numbers([-1, 0, 1, 1, 0, -1]), None);
     for (place, number) in [
         (0, 3_600_000_001),

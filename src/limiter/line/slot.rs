@@ -145,7 +145,7 @@ impl Drop for LineSlot {
             let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
             for LinePart { bucket, units, mark, .. } in &self.parts {
                 let refund = Adjustment::refund(bucket.id(), bucket.bucket(), *units);
-                refunds.push(refund.taken_at(*mark));
+                refunds.push(refund.with_mark(*mark));
             }
             self.memory.leave(&self.ticket, &refunds);
         }

@@ -311,7 +311,7 @@ impl History {
             bucket.value() >= cost as i64 * bucket.token
         });
         let largest =
-            |(&number, &cost): (&usize, &u64)| self.limits[number].quota().tokens_at_most() >= cost;
+            |(&number, &cost): (&usize, &u64)| self.limits[number].quota().get_capacity() >= cost;
         if !costs.iter().all(largest) {
             return;
         }

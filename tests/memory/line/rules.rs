@@ -199,7 +199,7 @@ async fn a_larger_plan_moves_those_who_wait_forward_and_a_smaller_one_leaves_the
         let limiter = paused();
         let start = Instant::now();
         let (now, then) = if grows { (&small, &large) } else { (&large, &small) };
-        let capacity = now.quota().tokens_at_most();
+        let capacity = now.quota().get_capacity();
         let _empty = take(&limiter, now, capacity);
         let waiting: Vec<_> = (0..3).map(|_| waiter(&limiter, now, 5)).collect();
         let told = limiter.waiting(now).longest();

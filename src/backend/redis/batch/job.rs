@@ -1,24 +1,25 @@
 //! An operation that waits to be sent.
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use crate::backend::redis::operation::Operation;
 use crate::backend::{Applied, BackendError};
 
-/// Where the caller waits for its answer.
+/// The channel on which a caller waits for its answer.
 pub(super) type Reply = oneshot::Sender<Result<Applied, BackendError>>;
 
 /// An operation that waits to be sent.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Boxed, because it is large and moved several times.
+    /// Boxed, because it is large and moves several times.
     pub(super) operation: Box<Operation>,
     pub(super) deadline: Instant,
     pub(super) reply: Reply,
-    /// The lane that it waits in.
+    /// The lane in which it waits.
     pub(super) lane: LaneId,
-    /// The buckets that count it while it waits, if they are several.
+    /// The buckets that count this job while it waits, if it names several.
     pub(super) buckets: Box<[LaneId]>,
     /// Its number in the order of arrival.
     pub(super) arrival: u64,
@@ -30,13 +31,13 @@ impl Job {
         Self { operation: Box::new(operation), deadline, reply, lane, buckets, arrival }
     }
 
-    /// Whether its caller is gone or out of time.
-    pub(super) fn is_over(&self, now: Instant) -> bool {
+    /// Whether the caller was dropped, or its deadline has passed.
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
         self.deadline <= now || self.reply.is_closed()
     }
 }
 
-/// What callers are to be told.
+/// Answers on their way to the callers.
 #[derive(Default)]
 pub(super) struct Answers(Vec<(Reply, Result<Applied, BackendError>)>);
 
@@ -49,19 +50,36 @@ impl Answers {
         self.0.push((reply, answer));
     }
 
-    /// Tells them. A caller that is gone needs no answer.
-    pub(super) fn tell(self) {
+    /// Sends them. A caller that was dropped gets none.
+    pub(super) fn send(self) {
         self.0.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));
     }
 }
 
-/// Answers these jobs with an error. A caller that is gone needs no answer.
+/// Answers these jobs with an error. A caller that was dropped gets none.
 pub(super) fn fail(jobs: Vec<Job>, error: &BackendError) {
     jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
 }
 
-/// The hash of a bucket's name, or of the names of buckets whose lanes are in each other. Two may share
-/// a lane: then they share its turns.
+/// An answer that came in time, but that the tasks of a busy process have not passed on yet.
+pub(super) async fn read_late_answer<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
+    for _ in 0..ANSWER_HOPS {
+        // Lets all tasks that are ready run once.
+        yield_now().await;
+        match answer.try_recv() {
+            Ok(answer) => return Some(answer),
+            Err(TryRecvError::Closed) => return None,
+            Err(TryRecvError::Empty) => {}
+        }
+    }
+    None
+}
+
+/// How many tasks an answer passes between socket and caller, and one more for the socket.
+const ANSWER_HOPS: usize = 4;
+
+/// The hash of a bucket's name, or of several names for a lane within another. If two hashes are
+/// equal, their jobs share a lane and its turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct LaneId(u64);
 

@@ -1,12 +1,16 @@
-//! The jobs of one slot that wait, in lanes that take turns.
+//! The waiting jobs of one slot, in lanes that take turns.
 //!
 //! # Design
 //!
-//! Each bucket has a lane, in which its jobs are first in, first out. The lanes give one job each in
-//! turn, so a bucket that many jobs wait for has no more places in the next call than any other
-//! bucket, as long as others wait. Where all jobs fit into the next call, they are taken in the order of
-//! arrival instead. A job on several buckets waits in a lane within a lane, as its [place](Placing)
-//! says: the lanes within take the turns of the outer one in turn.
+//! Each bucket has a *lane*, which is first in, first out. The lanes give one job each in turn. So
+//! a bucket with many waiting jobs gets no more places in the next call than any other bucket, as
+//! long as others wait. For example, with the jobs `a a a b a c b` in the order of arrival, the
+//! turns give `a b c a b a a`.
+//!
+//! If all jobs fit into the next call, they are taken in the order of arrival instead.
+//!
+//! A job on several buckets waits in a lane within a lane, as its [path](Placing) says. The inner
+//! lanes share the turns of the outer one.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,15 +19,15 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::placing::Placing;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 
-/// Waiting jobs.
+/// The waiting jobs of one slot.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    lanes: HashedMap<LaneId, BucketLane>,
-    /// The lanes that are within no other, in the order of their turns.
+    lanes: PrehashedMap<LaneId, BucketLane>,
+    /// The outermost lanes, in the order of their turns.
     turns: Turns,
-    /// Every waiting job in the order of arrival, and some that wait no more.
+    /// All waiting jobs in the order of arrival, and some that have left: these are skipped later.
     arrivals: VecDeque<(LaneId, u64)>,
     waiting: usize,
     last_turn: u64,
@@ -32,13 +36,13 @@ pub(super) struct Lanes {
 
 type Turns = BTreeMap<u64, LaneId>;
 
-/// Has at least one job, or a lane within it.
+/// A lane. It has at least one job, or a lane within it.
 #[derive(Debug, Default)]
 struct BucketLane {
     jobs: VecDeque<Job>,
     /// The lanes within it.
     inner: Turns,
-    /// Whether its own jobs have had the last turn, and not the lanes within it.
+    /// Whether the last turn went to its own jobs, and not to the lanes within it.
     was_own_turn: bool,
     outer: Option<LaneId>,
     turn: u64,
@@ -53,8 +57,8 @@ impl Lanes {
         self.waiting == 0
     }
 
-    /// Adds a job at the end of its lane. Returns which lane it is. Each job has a larger number than
-    /// those before it.
+    /// Adds a job at the end of its lane, and returns the lane. `arrival` is larger than that of
+    /// any earlier job.
     pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
         let (path, buckets) = self.placing.place(&job.operation);
         let (id, outer) =
@@ -67,7 +71,7 @@ impl Lanes {
                 let (turn, within) = (self.last_turn, outer.last().copied());
                 let lane = BucketLane { turn, outer: within, ..BucketLane::default() };
                 place.insert(lane).jobs.push_back(job);
-                self.line_up(id, turn, outer);
+                self.enter_turns(id, turn, outer);
             }
         }
         self.arrivals.push_back((id, arrival));
@@ -81,7 +85,8 @@ impl Lanes {
         self.lanes.get(&id)?.jobs.front()
     }
 
-    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all others.
+    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all
+    /// others.
     pub(super) fn pop(&mut self, in_turns: bool) -> Option<Job> {
         let id = self.next_lane(in_turns)?;
         let (job, is_last) = self.take_first(id)?;
@@ -90,25 +95,25 @@ impl Lanes {
     }
 
     /// Takes the first job of a lane if there is an answer to it, and returns both.
-    pub(super) fn pop_answered<T>(
+    pub(super) fn pop_if_answered<T>(
         &mut self,
         id: LaneId,
         answer: impl FnOnce(&Job) -> Option<T>,
     ) -> Option<(Job, T)> {
         let answer = answer(self.lanes.get(&id)?.jobs.front()?)?;
-        Some((self.pop_of(id)?, answer))
+        Some((self.pop_from(id)?, answer))
     }
 
-    /// Drops the jobs that came first and are over: up to two, so that jobs are dropped faster than
-    /// others come.
-    pub(super) fn drop_over(&mut self, now: Instant) {
+    /// Drops the oldest jobs if they have expired: up to two, so that jobs are dropped faster than
+    /// new ones arrive.
+    pub(super) fn drop_expired(&mut self, now: Instant) {
         for _ in 0..2 {
             let Some(id) = self.oldest_lane() else { return };
             let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
-            if !first.is_some_and(|job| job.is_over(now)) {
+            if !first.is_some_and(|job| job.is_expired(now)) {
                 return;
             }
-            drop(self.pop_of(id));
+            drop(self.pop_from(id));
         }
     }
 
@@ -127,21 +132,21 @@ impl Lanes {
         }
     }
 
-    /// The lane of the job that came first, which is at its front: a lane is first in, first out.
+    /// The lane of the oldest job. That job is at its front, because a lane is first in, first out.
     fn oldest_lane(&mut self) -> Option<LaneId> {
         while let Some(&(id, arrival)) = self.arrivals.front() {
             let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
             if first.is_some_and(|job| job.arrival == arrival) {
                 return Some(id);
             }
-            // It waits no more.
+            // This job has left.
             self.arrivals.pop_front();
         }
         None
     }
 
-    /// Gives a new lane its turn within the lanes around it, and makes those that there are not yet.
-    fn line_up(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
+    /// Gives a new lane its turn within the lanes around it, and makes those that do not exist yet.
+    fn enter_turns(&mut self, mut id: LaneId, mut turn: u64, mut around: &[LaneId]) {
         while let Some((&outer, further)) = around.split_last() {
             match self.lanes.entry(outer) {
                 Entry::Occupied(lane) => {
@@ -164,8 +169,8 @@ impl Lanes {
         self.turns.insert(turn, id);
     }
 
-    /// The first job of a lane, which is removed with its last.
-    fn pop_of(&mut self, id: LaneId) -> Option<Job> {
+    /// Removes the first job of a lane, and the lane with its last job.
+    fn pop_from(&mut self, id: LaneId) -> Option<Job> {
         let (job, is_last) = self.take_first(id)?;
         if is_last {
             self.close(id);
@@ -173,8 +178,8 @@ impl Lanes {
         Some(job)
     }
 
-    /// The first job of a lane, and whether it was the last there: then the caller has to
-    /// [close](Self::close) it.
+    /// Removes the first job of a lane. Also returns whether it was the last: then the caller has
+    /// to [close](Self::close) the lane.
     fn take_first(&mut self, id: LaneId) -> Option<(Job, bool)> {
         let lane = self.lanes.get_mut(&id)?;
         let job = lane.jobs.pop_front()?;
@@ -187,7 +192,7 @@ impl Lanes {
         Some((job, is_last))
     }
 
-    /// Puts a lane and those around it behind their neighbours.
+    /// Moves a lane, and those around it, behind their neighbours.
     fn end_turn(&mut self, id: LaneId, is_empty: bool) {
         let (mut next, mut was_own_turn) = match is_empty {
             true => (self.close(id), false),
@@ -207,7 +212,8 @@ impl Lanes {
         }
     }
 
-    /// Removes an empty lane, and each around it that is empty then. Returns the first that is not.
+    /// Removes an empty lane, and each lane around it that is empty then. Returns the first one
+    /// that is not.
     fn close(&mut self, id: LaneId) -> Option<LaneId> {
         let mut empty = id;
         loop {
@@ -221,7 +227,7 @@ impl Lanes {
         }
     }
 
-    /// The turns of the lanes that are within this one, or within none.
+    /// The turns of the lanes within this one; of the outermost lanes for `None`.
     fn turns_within(&mut self, outer: Option<LaneId>) -> Option<&mut Turns> {
         match outer {
             None => Some(&mut self.turns),
@@ -246,7 +252,7 @@ mod tests {
     /// A job on the buckets of these users.
     fn job(users: &[&str], deadline: Instant) -> (Job, Answer) {
         let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
-        let name = |user: &&str| names.of(BucketId::new("l", &Key::from(*user)));
+        let name = |user: &&str| names.name(BucketId::new("l", &Key::from(*user)));
         let (reply, answer) = oneshot::channel();
         (Job::new(Operation::Resets(users.iter().map(name).collect()), deadline, reply), answer)
     }
@@ -308,7 +314,7 @@ mod tests {
         assert!(is_bare(&lanes));
     }
 
-    /// Whether no waiting job has left anything behind.
+    /// Whether the jobs have left nothing behind.
     fn is_bare(lanes: &Lanes) -> bool {
         lanes.lanes.is_empty()
             && lanes.turns.is_empty()
@@ -317,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn jobs_on_several_buckets_leave_nothing_behind_however_they_go() {
+    fn jobs_on_several_buckets_leave_nothing_behind_in_whatever_way_they_leave() {
         let ways: [fn(&mut Lanes, LaneId) -> Option<Job>; 3] = [
             |lanes, _| lanes.pop(true),
             |lanes, _| lanes.pop(false),
-            |lanes, id| lanes.pop_answered(id, |_| Some(())).map(|(job, ())| job),
+            |lanes, id| lanes.pop_if_answered(id, |_| Some(())).map(|(job, ())| job),
         ];
         for way in ways {
             let mut lanes = Lanes::default();
@@ -340,31 +346,31 @@ mod tests {
             }
             assert!(lanes.is_empty() && is_bare(&lanes));
         }
-        // The callers are gone.
+        // Here the callers are dropped.
         let mut lanes = Lanes::default();
         for nth in 0..200 {
             push(&mut lanes, &[&format!("u{nth}"), "ip", "all"], soon());
         }
         while !lanes.is_empty() {
-            lanes.drop_over(Instant::now());
+            lanes.drop_expired(Instant::now());
         }
         assert!(is_bare(&lanes));
     }
 
     #[test]
-    fn what_is_over_is_dropped_while_others_come_and_leaves_nothing_behind() {
+    fn expired_jobs_are_dropped_while_others_arrive_and_leave_nothing_behind() {
         let mut lanes = Lanes::default();
         let now = Instant::now();
         let mut kept = Vec::new();
         for nth in 0..100 {
-            // The callers of these are gone, or out of time.
+            // These jobs are expired: the caller is dropped, or the deadline has passed.
             let answer = push(&mut lanes, &[&format!("user-{nth}")], now);
             if nth % 2 == 0 {
                 kept.push(answer);
             }
         }
         for nth in 0..60 {
-            lanes.drop_over(now);
+            lanes.drop_expired(now);
             kept.push(push(&mut lanes, &[&format!("late-{nth}")], soon()));
         }
         assert_eq!(lanes.len(), 60);
@@ -378,11 +384,11 @@ mod tests {
         let mut lanes = Lanes::default();
         let answers = ["a", "a", "b"].map(|user| push(&mut lanes, &[user], soon()));
         let (id, _) = answers[0];
-        assert!(lanes.pop_answered(id, |_| None::<()>).is_none());
-        let first = lanes.pop_answered(id, |job| Some(job.arrival)).unwrap();
+        assert!(lanes.pop_if_answered(id, |_| None::<()>).is_none());
+        let first = lanes.pop_if_answered(id, |job| Some(job.arrival)).unwrap();
         assert_eq!((first.0.arrival, first.1, lanes.len()), (1, 1, 2));
-        assert!(lanes.pop_answered(id, |job| (job.arrival < 2).then_some(())).is_none());
+        assert!(lanes.pop_if_answered(id, |job| (job.arrival < 2).then_some(())).is_none());
         assert_eq!(take_all(&mut lanes), ["a", "b"]);
-        assert!(lanes.pop_answered(id, |_| Some(())).is_none());
+        assert!(lanes.pop_if_answered(id, |_| Some(())).is_none());
     }
 }

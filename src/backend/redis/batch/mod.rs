@@ -3,20 +3,20 @@
 //! # Design
 //!
 //! There is no timer and no delay. While fewer calls than the [bound](Bounds) are in flight, an
-//! operation is sent at once. Otherwise it waits in a queue, and the first call that is answered is
-//! followed by one with as many waiting operations as a call may name buckets. So a lone operation
-//! never waits, and under load more operations share a call.
+//! operation is sent at once. Otherwise it waits in a queue, and when a call is answered, the next
+//! one takes as many waiting operations as a call may name buckets. So a lone operation never
+//! waits, and under load more operations share a call.
 //!
-//! A flood of one client delays no other: buckets take [turns](lanes), and what waits for a bucket
-//! that has refused is answered from that refusal.
+//! A flood of one client delays no other. Buckets take [turns](lanes), and operations that wait for
+//! a bucket that has just refused are answered from that refusal.
 //!
-//! The next call is on its way before the callers of the last one are told their answers, so the server has
+//! The next call is sent before the callers of the last one get their answers, so the server has
 //! work while they run.
 //!
 //! Each call in flight belongs to a task of its own ([`InFlight`]). A caller may drop its future at
-//! any time without disturbing the task or the operations that share its call. An operation whose
-//! future is dropped, or whose time is up, before it was sent is not sent. A call without an answer
-//! stays in flight, so that a server that hangs is not sent more and more.
+//! any time, which disturbs neither the task nor the operations that share its call. If the future
+//! is dropped or the deadline passes before the operation is sent, it is not sent. A call without
+//! an answer stays in flight, so a server that hangs does not get more and more calls.
 
 mod job;
 mod lanes;
@@ -33,13 +33,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::task::yield_now;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use self::job::{Answers, Job, LaneId, fail};
+use self::job::{Answers, Job, LaneId, fail, read_late_answer};
 pub(super) use self::send_queues::Bounds;
-use self::send_queues::{SendQueues, Taken};
+use self::send_queues::{JobBatch, SendQueues};
 use super::key_name::{KeyName, KeyNames};
 use super::link::{Call, Link};
 use super::operation::Operation;
@@ -64,11 +63,12 @@ struct BatcherShared {
 pub(super) struct BatchSettings {
     /// How long a caller waits for its answer.
     pub(super) deadline: Duration,
-    /// How much may be in flight.
+    /// The bounds of what is in flight.
     pub(super) bounds: Bounds,
-    /// The names of the initialization keys, if absent buckets count as empty at that time.
+    /// The names of the initialization keys, if absent buckets count as empty at the
+    /// initialization.
     pub(super) init_names: Option<KeyNames>,
-    /// What time it is for the script.
+    /// The time that the script sees, for tests.
     #[cfg(test)]
     pub(super) clock: Arc<dyn crate::clock::Clock>,
 }
@@ -125,7 +125,7 @@ impl Batcher {
         let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
         let free = self.0.queues().push(slot, job, begun, &self.0.settings.bounds);
         if free {
-            let task = InFlight { shared: Arc::clone(&self.0), slot, is_over: false };
+            let task = InFlight { shared: Arc::clone(&self.0), slot, is_finished: false };
             self.0.runtime.spawn(task.run());
         }
         // A caller outside of tokio uses the timer of this runtime.
@@ -137,12 +137,12 @@ impl Batcher {
             };
             match timed.await {
                 Ok(Ok(answer)) => answer,
-                // The queue drops a job whose time is up, perhaps before the timer has fired.
+                // The queue drops a job after its deadline, perhaps before this timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
-                Ok(Err(_)) => Err(caller.late()),
-                Err(_) => match unread(answer).await {
+                Ok(Err(_)) => Err(caller.timeout_error()),
+                Err(_) => match read_late_answer(answer).await {
                     Some(answer) => answer,
-                    None => Err(caller.late()),
+                    None => Err(caller.timeout_error()),
                 },
             }
         }
@@ -162,19 +162,20 @@ impl BatcherShared {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends these jobs, and then tells the answers of the call before. Returns what these are answered.
-    async fn send(&self, slot: u16, taken: Taken, before: Answers) -> Answers {
+    /// Sends these jobs, and then the answers of the call `before`. Returns the answers of these
+    /// jobs.
+    async fn send(&self, slot: u16, taken: JobBatch, before: Answers) -> Answers {
         let last_arrival = taken.last_arrival;
         let (error, jobs) = match self.send_together(slot, taken, before).await {
             Ok(answers) => return answers,
             Err(failed) => failed,
         };
         if jobs.len() > 1 && Link::is_scattered(&error) {
-            // While the slot is moved, the keys of each single job may be in one place.
+            // While a slot moves, the keys of each single job may still be in one place.
             for job in jobs {
-                let alone = Taken { jobs: vec![job], last_arrival };
+                let alone = JobBatch { jobs: vec![job], last_arrival };
                 match self.send_together(slot, alone, Answers::default()).await {
-                    Ok(answers) => answers.tell(),
+                    Ok(answers) => answers.send(),
                     Err((error, jobs)) => fail(jobs, &error),
                 }
             }
@@ -184,24 +185,25 @@ impl BatcherShared {
         Answers::default()
     }
 
-    /// Sends these jobs in one call and returns their answers, or the jobs if the call failed. The
-    /// answers of the call before are told once this one is on its way: the server works on it while the
-    /// callers of that one run.
+    /// Sends these jobs in one call. Returns their answers, or the jobs if the call failed. The
+    /// answers of the call `before` are sent to their callers once this call is written, so the
+    /// server works while those callers run.
     ///
-    /// A refusal also answers the jobs that were waiting for the same buckets when the call was sent,
-    /// and that these would refuse as well. It is as if they had been the last in the call.
+    /// A refusal also answers jobs that were waiting for the same buckets when the call was sent,
+    /// if these buckets refuse them as well. That is as if those jobs had been the last in the
+    /// call.
     async fn send_together(
         &self,
         slot: u16,
-        taken: Taken,
+        taken: JobBatch,
         before: Answers,
     ) -> Result<Answers, (BackendError, Vec<Job>)> {
-        let Taken { jobs, last_arrival } = taken;
+        let JobBatch { jobs, last_arrival } = taken;
         let begun = Instant::now();
         let (places, reply) = {
             let mut call = pin!(self.call(&jobs));
             let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
-            before.tell();
+            before.send();
             match sent {
                 Poll::Ready(answered) => answered,
                 Poll::Pending => call.await,
@@ -213,7 +215,7 @@ impl BatcherShared {
         };
         let now = Instant::now();
         if now.saturating_duration_since(begun) <= self.settings.deadline {
-            self.queues().answered(slot, now);
+            self.queues().note_answer(slot, now);
         }
         let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
         let mut answers = Answers::with_capacity(jobs.len());
@@ -230,10 +232,10 @@ impl BatcherShared {
             }
         }
         for refused in refused {
-            let told = script_reply.refusal(&refused.operation, refused.places);
+            let applied = script_reply.refusal(&refused.operation, refused.places);
             let script_reply = &script_reply;
-            let likewise = Likewise { slot, last_arrival, refused, told, script_reply };
-            while likewise.answer_some(self, &mut answers) {}
+            let replay = RefusalReplay { slot, last_arrival, refused, applied, script_reply };
+            while replay.answer_some(self, &mut answers) {}
         }
         Ok(answers)
     }
@@ -244,14 +246,14 @@ impl BatcherShared {
         let request =
             ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
         #[cfg(test)]
-        let request = request.at(self.settings.clock.now());
+        let request = request.with_time(self.settings.clock.now());
         let buckets = request.keys().len();
         let first = request.keys().first();
         let init_key = first
             .zip(init_names)
             .map(|(first, names)| names.init_key(first, self.link.is_cluster()));
         let keys: Vec<&KeyName> = request.keys().iter().copied().chain(&init_key).collect();
-        // Callers with an earlier deadline stop waiting by themselves.
+        // The latest deadline. Callers with an earlier one stop waiting by themselves.
         let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
         let reads: fn(&_, _) -> _ = match init_key {
             None => |answer, keys| ScriptReply::is_answer(answer, keys, false),
@@ -271,7 +273,7 @@ impl BatcherShared {
     }
 }
 
-/// What a call has refused.
+/// A job that the script has refused.
 struct RefusedJob<'c> {
     lane: LaneId,
     operation: Box<Operation>,
@@ -279,23 +281,23 @@ struct RefusedJob<'c> {
     places: &'c [usize],
 }
 
-/// The jobs at the front of a lane that had come when a call was sent, and that are refused as a job
-/// of that call was.
-struct Likewise<'c> {
+/// Answers jobs that wait in the lane of a refused job, had arrived when its call was sent, and are
+/// refused by the same states.
+struct RefusalReplay<'c> {
     slot: u16,
     last_arrival: u64,
     refused: RefusedJob<'c>,
-    /// What the same job is told.
-    told: Option<Applied>,
+    /// The answer to an equal job.
+    applied: Option<Applied>,
     script_reply: &'c ScriptReply,
 }
 
-impl Likewise<'_> {
-    /// Answers the first of them. Returns whether there may be more.
+impl RefusalReplay<'_> {
+    /// Answers some of them. Returns whether there may be more.
     fn answer_some(&self, shared: &BatcherShared, answers: &mut Answers) -> bool {
         let mut queues = shared.queues();
         let answered: Vec<_> = iter::from_fn(|| {
-            queues.pop_answered(self.slot, self.refused.lane, |job| self.answer(job))
+            queues.pop_if_answered(self.slot, self.refused.lane, |job| self.answer(job))
         })
         .take(ANSWERED_TOGETHER)
         .collect();
@@ -310,7 +312,7 @@ impl Likewise<'_> {
         if job.arrival > self.last_arrival {
             None
         } else if job.operation == *operation {
-            self.told.clone()
+            self.applied.clone()
         } else if job.operation.names() == operation.names() {
             self.script_reply.refusal(&job.operation, places)
         } else {
@@ -319,7 +321,7 @@ impl Likewise<'_> {
     }
 }
 
-/// How many jobs are answered from a refusal under one lock.
+/// How many jobs are answered from a refusal under one lock of the queues.
 const ANSWERED_TOGETHER: usize = 32;
 
 /// A caller that waits for its answer.
@@ -330,69 +332,54 @@ struct Caller {
 }
 
 impl Caller {
-    /// Why there is no answer at the deadline: the server is not to blame if it was answering other calls
-    /// in time, and this process had more to send than a call takes.
-    fn late(&self) -> BackendError {
+    /// The error at the deadline. If the server answered other calls in time, and this process had
+    /// more to send than a call takes, this process is overloaded. Otherwise it is a timeout of the
+    /// server.
+    fn timeout_error(&self) -> BackendError {
         let within = self.shared.settings.deadline;
         let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
-        match self.shared.queues().were_crowded_since(self.slot, lately) {
+        match self.shared.queues().was_overloaded_since(self.slot, lately) {
             true => BackendError::overloaded("redis", within),
             false => BackendError::timeout("redis", within),
         }
     }
 }
 
-/// The answer that has come in time, and that the tasks of a busy process have not read yet.
-async fn unread<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
-    for _ in 0..HOPS {
-        // All tasks that are ready run before this one does again.
-        yield_now().await;
-        match answer.try_recv() {
-            Ok(answer) => return Some(answer),
-            Err(TryRecvError::Closed) => return None,
-            Err(TryRecvError::Empty) => {}
-        }
-    }
-    None
-}
-
-/// How many tasks an answer passes from its socket to its caller, and one more for the socket itself.
-const HOPS: usize = 4;
-
-/// A task that has one call in flight at a time, mostly for one slot.
+/// A task with one call in flight at a time. It serves one slot, and may change to a waiting one.
 struct InFlight {
     shared: Arc<BatcherShared>,
     slot: u16,
-    /// Whether it has left the queues, which then count one call less.
-    is_over: bool,
+    /// Whether the task has left the queues, which then count one call less.
+    is_finished: bool,
 }
 
 impl InFlight {
-    /// Sends jobs until none waits.
+    /// Sends calls until no job waits.
     async fn run(mut self) {
         let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
         let mut answers = Answers::default();
         while !taken.jobs.is_empty() {
             answers = self.shared.send(self.slot, taken, answers).await;
+            // Take the next jobs before the answers are sent: see `send`.
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
         }
-        self.is_over = true;
-        answers.tell();
+        self.is_finished = true;
+        answers.send();
     }
 }
 
-/// When its runtime is shut down, no task is left to send what waits: all jobs are dropped, which
-/// tells their callers.
+/// When the runtime shuts down, no task is left to send what waits. So all jobs are dropped, which
+/// gives their callers an error.
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_finished {
             let left = std::mem::take(&mut *self.shared.queues());
             drop(left);
         }
     }
 }
 
-/// For a deadline beyond what an instant can hold.
+/// The deadline if the one that is set is beyond what an instant can hold.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 
 fn shut_down() -> BackendError {

@@ -1,11 +1,11 @@
-//! Which lane a job waits in.
+//! The lane of a job on several buckets.
 //!
 //! # Design
 //!
-//! A client cannot choose all of its keys: it makes up users, but has few addresses. So the
-//! buckets that many waiting jobs name tell apart which jobs come from one client, and those that few
-//! name do not. The path of a job goes from its bucket that most waiting jobs name to the one that the
-//! fewest name, in whatever order its rules are:
+//! A client cannot choose all of its keys: it can make up users, but it has few addresses. So a
+//! bucket that many waiting jobs name tells which jobs come from one client, and a bucket that few
+//! jobs name does not. The path of a job goes from the bucket that most waiting jobs name to the
+//! one that the fewest name. The order of the rules does not matter:
 //!
 //! ```text
 //! user u1, address m ┐                       ┌ user u1
@@ -14,45 +14,48 @@
 //! user a, address h  ───▶  user a ────────────  address h
 //! ```
 //!
-//! A bucket that all requests share tells nothing apart, so it is left out unless there is no other. One
-//! that many clients share, such as a tenant's, gets the turns of a lane for all of them, which then
-//! take turns among themselves.
+//! Here a client at the address `m` has made up three users. Its jobs share the turns of one lane,
+//! and the job of user `a` has a lane of its own.
+//!
+//! A bucket that all requests share tells no clients apart, so it is left out unless it is the only
+//! one. A bucket that many clients share, such as that of a tenant, gets one lane for all of them,
+//! and they take turns within it.
 
 use std::hash::{BuildHasher, RandomState};
 
 use smallvec::SmallVec;
 
 use super::job::LaneId;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::Operation;
 
-/// How many waiting jobs name each bucket, of the jobs that name several.
+/// How many waiting jobs name each bucket, counted over the jobs that name several.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
-    named: HashedMap<LaneId, usize>,
+    named: PrehashedMap<LaneId, usize>,
     hasher: RandomState,
 }
 
-/// The lanes of a job, each within the one before. Not empty.
-pub(super) type LanePath = SmallVec<[LaneId; DEPTH]>;
+/// The lanes of a job, each within the one before. It has at least one.
+pub(super) type LanePath = SmallVec<[LaneId; MAX_DEPTH]>;
 
 impl Placing {
-    /// Counts a job. Returns its lanes, and the buckets that count it, if they are several.
+    /// Counts a job. Returns its lanes, and the buckets that count it if it names several.
     pub(super) fn place(&mut self, operation: &Operation) -> (LanePath, Box<[LaneId]>) {
         let names = operation.names();
         if let [name] = names.as_slice() {
-            return (SmallVec::from_slice(&[lane_of(name)]), Box::default());
+            return (SmallVec::from_slice(&[lane_id(name)]), Box::default());
         }
         let mut ids = SmallVec::<[_; 8]>::new();
-        for name in names.iter().take(MOST_NAMES).filter(|name| !name.is_global()) {
-            let id = lane_of(name);
+        for name in names.iter().take(MAX_NAMES).filter(|name| !name.is_global()) {
+            let id = lane_id(name);
             if !ids.contains(&id) {
                 ids.push(id);
             }
         }
         if let ([], Some(first)) = (ids.as_slice(), names.first()) {
-            ids.push(lane_of(first));
+            ids.push(lane_id(first));
         }
         if ids.len() < 2 {
             let id = ids.first().copied().unwrap_or_default();
@@ -64,17 +67,17 @@ impl Placing {
             *count = count.saturating_add(1);
             counted.push((*count, id));
         }
-        // Those that are named as often keep the order of the rules.
+        // A stable sort: buckets with equal counts keep the order of the rules.
         counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
         let mut path = LanePath::new();
-        for (_, id) in counted.into_iter().take(DEPTH) {
+        for (_, id) in counted.into_iter().take(MAX_DEPTH) {
             let within = path.last().map(|outer| LaneId::new(self.hasher.hash_one((outer, id))));
             path.push(within.unwrap_or(id));
         }
         (path, ids.into_boxed_slice())
     }
 
-    /// Counts a job no longer. The last that names a bucket removes its count.
+    /// Stops counting a job. The last job that names a bucket removes its count.
     pub(super) fn forget(&mut self, buckets: &[LaneId]) {
         for id in buckets {
             if let Some(count) = self.named.get_mut(id) {
@@ -92,14 +95,14 @@ impl Placing {
     }
 }
 
-const fn lane_of(name: &KeyName) -> LaneId {
+const fn lane_id(name: &KeyName) -> LaneId {
     LaneId::new(name.own_hash())
 }
 
-/// How deep lanes are in each other: a tenant's, an address', a user's, and one more. Buckets of a job
-/// that fewer jobs name share the lane of the last.
-const DEPTH: usize = 4;
+/// The depth of lanes within lanes: one for a tenant, an address, a user, and one more. If a job
+/// names more buckets, those that the fewest jobs name have no lane.
+const MAX_DEPTH: usize = 4;
 
-/// How many buckets a job is placed by. A request has few rules; a look at all shards of a limit names
-/// up to 1,024, and counting them would hold up others.
-const MOST_NAMES: usize = 32;
+/// How many buckets of a job count for its path. A request has few rules. A look at all shards of a
+/// limit names up to 1,024, and counting these would hold up other jobs.
+const MAX_NAMES: usize = 32;

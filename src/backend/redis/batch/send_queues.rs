@@ -2,14 +2,16 @@
 //!
 //! # Design
 //!
-//! A call must not name two slots, so each slot has a queue; without a cluster there is one. Within it,
-//! buckets take [turns](Lanes). A queue
-//! has few calls in flight, so that its operations share them. A group of 64 neighbouring slots has a
-//! larger bound, so that the slots of a cluster do not wait for each other. At that bound, a slot with
-//! no call in flight becomes a waiting slot, and takes over the next task that is answered.
+//! A call must not name two slots, so each slot has a queue; without a cluster there is one queue.
+//! Within it, buckets take [turns](Lanes).
 //!
-//! Neighbouring slots are mostly on one node, so a node that hangs uses up the calls of its own slots
-//! and leaves those of other nodes alone.
+//! A queue may have a few calls in flight, so that its operations share them. A group of 64
+//! neighbouring slots has a larger bound, so that the slots of a cluster do not wait for each
+//! other. At that bound, a slot with jobs and no call in flight becomes a *waiting slot*. The next
+//! task of the group whose call is answered changes to it.
+//!
+//! Neighbouring slots are mostly on one node. So a node that hangs uses up the calls of its own
+//! slots, and leaves those of other nodes alone.
 
 use std::collections::VecDeque;
 
@@ -17,73 +19,74 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::lanes::Lanes;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 
-/// How much may be in flight.
+/// The bounds of what is in flight.
 #[derive(Debug)]
 pub(in crate::backend::redis) struct Bounds {
-    /// The calls for one slot.
+    /// Calls for one slot.
     pub(in crate::backend::redis) calls_per_slot: usize,
-    /// The calls for a group of slots.
+    /// Calls for a group of slots.
     pub(in crate::backend::redis) calls_per_group: usize,
-    /// The buckets of a call, unless a single operation names more.
+    /// Buckets in a call, unless a single operation names more.
     pub(in crate::backend::redis) buckets_per_call: usize,
 }
 
 /// The queues of all slots.
 #[derive(Debug, Default)]
 pub(super) struct SendQueues {
-    groups: HashedMap<u16, SlotGroup>,
+    groups: PrehashedMap<u16, SlotGroup>,
 }
 
-/// What a task has taken, to send it in one call.
+/// The jobs that a task has taken, to send them in one call.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct JobBatch {
     pub(super) jobs: Vec<Job>,
-    /// The number of the job that had come last by then.
+    /// The number of the last job that had arrived by then.
     pub(super) last_arrival: u64,
 }
 
-/// The slots of a group: the 16,384 slots of a cluster form 256 groups.
+/// The number of slots in a group. The 16,384 slots of a cluster form 256 groups.
 const GROUP_SIZE: u16 = 64;
 
 impl SendQueues {
-    /// Adds a job. Returns whether the caller has to start a task, which then [takes](Self::take) jobs.
+    /// Adds a job. Returns whether the caller has to start a task, which then [takes](Self::take)
+    /// jobs.
     pub(super) fn push(&mut self, slot: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
         self.group(slot).push(slot, job, now, bounds)
     }
 
     /// The next jobs for a task of this slot, or of a waiting slot that it changes to. If there are
     /// none, the task no longer counts and has to end.
-    pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> Taken {
+    pub(super) fn take(&mut self, slot: &mut u16, bounds: &Bounds) -> JobBatch {
         self.group(*slot).take(slot, bounds)
     }
 
     /// As `take`, for a task whose call was answered: waiting slots come first.
-    pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> Taken {
+    pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> JobBatch {
         self.group(*slot).take_more(slot, bounds)
     }
 
-    /// Notes that a call for this slot was answered in time.
-    pub(super) fn answered(&mut self, slot: u16, now: Instant) {
+    /// Notes that a call for this slot was answered before its deadline.
+    pub(super) fn note_answer(&mut self, slot: u16, now: Instant) {
         self.group(slot).answered_at = Some(now);
     }
 
-    /// Whether more jobs waited in this slot or its neighbours since then than a call takes, although
-    /// a call was answered in time.
-    pub(super) fn were_crowded_since(&mut self, slot: u16, then: Instant) -> bool {
-        let SlotGroup { answered_at, crowded_at, .. } = *self.group(slot);
-        answered_at.is_some_and(|at| at > then) && crowded_at.is_some_and(|at| at > then)
+    /// Whether, since `then`, more jobs waited in this slot or its neighbours than a call takes,
+    /// although a call was answered in time.
+    pub(super) fn was_overloaded_since(&mut self, slot: u16, then: Instant) -> bool {
+        let SlotGroup { answered_at, overloaded_at, .. } = *self.group(slot);
+        answered_at.is_some_and(|at| at > then) && overloaded_at.is_some_and(|at| at > then)
     }
 
     /// Takes the first job of a lane if there is an answer to it, and returns both.
-    pub(super) fn pop_answered<T>(
+    pub(super) fn pop_if_answered<T>(
         &mut self,
         slot: u16,
         lane: LaneId,
         answer: impl FnOnce(&Job) -> Option<T>,
     ) -> Option<(Job, T)> {
-        self.group(slot).slots.get_mut(&slot)?.jobs.pop_answered(lane, answer)
+        self.group(slot).slots.get_mut(&slot)?.jobs.pop_if_answered(lane, answer)
     }
 
     /// The group of a slot.
@@ -92,39 +95,41 @@ impl SendQueues {
     }
 }
 
-/// The queues of a group that have jobs or calls in flight.
+/// The queues of a group that have jobs, or calls in flight.
 #[derive(Debug, Default)]
 struct SlotGroup {
-    slots: HashedMap<u16, SlotQueue>,
-    /// The tasks of all these slots.
+    slots: PrehashedMap<u16, SlotQueue>,
+    /// The number of tasks of all these slots.
     calls: usize,
     /// The slots that have jobs and no task.
     waiting_slots: VecDeque<u16>,
-    /// The number of the job that came last.
+    /// The number of the last job that arrived.
     last_arrival: u64,
     /// When a call was last answered in time.
     answered_at: Option<Instant>,
-    /// When more jobs last waited for a slot than a call takes.
-    crowded_at: Option<Instant>,
+    /// When more jobs than a call takes last waited for a slot.
+    overloaded_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct SlotQueue {
     jobs: Lanes,
-    /// The tasks that have a call in flight or are about to take jobs.
+    /// The number of tasks that have a call in flight or are about to take jobs.
     calls: usize,
-    /// The tasks that are about to take jobs.
+    /// The number of tasks that are about to take jobs.
     ready: usize,
 }
 
 impl SlotGroup {
     fn push(&mut self, number: u16, job: Job, now: Instant, bounds: &Bounds) -> bool {
         let slot = self.slots.entry(number).or_default();
-        slot.jobs.drop_over(now);
+        // Each arrival drops up to two expired jobs, so they cannot pile up behind a server that
+        // hangs.
+        slot.jobs.drop_expired(now);
         self.last_arrival = self.last_arrival.saturating_add(1);
         slot.jobs.push(job, self.last_arrival);
         if slot.jobs.len() > bounds.buckets_per_call {
-            self.crowded_at = Some(now);
+            self.overloaded_at = Some(now);
         }
         if slot.calls >= bounds.calls_per_slot {
             return false;
@@ -134,34 +139,36 @@ impl SlotGroup {
             self.calls = self.calls.saturating_add(1);
             return true;
         }
+        // Only the first job makes it a waiting slot, so that it stands in the list once.
         if slot.calls == 0 && slot.jobs.len() == 1 {
             self.waiting_slots.push_back(number);
         }
         false
     }
 
-    fn take(&mut self, number: &mut u16, bounds: &Bounds) -> Taken {
+    fn take(&mut self, number: &mut u16, bounds: &Bounds) -> JobBatch {
         let now = Instant::now();
         loop {
             let taken =
                 self.slots.get_mut(number).map(|slot| slot.take(bounds.buckets_per_call, now));
             match taken {
                 Some(jobs) if !jobs.is_empty() => {
-                    return Taken { jobs, last_arrival: self.last_arrival };
+                    return JobBatch { jobs, last_arrival: self.last_arrival };
                 }
                 _ => self.exit(*number),
             }
             let Some(next) = self.waiting_slots.pop_front() else {
-                // Counted under the same lock, so that the next job to arrive starts a task.
+                // Counted under the lock under which the queue was found empty. So the next job to
+                // arrive starts a new task, and no job is left without one.
                 self.calls = self.calls.saturating_sub(1);
-                return Taken::default();
+                return JobBatch::default();
             };
             *number = next;
             self.slots.entry(next).or_default().enter();
         }
     }
 
-    fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> Taken {
+    fn take_more(&mut self, number: &mut u16, bounds: &Bounds) -> JobBatch {
         if let Some(next) = self.waiting_slots.pop_front() {
             self.exit(*number);
             *number = next;
@@ -196,12 +203,13 @@ impl SlotQueue {
 
     /// The jobs for a task that was about to take some.
     ///
-    /// Tasks that are about to take jobs share them: the server works on one call while the client
-    /// writes or reads another.
+    /// All tasks that are about to take jobs share them evenly, so the server works on one call
+    /// while the client writes or reads another. For example, 30 jobs and two such tasks make two
+    /// calls of 15.
     fn take(&mut self, most: usize, now: Instant) -> Vec<Job> {
         let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
         self.ready = self.ready.saturating_sub(1);
-        // Turns matter where not all fit into the next calls.
+        // Turns only matter if not all jobs fit into the next calls.
         let in_turns = share > most;
         let (mut taken, mut buckets) = (Vec::with_capacity(share.min(most)), 0_usize);
         while let Some(job) = self.jobs.next(in_turns) {
@@ -209,7 +217,7 @@ impl SlotQueue {
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;
             }
-            taken.extend(self.jobs.pop(in_turns).filter(|job| !job.is_over(now)));
+            taken.extend(self.jobs.pop(in_turns).filter(|job| !job.is_expired(now)));
         }
         if in_turns {
             taken.sort_unstable_by_key(|job: &Job| job.arrival);

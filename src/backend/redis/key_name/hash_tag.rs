@@ -3,16 +3,17 @@
 /// Which slot of a Redis cluster a bucket goes to.
 ///
 /// A cluster spreads its keys over 16,384 slots, each of which lives on one node. What is charged
-/// together, all or nothing, has to be in one slot: on a cluster, a request that names several buckets
-/// needs a tag that they share. Single servers, and those behind sentinels, need none.
+/// together, all or nothing, has to be in one slot: on a cluster, a request that names several
+/// buckets needs a tag that they share. Single servers, and those behind sentinels, need none.
 ///
-/// The tag is part of the names of the buckets, so another tag means other buckets, which begin full.
+/// The tag is part of the names of the buckets, so another tag means other buckets, which begin
+/// full.
 ///
 /// # Examples
 ///
-/// A limit for each tenant and one for each of its users, with the keys `"acme"` and
-/// `("acme", "alice")`, can be charged together with [`FirstPart`](Self::FirstPart). A limit for all
-/// requests cannot be charged with them, as its key has no part.
+/// A limit for each tenant and one for each of its users, with the keys `"acme"` and `("acme",
+/// "alice")`, can be charged together with [`FirstPart`](Self::FirstPart). A limit for all requests
+/// cannot be charged with them, as its key has no part.
 ///
 /// ```
 /// use tollgate::backend::HashTag;
@@ -34,8 +35,8 @@ pub enum HashTag {
     /// On a cluster, two buckets then rarely share a slot and so can rarely be charged together.
     #[default]
     Bucket,
-    /// The first part of the key, such as a tenant: the buckets of all keys that begin alike share a
-    /// slot, and can be charged together, whatever their limits and shards.
+    /// The first part of the key, such as a tenant: the buckets of all keys that begin alike share
+    /// a slot, and can be charged together, whatever their limits and shards.
     ///
     /// A [fallback](crate::Key::fallback) begins like the key that it is made of. The
     /// [key that all requests share](crate::Key::GLOBAL) has no part: its buckets go by their

@@ -1,7 +1,7 @@
 //! The names of buckets in Redis.
 //!
-//! A name is readable and unique: no two buckets share one, whatever clients send, nor do buckets of
-//! different prefixes. Its fields are separated by `:`; the last one is the key.
+//! A name is readable and unique: no two buckets share one, whatever clients send, nor do buckets
+//! of different prefixes. Its fields are separated by `:`; the last one is the key.
 //!
 //! ```text
 //! tollgate:per-client:ip=192.0.2.1
@@ -27,18 +27,19 @@
 //! | an IPv6 network | `ip=2001:db8::/64`, an address with `/128` |
 //! | the mark of a fallback | `else=`, so that the fallback to `alice` is <code>else=\|alice</code> |
 //!
-//! Text has no `=`, so it is never taken for another part, and no `:`, so the first field with a `=`
-//! begins the key.
+//! Text has no `=`, so it is never taken for another part, and no `:`, so the first field with a
+//! `=` begins the key.
 //!
 //! The key may be replaced by 32 hexadecimal digits, 128 bits of a hash of [`Key::as_bytes`]:
 //!
 //! * `sha256=..` when the name would exceed 200 bytes, so that long keys of clients do not grow the
 //!   store. The tag is hashed by itself when it would exceed 64.
-//! * `hmac=..` always when there is a secret (HMAC-SHA-256), so that the store has no personal data.
-//!   A tag made of a key's first part is then the hash of that part.
+//! * `hmac=..` always when there is a secret (HMAC-SHA-256), so that the store has no personal
+//!   data. A tag made of a key's first part is then the hash of that part.
 //!
-//! The time at which a store was initialized is kept under `tollgate:#init`, or `tollgate:#init:{n}`
-//! for each slot of a cluster. No name of a limit begins with `#`, as text does not contain it.
+//! The time at which a store was initialized is kept under `tollgate:#init`, or
+//! `tollgate:#init:{n}` for each slot of a cluster. No name of a limit begins with `#`, as text
+//! does not contain it.
 
 mod hash_tag;
 pub(super) mod slot;
@@ -56,7 +57,7 @@ pub(super) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
 use crate::backend::{BucketId, Key};
 
-/// How the buckets of one store are named.
+/// The naming scheme of a store.
 #[derive(Clone)]
 pub(super) struct KeyNames {
     /// The start of all names: the prefix, and a tag that they share.
@@ -69,7 +70,7 @@ pub(super) struct KeyNames {
 }
 
 impl KeyNames {
-    /// KeyNames with this prefix and tag, whose keys are hashed if there is a secret.
+    /// A scheme with this prefix and tag. With a secret, names have hashes in place of keys.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl KeyNames {
 
     /// The name of a bucket.
     #[inline]
-    pub(super) fn of(&self, id: BucketId<'_>) -> KeyName {
+    pub(super) fn name(&self, id: BucketId<'_>) -> KeyName {
         let mut name = KeyName::new(&self.head);
         if self.by_first_part
             && let Some(first) = first_part(id.key())

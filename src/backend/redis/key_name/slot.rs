@@ -1,10 +1,12 @@
-//! The slots of a cluster: CRC-16/XMODEM of the hash tag, modulo 16,384.
+//! The slot of a name in a cluster: CRC-16/XMODEM of its hash tag, modulo 16,384 (Redis cluster
+//! specification, "Key distribution model").
 
 use std::sync::LazyLock;
 
-/// The slot of a name, by the text between the first opening brace and the next closing one, or by
-/// the whole name if there is no such text.
-pub(in crate::backend::redis) fn of(name: &[u8]) -> u16 {
+/// The slot of a name. The text between the first opening brace and the next closing one decides,
+/// or the whole name if there is no such text. For example, `tollgate:{acme}:login:bob` goes by
+/// `acme`.
+pub(in crate::backend::redis) fn slot_of(name: &[u8]) -> u16 {
     let tag = name.iter().position(|&byte| byte == b'{').and_then(|open| {
         let inside = name.get(open.saturating_add(1)..)?;
         inside.get(..inside.iter().position(|&byte| byte == b'}')?)
@@ -13,15 +15,15 @@ pub(in crate::backend::redis) fn of(name: &[u8]) -> u16 {
     decides.iter().fold(0, |crc, &byte| step(crc, byte)) & MASK
 }
 
-/// The least number whose decimal digits are in this slot.
+/// The smallest number with decimal digits that hash to this slot.
 pub(super) fn number_in(slot: u16) -> u32 {
     NUMBERS.get(usize::from(slot)).copied().unwrap_or(0)
 }
 
-/// A number for each slot: the first 109,758 numbers cover all.
+/// A number for each slot. The first 109,758 numbers cover all slots.
 static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut numbers = vec![None; SLOTS];
-    // The sums of the numbers so far: the sum of `123` is one step from that of `12`.
+    // The checksums of the numbers so far. That of `123` is one step from that of `12`.
     let mut sums = Vec::new();
     let mut missing = SLOTS;
     for number in 0_u32.. {
@@ -47,7 +49,7 @@ pub(in crate::backend::redis) const LAST: u16 = 16_383;
 const SLOTS: usize = 16_384;
 const MASK: u16 = LAST;
 
-/// The sum after one more byte.
+/// The checksum after one more byte.
 #[inline]
 fn step(sum: u16, byte: u8) -> u16 {
     let [high, low] = sum.to_be_bytes();
@@ -55,7 +57,7 @@ fn step(sum: u16, byte: u8) -> u16 {
     u16::from_be_bytes([low, 0]) ^ change
 }
 
-/// What each byte does to an empty sum.
+/// The checksum of each single byte.
 static TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut rest = table.as_mut_slice();
@@ -68,7 +70,7 @@ static TABLE: [u16; 256] = {
     table
 };
 
-/// Modulo x^16 + x^12 + x^5 + 1.
+/// Multiplies a polynomial by x^8, modulo x^16 + x^12 + x^5 + 1.
 const fn times_x_to_the_8th(mut sum: u16) -> u16 {
     let mut bits = 0_u8;
     while bits < 8 {

@@ -17,10 +17,10 @@ pub(in crate::backend::redis) struct KeyName {
     hash: u64,
 }
 
-/// Keyed at random, so that no client can make up keys whose names share a hash.
+/// With a random key, so that no client can make up keys with names that share a hash.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The length of most names; longer ones need an allocation.
+/// The length up to which a name needs no allocation: that of most names.
 const INLINE: usize = 64;
 
 impl KeyName {
@@ -29,7 +29,7 @@ impl KeyName {
         Self { bytes: SmallVec::from_slice(head), hash: 0 }
     }
 
-    /// Notes the hash of the whole name.
+    /// Computes the hash of the finished name.
     #[inline]
     pub(super) fn complete(mut self) -> Self {
         let mut hasher = HASHER.build_hasher();
@@ -38,19 +38,20 @@ impl KeyName {
         self
     }
 
-    /// Its hash in this process.
+    /// The hash of the name, valid in this process.
     pub(in crate::backend::redis) const fn own_hash(&self) -> u64 {
         self.hash
     }
 
-    /// Which slot of a cluster it is in.
+    /// The slot of the name in a cluster.
     pub(in crate::backend::redis) fn slot(&self) -> u16 {
-        slot::of(&self.bytes)
+        slot::slot_of(&self.bytes)
     }
 
-    /// Whether all requests share its key, as far as the name tells: a hash hides it.
+    /// Whether all requests share this key, as far as the name shows. A hashed key does not show
+    /// it.
     pub(in crate::backend::redis) fn is_global(&self) -> bool {
-        // A name of a limit and a part of a key have no `*`.
+        // The name of a limit and the parts of a key have no `*`.
         self.bytes.ends_with(b":*")
     }
 
@@ -164,7 +165,7 @@ impl KeyName {
     }
 }
 
-/// By the hash of the whole name, which is made once.
+/// Passes on the hash of the whole name, which is computed once.
 impl Hash for KeyName {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);

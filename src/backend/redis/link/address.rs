@@ -1,4 +1,4 @@
-//! Where a server is, and the stream to it.
+//! The address of a server, and the stream to it.
 
 use std::fmt;
 use std::io;
@@ -21,14 +21,14 @@ pub(super) enum Address {
     Tcp {
         host: String,
         port: u16,
-        /// How to speak TLS, if so.
+        /// The settings of TLS, if it is used.
         tls: Option<TlsSettings>,
     },
     #[cfg(unix)]
     Unix(PathBuf),
 }
 
-/// The bytes to a server and from it.
+/// A stream of bytes to a server and from it.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Transport for S {}
@@ -43,8 +43,8 @@ impl Address {
         }
     }
 
-    /// The same way to another server.
-    pub(super) fn at(&self, host: &str, port: u16) -> Self {
+    /// Another address with the same settings.
+    pub(super) fn with_host(&self, host: &str, port: u16) -> Self {
         let tls = match self {
             Self::Tcp { tls, .. } => tls.clone(),
             #[cfg(unix)]
@@ -53,10 +53,10 @@ impl Address {
         Self::Tcp { host: host.to_owned(), port, tls }
     }
 
-    /// Connects, with TLS if so.
+    /// Connects, with TLS if it is set.
     ///
-    /// All addresses that the host has are tried at once, and the first that is reached is taken: one
-    /// that is silent does not hold up the others.
+    /// All addresses of the host are tried at once, and the first that connects is taken. So a
+    /// silent address does not hold up the others.
     pub(super) async fn connect(&self) -> io::Result<Box<dyn Transport>> {
         let (host, port, tls) = match self {
             Self::Tcp { host, port, tls } => (host, *port, tls),
@@ -97,7 +97,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether a text that a server sent can be the name or the address of a host. It is shown in errors.
+/// Whether a text from a server can be the name or the address of a host. It is shown in errors.
 pub(super) fn is_host(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
     (1..=LONGEST_HOST).contains(&text.len()) && text.bytes().all(fits)
@@ -105,9 +105,9 @@ pub(super) fn is_host(text: &str) -> bool {
 
 /// The addresses of a host.
 ///
-/// The system looks names up in a thread, which goes on after the time for an attempt is up. So few
-/// names are looked up at once: a cluster may name hosts whose names take long to fail, and the threads
-/// are those in which the rest of the process does its own blocking work.
+/// The system looks up a name in a blocking thread, which runs on after the timeout of the attempt.
+/// A cluster may name hosts whose names take long to fail, and the rest of the process needs the
+/// blocking threads as well. So few names are looked up at once.
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_AT_ONCE);
 
@@ -126,7 +126,7 @@ async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    // Finds out that an idle connection is dead before a call uses it.
+    // Detects that an idle connection is dead before a call uses it.
     let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_AGAIN);
     #[cfg(unix)]
     let keepalive = keepalive.with_retries(KEEP_ALIVE_TRIES);
@@ -134,14 +134,14 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The names that are looked up at the same time in a process.
+/// How many names a process looks up at the same time.
 const LOOKUPS_AT_ONCE: usize = 8;
 
-/// The longest name of a host that there can be.
+/// The length of the longest possible host name.
 const LONGEST_HOST: usize = 253;
 
-/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a minute.
-/// The defaults of most systems keep probing for ten minutes and more.
+/// TCP probes an idle connection after 15 seconds, then every 5, and gives it up after half a
+/// minute. The defaults of most systems keep probing for ten minutes and more.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(5);
 #[cfg(unix)]

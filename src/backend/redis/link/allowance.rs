@@ -1,14 +1,22 @@
-//! How much a server may send: the answers that its calls can have, and a margin.
+//! A bound on the bytes that a server may send: the answers that its calls can have, and a margin.
 //!
 //! # Design
 //!
-//! The client of Redis keeps an answer in memory until it is complete, however long the server makes
-//! it. So the bytes are counted below that client, where they arrive. Each call that is under way adds
-//! the length of its longest answer to what may arrive until the next answer is complete. All that a
-//! server may send besides (its greeting, errors, messages that no call asked for) has the margin.
+//! The client library keeps an answer in memory until it is complete, however long the server makes
+//! it. So a hostile server could fill the memory. That is why bytes are counted below the library,
+//! where they arrive.
 //!
-//! Calls may be told of their answers later than the bytes behind these arrive. So each answer sets the
-//! count of bytes to zero, and each call that is still under way keeps its part of the bound.
+//! Each call that is under way adds the length of its longest answer to the bound. What a server
+//! may send otherwise (its greeting, errors, messages that no call asked for) is within the margin.
+//! Each complete answer sets the count of bytes to zero.
+//!
+//! For example, two calls with answers of at most 600 bytes are under way. The bound is 64 KiB +
+//! 1,200 bytes. When the first answer is complete, the count starts over, and the bound is 64 KiB +
+//! 600 bytes.
+//!
+//! A call may learn of its answer after the bytes behind the answer have arrived, so the count may
+//! start over too late. That does no harm: each call that is still under way keeps its part of the
+//! bound.
 
 use std::io;
 use std::pin::Pin;
@@ -18,12 +26,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes that may arrive on a connection, and those that did.
+/// The bytes that may arrive on a connection, and those that have arrived.
 #[derive(Debug)]
 pub(super) struct Allowance {
-    /// What may arrive until the next answer is complete.
+    /// The bytes that may arrive until the next answer is complete.
     most: AtomicUsize,
-    /// What arrived since the last one.
+    /// The bytes that have arrived since the last complete answer.
     arrived: AtomicUsize,
 }
 
@@ -34,16 +42,16 @@ impl Allowance {
 
     /// Adds the longest answer of a call, until the returned value is dropped.
     pub(super) fn extend(&self, longest: usize) -> ExpectedAnswer<'_> {
-        // A call whose bytes are read was sent after this, so no order is needed.
+        // The call is sent after this, so its answer cannot arrive before: relaxed order suffices.
         self.most.fetch_add(longest, Ordering::Relaxed);
         ExpectedAnswer { allowance: self, longest }
     }
 
-    /// Counts what has arrived.
+    /// Counts bytes that have arrived.
     ///
     /// # Errors
     ///
-    /// If that is more than may arrive.
+    /// If more bytes have arrived than may.
     fn count(&self, bytes: usize) -> io::Result<()> {
         let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let most = self.most.load(Ordering::Relaxed);
@@ -54,7 +62,7 @@ impl Allowance {
     }
 }
 
-/// The part of a call that is under way.
+/// The part of the bound that belongs to a call under way.
 #[derive(Debug)]
 pub(super) struct ExpectedAnswer<'a> {
     allowance: &'a Allowance,
@@ -74,7 +82,7 @@ impl Drop for ExpectedAnswer<'_> {
     }
 }
 
-/// A stream that fails when more arrives than may.
+/// A stream that fails if more bytes arrive than may.
 #[derive(Debug)]
 pub(super) struct BoundedStream<S> {
     stream: S,
@@ -117,6 +125,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
     }
 }
 
-/// Far more than a greeting or an error has. The client makes up to 60 bytes of each byte that a
-/// hostile server sends, so this is 4 MB of memory.
+/// Far more than a greeting or an error needs. The client library takes up to 60 bytes of memory
+/// for each byte that a hostile server sends, so this is 4 MB of memory.
 const MARGIN: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! A call: what it sends, and its answer on one connection or what is known when there is none.
+//! A call of the script, and its answer on one connection or why there is none.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,13 +14,13 @@ use super::node_state::NodeState;
 use super::wire::Wire;
 use crate::backend::BackendError;
 
-/// What the script is called with.
+/// The keys and the argument of a call of the script.
 pub(in crate::backend::redis) struct Call<'c, K> {
     pub(super) keys: &'c [K],
     pub(super) argument: &'c [u8],
     pub(super) deadline: Instant,
     pub(super) divisible: bool,
-    /// Whether a value can be the answer about so many keys.
+    /// Whether a value can be the answer to a call with so many keys.
     pub(super) reads: fn(&Value, usize) -> bool,
 }
 
@@ -33,8 +33,8 @@ impl<'c, K> Call<'c, K> {
         Self { keys, argument, deadline, divisible: false, reads: |_, _| true }
     }
 
-    /// Sets what can be its answer. After any other, the connection is given up: the answers behind
-    /// it would not fit their calls either.
+    /// Sets which values can be the answer. After any other value the connection is given up,
+    /// because the answers behind it would not belong to their calls either.
     pub(in crate::backend::redis) const fn read_by(
         mut self,
         reads: fn(&Value, usize) -> bool,
@@ -43,19 +43,19 @@ impl<'c, K> Call<'c, K> {
         self
     }
 
-    /// How many bytes its answer has at most, besides a few that any has.
+    /// The length of the longest answer in bytes, apart from the few bytes that any answer has.
     pub(super) const fn longest_answer(&self) -> usize {
         self.keys.len().saturating_mul(BYTES_PER_KEY)
     }
 
-    /// Allows its parts to be sent one by one.
+    /// Allows the parts of the call to be sent one by one.
     pub(in crate::backend::redis) const fn divisible(mut self) -> Self {
         self.divisible = true;
         self
     }
 }
 
-/// A connection of a node.
+/// A connection of a node, with its number.
 #[derive(Debug)]
 pub(super) struct Connection {
     wire: Wire,
@@ -68,7 +68,7 @@ pub(super) struct Connection {
 pub(super) enum Fault {
     /// The server answered with an error.
     Reply(RedisError),
-    /// The server may have carried it out.
+    /// No answer: the server may have carried out the call or not.
     Unknown(BackendError),
 }
 
@@ -88,24 +88,24 @@ impl Connection {
         &self.node
     }
 
-    /// Lets it finish its calls; the node takes another connection for the next ones.
+    /// Lets the connection finish its calls. The node makes another one for the next calls.
     pub(super) fn retire(&self) {
         self.node.retire(self.serial);
     }
 
-    /// Ends it, and fails all calls that are under way on it.
+    /// Ends the connection, and fails all calls that are under way on it.
     pub(super) fn give_up(&self) {
         self.node.lose(self.serial);
     }
 
-    /// Sends a command, once, and waits for its answer, which has at most so many bytes.
+    /// Sends a command once, and waits for its answer of at most `longest` bytes.
     pub(super) async fn run(&self, command: &Cmd, longest: usize) -> Result<Value, Fault> {
-        self.settle(self.wire.ask(command, longest)).await
+        self.settle(self.wire.send(command, longest)).await
     }
 
-    /// Sends a command, once, about keys that the node is importing.
+    /// Sends a command once, about keys that the node is importing.
     pub(super) async fn run_asking(&self, command: &Cmd, longest: usize) -> Result<Value, Fault> {
-        self.settle(self.wire.ask_importing(command, longest)).await
+        self.settle(self.wire.send_asking(command, longest)).await
     }
 
     /// Waits for an answer until the timeout, or until the connection is lost.
@@ -114,12 +114,13 @@ impl Connection {
         answer: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Value, Fault> {
         let mut answer = pin!(answer);
+        // The answer is polled first: if both are ready, the call has an answer.
         let mut loss = pin!(self.node.loss(self.serial));
         let first = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending => loss.as_mut().poll(cx).map(|()| None),
         });
-        // A longer deadline extends the timeout, or calls that have more time would be cut off.
+        // A longer deadline extends the timeout. Otherwise a call with more time would be cut off.
         let time = REPLY_TIMEOUT.max(self.node.within());
         match timeout(time, first).await {
             Ok(Some(Ok(value))) => Ok(value),

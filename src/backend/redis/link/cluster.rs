@@ -1,11 +1,17 @@
-//! The nodes of a cluster, and which of them to ask.
+//! The nodes of a cluster, and which of them has a slot.
 //!
 //! # Design
 //!
-//! Each master has a [`Node`] of its own, so that a dead node holds up only the calls about its own
-//! slots. The slots are read from any node that answers: before the first call, and again in the
-//! background when a node redirects a call or cannot be reached. Meanwhile, calls go by the last
-//! known slots and follow redirections.
+//! Each master has a [`Node`] of its own, so a dead node holds up only the calls about its own
+//! slots.
+//!
+//! The slots are read before the first call, and again in the background when a node redirects a
+//! call or cannot be reached. Meanwhile, calls use the slots as they were last read, and follow
+//! redirections. One reading is under way at a time, and the next one starts 100 ms later at the
+//! earliest, however many calls find that a slot has moved.
+//!
+//! A reading asks some nodes in turn. Different readings begin with different nodes, so a few nodes
+//! that hang do not stop all readings.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -32,7 +38,7 @@ pub(super) struct Cluster(Arc<ClusterShared>);
 
 #[derive(Debug)]
 struct ClusterShared {
-    /// The nodes that the user named.
+    /// The nodes that the user has named.
     seeds: Vec<Server>,
     /// The login that all nodes share; the address is replaced.
     login: Server,
@@ -45,17 +51,17 @@ struct ClusterShared {
 struct ClusterTable {
     slots: SlotMap,
     nodes: HashMap<String, Node>,
-    /// Those of them that only a redirection has named, in this order.
+    /// The nodes that only a redirection has named, in this order.
     strays: VecDeque<String>,
     /// Whether the slots are being read.
     reading: bool,
-    /// When the last reading ended, and its error if it failed.
+    /// When the last reading ended, with its error if it failed.
     last: Option<(Instant, Option<BackendError>)>,
-    /// The number of readings: each asks another node first.
+    /// The number of readings. Each begins with another node.
     count: usize,
 }
 
-/// What a call finds that needs the master of a slot.
+/// The result of a search for the master of a slot.
 enum OwnerLookup {
     Owner(Node),
     Failure(BackendError),
@@ -78,7 +84,7 @@ impl Cluster {
         Some(Self(Arc::new(ClusterShared { seeds, login, within, table, reading })))
     }
 
-    /// What is connected to, for messages.
+    /// The name of the cluster, for messages.
     pub(super) fn name(&self) -> &str {
         self.0.login.name()
     }
@@ -119,7 +125,8 @@ impl Cluster {
         }
     }
 
-    /// A connection to this node. Without one, the slots are read again: the node may be gone.
+    /// A connection to this node. If there is none, the slots are read again, because the node may
+    /// be gone.
     pub(super) async fn connection(
         &self,
         node: &Node,
@@ -132,13 +139,13 @@ impl Cluster {
         connection
     }
 
-    /// How many nodes are known.
+    /// The number of known nodes.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn known_nodes(&self) -> usize {
         self.0.table.borrow().nodes.len()
     }
 
-    /// Which nodes the next reading asks for the slots, in this order.
+    /// The nodes that a reading asks for the slots, in this order.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn asked_in_turn(&self, turn: usize) -> Vec<String> {
         let mut asked = Vec::new();
@@ -152,7 +159,7 @@ impl Cluster {
 
     /// The node at an address as nodes write it: `host:port`, or `:port` for the host of the node
     /// that wrote it.
-    pub(super) fn at(&self, address: &str, sender: &NodeState) -> Option<Node> {
+    pub(super) fn node_at(&self, address: &str, sender: &NodeState) -> Option<Node> {
         let (host, port) = address.rsplit_once(':')?;
         let port = port.parse().ok()?;
         let host = match host {
@@ -218,19 +225,19 @@ impl Cluster {
 }
 
 impl ClusterShared {
-    /// The node at this address; makes one if there is none.
+    /// The node at this address; made if it is not known.
     fn node(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
-        let server = self.login.at(host, port);
+        let server = self.login.with_host(host, port);
         if let Some(node) = table.nodes.get(server.name()) {
             return node.clone();
         }
-        let node = self.known(table, server);
+        let node = self.find_or_make(table, server);
         table.nodes.insert(node.name().to_owned(), node.clone());
         node
     }
 
-    /// The node that a redirection names. One that redirects to ever other addresses fills no memory:
-    /// the oldest of them is forgotten.
+    /// The node that a redirection names, which may be unknown. A node that redirects to ever
+    /// different addresses does not fill the memory: the oldest of them is forgotten.
     fn stray(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
         let before = table.nodes.len();
         let node = self.node(table, host, port);
@@ -245,20 +252,20 @@ impl ClusterShared {
         node
     }
 
-    /// The nodes to read the slots from, in order: some masters and replicas, others each time so that
-    /// hung nodes are not always among them; the node that a call was redirected to last; and the
-    /// seeds, which may be gone.
+    /// The nodes to ask for the slots, in this order: some masters and replicas, different ones
+    /// each time so that hung nodes are not always among them; the node to which a call was
+    /// redirected last; and the seeds, which may be gone.
     fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
         let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
         let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
         masters.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        let masters = some(&masters, table.count, MASTERS_TO_ASK);
+        let masters = rotate(&masters, table.count, MASTERS_TO_ASK);
         let mut candidates: Vec<_> = masters.map(|&node| node.clone()).collect();
-        let replicas = some(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
-            .map(|(host, port)| self.login.at(host, *port));
-        let others = replicas.map(|server| self.known(table, server));
+        let replicas = rotate(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
+            .map(|(host, port)| self.login.with_host(host, *port));
+        let others = replicas.map(|server| self.find_or_make(table, server));
         let stray = table.strays.back().and_then(|name| table.nodes.get(name)).cloned();
-        let seeds = self.seeds.iter().map(|server| self.known(table, server.clone()));
+        let seeds = self.seeds.iter().map(|server| self.find_or_make(table, server.clone()));
         for node in others.chain(stray).chain(seeds) {
             if !candidates.iter().any(|known| known.name() == node.name()) {
                 candidates.push(node);
@@ -267,8 +274,8 @@ impl ClusterShared {
         candidates
     }
 
-    /// The node of this server, or a new one that is not kept yet.
-    fn known(&self, table: &ClusterTable, server: Server) -> Node {
+    /// The node of this server, or a new one that is not in the table yet.
+    fn find_or_make(&self, table: &ClusterTable, server: Server) -> Node {
         match table.nodes.get(server.name()) {
             Some(node) => node.clone(),
             None => Node::new(Dial::Server(Arc::new(server)), self.within),
@@ -276,8 +283,9 @@ impl ClusterShared {
     }
 }
 
-/// So many of these at most, the next ones in each turn.
-fn some<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
+/// Up to `most` of these items, the next ones in each turn. For example, of 7 items and with `most`
+/// 3, turn 0 gives the items 0 to 2, turn 1 gives 3 to 5, and turn 2 gives 6, 0 and 1.
+fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
     let step = if all.len() > most { most } else { 1 };
     let first = turn.wrapping_mul(step).checked_rem(all.len()).unwrap_or_default();
     all.iter().cycle().skip(first).take(most.min(all.len()))
@@ -287,19 +295,20 @@ fn some<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
 async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkError> {
     let mut error = LinkError::new("there are no nodes to ask");
     for node in &candidates {
-        // A task of its own: a late answer is still an answer, and counted as one.
-        let asked = tokio::spawn(slots_by(node.clone()));
+        // In a task of its own: the connection still expects the answer after the timeout, and
+        // counts it when it is late.
+        let asked = tokio::spawn(query_slots(node.clone()));
         error = match timeout(READ_TIMEOUT, asked).await {
             Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
-            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} knows of no slots", node.name())),
+            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} reports no slots", node.name())),
             Ok(Ok(Ok(None))) => {
-                LinkError::new(format!("{} named no slots that a cluster has", node.name()))
+                LinkError::new(format!("{} reported slots that no cluster has", node.name()))
             }
             Ok(Ok(Err(error))) => {
                 LinkError::with_backend_cause("cannot read the slots of the cluster", error)
             }
             Ok(Err(_)) | Err(_) => {
-                LinkError::new(format!("{} did not tell the slots", node.name()))
+                LinkError::new(format!("{} did not report the slots", node.name()))
             }
         };
     }
@@ -307,7 +316,7 @@ async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkE
 }
 
 /// Asks a node for the slots; `None` if its answer cannot be read.
-async fn slots_by(node: Node) -> Result<Option<SlotMap>, BackendError> {
+async fn query_slots(node: Node) -> Result<Option<SlotMap>, BackendError> {
     let mut command = ::redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
@@ -318,20 +327,22 @@ async fn slots_by(node: Node) -> Result<Option<SlotMap>, BackendError> {
     }
 }
 
-/// Takes over what a reading has found.
+/// Stores the result of a reading.
 fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), LinkError>) {
     let Some(shared) = cluster.upgrade() else { return };
     shared.table.send_modify(|table| {
         table.reading = false;
         match read {
             Ok((slots, asked)) => {
+                // Keep the nodes that are still in use, with their connections, and drop the
+                // others.
                 let before = mem::take(&mut table.nodes);
                 let known = before.into_values().chain(asked);
                 let mut known: HashMap<_, _> =
                     known.map(|node| (node.name().to_owned(), node)).collect();
                 table.strays.clear();
                 for range in slots.ranges() {
-                    let server = shared.login.at(&range.host, range.port);
+                    let server = shared.login.with_host(&range.host, range.port);
                     if let Some(node) = known.remove(server.name()) {
                         table.nodes.insert(server.name().to_owned(), node);
                     }
@@ -353,20 +364,20 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
 /// How long one node may take to answer before the next is asked.
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The longest answer about the slots: 5,000 ranges, each with a master and a replica, have as much.
+/// The longest answer about the slots, in bytes: enough for 5,000 ranges with a master and a
+/// replica each.
 const LONGEST_SLOTS: usize = 1024 * 1024;
 
-/// How many nodes are asked for the slots before the seeds are: while none of them answers, it is two
-/// seconds.
+/// How many masters and replicas are asked for the slots before the seeds. If none of them answers,
+/// that takes two seconds.
 const MASTERS_TO_ASK: usize = 5;
 const REPLICAS_TO_ASK: usize = 2;
 
-/// The nodes that are connected to before a call needs them.
+/// How many nodes are connected to before a call needs them.
 const EARLY_CONNECTIONS: usize = 64;
 
-/// The nodes that are known by a redirection alone, until the slots are read again.
+/// How many nodes are kept that only a redirection has named, until the slots are read again.
 const MOST_STRAYS: usize = 64;
 
-/// The pause between two readings, however many calls find that slots have moved: a cluster takes
-/// longer than this to move one.
+/// The pause between two readings. A cluster takes longer than this to move a slot.
 const READ_PAUSE: Duration = Duration::from_millis(100);

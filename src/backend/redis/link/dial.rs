@@ -17,7 +17,7 @@ pub(super) enum Dial {
 }
 
 impl Dial {
-    /// What is connected to, for messages.
+    /// The name of the server, for messages.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Server(server) => server.name(),
@@ -25,7 +25,7 @@ impl Dial {
         }
     }
 
-    /// The host that is connected to; empty where that is not known before.
+    /// The host of the server; empty if it is not known in advance.
     pub(super) fn host(&self) -> &str {
         match self {
             Self::Server(server) => server.host(),

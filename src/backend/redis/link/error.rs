@@ -1,4 +1,4 @@
-//! The error of a call, in words for an operator.
+//! The error of a call, worded for an operator.
 
 use std::error::Error;
 use std::fmt;
@@ -32,7 +32,7 @@ impl LinkError {
         Self { text: text.into(), cause: None, failure: Failure::Outage, scattered: false }
     }
 
-    pub(super) fn because(text: impl Into<String>, cause: impl Into<String>) -> Self {
+    pub(super) fn with_text_cause(text: impl Into<String>, cause: impl Into<String>) -> Self {
         let cause = Box::new(Self::new(cause));
         Self { cause: Some(LinkErrorCause::Link(cause)), ..Self::new(text) }
     }
@@ -41,12 +41,13 @@ impl LinkError {
         Self { cause: Some(LinkErrorCause::Io(cause)), ..Self::new(text) }
     }
 
-    /// The cause is an error of the client, and no reply of a server. Its own words are kept only if
-    /// the system said them: others quote what the server sent, which may be what it was sent.
+    /// An error of the client library, which is no reply of a server. Its text is kept only if it
+    /// comes from the system. Other texts quote what the server has sent, which may quote what was
+    /// sent to it.
     pub(super) fn with_cause(text: impl Into<String>, cause: RedisError) -> Self {
         match cause.kind() {
             ErrorKind::Io => Self { cause: Some(LinkErrorCause::Client(cause)), ..Self::new(text) },
-            _ => Self::because(text, "it does not answer as a server of Redis does"),
+            _ => Self::with_text_cause(text, "it does not answer like a Redis server"),
         }
     }
 
@@ -58,20 +59,21 @@ impl LinkError {
         Self { cause: Some(LinkErrorCause::Backend(cause)), failure, ..Self::new(text) }
     }
 
-    /// Marks the error of a call whose keys are in several places for now.
-    pub(super) const fn scattered(mut self) -> Self {
+    /// Marks the error of a call with keys that are in several places for now.
+    pub(super) const fn mark_scattered(mut self) -> Self {
         self.scattered = true;
         self
     }
 
-    /// Whether that mark is on the cause of an error.
+    /// Whether the cause of an error has that mark.
     pub(super) fn is_scattered(error: &BackendError) -> bool {
         let error = error.source().and_then(|source| source.downcast_ref::<Self>());
         error.is_some_and(|error| error.scattered)
     }
 
     /// An error reply of the server `name`, without the arguments that it quotes: they may hold a
-    /// password or identify a client. Nor is `secret` told, however it is quoted.
+    /// password or identify a client. Nor does the message show `secret`, however the reply quotes
+    /// it.
     pub(super) fn reply(name: &str, error: &RedisError, secret: &str) -> Self {
         let code = error.code().unwrap_or("ERR");
         let own =
@@ -87,7 +89,7 @@ impl LinkError {
     }
 }
 
-/// A text that a server chose, on one line of a bounded length.
+/// A text from a server, on one line of a bounded length.
 fn printable(text: &str) -> String {
     let mut shown: String = text
         .chars()
@@ -100,7 +102,7 @@ fn printable(text: &str) -> String {
     shown
 }
 
-/// The letters of an error reply that are told. Those of Redis are shorter.
+/// How many letters of an error reply are shown. Those of Redis are shorter.
 const LONGEST_REPLY: usize = 300;
 
 impl fmt::Display for LinkError {

@@ -1,8 +1,8 @@
-//! What an error reply means for callers: whether the store is out, or something else has to change.
+//! What an error reply means for callers: an outage, or something that has to be changed.
 
 use ::redis::RedisError;
 
-/// Why a server has refused a call.
+/// The kind of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The server cannot decide for now, whatever clients do.
@@ -18,15 +18,17 @@ pub(super) enum Failure {
 impl Failure {
     /// What an error reply means.
     ///
-    /// A code that is not named here is no outage. The reply may depend on the keys of the call, which a
-    /// client chooses: as an outage, it would admit all requests of that client.
+    /// A code that is not named here is no outage. The reply may depend on the keys of the call,
+    /// which a client chooses. If it counted as an outage, layers that admit on outages would admit
+    /// all requests of that client.
     pub(super) fn new(reply: &RedisError) -> Self {
         match code(reply) {
-            // `NOSCRIPT`, `MOVED` and `ASK` get here if the call cannot be sent where they point to.
+            // `NOSCRIPT`, `MOVED` and `ASK` only get here if the call cannot be sent again as they
+            // say.
             "LOADING" | "BUSY" | "MASTERDOWN" | "READONLY" | "NOREPLICAS" | "CLUSTERDOWN"
             | "TRYAGAIN" | "MOVED" | "ASK" | "NOSCRIPT" => Self::Outage,
-            // Without room for a snapshot, on the disk or for the fork that writes it, the server
-            // answers `MISCONF`. What is stored for clients fills either.
+            // If a snapshot does not fit, on the disk or into the memory of the process that writes
+            // it, the server answers `MISCONF`. What is stored for clients can cause either.
             "OOM" | "MISCONF" => Self::Full,
             "CROSSSLOT" => Self::Undecidable,
             "ERR"

@@ -1,11 +1,30 @@
-//! The link to the servers: each call is sent once, and answered or failed.
+//! The link to the servers: each call is sent once, and is answered or fails.
 //!
 //! # Design
 //!
-//! A [`Node`] keeps one connection to one server. A [`Link`] knows which node to ask, and what to do
-//! about its answer. A call is sent again only if the server has said that it did not carry it out.
-//! A call that may have been carried out, because the connection broke or the server fell silent,
-//! fails instead: sent again, it might take tokens twice.
+//! A [`Node`] keeps one connection to one server. A [`Link`] knows which node to ask, and what to
+//! do about its answer.
+//!
+//! **Retries.** A call is sent again only if the server has said that it did not carry it out. If
+//! the connection broke or the server fell silent, the call may have been carried out. Such a call
+//! fails: sent again, it could take the tokens twice. [`RetryAction`] has the replies that allow
+//! another attempt:
+//!
+//! | the server replies | the link |
+//! |---|---|
+//! | `NOSCRIPT` | sends the text of the script in place of its digest |
+//! | `MOVED`, `ASK` | sends the call to the node that it names |
+//! | `LOADING`, `BUSY`, `TRYAGAIN`, `CLUSTERDOWN`, `MASTERDOWN` | pauses, and sends the call again |
+//! | `READONLY` | connects again, as a failover has made this server a replica |
+//! | any other error | fails the call |
+//!
+//! For example, while slot 12 moves from node A to node B, A answers `ASK` with the address of B
+//! for a key that has moved already. The link sends this call to B behind an `ASKING`, and sends
+//! the next call about slot 12 to A again. Once A answers `MOVED`, the link reads the slots again
+//! in the background.
+//!
+//! **Deadlines.** All attempts of a call end with its deadline. Only the last attempt that was sent
+//! is waited for longer, so a server that hangs does not get more and more calls.
 
 mod address;
 mod allowance;
@@ -47,7 +66,7 @@ pub(super) use self::url::{ConnectOptions, Servers};
 use super::key_name::slot;
 use crate::backend::BackendError;
 
-/// Connections that are made in the background, and replaced when they break. Cheap to clone.
+/// Connections that are made in the background and replaced when they break. Clones share them.
 #[derive(Clone)]
 pub(super) struct Link(Arc<LinkShared>);
 
@@ -58,24 +77,25 @@ struct LinkShared {
     within: Duration,
 }
 
-/// The nodes that there are.
+/// The known nodes.
 enum Route {
     Single(Node),
     Cluster(Cluster),
 }
 
-/// Where a call is sent.
+/// The node to which a call is sent.
 enum Target {
-    /// To the node that should have the keys.
+    /// The node that should have the keys, by the slots as they were last read.
     Owner,
-    /// To the node that has them, according to another.
+    /// The node that has the keys, by a `MOVED` of another node.
     Moved(Node),
-    /// To the node that is importing them, according to another.
+    /// The node that is importing the keys, by an `ASK` of another node.
     Importing(Node),
 }
 
 impl Target {
-    /// Pauses from the second redirection on: while nodes disagree there may be many.
+    /// Pauses before the second redirection and later ones, as there may be many while nodes
+    /// disagree.
     async fn pause_before_another(&self, pauses: &mut Pauses) {
         if !matches!(self, Self::Owner) {
             pauses.next().await;
@@ -83,7 +103,7 @@ impl Target {
     }
 }
 
-/// In which form the script is sent.
+/// The form in which the script is sent.
 #[derive(Clone, Copy)]
 enum Form {
     Digest,
@@ -93,7 +113,7 @@ enum Form {
 impl Link {
     /// Starts to connect in the background, on the current runtime.
     ///
-    /// `within` is the time in the error of a call that waited for a connection until its deadline.
+    /// `within` is the time that a call reports if it waited for a connection until its deadline.
     pub(super) fn open(
         servers: Servers,
         text: &'static str,
@@ -141,13 +161,13 @@ impl Link {
 
     /// Runs the script once on keys that all hash to one slot.
     ///
-    /// A call that is [divisible](Call::divisible) is not sent again while a slot is moved and its
-    /// keys are in several places: its error [is scattered](Self::is_scattered), and each part may
-    /// succeed by itself.
+    /// If a slot is on its way, the keys of a call may be in two places. A call that is
+    /// [divisible](Call::divisible) fails at once then, with an error that [is
+    /// scattered](Self::is_scattered): each of its parts may succeed alone.
     ///
-    /// Waits for a connection, and for a server that cannot answer yet, until the deadline. Once the
-    /// script is sent, waits for its answer even beyond the deadline, so that a server that hangs is
-    /// not sent more and more.
+    /// Waits for a connection, or for a server that cannot answer yet, until the deadline. Once the
+    /// script is sent, waits for its answer even beyond the deadline, so that a server that hangs
+    /// does not get more and more calls.
     ///
     /// # Cancel safety
     ///
@@ -165,7 +185,7 @@ impl Link {
         loop {
             let connection = match self.connection(&target, keys, deadline).await {
                 Ok(connection) => connection,
-                // An earlier error of the server says more than that the time is up.
+                // An earlier error of the server says more than a timeout.
                 Err(error) if error.is_timeout() => return Err(refusal.unwrap_or(error)),
                 Err(error) => return Err(error),
             };
@@ -178,8 +198,9 @@ impl Link {
                 Ok(value) if reads(&value, keys.len()) => return Ok(value),
                 Ok(_) => {
                     connection.give_up();
-                    return Err(LinkError::new(connection.node().strange_text()).into());
+                    return Err(LinkError::new(connection.node().unexpected_answer_text()).into());
                 }
+                // The server may have carried it out, so it must not be sent again.
                 Err(Fault::Unknown(error)) => {
                     self.refresh_slots();
                     return Err(error);
@@ -188,7 +209,7 @@ impl Link {
             };
             let node = connection.node();
             let action = RetryAction::new(&reply);
-            // A detour is not an error yet: the next attempt is expected to succeed.
+            // A detour is not reported as an error: the next attempt is expected to succeed.
             let is_detour = match (&action, &target) {
                 (RetryAction::SendText, _) => true,
                 (RetryAction::Moved(_), Target::Moved(_))
@@ -201,8 +222,10 @@ impl Link {
                 RetryAction::SendText | RetryAction::Fail => {
                     return Err(node.reply(&reply).into());
                 }
+                // `TRYAGAIN` means that the keys of this call are on two nodes while their slot
+                // moves.
                 RetryAction::Wait if divisible && reply.code() == Some("TRYAGAIN") => {
-                    return Err(node.reply(&reply).scattered().into());
+                    return Err(node.reply(&reply).mark_scattered().into());
                 }
                 RetryAction::Wait => {
                     target = Target::Owner;
@@ -235,7 +258,7 @@ impl Link {
         }
     }
 
-    /// Whether a call failed, and was not carried out, because its keys are in several places.
+    /// Whether a call was not carried out because its keys are in several places.
     pub(super) fn is_scattered(error: &BackendError) -> bool {
         LinkError::is_scattered(error)
     }
@@ -252,7 +275,7 @@ impl Link {
                 cluster.connection(node, deadline).await
             }
             (Route::Cluster(cluster), Target::Owner) => {
-                let slot = keys.first().map_or(0, |key| slot::of(key.as_ref()));
+                let slot = keys.first().map_or(0, |key| slot::slot_of(key.as_ref()));
                 cluster.owner(slot, deadline).await
             }
         }
@@ -272,12 +295,12 @@ impl Link {
                 Err(BackendError::undecidable("redis", LinkError::new(text)))
             }
             Route::Cluster(cluster) => {
-                cluster.at(address, sender).ok_or_else(|| sender.reply(reply).into())
+                cluster.node_at(address, sender).ok_or_else(|| sender.reply(reply).into())
             }
         }
     }
 
-    /// Reads again which node has which slots, as the last reading seems to be outdated.
+    /// Reads the slots again in the background, because the last reading seems to be outdated.
     fn refresh_slots(&self) {
         match &self.0.route {
             Route::Single(_) => {}
@@ -315,7 +338,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// The pauses of one call, each longer than the last.
+/// The pauses of one call, each twice as long as the last, up to a bound.
 struct Pauses(Duration);
 
 impl Default for Pauses {
@@ -331,10 +354,10 @@ impl Pauses {
     }
 }
 
-/// The pauses before a call is sent again: loading a script, moving a slot, or the end of another
-/// client's script takes milliseconds.
+/// The first and the longest pause before a call is sent again. Loading a script, moving a slot, or
+/// the end of another client's script takes milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// For a wait that the caller bounds.
+/// The deadline of a wait that the caller bounds by itself.
 const FOREVER: Duration = Duration::from_secs(86_400);

@@ -12,22 +12,23 @@ use super::error::LinkError;
 use super::node_state::{Lookup, NodeState};
 use crate::backend::BackendError;
 
-/// A server, and the way to it. Clones share the connection.
+/// A server and the connection to it. Clones share the connection.
 #[derive(Clone, Debug)]
 pub(super) struct Node(Arc<NodeState>);
 
 impl Node {
-    /// A node that is not connected yet; `within` is the time that calls are told when it is up.
+    /// A node that is not connected yet. `within` is the time that calls report when they time out.
     pub(super) fn new(dial: Dial, within: Duration) -> Self {
         Self(Arc::new(NodeState::new(dial, within)))
     }
 
-    /// Where the node is, for messages.
+    /// The address of the node, for messages.
     pub(super) fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The host, for nodes that do not know their own; empty for a socket.
+    /// The host of the node, which a node that does not know it leaves out of its answers; empty
+    /// for a socket.
     pub(super) fn host(&self) -> &str {
         self.0.host()
     }
@@ -43,24 +44,24 @@ impl Node {
         self.0.loss(serial).await;
     }
 
-    /// Starts to connect, unless there is a connection or an attempt.
+    /// Starts an attempt, unless there is a connection or an attempt is under way.
     pub(super) fn connect(&self) {
-        self.0.look();
+        self.0.lookup();
     }
 
-    /// The connection; waits for the attempt that is under way.
+    /// The connection. Waits for the attempt that is under way.
     pub(super) async fn connection(&self, deadline: Instant) -> Result<Connection, BackendError> {
         let mut changes = self.0.changes();
         loop {
             changes.mark();
-            match self.0.look() {
+            match self.0.lookup() {
                 Lookup::Connection(wire, serial) => {
                     return Ok(Connection::new(wire, Arc::clone(&self.0), serial));
                 }
                 Lookup::Failure(cause) => return Err(cause),
                 Lookup::Attempt => {}
             }
-            // The node is here, so only the time can run out.
+            // The node lives as long as `self`, so only the deadline ends the wait.
             if !matches!(timeout_at(deadline, changes.next()).await, Ok(true)) {
                 return Err(BackendError::timeout("redis", self.0.within()));
             }

@@ -14,9 +14,11 @@
 //! No task outlives its work: a call that needs a connection starts the attempt, and an idle node
 //! costs nothing.
 //!
-//! Each connection has a number, its `serial`. A loss is told by number to all calls that are under
-//! way on it, because the client itself would let them wait without end on a silent server. The number
-//! also makes a late report about an old connection harmless to its successor.
+//! Each connection has a number, its `serial`. When a connection is lost, all calls under way on it
+//! learn that by its number, because the client library would let them wait without end on a silent
+//! server. The number also makes late reports harmless. For example, a call on connection 3 times
+//! out and reports a loss after connection 4 was made. The number is not that of the present
+//! connection, so connection 4 stays.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -45,9 +47,9 @@ struct Connectivity {
     phase: Phase,
     /// The number of the last attempt, and of the connection that it made.
     serial: u64,
-    /// Connections up to this number are lost, with every call that was under way on them.
+    /// All connections up to this number are lost, with the calls that were under way on them.
     lost: u64,
-    /// How many attempts failed, or made a connection that broke early, since one lived for a while.
+    /// How many attempts in a row have failed, or made a connection that soon broke.
     failures: u32,
 }
 
@@ -59,19 +61,19 @@ enum Phase {
     Pausing { until: Instant, cause: BackendError },
 }
 
-/// What a call finds that needs the connection.
+/// The result of a search for the connection.
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// A connection, and its number.
     Connection(Wire, u64),
     /// An attempt is under way: wait for a change.
     Attempt,
-    /// The last attempt has failed just now.
+    /// The last attempt has just failed.
     Failure(BackendError),
 }
 
 impl NodeState {
-    /// A node that is not connected yet; `within` is the time that calls are told when it is up.
+    /// A node that is not connected yet. `within` is the time that calls report when they time out.
     pub(super) fn new(dial: Dial, within: Duration) -> Self {
         let phase = Phase::Disconnected;
         let connectivity = Connectivity { phase, serial: 0, lost: 0, failures: 0 };
@@ -84,24 +86,25 @@ impl NodeState {
         self.within
     }
 
-    /// Where the node is, for messages.
+    /// The address of the node, for messages.
     pub(super) fn name(&self) -> &str {
         self.dial.name()
     }
 
-    /// The host, for nodes that do not know their own; empty for a socket.
+    /// The host of the node, which a node that does not know it leaves out of its answers; empty
+    /// for a socket.
     pub(super) fn host(&self) -> &str {
         self.dial.host()
     }
 
-    /// Waits until the outcome of an attempt is there, or a connection is lost.
+    /// Observes the connection: the result of an attempt, or a loss.
     pub(super) fn changes(&self) -> Changes {
         Changes(self.connectivity.subscribe())
     }
 
-    /// The connection, if there is one. Otherwise starts an attempt unless one is under way, or the
-    /// last one failed just now.
-    pub(super) fn look(self: &Arc<Self>) -> Lookup {
+    /// The connection, if there is one. Otherwise starts an attempt, unless one is under way or the
+    /// last one has just failed.
+    pub(super) fn lookup(self: &Arc<Self>) -> Lookup {
         let mut lookup = Lookup::Attempt;
         let mut start = None;
         self.connectivity.send_if_modified(|state| {
@@ -119,7 +122,7 @@ impl NodeState {
                     start = Some(state.serial);
                 }
             }
-            // No call waits for an attempt to start.
+            // The start of an attempt is no change that a call waits for.
             false
         });
         if let Some(serial) = start {
@@ -130,18 +133,19 @@ impl NodeState {
 
     /// Waits until the connection with this number is lost.
     pub(super) async fn loss(&self, serial: u64) {
-        // The sender lives as long as this node, so the wait has no other end.
+        // The sender lives as long as this node, so the wait cannot fail.
         let _ = self.connectivity.subscribe().wait_for(|state| state.lost >= serial).await;
     }
 
     /// Gives up this connection together with all calls that are under way on it.
     ///
-    /// One that lived for a while is replaced at once, for the next call. Any other is replaced when
-    /// a call needs it, with pauses if it happens again: otherwise a server that accepts connections
-    /// and closes them would be dialled without end.
+    /// One that lived for a while is replaced at once, for the next call. Any other is replaced
+    /// when a call needs it, with pauses if it happens again: otherwise a server that accepts
+    /// connections and closes them would be dialled without end.
     pub(super) fn lose(self: &Arc<Self>, serial: u64) {
         let mut again = false;
         self.connectivity.send_if_modified(|state| {
+            // Reported before, by another call on the same connection.
             if state.lost >= serial {
                 return false;
             }
@@ -153,6 +157,7 @@ impl NodeState {
                 if again {
                     state.failures = 0;
                 }
+                // Only the early losses that follow the first one cause a pause.
                 if again || state.failures == 0 {
                     state.failures = state.failures.saturating_add(u32::from(!again));
                     state.phase = Phase::Disconnected;
@@ -163,7 +168,7 @@ impl NodeState {
             true
         });
         if again {
-            self.look();
+            self.lookup();
         }
     }
 
@@ -181,7 +186,7 @@ impl NodeState {
             held
         });
         if retired {
-            self.look();
+            self.lookup();
         }
     }
 
@@ -196,8 +201,8 @@ impl NodeState {
     }
 
     /// The message about an answer that does not fit the call.
-    pub(super) fn strange_text(&self) -> String {
-        format!("{} has not answered what it was asked", self.name())
+    pub(super) fn unexpected_answer_text(&self) -> String {
+        format!("{} sent an answer that does not fit the call", self.name())
     }
 
     /// Connects in the background.
@@ -224,16 +229,17 @@ impl NodeState {
         });
     }
 
-    /// Takes over what an attempt has made.
+    /// Stores the result of an attempt.
     fn settle(&self, serial: u64, made: Result<Wire, LinkError>) {
         self.connectivity.send_if_modified(|state| {
+            // A later attempt has begun meanwhile, and this result is not awaited any more.
             if state.serial != serial || !matches!(state.phase, Phase::Connecting) {
                 return false;
             }
             match made {
-                // The server may have hung up before a call could use the connection.
+                // The server has closed the connection before a call could use it.
                 Ok(_) if state.lost >= serial => {
-                    let text = format!("{} hung up at once", self.name());
+                    let text = format!("{} closed the connection at once", self.name());
                     state.fail(LinkError::new(text).into());
                 }
                 Ok(wire) => {
@@ -247,7 +253,7 @@ impl NodeState {
 }
 
 impl Connectivity {
-    /// Pauses, twice as long after each failure.
+    /// Starts a pause, twice as long after each failure.
     fn fail(&mut self, cause: BackendError) {
         let doubled = SHORTEST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures));
         self.failures = self.failures.saturating_add(1);
@@ -260,8 +266,8 @@ impl Connectivity {
 pub(super) struct Changes(watch::Receiver<Connectivity>);
 
 impl Changes {
-    /// Counts changes from here on: to be called before a look, so that no change is missed between
-    /// the look and the wait.
+    /// Ignores earlier changes. To be called before a lookup, so that no change between the lookup
+    /// and the wait is missed.
     pub(super) fn mark(&mut self) {
         self.0.mark_unchanged();
     }
@@ -272,12 +278,12 @@ impl Changes {
     }
 }
 
-/// How long an attempt may take, name resolution, TLS and login included. A live server answers in a
-/// few round trips; a dead one must not hold up the next attempt.
+/// How long an attempt may take, including name resolution, TLS and login. A live server needs a
+/// few round trips, and a dead one must not hold up the next attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The pauses after failed attempts: long enough not to storm a server that starts, and far shorter
-/// than a person would notice after it is back.
+/// The pauses after failed attempts. They are long enough not to storm a server that starts, and
+/// far shorter than a person would notice once it is back.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 

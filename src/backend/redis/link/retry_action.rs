@@ -4,21 +4,21 @@ use ::redis::RedisError;
 
 use super::failure::code;
 
-/// How a call goes on that a server has refused. All but [`Fail`](Self::Fail) mean that
-/// nothing of it was carried out, so that it may be sent again.
+/// How a call continues after an error reply. All actions but [`Fail`](Self::Fail) mean that
+/// nothing of the call was carried out, so it may be sent again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RetryAction {
-    /// Send the text of the script, which the server does not have.
+    /// Send the text of the script, because the server does not have it.
     SendText,
-    /// Send the call again after a pause: the server cannot answer yet.
+    /// Send the call again after a pause, because the server cannot answer yet.
     Wait,
-    /// Connect again: after a failover, this is no longer the server to ask.
+    /// Connect again, because after a failover this is no longer the master.
     Reconnect,
     /// Send the call to the node that has the keys.
     Moved(String),
     /// Send the call to the node that is importing the keys; this one no longer has them.
     Ask(String),
-    /// Give up: another attempt would not help.
+    /// Fail the call, because another attempt would not help.
     Fail,
 }
 

@@ -1,4 +1,4 @@
-//! The master that sentinels name.
+//! The connection to the master that sentinels name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use super::wire::Wire;
 pub(super) struct Sentinels {
     sentinels: Vec<Arc<Server>>,
     master: String,
-    /// How data nodes are reached; its address is not used.
+    /// The login of data nodes. The address in it is not used.
     login: Server,
     name: String,
 }
@@ -36,11 +36,11 @@ impl Sentinels {
         self.login.reply(&self.name, reply)
     }
 
-    /// Asks all sentinels at once, and takes the first server that one names and that is a master.
+    /// Asks all sentinels at once, and takes the first named server that is a master.
     ///
-    /// A sentinel that hangs or has outdated knowledge does not delay the others, nor does the server
-    /// that it names: after a failover, the former master is not taken for the master, whether it
-    /// answers or hangs.
+    /// A sentinel that hangs or is outdated does not delay the others, nor does a server that it
+    /// names. For example, after a failover one sentinel still names the former master, which
+    /// hangs. The others name the new one, and that is taken as soon as it answers.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
@@ -48,7 +48,7 @@ impl Sentinels {
         let hang_up: Arc<dyn Fn() + Send + Sync> = Arc::new(hang_up);
         let mut steps = JoinSet::new();
         for sentinel in &self.sentinels {
-            let named = ask(Arc::clone(sentinel), self.master.clone());
+            let named = query_master(Arc::clone(sentinel), self.master.clone());
             steps.spawn(async move { named.await.map(DialStep::Named) });
         }
         let mut tried = Vec::new();
@@ -57,12 +57,12 @@ impl Sentinels {
             match step {
                 Ok(Ok(DialStep::Named(address))) if tried.contains(&address) => {}
                 Ok(Ok(DialStep::Named(address))) => {
-                    let server = self.login.at(&address.0, address.1);
-                    let reached = reach(server, Arc::clone(&hang_up));
+                    let server = self.login.with_host(&address.0, address.1);
+                    let reached = connect_to_master(server, Arc::clone(&hang_up));
                     steps.spawn(async move { reached.await.map(DialStep::Reached) });
                     tried.push(address);
                 }
-                Ok(Ok(DialStep::Reached(master))) => return Ok(master.taken()),
+                Ok(Ok(DialStep::Reached(master))) => return Ok(master.take()),
                 Ok(Err(failed)) => error = failed,
                 Err(_) => {}
             }
@@ -78,7 +78,8 @@ enum DialStep {
     Reached(Master),
 }
 
-/// A connection whose end is reported only if it is taken: the others may end unnoticed.
+/// A connection to a master. Its end is reported only if it is taken, because the others are
+/// dropped.
 struct Master {
     wire: Wire,
     end: Arc<ConnectionEnd>,
@@ -91,9 +92,10 @@ struct ConnectionEnd {
 }
 
 impl Master {
-    fn taken(self) -> Wire {
+    fn take(self) -> Wire {
         self.end.is_taken.store(true, Ordering::SeqCst);
-        // Each side writes its flag before it reads the other's, so at least one of them sees both set.
+        // Each side sets its own flag before it reads the other one. So at least one of them sees
+        // both set, and the end is reported.
         if self.end.is_over.load(Ordering::SeqCst) {
             (self.end.hang_up)();
         }
@@ -102,7 +104,10 @@ impl Master {
 }
 
 /// Connects to a server that was named, if it is a master.
-async fn reach(server: Server, hang_up: Arc<dyn Fn() + Send + Sync>) -> Result<Master, LinkError> {
+async fn connect_to_master(
+    server: Server,
+    hang_up: Arc<dyn Fn() + Send + Sync>,
+) -> Result<Master, LinkError> {
     let (is_taken, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let end = Arc::new(ConnectionEnd { is_taken, is_over, hang_up });
     let reported = Arc::clone(&end);
@@ -113,41 +118,43 @@ async fn reach(server: Server, hang_up: Arc<dyn Fn() + Send + Sync>) -> Result<M
         }
     };
     let wire = server.dial(over).await?;
-    match wire.ask(&::redis::cmd("ROLE"), 0).await {
+    match wire.send(&::redis::cmd("ROLE"), 0).await {
         Ok(role) if !is_master(&role) => {
             Err(LinkError::new(format!("{} is not a master", server.name())))
         }
         // A user without the right to `ROLE` may still have the right to decide.
         Err(error) if error.code() != Some("NOPERM") => {
-            Err(server.failed(format!("{} has no role", server.name()), error))
+            Err(server.error(format!("{} did not report its role", server.name()), error))
         }
         _ => Ok(Master { wire, end }),
     }
 }
 
 /// Asks one sentinel where the master is.
-async fn ask(sentinel: Arc<Server>, master: String) -> Result<(String, u16), LinkError> {
+async fn query_master(sentinel: Arc<Server>, master: String) -> Result<(String, u16), LinkError> {
     let wire = sentinel.dial(|| ()).await?;
     let mut command = ::redis::cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
-    let named = wire.ask(&command, 0).await.map_err(|error| not_named(&sentinel, error))?;
-    match read(&named) {
+    let named = wire.send(&command, 0).await.map_err(|error| query_error(&sentinel, error))?;
+    match read_address(&named) {
         Some(Some(address)) => Ok(address),
         Some(None) => {
-            let text = format!("the sentinel {} knows no master `{master}`", sentinel.name());
+            let text =
+                format!("the sentinel {} does not know a master `{master}`", sentinel.name());
             Err(LinkError::new(text))
         }
         None => {
-            let text = format!("the sentinel {} named no address of a master", sentinel.name());
+            let text = format!("the sentinel {} sent no address of a master", sentinel.name());
             Err(LinkError::new(text))
         }
     }
 }
 
-/// The address in a sentinel's answer, if it knows one; `None` if the answer is none.
+/// The address in a sentinel's answer. `Some(None)` if the sentinel knows no such master, and
+/// `None` if the answer cannot be read.
 ///
-/// The client's own conversion would cut a port that is too large to its last 16 bits.
-pub(super) fn read(named: &Value) -> Option<Option<(String, u16)>> {
+/// The client library's own conversion would cut a port that is too large to its last 16 bits.
+pub(super) fn read_address(named: &Value) -> Option<Option<(String, u16)>> {
     let parts = match named {
         Value::Nil => return Some(None),
         Value::Array(parts) => parts,
@@ -159,9 +166,9 @@ pub(super) fn read(named: &Value) -> Option<Option<(String, u16)>> {
     is_host(host).then(|| Some((host.to_owned(), port)))
 }
 
-fn not_named(sentinel: &Server, error: RedisError) -> LinkError {
+fn query_error(sentinel: &Server, error: RedisError) -> LinkError {
     let text = format!("the sentinel {} did not name the master", sentinel.name());
-    sentinel.failed(text, error)
+    sentinel.error(text, error)
 }
 
 fn is_master(role: &Value) -> bool {

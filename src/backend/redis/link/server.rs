@@ -22,7 +22,7 @@ impl Server {
         Self { address, login, name }
     }
 
-    /// Where the server is, as `host:port` or the path of its socket.
+    /// The address of the server, as `host:port` or the path of its socket.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -43,8 +43,8 @@ impl Server {
     }
 
     /// Another server with the same login.
-    pub(super) fn at(&self, host: &str, port: u16) -> Self {
-        Self::new(self.address.at(host, port), self.login.clone())
+    pub(super) fn with_host(&self, host: &str, port: u16) -> Self {
+        Self::new(self.address.with_host(host, port), self.login.clone())
     }
 
     /// The same server with the login of another.
@@ -63,15 +63,15 @@ impl Server {
     }
 
     /// An error reply of this server, or another error of its connection.
-    pub(super) fn failed(&self, text: String, cause: RedisError) -> LinkError {
+    pub(super) fn error(&self, text: String, cause: RedisError) -> LinkError {
         match cause.code() {
             Some(_) => self.reply(&self.name, &cause),
             None => LinkError::with_cause(text, cause),
         }
     }
 
-    /// Connects, logs in, and checks that the login suffices; `hang_up` is called when the connection
-    /// ends.
+    /// Connects, logs in, and checks that the login suffices; `hang_up` is called when the
+    /// connection ends.
     pub(super) async fn dial(
         &self,
         hang_up: impl Fn() + Send + Sync + 'static,
@@ -80,13 +80,13 @@ impl Server {
         let stream = self.address.connect().await;
         let stream = stream.map_err(|cause| LinkError::with_io_cause(text(), cause))?;
         let wire = Wire::open(stream, &self.login, hang_up).await;
-        let wire = wire.map_err(|cause| self.failed(text(), cause))?;
-        // A server that wants a login accepts connections without one, and refuses each command.
-        match wire.ask(&::redis::cmd("PING"), 0).await {
+        let wire = wire.map_err(|cause| self.error(text(), cause))?;
+        // A server that requires a login accepts connections without one, and refuses each command.
+        match wire.send(&::redis::cmd("PING"), 0).await {
             Err(error) if error.code() == Some("NOAUTH") => Err(self.reply(&self.name, &error)),
-            // Calls deal with any other reply: the server may be loading its data, or the user may
-            // lack the right to this command.
-            Err(error) if error.code().is_none() => Err(self.failed(text(), error)),
+            // Any other reply is left to the calls: the server may be loading its data, or the user
+            // may lack the right to `PING`.
+            Err(error) if error.code().is_none() => Err(self.error(text(), error)),
             _ => Ok(wire),
         }
     }

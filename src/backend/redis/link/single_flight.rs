@@ -1,4 +1,4 @@
-//! Background work of which one piece at a time is under way, and which ends with its owner.
+//! Background work of which one piece is under way at a time.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -10,8 +10,9 @@ use super::error::LinkError;
 
 /// A task that connects or reads, for all calls that wait for its result.
 ///
-/// The owner notes under its own lock that work is under way, so that it starts no second piece. The
-/// note must not outlive the work, or no call would ever start it again: [`Landing`] sees to that.
+/// The owner notes under its own lock that work is under way, so it starts no second piece. The
+/// note must not outlive the work, or no call would ever start it again. [`Completion`] makes sure
+/// of that.
 #[derive(Debug, Default)]
 pub(super) struct SingleFlight(Mutex<Option<AbortHandle>>);
 
@@ -25,12 +26,14 @@ impl SingleFlight {
         work: impl Future<Output = Result<T, LinkError>> + Send + 'static,
         settle: impl FnOnce(Result<T, LinkError>) + Send + 'static,
     ) {
-        let landing = Landing(Some(Box::new(settle)));
+        let completion = Completion(Some(Box::new(settle)));
         let Ok(runtime) = Handle::try_current() else {
-            return landing.land(Err(LinkError::new("there is no tokio runtime here")));
+            return completion.complete(Err(LinkError::new("there is no tokio runtime here")));
         };
-        let task = runtime.spawn(async move { landing.land(work.await) });
-        // A poisoned lock guards a handle alone.
+        // The completion is part of the task: if the task is dropped at any point, `settle` still
+        // runs.
+        let task = runtime.spawn(async move { completion.complete(work.await) });
+        // A poisoned lock is harmless: it guards one handle.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(task.abort_handle());
     }
@@ -47,18 +50,19 @@ impl Drop for SingleFlight {
 
 type ResultHandler<T> = Box<dyn FnOnce(Result<T, LinkError>) + Send>;
 
-/// Passes the result of the work on. Work that is dropped, as by a runtime that ends, has failed.
-struct Landing<T>(Option<ResultHandler<T>>);
+/// Passes on the result of the work. Work that is dropped, as by a runtime that shuts down, counts
+/// as failed.
+struct Completion<T>(Option<ResultHandler<T>>);
 
-impl<T> Landing<T> {
-    fn land(mut self, result: Result<T, LinkError>) {
+impl<T> Completion<T> {
+    fn complete(mut self, result: Result<T, LinkError>) {
         if let Some(settle) = self.0.take() {
             settle(result);
         }
     }
 }
 
-impl<T> Drop for Landing<T> {
+impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
         // After `land` there is nothing left to call.
         if let Some(settle) = self.0.take() {
@@ -67,8 +71,8 @@ impl<T> Drop for Landing<T> {
     }
 }
 
-impl<T> fmt::Debug for Landing<T> {
+impl<T> fmt::Debug for Completion<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Landing")
+        f.write_str("Completion")
     }
 }

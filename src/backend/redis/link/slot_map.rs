@@ -1,4 +1,4 @@
-//! Which node of a cluster has which slots.
+//! Which master of a cluster has which slots.
 
 use std::collections::HashSet;
 
@@ -24,9 +24,10 @@ pub(super) struct SlotRange {
 }
 
 impl SlotMap {
-    /// Reads the answer to `CLUSTER SLOTS`, in which a node that does not know its own host leaves it
-    /// out. `None` if it is not that of a cluster: no cluster has slots that do not exist, hosts that
-    /// have no name, or thousands of masters, to each of which this process would connect.
+    /// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own host leaves it out.
+    ///
+    /// `None` if no cluster can have sent it: slots that do not exist, hosts without a name, or
+    /// thousands of masters, to each of which this process would connect.
     pub(super) fn read(answer: Value, own_host: &str) -> Option<Self> {
         let Value::Array(parts) = answer else { return None };
         let mut slots = Self::default();
@@ -64,7 +65,7 @@ impl SlotMap {
         self.ranges.get(after.checked_sub(1)?).filter(|range| slot <= range.last)
     }
 
-    /// The replicas, which know the slots as well should the masters be gone.
+    /// The replicas. They know the slots as well, in case the masters are gone.
     pub(super) fn replicas(&self) -> &[(String, u16)] {
         &self.replicas
     }
@@ -84,7 +85,7 @@ fn place(node: &Value, own_host: &str) -> Option<(String, u16)> {
         Value::BulkString(_) | Value::Nil => own_host.to_owned(),
         _ => return None,
     };
-    // The own host of a socket is none.
+    // The host of a socket is empty.
     (is_host(&host) || host == own_host).then_some(())?;
     Some((host, number(port)?))
 }
@@ -96,5 +97,5 @@ fn number(value: &Value) -> Option<u16> {
     }
 }
 
-/// A cluster of Redis has at most so many nodes by its own recommendation.
+/// Redis recommends at most so many nodes for a cluster.
 const MOST_MASTERS: usize = 1_000;

@@ -15,7 +15,7 @@ use {
     tokio_rustls::client::TlsStream,
 };
 
-/// How to speak TLS to the servers of a store; without the feature `redis-tls` there is no value.
+/// The settings of TLS. Without the feature `redis-tls` there is no value of this type.
 #[derive(Clone)]
 pub(super) struct TlsSettings(
     #[cfg(feature = "redis-tls")] Arc<ClientConfig>,
@@ -35,7 +35,7 @@ impl TlsSettings {
         root: Option<&[u8]>,
         own: Option<(&[u8], &[u8])>,
     ) -> Result<Self, &'static str> {
-        // Of the process, if it has chosen one.
+        // The one that the process has installed, if any.
         let cryptography = CryptoProvider::get_default().cloned();
         let cryptography = cryptography.unwrap_or_else(|| Arc::new(ring::default_provider()));
         let config = ClientConfig::builder_with_provider(cryptography)
@@ -45,7 +45,7 @@ impl TlsSettings {
         let config = match own {
             None => config.with_no_client_auth(),
             Some((chain, key)) => {
-                let chain = certificates(chain, "the client certificate is no PEM")?;
+                let chain = certificates(chain, "the client certificate is not PEM")?;
                 if chain.is_empty() {
                     return Err("there is no client certificate in the PEM");
                 }
@@ -59,7 +59,7 @@ impl TlsSettings {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Greets a server by TLS, and checks that it is this host.
+    /// Makes the TLS handshake, and checks that the server is this host.
     #[cfg(feature = "redis-tls")]
     pub(super) async fn greet(
         &self,
@@ -82,8 +82,8 @@ fn roots(pem: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
     match pem {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(pem) => {
-            for root in certificates(pem, "the root certificate is no PEM")? {
-                roots.add(root).map_err(|_| "the root certificate is not one")?;
+            for root in certificates(pem, "the root certificate is not PEM")? {
+                roots.add(root).map_err(|_| "the root certificate is invalid")?;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The servers of a store, from the URLs that the user gave.
 //!
-//! No error quotes a URL that cannot be read: wherever a separator is missing or too much, a password
-//! may stand in any part of it.
+//! No error quotes a URL that cannot be read: wherever a separator is missing or too much, a
+//! password may stand in any part of it.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ pub(super) enum Topology {
     Cluster(Vec<Server>),
 }
 
-/// What all connections share, beside their URL.
+/// The settings that all connections share, besides their URL.
 #[derive(Clone, Default)]
 pub(in crate::backend::redis) struct ConnectOptions {
     /// The certificates to trust, in PEM.
     #[cfg(feature = "redis-tls")]
     pub(in crate::backend::redis) root: Option<Vec<u8>>,
-    /// The own certificate and its key, in PEM.
+    /// The client certificate and its key, in PEM.
     #[cfg(feature = "redis-tls")]
     pub(in crate::backend::redis) client: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -46,18 +46,18 @@ impl Servers {
         url: &str,
         common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
-        let server = parse(url, Which::TheOnly, common)?;
+        let server = parse(url, UrlPosition::TheOnly, common)?;
         Ok(Self(Topology::One(Dial::Server(Arc::new(server)))))
     }
 
-    /// A cluster, of which some nodes are known; the first URL has the login of all.
+    /// A cluster, with the URLs of some nodes. The first URL has the login of all nodes.
     pub(in crate::backend::redis) fn cluster(
         urls: &[String],
         common: &ConnectOptions,
     ) -> Result<Self, BackendError> {
         let (first, servers) = parse_all(urls, common)?;
         if first.database() != 0 {
-            return Err(wrong(format!(
+            return Err(misconfigured(format!(
                 "a cluster has no database {} (leave it out of the URL)",
                 first.database()
             )));
@@ -66,7 +66,7 @@ impl Servers {
         Ok(Self(Topology::Cluster(seeds.collect())))
     }
 
-    /// The master that these sentinels name; the first URL has the login of the data nodes.
+    /// The master that these sentinels name. The first URL has the login of the data nodes.
     pub(in crate::backend::redis) fn sentinel(
         urls: &[String],
         master: &str,
@@ -75,8 +75,8 @@ impl Servers {
     ) -> Result<Self, BackendError> {
         let (first, servers) = parse_all(urls, common)?;
         let login = match own {
-            Some((user, password)) => bare().set_username(user).set_password(password),
-            None => bare(),
+            Some((user, password)) => default_login().set_username(user).set_password(password),
+            None => default_login(),
         };
         let sentinels = servers.into_iter().map(|server| server.with_login(login.clone()));
         let sentinels = Sentinels::new(sentinels.collect(), master.to_owned(), first);
@@ -90,38 +90,41 @@ fn parse_all(
     common: &ConnectOptions,
 ) -> Result<(Server, Vec<Server>), BackendError> {
     let count = urls.len();
-    let servers = urls.iter().zip(1..).map(|(url, nth)| parse(url, Which::Nth(nth, count), common));
+    let servers =
+        urls.iter().zip(1..).map(|(url, nth)| parse(url, UrlPosition::Nth(nth, count), common));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
     match servers.first() {
         Some(first) => Ok((first.clone(), servers)),
-        None => Err(wrong("no URL was given (at least one is needed, like redis://host:6379)")),
+        None => {
+            Err(misconfigured("no URL was given (at least one is needed, like redis://host:6379)"))
+        }
     }
 }
 
-fn wrong(cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
+fn misconfigured(cause: impl Into<Box<dyn Error + Send + Sync>>) -> BackendError {
     BackendError::misconfigured("redis", cause)
 }
 
 /// A login without user and database. RESP3 reports at once when a server hangs up.
-fn bare() -> RedisConnectionInfo {
+fn default_login() -> RedisConnectionInfo {
     RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3)
 }
 
-/// Which of the URLs it is, for messages.
+/// Which URL of the list this is, for messages.
 #[derive(Clone, Copy)]
-enum Which {
+enum UrlPosition {
     TheOnly,
     Nth(usize, usize),
 }
 
-impl Which {
+impl UrlPosition {
     /// The error about this URL.
-    fn cannot_be_used(self, problem: &str) -> BackendError {
+    fn error(self, problem: &str) -> BackendError {
         let which = match self {
             Self::TheOnly | Self::Nth(_, 1) => "the URL of the server".to_owned(),
             Self::Nth(nth, count) => format!("URL {nth} of {count}"),
         };
-        wrong(format!("{which} cannot be used: {problem} ({FORM})"))
+        misconfigured(format!("{which} cannot be used: {problem} ({FORM})"))
     }
 }
 
@@ -129,11 +132,11 @@ impl Which {
 const FORM: &str = "write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
                     socket, and in a password %40 for `@`, %2F for `/` and so on";
 
-fn parse(url: &str, which: Which, common: &ConnectOptions) -> Result<Server, BackendError> {
-    let unusable = |problem| which.cannot_be_used(problem);
+fn parse(url: &str, which: UrlPosition, common: &ConnectOptions) -> Result<Server, BackendError> {
+    let unusable = |problem| which.error(problem);
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("", url.trim()));
     let scheme = scheme.to_ascii_lowercase();
-    // The client reads the URL of a server with TLS only if it makes the connection itself.
+    // The client library reads a URL with TLS only if it makes the connection itself.
     let (is_tls, plain) = match scheme.as_str() {
         "rediss" | "valkeys" => (true, format!("redis://{rest}")),
         _ => (false, format!("{scheme}://{rest}")),
@@ -144,20 +147,21 @@ fn parse(url: &str, which: Which, common: &ConnectOptions) -> Result<Server, Bac
     if let Some(problem) = problem(&scheme, rest, &plain) {
         return Err(unusable(problem));
     }
-    let info = plain.into_connection_info().map_err(|_| unusable("it is no URL of a server"))?;
+    let info =
+        plain.into_connection_info().map_err(|_| unusable("it is not the URL of a server"))?;
     let address = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let address = |tls| Address::Tcp { host: host.clone(), port: *port, tls };
-            let tls = certificates(is_tls, &address(None), common)?;
+            let tls = tls_settings(is_tls, &address(None), common)?;
             address(tls)
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => {
             let address = Address::Unix(path.clone());
-            certificates(false, &address, common)?;
+            tls_settings(false, &address, common)?;
             address
         }
-        _ => return Err(unusable("it is no URL of a server")),
+        _ => return Err(unusable("it is not the URL of a server")),
     };
     Ok(Server::new(address, login(&info)))
 }
@@ -166,7 +170,8 @@ fn login(info: &ConnectionInfo) -> RedisConnectionInfo {
     info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3)
 }
 
-/// What is wrong with a URL, as far as that can be told; `plain` is its form without TLS.
+/// What is wrong with a URL, as far as that can be said without quoting it. `plain` is its form
+/// without TLS.
 fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
     const SCHEMES: [&str; 7] =
         ["redis", "rediss", "valkey", "valkeys", "unix", "redis+unix", "valkey+unix"];
@@ -182,13 +187,15 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
     let (authority, behind) = rest.split_at_checked(end)?;
     let Some(url) = ::redis::parse_redis_url(plain) else {
         return Some(match authority.contains('@') {
-            true => "its host or its port is none",
-            false => "its host or its port is none (is there an `@` before the host?)",
+            true => "its host or its port is missing or invalid",
+            false => {
+                "its host or its port is missing or invalid (is there an `@` before the host?)"
+            }
         });
     };
-    // The client would take what stands before them for the host, and show it.
+    // The client library would take what stands before it for the host, and show it.
     if !is_socket && (behind.contains('@') || url.fragment().is_some()) {
-        return Some("there is an `@` or a `#` behind its host");
+        return Some("there is an `@` or a `#` after its host");
     }
     let protocol = url.query_pairs().find(|(name, _)| name == "protocol");
     if protocol.is_some_and(|(_, version)| !["2", "3", "resp2", "resp3"].contains(&&*version)) {
@@ -199,23 +206,23 @@ fn problem(scheme: &str, rest: &str, plain: &str) -> Option<&'static str> {
         false => Some(url.path().trim_matches('/').to_owned()).filter(|db| !db.is_empty()),
     };
     if database.is_some_and(|database| database.parse::<i64>().is_err()) {
-        return Some("its database is no number");
+        return Some("its database is not a number");
     }
     match url.host_str() {
         _ if is_socket => None,
         None | Some("") => Some("it has no host"),
-        Some("0.0.0.0" | "[::]") => Some("0.0.0.0 and [::] are no addresses to connect to"),
+        Some("0.0.0.0" | "[::]") => Some("0.0.0.0 and [::] are not addresses to connect to"),
         Some(_) => None,
     }
 }
 
-/// The settings of TLS, if a server speaks it.
+/// The settings of TLS, if the URL asks for it.
 ///
 /// # Errors
 ///
-/// If there are certificates that cannot be used, or that are for no connection.
+/// If there are certificates that cannot be used, or certificates but no TLS.
 #[cfg(feature = "redis-tls")]
-fn certificates(
+fn tls_settings(
     is_tls: bool,
     address: &Address,
     common: &ConnectOptions,
@@ -224,7 +231,7 @@ fn certificates(
         let text = format!(
             "the certificates cannot be used for {address} (they are PEM, for a rediss:// URL)"
         );
-        wrong(super::error::LinkError::because(text, cause))
+        misconfigured(super::error::LinkError::with_text_cause(text, cause))
     };
     if !is_tls {
         let none = common.root.is_none() && common.client.is_none();
@@ -235,7 +242,7 @@ fn certificates(
 }
 
 #[cfg(not(feature = "redis-tls"))]
-fn certificates(
+fn tls_settings(
     _: bool,
     _: &Address,
     _: &ConnectOptions,

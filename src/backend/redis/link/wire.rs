@@ -1,4 +1,4 @@
-//! A connection to a server that has answered the login.
+//! A connection to a server, after the login.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tokio::task::AbortHandle;
 
 use super::allowance::{Allowance, BoundedStream};
 
-/// A connection on which any number of commands may be under way. Clones share it, and it ends with
-/// the last of them.
+/// A connection on which any number of commands may be under way. Clones share it, and the last
+/// clone ends it.
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     client: MultiplexedConnection,
@@ -22,7 +22,7 @@ pub(super) struct Wire {
 
 struct WireShared {
     allowance: Arc<Allowance>,
-    /// The task that writes and reads.
+    /// The task that writes commands and reads answers.
     driver: AbortHandle,
 }
 
@@ -36,7 +36,7 @@ impl Wire {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // The callers bound the time.
+        // The callers have timeouts of their own.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(COMMANDS)
@@ -55,19 +55,21 @@ impl Wire {
         Ok(Self { client, shared: Arc::new(WireShared { allowance, driver }) })
     }
 
-    /// Sends a command, once. Its answer has at most so many bytes, or a few.
-    pub(super) async fn ask(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
+    /// Sends a command once. Its answer has at most `longest` bytes, and a few.
+    pub(super) async fn send(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
         let expected = self.shared.allowance.extend(longest);
         let answer = self.client.clone().req_packed_command(command).await?;
         expected.complete();
         answer.extract_error()
     }
 
-    /// Sends a command, once, about keys that the node is importing.
-    pub(super) async fn ask_importing(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
+    /// Sends a command once, about keys that the node is importing.
+    pub(super) async fn send_asking(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
         let mut both = ::redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         let expected = self.shared.allowance.extend(longest);
+        // Both commands are written together, because `ASKING` only holds for the next command of
+        // the connection.
         let answers = self.client.clone().req_packed_commands(&both, 0, 2).await?;
         expected.complete();
         match answers.into_iter().next_back() {
@@ -89,7 +91,7 @@ impl fmt::Debug for WireShared {
     }
 }
 
-/// How many commands may wait for the task that writes them, and how many bytes that task gathers
-/// before it writes. The client's own values make it write far more often under load.
+/// How many commands may wait for the task that writes them, and how many bytes it gathers before
+/// it writes. With the client library's own values, it writes far more often under load.
 const COMMANDS: usize = 2048;
 const BYTES: usize = 64 * 1024;

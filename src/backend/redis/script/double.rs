@@ -1,11 +1,11 @@
-//! Numbers as the script counts them: whole numbers in doubles.
+//! Numbers as the script counts them: whole numbers as doubles.
 
 use crate::quota::MAX_UNITS;
 
 /// A double holds every whole number up to this one.
 pub(super) const MAX: i64 = MAX_UNITS.cast_signed();
 
-/// The double of a whole number; beyond [`MAX`] the infinity of its sign.
+/// Converts a whole number to a double; beyond [`MAX`], to the infinity of its sign.
 #[expect(clippy::as_conversions, reason = "a double holds each of these whole numbers")]
 pub(super) const fn from_i64(number: i64) -> f64 {
     if number > MAX {
@@ -14,12 +14,12 @@ pub(super) const fn from_i64(number: i64) -> f64 {
     if number < -MAX { f64::NEG_INFINITY } else { number as f64 }
 }
 
-/// The double of a whole number; infinity beyond [`MAX`].
+/// Converts a whole number to a double; beyond [`MAX`], to infinity.
 pub(super) fn from_u64(number: u64) -> f64 {
     i64::try_from(number).map_or(f64::INFINITY, from_i64)
 }
 
-/// The whole number that a double holds; `None` if it is not whole, or beyond [`MAX`].
+/// Converts a double to a whole number. `None` if it is not whole, or beyond [`MAX`].
 #[expect(clippy::as_conversions, reason = "a whole number within 2^53 is an `i64`")]
 pub(super) fn to_i64(double: f64) -> Option<i64> {
     (double.fract() == 0.0 && double.abs() <= from_i64(MAX)).then_some(double as i64)
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_come_back_and_others_do_not() {
+    fn whole_numbers_convert_both_ways_and_other_doubles_do_not() {
         for number in [0, 1, -1, MAX, -MAX, MAX - 1, 1_700_000_123_456_789] {
             assert_eq!(to_i64(from_i64(number)), Some(number));
         }

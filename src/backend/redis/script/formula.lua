@@ -1,8 +1,9 @@
--- The formula of `algebra/{bucket, charge, two_choices, refund, block, rescale}.rs`, where `s` is the number of a limit.
+-- The formula of `algebra/{bucket, charge, two_choices, refund, block, rescale}.rs`. `s` is the
+-- index of a limit.
 
 local min, max = math.min, math.max
 
--- The numbers of each limit.
+-- The numbers of each limit, by index.
 local gain, token, capacity, step, initial = {}, {}, {}, {}, {}
 for s = 1, args[2] do
   gain[s], token[s], capacity[s], step[s], initial[s] = unpack(args, s * 5 - 2, s * 5 + 2)
@@ -12,7 +13,7 @@ local function absent(s, phase, at)
   return initial[s], window_at(step[s], phase, at)
 end
 
--- The highest value to which a refund may lift a bucket: it must not open one that is blocked.
+-- The highest value to which a refund may lift a bucket. It must not open a blocked one.
 local function refund_cap(s, value, ts)
   if ts > now and value < 0 then
     return max(capacity[s] - MAX_UNITS, -1)
@@ -22,7 +23,7 @@ end
 
 local ADMITTED, RESERVED, REFUSED = 1, 2, 3
 
--- How long until a bucket that was refreshed to now is out of debt.
+-- The time until a bucket that was refreshed to now is out of debt.
 local function wait(s, value, ts)
   if value >= 0 then
     return 0
@@ -30,7 +31,8 @@ local function wait(s, value, ts)
   return (ts - now + step[s]) + step[s] * (steps_to_gain(gain[s], -value) - 1)
 end
 
--- The verdict, and what is left of a bucket that was refreshed to now; only the verdict if that is refused.
+-- The verdict, and the value that is left in a bucket that was refreshed to now; only the verdict
+-- if it is a refusal.
 local function charge(s, value, ts, units, lowest, max_wait)
   if value >= units then
     return ADMITTED, value - units
@@ -40,7 +42,7 @@ local function charge(s, value, ts, units, lowest, max_wait)
   return REFUSED
 end
 
--- The verdict, and what two shards are left with, in their order.
+-- The verdict, and the values that are left in two shards, in their order.
 local function charge_pair(s, value, ts, value2, ts2, units, lowest, max_wait)
   local fuller, fuller_ts, poorer, poorer_ts = value, ts, value2, ts2
   local swapped = value2 > value
@@ -51,7 +53,7 @@ local function charge_pair(s, value, ts, value2, ts2, units, lowest, max_wait)
   local fuller_left, poorer_left = alone, poorer
 
   if verdict ~= ADMITTED then
-    -- Sums of halves, so that none exceeds what a double holds exactly.
+    -- Adds halves, so that no sum exceeds what a double holds exactly.
     local half_fuller, half_poorer, half_units = floor(fuller / 2), floor(poorer / 2), floor(units / 2)
     local odd = fuller - half_fuller * 2 + poorer - half_poorer * 2 - (units - half_units * 2)
     local held = half_fuller - half_units
@@ -95,8 +97,9 @@ local function block(s, value, ts, time)
   return max(capacity[s] - MAX_UNITS, min(-1, value)), ts
 end
 
--- a * b / c, rounded down, and the rest. The product may be too large for a double, so it is divided while it is
--- made, bit by bit.
+-- Returns a * b / c, rounded down, and the remainder. The product may be too large for a double, so
+-- it is divided bit by bit while it is built: `quotient` and `rest` are doubled for each bit of
+-- `b`, and `a` is added where the bit is 1.
 local function scale(a, b, c)
   local whole = floor(a / c)
   local r = a - whole * c
@@ -121,7 +124,7 @@ local function scale(a, b, c)
   return whole * b + quotient, rest
 end
 
--- Converts what a bucket holds from the old numbers to those of its limit.
+-- Converts the state of a bucket from the old quota to that of its limit.
 local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, old_step)
   value, ts = refresh(old_gain, old_capacity, old_step, value, ts, now)
   local held, held_ts = absent(s, phase, max(now, ts))
@@ -134,7 +137,7 @@ local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, o
   if value >= 0 or ts <= now then
     return left, held_ts
   end
-  -- Blocked. A window that starts before `ts` would gain, or count as one without a block, too soon.
+  -- Blocked. A window that starts before `ts` would gain too soon, or count as one without a block.
   local following = held_ts + step[s]
   if held_ts < ts and following < MAX_UNITS then
     held_ts = following

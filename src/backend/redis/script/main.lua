@@ -1,4 +1,4 @@
--- Carries out the operations, and stores what they changed.
+-- Runs the operations, and stores what they have changed.
 
 if rest then
   for k, at in pairs(rest) do

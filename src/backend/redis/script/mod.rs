@@ -2,11 +2,11 @@
 //!
 //! # Design
 //!
-//! The files are parts of one script, in this order. `clock` reads the time and `batch` what is asked
-//! and stored. `bucket` and `formula` are [`algebra`](crate::algebra) in Lua, with its names in its
-//! order. `plain` decides most batches by itself and returns before the functions of the others are
-//! even made. `operations` carries out an [`Operation`](super::operation::Operation), and `main` runs
-//! them all.
+//! The files are parts of one script, in this order. `clock` reads the time and `batch` what is
+//! asked and stored. `bucket` and `formula` are [`algebra`](crate::algebra) in Lua, with its names
+//! in its order. `plain` decides most batches by itself and returns before the functions of the
+//! others are even made. `operations` carries out an [`Operation`](super::operation::Operation),
+//! and `main` runs them all.
 
 mod double;
 mod reply;
@@ -15,7 +15,7 @@ mod request;
 pub(super) use self::reply::ScriptReply;
 pub(super) use self::request::ScriptRequest;
 
-/// Concatenates the script behind what sets `now`.
+/// Concatenates the parts of the script behind the code that sets `now`.
 macro_rules! script {
     ($clock:expr) => {
         concat!(
@@ -30,11 +30,11 @@ macro_rules! script {
     };
 }
 
-/// The whole script, by the server's clock.
+/// The whole script, with the server's clock.
 #[cfg(not(test))]
 pub(super) const TEXT: &str = script!(include_str!("clock.lua"));
 
-/// The whole script, by a time that is the last number of the batch: only the tests of this room
-/// have a clock of their own.
+/// The whole script for tests, with a time that the client appends to the numbers. Only the tests
+/// of this room have a clock of their own.
 #[cfg(test)]
 pub(super) const TEXT: &str = script!("local now = struct.unpack('<d', ARGV[1]:sub(-8))\n");

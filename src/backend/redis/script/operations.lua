@@ -1,10 +1,10 @@
 -- The operations, by code: charges, adjustments and resets, as in `backend/redis/operation.rs`.
 
--- When every absent bucket was empty, if that counts.
+-- The time at which every absent bucket was empty, if that counts.
 local initialized_at
 if args[1] == 1 then
   local noted = raw[buckets]
-  -- Whole microseconds, as the client reads them; anything else is overwritten.
+  -- Whole microseconds, as the client reads them. Anything else is overwritten.
   initialized_at = noted and #noted <= 16 and string.find(noted, '^%d+$') and tonumber(noted)
   if not initialized_at or initialized_at >= MAX_UNITS then
     initialized_at = now
@@ -13,9 +13,10 @@ if args[1] == 1 then
   buckets = buckets - 1
 end
 
--- The buckets as the operations find them, one after the other: nil before the first look, false if absent, 0 if the
--- key holds something else, otherwise value, ts, gain, token, capacity, step. `changed` has the limit by whose numbers
--- a bucket is to be stored.
+-- The buckets as the operations find them, one operation after the other. A cell is nil before the
+-- first look, false if the bucket is absent, 0 if the key holds something else, and otherwise
+-- value, ts, gain, token, capacity, step. `changed` has the index of the limit for which a changed
+-- bucket is to be stored.
 local cells, changed = {}, {}
 
 local function cell(k)
@@ -34,7 +35,7 @@ local function cell(k)
   return found
 end
 
--- What a bucket holds that is not stored.
+-- The state of a bucket that is not stored.
 local function first(s, phase)
   if initialized_at then
     local ts = window_at(step[s], phase, initialized_at)
@@ -55,19 +56,19 @@ local function stored_step(s)
   return initial[s] == capacity[s] and step[s] or -step[s]
 end
 
--- Whether a bucket that is counted in the old numbers needs no conversion to those of a limit.
+-- Whether a state means the same under the old and the new quota, so that it needs no conversion.
 local function is_counted_in(s, phase, ts, old_gain, old_token, old_capacity, old_stored_step)
   return old_gain == gain[s] and old_token == token[s] and old_capacity == capacity[s]
     and old_stored_step == stored_step(s) and ts % step[s] == phase
 end
 
--- Whether a bucket is full in the numbers that it was stored with. One that counts in others may have been forgotten, so
--- it is like one that is absent, in all respects.
+-- Whether a bucket is full by the quota that it was stored for. One that was stored for another
+-- quota may have been dropped by now, so if it is full it counts as absent in all respects.
 local function is_full(found)
   return refresh(found[3], found[5], math.abs(found[6]), found[1], found[2], now) == found[5]
 end
 
--- What a bucket holds in the numbers of a limit; nil if the key holds something else.
+-- The state of a bucket, converted to the quota of a limit; nil if the key holds something else.
 local function read(k, s, phase)
   local found = cell(k)
   if found == 0 then
@@ -104,22 +105,22 @@ local function write(k, s, value, ts)
   changed[k] = s
 end
 
--- Whether a bucket that was read is stored, and does not count as absent.
+-- Whether a bucket that was read is stored and does not count as absent.
 local function is_stored(k, s, phase)
   local found = cells[k]
   return found and (is_counted_in(s, phase, unpack(found, 2)) or not is_full(found))
 end
 
--- Stores a bucket from which nothing was taken, if this is its first use and a full one does not equal an absent one:
--- it begins to fill now.
+-- Stores a bucket from which nothing was taken, if this is its first use and it starts below its
+-- capacity: it begins to fill now.
 local function use(k, s, phase, value, ts)
   if initial[s] ~= capacity[s] and not is_stored(k, s, phase) then
     write(k, s, value, ts)
   end
 end
 
--- Stores a bucket that refused to be taken from, if it was converted or this is its first use. The client is told a wait
--- by the new numbers, so the bucket has to gain by these from now on.
+-- Stores a bucket that refused a charge, if it was converted or this is its first use. The client
+-- is told a wait by the new quota, so the bucket has to gain by it from now on.
 local function refuse(k, s, phase, value, ts)
   local found = cells[k]
   if not found or is_full(found) then
@@ -129,7 +130,7 @@ local function refuse(k, s, phase, value, ts)
   end
 end
 
--- One charge, on one bucket, without debt.
+-- One charge on one bucket, without debt.
 local function take(k, s, phase, units)
   local value, ts = read(k, s, phase)
   if value then
@@ -142,7 +143,8 @@ local function take(k, s, phase, units)
   end
 end
 
--- Each takes the place of its code among the numbers, and returns the place behind the operation.
+-- The operations by code. Each takes the position of its code in `args`, and returns the position
+-- behind the operation.
 local operations = {}
 
 -- `take`: bucket, limit, phase, units.
@@ -151,17 +153,20 @@ operations[1] = function(at)
   return at + 5
 end
 
--- Charges, all or nothing: how many; of each two buckets (the second is 0 if there is one), limit, phase, units, the
--- lowest value that may be left, the longest wait, and 1 if it takes.
+-- Charges, all or nothing. The numbers are: how many; of each the two buckets (the second is 0 if
+-- there is one), limit, phase, units, the lowest value that may be left, the longest wait, and 1 if
+-- it takes.
 operations[2] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 8
-  -- What the charges so far leave in a bucket, and by which limit; and those that take, for what to store in the end.
+  -- What the charges so far leave in each bucket, and for which limit. `taking` has the charges
+  -- that take, for what to store in the end.
   local left, left_ts, left_s = {}, {}, {}
   local taking = {}
   local refused = false
 
-  -- What a charge finds, and what the bucket holds if nothing is taken.
+  -- The state that a charge finds, and the state of the bucket without the charges of this
+  -- operation.
   local function see(k, s, phase)
     local held, held_ts = read(k, s, phase)
     if not held then
@@ -197,7 +202,8 @@ operations[2] = function(at)
       if takes == 0 then
         after = value
       end
-      -- The charges behind a refused one are judged as if it had been taken: each wait covers those before.
+      -- Charges behind a refused one are judged as if it had been taken, so that each wait covers
+      -- the charges before it.
       leave(k, s, phase, after or value - units, ts, takes, changes, held, held_ts)
     else
       local value2, ts2, held2, held2_ts = see(k2, s, phase)
@@ -215,7 +221,7 @@ operations[2] = function(at)
   end
 
   if refused then
-    -- A bucket that is named by several numbers is stored in those of the last.
+    -- In reverse: a bucket that several quotas name is stored for that of the last charge.
     local is_named_later = {}
     for i = #taking, 1, -1 do
       local k, s, phase, _, _, _, held, held_ts = unpack(taking[i])
@@ -239,9 +245,10 @@ operations[2] = function(at)
   return behind
 end
 
--- Adjustments, all or nothing: how many; of each bucket, limit, phase, what to do (0: give back, 1: block), units or
--- time, 1 and a state if it must be untouched since a charge left that, 1 and a state if what it gained since a charge
--- left that counts.
+-- Adjustments, all or nothing. The numbers are: how many; of each bucket, limit, phase, what to do
+-- (0: give back, 1: block), units or time; 1 and a state if the bucket must be untouched since a
+-- charge left that state; 1 and a state if what it has gained since a charge left that state
+-- counts.
 operations[3] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 11
@@ -278,12 +285,12 @@ operations[3] = function(at)
   return behind
 end
 
--- Resets: how many, and the buckets.
+-- Resets. The numbers are: how many, and the buckets.
 operations[4] = function(at)
   local count = args[at + 1]
   for i = 1, count do
     local k = args[at + 1 + i]
-    -- At once: the key may hold another type, which `store` does not overwrite.
+    -- Deletes at once, because the key may hold another type, which `store` does not overwrite.
     call('DEL', keys[k])
     cells[k], changed[k] = false, nil
   end

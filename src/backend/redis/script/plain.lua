@@ -1,11 +1,11 @@
--- The fast way for nearly every batch: all operations are charges of one bucket each, without debt. It decides what
--- `take` decides, bucket by bucket, where a bucket is absent or stored with the numbers of its limit. The others are left to
--- `take`.
+-- The fast path for nearly every batch, in which all operations are charges of one bucket each,
+-- without debt. It decides what `take` decides, if a bucket is absent or stored for the quota of
+-- its limit. Other buckets are left to `take`.
 --
--- The fast way runs before the other functions exist: Lua makes them again for each call of the script, which would
--- cost a lone decision 11 % more of the server's time.
+-- The fast path runs before the other functions are defined. Lua creates functions in each run of
+-- the script, which would cost a lone decision 11 % more of the server's time.
 
--- The buckets that are left: where the numbers of each begin.
+-- The buckets that are left to `take`, with the position of their numbers in `args`.
 local rest
 
 if args[1] == 2 then
@@ -19,7 +19,7 @@ if args[1] == 2 then
       last_limit = limit
       gain, token, capacity, step, initial = unpack(args, limit + 1, limit + 5)
       lowest, grid = capacity - MAX_UNITS, expiry_grid(gain, capacity, step)
-      -- These numbers as a bucket has them.
+      -- The numbers of this quota as they are stored with a bucket.
       numbers = pack('<dddd', gain, token, capacity, initial == capacity and step or -step)
     end
 
@@ -43,10 +43,11 @@ if args[1] == 2 then
             value, admits = value - units, true
           end
         end
-        -- A bucket that begins below full is stored by its first use, a refusal too: it begins to fill now.
+        -- A bucket that starts below its capacity is stored on its first use, even by a refusal: it
+        -- begins to fill now.
         if value < before or initial ~= capacity and (admits or not stored) then
-          -- A bucket that keeps its numbers and its expiry needs only its value and time: less than half of the
-          -- instructions that `SET` with an expiry takes.
+          -- If the numbers and the expiry stay, only value and time are written: `SETRANGE` takes
+          -- less than half of the instructions of `SET` with an expiry.
           local full = full_at(gain, capacity, step, value, ts)
           if not (
             held and initial == capacity and full < MAX_UNITS

@@ -1,9 +1,10 @@
-//! The reply: what the script found, from which the client computes the outcome of each operation.
+//! The reply of the script, and the replay that computes the outcome of each operation from it.
 //!
 //! # Design
 //!
-//! The script returns what the buckets held before it ran. The client replays the operations on these
-//! states with the same formula, so its answers are as exact as in memory and cost the server nothing.
+//! The script returns the buckets as they were before it ran. The client replays the operations on
+//! these states with the same formula. So its answers are as exact as in memory, and cost the
+//! server nothing.
 
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -20,7 +21,7 @@ use crate::clock::Timestamp;
 pub(in crate::backend::redis) struct ScriptReply {
     now: Timestamp,
     cells: Vec<StoredValue>,
-    /// When every absent bucket was empty; `None` if absent ones are full.
+    /// The time at which every absent bucket was empty; `None` if absent buckets are full.
     initialized_at: Option<Timestamp>,
 }
 
@@ -28,29 +29,29 @@ pub(in crate::backend::redis) struct ScriptReply {
 enum StoredValue {
     Absent,
     Stored(BucketRecord),
-    /// Something that no limiter stored.
+    /// Something that no limiter has stored.
     Foreign,
 }
 
 impl ScriptReply {
-    /// Whether a value can be the reply about so many buckets, and about the time of initialization if
-    /// that counts.
+    /// Whether a value can be the reply to a batch of so many buckets. `init_counts` says whether
+    /// it has the time of initialization.
     pub(in crate::backend::redis) fn is_answer(
         answer: &Value,
         buckets: usize,
         init_counts: bool,
     ) -> bool {
-        let parts = Parts::of(answer, init_counts);
+        let parts = Parts::new(answer, init_counts);
         parts.is_some_and(|parts| parts.places(buckets).is_some())
     }
 
-    /// Reads a reply about so many buckets, and about the time of initialization if that counts.
+    /// Reads the reply to a batch of so many buckets; `None` if it cannot be that.
     pub(in crate::backend::redis) fn read(
         answer: &Value,
         buckets: usize,
         init_counts: bool,
     ) -> Option<Self> {
-        let parts = Parts::of(answer, init_counts)?;
+        let parts = Parts::new(answer, init_counts)?;
         let mut stored = parts.stored.iter();
         let cells = parts.places(buckets)?.map(|place| match place {
             KeyContent::Stored => stored
@@ -86,7 +87,7 @@ impl ScriptReply {
         }
     }
 
-    /// What these charges are told on the buckets as they are now, if that is a refusal that changes
+    /// The answer to these charges on the buckets as they are now, if it is a refusal that changes
     /// nothing.
     pub(in crate::backend::redis) fn refusal(
         &self,
@@ -99,6 +100,7 @@ impl ScriptReply {
         }
         let cells: Vec<_> =
             places.iter().map(|&place| self.cells.get(place).copied()).collect::<Option<_>>()?;
+        // On a copy: the replay of a refusal may still store a converted bucket.
         let mut tried = Self { cells: cells.clone(), ..*self };
         let own: SmallVec<[_; 8]> = (0..cells.len()).collect();
         let applied = tried.replay(operation, &own).ok()?;
@@ -107,7 +109,7 @@ impl ScriptReply {
 
     /// # Errors
     ///
-    /// If one of these keys holds something that no limiter has stored.
+    /// If one of these keys holds a value that no limiter has stored.
     fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
         let foreign = |place: &usize| {
             !matches!(self.cells.get(*place), Some(StoredValue::Absent | StoredValue::Stored(_)))
@@ -116,7 +118,7 @@ impl ScriptReply {
         // Errors go to logs, and a key may be the name of a person.
         let limit = operation.limits().nth(place).unwrap_or_default();
         let problem = format!(
-            "a key of limit `{limit}` holds something that is no bucket (find it by the length of its \
+            "a key of limit `{limit}` holds a value that is not a bucket (find it by the length of its \
              value, which is not 48 bytes, and reset it; or use another prefix)"
         );
         Err(BackendError::undecidable("redis", problem))
@@ -235,7 +237,7 @@ struct Parts<'v> {
     others: &'v [Value],
 }
 
-/// What is under a key.
+/// What a key holds.
 #[derive(Clone, Copy)]
 enum KeyContent {
     /// The next of the stored values.
@@ -245,7 +247,7 @@ enum KeyContent {
 }
 
 impl<'v> Parts<'v> {
-    fn of(answer: &'v Value, init_counts: bool) -> Option<Self> {
+    fn new(answer: &'v Value, init_counts: bool) -> Option<Self> {
         let Value::Array(answer) = answer else { return None };
         let [Value::Int(now), initialized_at, Value::BulkString(stored), others @ ..] =
             answer.as_slice()
@@ -262,7 +264,7 @@ impl<'v> Parts<'v> {
         rest.is_empty().then_some(Self { now, initialized_at, stored, others })
     }
 
-    /// What is under each of so many keys; `None` if the parts are not about as many.
+    /// What each of so many keys holds; `None` if the parts do not match that number.
     fn places(&self, buckets: usize) -> Option<impl Iterator<Item = KeyContent>> {
         if self.stored.len().checked_add(self.others.len())? != buckets {
             return None;
@@ -289,7 +291,7 @@ impl<'v> Parts<'v> {
 }
 
 impl StoredValue {
-    /// Value, ts, gain, token, capacity, step.
+    /// Reads a bucket: value, ts, gain, token, capacity, step.
     fn stored(raw: &[u8; 48]) -> Option<BucketRecord> {
         let (numbers, _) = raw.as_chunks::<8>();
         let mut whole = [0; 6];
@@ -297,11 +299,11 @@ impl StoredValue {
             *number = double::to_i64(f64::from_le_bytes(*bytes))?;
         }
         let [value, ts, .., capacity, step] = whole;
-        // No quota lets a bucket owe more. The script could not count it: what such a bucket gains
-        // is more than a double holds exactly, and still may not fill it.
+        // No quota lets a bucket owe more. The script could not count it: such a bucket gains more
+        // than a double holds exactly before it is full.
         let is_counted = capacity.checked_sub(value)? <= double::MAX;
-        // No server has a time before the epoch, so only the window around that began before it. In Lua
-        // the remainder of an earlier time is not exact.
+        // No server has a time before the epoch, so only the window around the epoch started before
+        // it. Lua computes the remainder of an earlier time inexactly.
         let is_since_epoch = ts > step.checked_abs()?.checked_neg()?;
         let record = BucketRecord::from_numbers(whole)?;
         (is_counted && is_since_epoch).then_some(record)

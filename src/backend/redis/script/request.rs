@@ -1,4 +1,4 @@
-//! The request: several operations as one list of numbers.
+//! The request to the script: several operations as one list of numbers.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::double;
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
-use crate::backend::redis::hashed::HashedMap;
+use crate::backend::redis::hashed::PrehashedMap;
 use crate::backend::redis::key_name::KeyName;
 use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::quota::Kind;
@@ -22,7 +22,8 @@ pub(in crate::backend::redis) struct ScriptRequest<'o> {
 }
 
 impl<'o> ScriptRequest<'o> {
-    /// `init_counts` if absent buckets count as empty when the store was initialized.
+    /// Writes the request. `init_counts` says whether absent buckets count as empty at the
+    /// initialization.
     pub(in crate::backend::redis) fn new(
         operations: impl Iterator<Item = &'o Operation> + Clone,
         init_counts: bool,
@@ -55,9 +56,9 @@ impl<'o> ScriptRequest<'o> {
         &self.argument
     }
 
-    /// The same request at a time that a test chose.
+    /// Appends the time that the script sees, for tests.
     #[cfg(test)]
-    pub(in crate::backend::redis) fn at(mut self, now: crate::clock::Timestamp) -> Self {
+    pub(in crate::backend::redis) fn with_time(mut self, now: crate::clock::Timestamp) -> Self {
         push(&mut self.argument, double::from_i64(now.as_micros()));
         self
     }
@@ -68,11 +69,11 @@ impl<'o> ScriptRequest<'o> {
     }
 }
 
-/// Numbers the buckets: one that is named several times gets one number.
+/// Numbers the buckets. One that is named several times gets one number.
 fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyName>, Vec<usize>) {
     let least = operations.size_hint().0;
     let (mut keys, mut places) = (Vec::with_capacity(least), Vec::with_capacity(least));
-    let mut known: Option<HashedMap<&KeyName, usize>> = None;
+    let mut known: Option<PrehashedMap<&KeyName, usize>> = None;
     for operation in operations {
         for name in operation.names() {
             let next = keys.len();
@@ -96,8 +97,8 @@ fn number<'o>(operations: impl Iterator<Item = &'o Operation>) -> (Vec<&'o KeyNa
     (keys, places)
 }
 
-/// The numbers of a batch whose operations are all plain charges: the charges of each bucket, one bucket after the
-/// other. `None` if an operation is none, or if a bucket is charged by several limits.
+/// The numbers of a batch of plain charges only: the charges of each bucket, one bucket after the
+/// other. `None` if any operation is not plain, or if several limits charge one bucket.
 fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) -> Option<Vec<u8>> {
     let charges = operations.zip(places).map(|(operation, place)| match operation {
         Operation::Charges(charges) => match charges.as_slice() {
@@ -107,18 +108,19 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
         Operation::Adjustments(_) | Operation::Resets(_) => None,
     });
     let mut charges: SmallVec<[_; 1]> = charges.collect::<Option<_>>()?;
-    // Charges of one bucket stay in their order; those of several do not depend on each other.
+    // A stable sort: the charges of one bucket stay in order. Those of different buckets do not
+    // depend on each other.
     charges.sort_by_key(|(place, _)| **place);
     let mut writer = RequestWriter { numbers: Vec::with_capacity(64), ..RequestWriter::default() };
-    // Where the buckets begin that are charged alike, and how many they are.
+    // Where the run of buckets that are charged alike begins, and its length.
     let (mut alike, mut count) = (0, 0_usize);
     for of_bucket in charges.chunk_by(|(one, _), (other, _)| one == other) {
         let [(_, first), others @ ..] = of_bucket else { continue };
         let at = writer.numbers.len();
         writer.push_f64(1.0);
-        let limit = writer.limit_of(&first.bucket, &first.id);
+        let limit = writer.limit_numbers(&first.bucket, &first.id);
         for (_, other) in others {
-            if writer.limit_of(&other.bucket, &other.id) != limit {
+            if writer.limit_numbers(&other.bucket, &other.id) != limit {
                 return None;
             }
         }
@@ -140,13 +142,14 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
 #[derive(Default)]
 struct RequestWriter<'o> {
     limits: Vec<&'o Bucket>,
-    /// The places of the limits, once there are more than a few: each would be compared with all others.
+    /// The places of the limits, used once there are more than [`FEW`]: comparing each with all
+    /// others would take too long.
     known: HashMap<[u64; 5], usize>,
     numbers: Vec<u8>,
 }
 
 impl<'o> RequestWriter<'o> {
-    /// All numbers, with the number of operations where the script has to know it.
+    /// All numbers, including the number of operations if the script has to know it.
     fn argument(self, kind: i64, count: Option<i64>) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.numbers.len().saturating_add(64));
         push(&mut all, double::from_i64(kind));
@@ -224,7 +227,7 @@ impl<'o> RequestWriter<'o> {
 
     fn refund(&mut self, units: Units, left: Option<State>, since: Option<State>) {
         self.push_i64(0);
-        // That much empties or fills any bucket.
+        // So many units empty or fill any bucket.
         self.push_i64(units.clamp(-double::MAX, double::MAX));
         self.state(left);
         self.state(since);
@@ -238,12 +241,12 @@ impl<'o> RequestWriter<'o> {
 
     /// Writes a limit and its phase.
     fn limit(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) {
-        let limit = self.limit_of(bucket, id);
+        let limit = self.limit_numbers(bucket, id);
         limit.into_iter().for_each(|number| self.push_f64(number));
     }
 
     /// The number of a limit, and its phase.
-    fn limit_of(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
+    fn limit_numbers(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
         let next = self.limits.len();
         let place = if next < FEW {
             let same = |known: &&Bucket| numbers(known) == numbers(bucket);
@@ -260,7 +263,7 @@ impl<'o> RequestWriter<'o> {
         [key(Some(&place)), double::from_i64(phase(bucket, id))]
     }
 
-    /// Whether the numbers from here on are those from there on, but for the first.
+    /// Whether the numbers from `here` on equal those from `there` on, apart from the first one.
     fn repeats(&self, there: usize, here: usize) -> bool {
         let behind = |at: usize| at.saturating_add(size_of::<f64>());
         match self.numbers.split_at_checked(here) {
@@ -269,7 +272,7 @@ impl<'o> RequestWriter<'o> {
         }
     }
 
-    /// Replaces the number that is there.
+    /// Replaces the number at a position.
     fn overwrite(&mut self, at: usize, number: f64) {
         if let Some(place) = self.numbers.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
             *place = number.to_le_bytes();
@@ -291,17 +294,17 @@ impl<'o> RequestWriter<'o> {
     }
 }
 
-/// Up to how many limits are searched one by one.
+/// Up to this many limits are searched one by one.
 const FEW: usize = 8;
 
-/// What tells a limit from the others of a request.
+/// The numbers that identify a limit in a request.
 const fn numbers(bucket: &Bucket) -> [u64; 5] {
     let (capacity, initial) = (bucket.capacity(), bucket.initial());
     let [capacity, initial] = [capacity.cast_unsigned(), initial.cast_unsigned()];
     [bucket.step(), bucket.gain(), bucket.token(), capacity, initial]
 }
 
-/// Whether the script's fast way can decide a charge.
+/// Whether the script's fast path can decide a charge.
 fn is_plain(charge: &OwnedCharge) -> bool {
     charge.takes
         && charge.other.is_none()
@@ -309,8 +312,7 @@ fn is_plain(charge: &OwnedCharge) -> bool {
         && charge.terms.max_wait() == 0
 }
 
-/// An instant at which a window starts, within the first period after the epoch: a double holds it
-/// exactly.
+/// The first start of a window after the epoch, which a double holds exactly.
 pub(in crate::backend::redis) fn phase(bucket: &Bucket, id: &OwnedBucketId) -> i64 {
     match bucket.kind() {
         Kind::TokenBucket => 0,
@@ -322,7 +324,7 @@ pub(in crate::backend::redis) fn phase(bucket: &Bucket, id: &OwnedBucketId) -> i
     }
 }
 
-/// The place of a bucket or a limit for Lua, where lists begin at 1.
+/// The index of a bucket or a limit in Lua, where lists begin at 1.
 fn key(place: Option<&usize>) -> f64 {
     place.map_or(0.0, |place| length(place.saturating_add(1)))
 }
@@ -337,9 +339,9 @@ fn push(bytes: &mut Vec<u8>, number: f64) {
 
 /// What kind of batch it is.
 mod kind {
-    /// None of the others.
+    /// Any other batch.
     pub(super) const GENERAL: i64 = 0;
-    /// Absent buckets were empty when the store was initialized.
+    /// The time of initialization counts: absent buckets were empty then.
     pub(super) const INITIALIZED: i64 = 1;
     /// All operations are plain charges.
     pub(super) const PLAIN: i64 = 2;

@@ -1,4 +1,4 @@
-//! What a limiter is asked in a history, and all that can be seen of its answers.
+//! The calls of a limiter in a history, and all that can be seen of their answers.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,26 +13,26 @@ pub(super) fn keys() -> [Key; 2] {
     [Key::GLOBAL, Key::from("alice")]
 }
 
-/// What is asked, of a limit by its number.
+/// A call on limits, which are given by their indices.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Take(Vec<Ask>, Option<Duration>),
-    Peek(Ask),
-    Reset(Ask),
-    Penalize(Ask),
-    Block(Ask, Duration),
+    Take(Vec<CallTarget>, Option<Duration>),
+    Peek(CallTarget),
+    Reset(CallTarget),
+    Penalize(CallTarget),
+    Block(CallTarget, Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(super) struct CallTarget {
     pub(super) limit: usize,
     pub(super) key: usize,
     pub(super) cost: Option<u64>,
 }
 
-/// What is done with a permit or a reservation.
+/// What a test does next with a permit or a reservation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Next {
+pub(super) enum FollowUp {
     Drop,
     Keep,
     StandInLine,
@@ -40,15 +40,15 @@ pub(super) enum Next {
     Refund,
 }
 
-/// What is left of an answer.
-pub(super) enum Held {
+/// What a test holds after an answer.
+pub(super) enum Holding {
     Nothing,
     Permit(Permit<'static>),
     Reservation(Reservation),
     InLine(Pin<Box<Ready>>),
 }
 
-impl Held {
+impl Holding {
     pub(super) fn waits(&self) -> bool {
         match self {
             Self::Reservation(reservation) => !reservation.wait().is_zero(),
@@ -58,10 +58,14 @@ impl Held {
     }
 }
 
-/// Carries a step out, and returns all that can be seen of the answer.
-pub(super) async fn ask(limiter: &RateLimiter, limits: &[Limit], step: &Step) -> (String, Held) {
-    let key = |ask: &Ask| keys()[ask.key].clone();
-    let limit = |ask: &Ask| &limits[ask.limit];
+/// Makes a call, and returns all that can be seen of its answer.
+pub(super) async fn run_step(
+    limiter: &RateLimiter,
+    limits: &[Limit],
+    step: &Step,
+) -> (String, Holding) {
+    let key = |ask: &CallTarget| keys()[ask.key].clone();
+    let limit = |ask: &CallTarget| &limits[ask.limit];
     let seen = match step {
         Step::Take(asks, wait) => {
             let [first, rest @ ..] = asks.as_slice() else { panic!("nothing is asked") };
@@ -98,69 +102,72 @@ pub(super) async fn ask(limiter: &RateLimiter, limits: &[Limit], step: &Step) ->
             format!("{:?}", limiter.block(limit(one), *time).key(key(one)).await)
         }
     };
-    (seen, Held::Nothing)
+    (seen, Holding::Nothing)
 }
 
-fn see_permit(answer: Result<Permit<'static>, RateLimited>) -> (String, Held) {
+fn see_permit(answer: Result<Permit<'static>, RateLimited>) -> (String, Holding) {
     match answer {
         Ok(permit) => {
             let seen = format!("{permit:?} {} {:?}", permit.remaining(), permit.snapshot());
-            (seen, Held::Permit(permit))
+            (seen, Holding::Permit(permit))
         }
         Err(error) => see_error(&error),
     }
 }
 
-fn see_reservation(answer: Result<Reservation, RateLimited>) -> (String, Held) {
+fn see_reservation(answer: Result<Reservation, RateLimited>) -> (String, Holding) {
     match answer {
         Ok(reservation) => {
             let snapshots: Vec<_> = reservation.snapshots().collect();
             let seen = format!("{:?} {:?} {snapshots:?}", reservation.at(), reservation.wait());
-            (seen, Held::Reservation(reservation))
+            (seen, Holding::Reservation(reservation))
         }
         Err(error) => see_error(&error),
     }
 }
 
-fn see_error(error: &RateLimited) -> (String, Held) {
+fn see_error(error: &RateLimited) -> (String, Holding) {
     let (retry_after, snapshots) = (error.retry_after(), error.snapshots());
-    (format!("{error} {error:?} {retry_after:?} {snapshots:?}"), Held::Nothing)
+    (format!("{error} {error:?} {retry_after:?} {snapshots:?}"), Holding::Nothing)
 }
 
-/// Does something with what is held.
-pub(super) async fn go_on(held: Held, next: Next) -> (String, Held) {
+/// Does the next thing with what the test holds.
+pub(super) async fn follow_up(held: Holding, next: FollowUp) -> (String, Holding) {
     match (held, next) {
-        (Held::Permit(permit), Next::Settle(actual)) => {
-            (format!("{:?}", permit.settle(actual).await), Held::Nothing)
+        (Holding::Permit(permit), FollowUp::Settle(actual)) => {
+            (format!("{:?}", permit.settle(actual).await), Holding::Nothing)
         }
-        (Held::Permit(permit), Next::Refund) => {
-            (format!("{:?}", permit.refund().await), Held::Nothing)
+        (Holding::Permit(permit), FollowUp::Refund) => {
+            (format!("{:?}", permit.refund().await), Holding::Nothing)
         }
-        (Held::Reservation(reservation), Next::Keep | Next::Settle(_) | Next::Refund) => {
+        (
+            Holding::Reservation(reservation),
+            FollowUp::Keep | FollowUp::Settle(_) | FollowUp::Refund,
+        ) => {
             let permit = reservation.keep();
-            (format!("{permit:?}"), Held::Permit(permit))
+            (format!("{permit:?}"), Holding::Permit(permit))
         }
-        (Held::Reservation(reservation), Next::StandInLine) => {
+        (Holding::Reservation(reservation), FollowUp::StandInLine) => {
             let mut ready = Box::pin(reservation.ready());
             let turn = poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx))).await;
             match turn {
-                Poll::Ready(permit) => (format!("{permit:?}"), Held::Permit(permit)),
-                Poll::Pending => ("in line".to_owned(), Held::InLine(ready)),
+                Poll::Ready(permit) => (format!("{permit:?}"), Holding::Permit(permit)),
+                Poll::Pending => ("in line".to_owned(), Holding::InLine(ready)),
             }
         }
-        (Held::InLine(ready), Next::Drop) => {
+        (Holding::InLine(ready), FollowUp::Drop) => {
             drop(ready);
-            ("left the line".to_owned(), Held::Nothing)
+            ("left the line".to_owned(), Holding::Nothing)
         }
-        (held, Next::Drop) => {
+        (held, FollowUp::Drop) => {
             drop(held);
-            ("dropped".to_owned(), Held::Nothing)
+            ("dropped".to_owned(), Holding::Nothing)
         }
         (held, _) => (String::new(), held),
     }
 }
 
-/// How all buckets stand: all are asked at the same time.
+/// The states of all buckets, which are read at the same time.
 pub(super) async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
     let buckets = limits.iter().flat_map(|limit| keys().map(|key| (limit, key)));
     let call = |(limit, key): (_, Key)| limiter.peek(limit).key(key);
@@ -181,7 +188,8 @@ pub(super) async fn look(limiter: &RateLimiter, limits: &[Limit]) -> String {
     format!("{:?}", answers.collect::<Vec<_>>())
 }
 
-/// Waits until all that was given up is undone, handed on or spent: a task that goes on asks after each answer.
+/// Waits until everything that was given up is undone, handed on or spent. Such tasks ask the store
+/// again after each answer, so wait until nothing changes any more.
 pub(super) async fn settled(limiter: &RateLimiter, limits: &[Limit]) -> String {
     let (mut before, mut same) = (String::new(), 0);
     while same < 2 {

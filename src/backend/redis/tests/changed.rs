@@ -1,8 +1,8 @@
-//! Numbers that change, on a real server: what clients are told, and what is stored for a refusal.
+//! Quotas that change, on a real server: what clients are told, and what a refusal stores.
 
 use std::time::Duration;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::{START, Server, on};
 use crate::algebra::{Bucket, Verdict};
 use crate::backend::{Adjustment, Backend, BucketId, Charge, Key};
@@ -11,10 +11,10 @@ use crate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// The bucket gained by the numbers of the day until the day was over, and the client was told nine
-/// minutes each time.
+/// Regression: until the day was over, the bucket gained by the quota of the day, and the client
+/// was told nine minutes at each attempt.
 #[tokio::test]
-async fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
+async fn a_client_that_changed_its_plan_is_admitted_at_the_advertised_time() {
     static DAILY: Limit = Limit::new("plan", Quota::fixed_window(100, DAY));
     static STEADY: Limit = Limit::new("plan", Quota::token_bucket(10, MINUTE));
     let server = Server::start();
@@ -32,13 +32,13 @@ async fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
     assert_eq!(limiter.limit(&STEADY).key("alice").await.unwrap().remaining(), 0);
 }
 
-/// Alone, as one of two shards, in a list, and with others in one batch.
+/// The charge comes alone, as one of two shards, in a list, and with others in one batch.
 #[tokio::test]
-async fn a_refusal_stores_what_counts_in_other_numbers_and_nothing_else() {
+async fn a_refusal_stores_buckets_of_another_quota_converted_and_nothing_else() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let old = Bucket::new(&Quota::fixed_window(10, DAY)).unwrap();
-    let one = One::of(on(&server, &clock), &Quota::token_bucket(10, HOUR)).await;
+    let one = SingleBucket::connect(on(&server, &clock), &Quota::token_bucket(10, HOUR)).await;
     let (new, bob) = (&one.bucket, Key::from("bob"));
     let (id, absent) = (one.id(), BucketId::new("one", &bob));
     let [none, one_token, all] = [0, 1, 10].map(|tokens| new.units(tokens).unwrap());
@@ -59,13 +59,13 @@ async fn a_refusal_stores_what_counts_in_other_numbers_and_nothing_else() {
         ("a list of looks", vec![look, full], false),
     ] {
         one.redis.reset(&[id, id.shard(1), absent]).wait().await.unwrap();
-        // 11 of 10 are used.
+        // 11 of 10 tokens are used.
         one.redis.adjust(&[Adjustment::refund(id, &old, -11)]).wait().await.unwrap();
-        let before = client.call(&[b"GET", One::NAME]).unwrap();
+        let before = client.call(&[b"GET", SingleBucket::NAME]).unwrap();
         let applied = one.redis.apply(&charges).wait().await.unwrap();
         let refused = applied.verdict() == Verdict::Refused;
         assert_eq!(refused, what != "of two shards", "{what}");
-        let after = client.call(&[b"GET", One::NAME]).unwrap();
+        let after = client.call(&[b"GET", SingleBucket::NAME]).unwrap();
         assert_eq!(after != before, converts, "{what}");
         assert_eq!(
             client.call(&[b"EXISTS".as_slice(), b"tollgate:one:bob"]).unwrap().int(),
@@ -73,9 +73,9 @@ async fn a_refusal_stores_what_counts_in_other_numbers_and_nothing_else() {
             "{what}"
         );
         if converts {
-            // Once is enough.
+            // The refusal is stored once.
             let _ = one.redis.apply(&charges).wait().await.unwrap();
-            assert_eq!(client.call(&[b"GET", One::NAME]).unwrap(), after, "{what}");
+            assert_eq!(client.call(&[b"GET", SingleBucket::NAME]).unwrap(), after, "{what}");
         }
     }
 }

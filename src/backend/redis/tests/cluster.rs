@@ -1,4 +1,4 @@
-//! A cluster of three: what shares a slot, and what does not.
+//! A cluster of three nodes: what shares a slot, and what does not.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::clock::ManualClock;
 use crate::limiter::{LimitCall, Reservation};
 use crate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 
-/// One for all tests of this file, each of which has a prefix of its own.
+/// One cluster for all tests of this file. Each test has its own prefix.
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster::start(3));
 
 const TEN: Limit = Limit::new("ten", Quota::token_bucket(10, HOUR));
 const FIVE: Limit = Limit::new("five", Quota::fixed_window(5, HOUR));
-/// Shards of 10 tokens each, all of 6 minutes.
+/// Shards of 10 tokens each, with a token every 6 minutes.
 const SHARDS: Limit =
     Limit::new("shards", Quota::token_bucket(60, HOUR).max_reserved(30).shards(6));
 
@@ -36,7 +36,7 @@ async fn limiter(prefix: &str, tag: HashTag) -> (RateLimiter, ManualClock) {
     (RateLimiter::new(on(prefix, tag, &clock).await).seed(7), clock)
 }
 
-/// Whether a call is admitted; any other failure than a refusal is a mistake of the test.
+/// Whether a call is admitted. Any failure but a refusal is a mistake of the test.
 async fn is_admitted(call: LimitCall<'_>) -> bool {
     match call.await {
         Ok(_permit) => true,
@@ -47,7 +47,7 @@ async fn is_admitted(call: LimitCall<'_>) -> bool {
     }
 }
 
-/// How many calls the nodes of a cluster have been sent.
+/// How many calls the nodes of a cluster have received.
 fn calls(cluster: &Cluster) -> usize {
     let calls = |node: &super::Server| {
         let info = node.command(&["INFO", "commandstats"]);
@@ -59,7 +59,7 @@ fn calls(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test]
-async fn limits_in_several_slots_are_not_taken_from_together_and_the_error_says_how() {
+async fn limits_in_several_slots_cannot_be_charged_together_and_the_error_says_what_to_do() {
     let (limiter, _) = limiter("apart", HashTag::Bucket).await;
     let both = limiter.limit(&TEN).key("alice").and(&FIVE).key("alice");
     let error = both.await.unwrap_err();
@@ -76,7 +76,7 @@ async fn limits_in_several_slots_are_not_taken_from_together_and_the_error_says_
 }
 
 #[tokio::test]
-async fn limits_of_one_tag_are_taken_from_together_or_not_at_all() {
+async fn limits_of_one_tag_are_charged_all_or_nothing() {
     for (prefix, tag) in [("first", HashTag::FirstPart), ("fixed", HashTag::Fixed("all".into()))] {
         let (limiter, _) = limiter(prefix, tag).await;
         let user = Key::from(("acme", "alice"));
@@ -91,7 +91,7 @@ async fn limits_of_one_tag_are_taken_from_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn shards_lie_in_several_slots_and_give_exactly_what_the_limit_has() {
+async fn shards_in_several_slots_give_exactly_what_the_limit_has() {
     let (limiter, _) = limiter("spread", HashTag::Bucket).await;
     let mut admitted = 0;
     // Two shards are drawn at random, so that the last tokens take some tries.
@@ -120,7 +120,7 @@ async fn shards_lie_in_several_slots_and_give_exactly_what_the_limit_has() {
 
 #[tokio::test]
 async fn the_second_shard_is_asked_only_if_the_first_refuses() {
-    // Others ask the nodes of the other one.
+    // A cluster of its own, because other tests send calls to the shared one.
     let (cluster, clock) = (Cluster::start(3), ManualClock::new(START));
     let limiter = RateLimiter::new(connect(&cluster, "trips", HashTag::Bucket, &clock).await);
     let one = Limit::new("trips", Quota::token_bucket(2, HOUR).shards(2));
@@ -130,24 +130,24 @@ async fn the_second_shard_is_asked_only_if_the_first_refuses() {
         (admitted, calls(&cluster) - before)
     };
     assert_eq!(trips(1).await, (true, 1));
-    // It may take two, when the shard is drawn first that has nothing left.
+    // It takes two calls if the shard without tokens is drawn first.
     let (admitted, asked) = trips(1).await;
     assert!(admitted && (1..=2).contains(&asked), "{asked}");
     assert_eq!(trips(1).await, (false, 2));
-    // Half an hour later each has half a token, together one: it is taken from both.
+    // Half an hour later each shard has half a token. Together that is one, taken from both.
     clock.advance(HOUR / 2);
     assert_eq!(trips(1).await, (true, 4));
     assert_eq!(limiter.peek(&one).await.unwrap().tokens().to_string(), "0");
 }
 
 #[tokio::test]
-async fn what_one_shard_does_not_hold_is_paid_or_owed_by_two() {
+async fn two_shards_pay_or_owe_what_one_shard_does_not_hold() {
     let (limiter, clock) = limiter("two", HashTag::Bucket).await;
     let pair = Limit::new("pair", Quota::token_bucket(20, HOUR).max_reserved(20).shards(2));
     assert!(is_admitted(limiter.limit(&pair).cost(15)).await);
     assert_eq!(limiter.peek(&pair).await.unwrap().remaining(), 5);
     let refused = limiter.limit(&pair).cost(15).await.unwrap_err();
-    // Ten are missing, and come in half an hour.
+    // Ten tokens are missing, and come in half an hour.
     assert_eq!(refused.retry_after(), Some(HOUR / 2));
     clock.advance(HOUR / 2);
     assert!(is_admitted(limiter.limit(&pair).cost(15)).await);
@@ -167,9 +167,10 @@ fn clock_now(clock: &ManualClock) -> crate::Timestamp {
     crate::clock::Clock::now(clock)
 }
 
-/// Every history is played to shards in one slot, as in several they are decided by other rules.
+/// All shards of a history are in one slot, because shards in several slots are decided by other
+/// rules.
 #[tokio::test]
-async fn random_calls_are_answered_alike_in_memory_and_by_a_cluster() {
+async fn memory_and_a_cluster_answer_random_calls_alike() {
     let clock = ManualClock::new(START);
     let (mut played, mut wanted) = (0, 0);
     for seed in seeds(10).map(|seed| 10_000 + seed) {
@@ -181,9 +182,9 @@ async fn random_calls_are_answered_alike_in_memory_and_by_a_cluster() {
     assert!(played >= wanted, "{played}");
 }
 
-/// Many at once, at the time of the servers, on shards that lie apart.
+/// Many calls at once, with the time of the servers, on shards in different slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_shards_admit_that_lie_apart_is_within_the_bound_of_the_whole() {
+async fn shards_in_different_slots_keep_the_bound_of_the_whole_limit() {
     let quota = Quota::token_bucket(60, SECOND).capacity(40).max_reserved(20).shards(4);
     let limit = Limit::try_new("storm", quota).unwrap();
     let redis = Redis::cluster(CLUSTER.urls()).prefix("storm").deadline(Duration::from_secs(60));

@@ -1,7 +1,7 @@
 //! Charges on two shards in different slots of a cluster.
 
 use super::servers::Cluster;
-use super::{START, at_once};
+use super::{START, expect_ready};
 use crate::algebra::{Bucket, Terms, Verdict};
 use crate::backend::redis::cross_slot::CrossSlotPair;
 use crate::backend::redis::operation::{OwnedBucketId, OwnedCharge};
@@ -23,7 +23,7 @@ async fn on(cluster: &Cluster, clock: &ManualClock) -> Redis {
 }
 
 #[tokio::test]
-async fn a_cost_of_nothing_waits_for_shards_in_debt() {
+async fn a_cost_of_zero_waits_for_shards_in_debt() {
     let cluster = Cluster::start(3);
     let clock = ManualClock::new(START);
     let (redis, memory) = (on(&cluster, &clock).await, Memory::new().clock(clock));
@@ -33,18 +33,18 @@ async fn a_cost_of_nothing_waits_for_shards_in_debt() {
     for units in [bucket.units(3).unwrap(), bucket.units(5).unwrap()] {
         for shard in [0, 1] {
             let debt = Charge::take(id.shard(shard), &bucket, units).terms(terms(&bucket));
-            let here = at_once(memory.apply(&[debt])).unwrap();
+            let here = expect_ready(memory.apply(&[debt])).unwrap();
             assert_eq!(redis.apply(&[debt]).wait().await.unwrap(), here);
         }
         let nothing = Charge::take(id, &bucket, 0).second_shard(1).terms(terms(&bucket));
-        let here = at_once(memory.apply(&[nothing])).unwrap();
+        let here = expect_ready(memory.apply(&[nothing])).unwrap();
         assert_eq!(here.verdict(), Verdict::Reserved);
         assert_eq!(redis.apply(&[nothing]).wait().await.unwrap(), here);
     }
 }
 
 #[tokio::test]
-async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_after_it() {
+async fn a_reservation_that_the_other_shard_refuses_stays_if_others_came_after_it() {
     let cluster = Cluster::start(3);
     let clock = ManualClock::new(START);
     let redis = on(&cluster, &clock).await;
@@ -61,7 +61,8 @@ async fn a_place_that_the_other_shard_does_not_complete_is_spent_if_others_came_
 
     let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();
     assert_eq!((half.verdict(), half.state().value), (Verdict::Reserved, -units(6)));
-    // Somebody is promised the place behind it, and keeps it: his work runs when ten tokens have come.
+    // Another reservation is promised the place behind it, and keeps it: its work runs when ten
+    // tokens have come.
     let behind = Charge::take(id, &bucket, units(4)).terms(terms(&bucket));
     let behind = redis.apply(&[behind]).wait().await.unwrap();
     assert_eq!((behind.verdict(), behind.wait()), (Verdict::Reserved, SECOND * 10));

@@ -1,24 +1,24 @@
-//! When keys are forgotten, and that nobody can tell.
+//! When keys expire, and that expiry changes no answer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::servers::{Client, Reply, until};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::redis::key_name::{HashTag, KeyNames};
 use crate::backend::tests::cases::seeds;
-use crate::backend::tests::history::{History, Step, Take, ask, at_once};
+use crate::backend::tests::history::{History, Step, TestCharge, expect_ready, play_step};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 use crate::{HOUR, MINUTE, SECOND};
 
-/// What is under a key: its bytes and, in milliseconds, when it expires.
-type Stored = Option<(Vec<u8>, i64)>;
+/// What a key holds: its bytes, and when it expires, in milliseconds.
+type KeyDump = Option<(Vec<u8>, i64)>;
 
-fn stored(client: &mut Client, name: &[u8]) -> Stored {
+fn dump_key(client: &mut Client, name: &[u8]) -> KeyDump {
     match client.call(&[b"GET", name]).unwrap() {
         Reply::Text(raw) => Some((raw, client.call(&[b"PEXPIRETIME", name]).unwrap().int())),
         Reply::Nil => None,
@@ -30,23 +30,23 @@ fn names(prefix: &str) -> KeyNames {
     KeyNames::new(prefix.to_owned(), HashTag::default(), None).unwrap()
 }
 
-/// The buckets that a step names, and the numbers in which it counts.
+/// The buckets that a step names, with the quotas in which it counts them.
 fn named(prefix: &str, step: &Step) -> Vec<(Vec<u8>, Option<Bucket>)> {
     let names = names(prefix);
-    let name = |id: BucketId<'_>| names.of(id).as_ref().to_vec();
+    let name = |id: BucketId<'_>| names.name(id).as_ref().to_vec();
     match step {
         Step::Apply(takes) => {
-            let of = |take: &Take| {
-                let id = take.who.id();
+            let of = |take: &TestCharge| {
+                let id = take.target.id();
                 let other = take.other.map(|shard| (name(id.shard(shard)), Some(take.bucket)));
                 std::iter::once((name(id), Some(take.bucket))).chain(other).collect::<Vec<_>>()
             };
             takes.iter().flat_map(of).collect()
         }
         Step::Adjust(backs) => {
-            backs.iter().map(|back| (name(back.who.id()), Some(back.bucket))).collect()
+            backs.iter().map(|back| (name(back.target.id()), Some(back.bucket))).collect()
         }
-        Step::Reset(whose) => whose.iter().map(|who| (name(who.id()), None)).collect(),
+        Step::Reset(targets) => targets.iter().map(|target| (name(target.id()), None)).collect(),
     }
 }
 
@@ -82,9 +82,9 @@ fn expiry_grid(bucket: &Bucket) -> i64 {
     (bucket.full_at(empty).as_micros() / 8_000 * 1_000).max(1_000)
 }
 
-/// The millisecond at which a bucket in this state may be forgotten: when it is full, at the end of that eighth; if it is
-/// not then what it was at first, 30 days later, or after `now` if that is later still. The earliest that Redis takes is
-/// the first after the epoch.
+/// The millisecond at which a bucket in this state expires: at the end of the eighth in which it is
+/// full. If it starts below its capacity, 30 days after that, or 30 days after `now` if that is
+/// later. The earliest expiry that Redis accepts is the first millisecond after the epoch.
 fn forgotten_at(bucket: &Bucket, state: State, now: Timestamp) -> i64 {
     let grid = expiry_grid(bucket);
     let parts = bucket.full_at(state).as_micros().div_euclid(grid).saturating_add(1);
@@ -108,18 +108,19 @@ async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time
             history.pass(&clock);
             let step = history.step();
             let named = named(&prefix, &step);
-            let before: Vec<_> = named.iter().map(|(name, _)| stored(&mut client, name)).collect();
-            ask(&redis, &step).wait().await.unwrap();
+            let before: Vec<_> =
+                named.iter().map(|(name, _)| dump_key(&mut client, name)).collect();
+            play_step(&redis, &step).wait().await.unwrap();
             for ((name, _), before) in named.iter().zip(before) {
-                let after = stored(&mut client, name);
+                let after = dump_key(&mut client, name);
                 let Some((raw, expires)) = after.as_ref().filter(|_| after != before) else {
                     continue;
                 };
-                // Of those who count in different numbers, one has written it.
+                // One of the calls, which count by different quotas, has written the key.
                 let same = named.iter().filter(|(other, _)| other == name);
                 let writer = same.filter_map(|(_, bucket)| *bucket).find(|it| is_in(raw, it));
-                let bucket =
-                    writer.expect("nobody else's numbers are stored, nor anything by a reset");
+                let bucket = writer
+                    .expect("only a quota of one of the calls is stored, and nothing by a reset");
                 let state = state(raw);
                 let wanted = forgotten_at(&bucket, state, clock.now());
                 if bucket.full_at(state).as_micros() < LAST && wanted <= LAST / 1_000 {
@@ -138,7 +139,7 @@ async fn a_key_expires_once_its_bucket_is_full_and_at_most_an_eighth_of_its_time
 }
 
 #[tokio::test]
-async fn forgetting_what_has_expired_changes_no_answer() {
+async fn expired_keys_change_no_answer() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let (mut played, mut forgotten) = (0, 0);
@@ -154,12 +155,13 @@ async fn forgetting_what_has_expired_changes_no_answer() {
             let before = clock.now();
             history.pass(&clock);
             clock.set(clock.now().max(before));
-            // At the first microsecond at which a server may do so by itself.
+            // Drops the key at the first microsecond at which a server may expire it.
             if history.dice.one_in(2) {
                 for name in &known {
-                    let expired = stored(&mut client, name).is_some_and(|(raw, at)| {
+                    let expired = dump_key(&mut client, name).is_some_and(|(raw, at)| {
                         let [.., step] = numbers(&raw);
-                        // What begins below full and has not been used for 30 days begins again.
+                        // A bucket that starts below its capacity and was not used for 30 days
+                        // starts over.
                         step > 0 && at.saturating_mul(1_000) <= clock.now().as_micros()
                     });
                     if expired {
@@ -169,11 +171,11 @@ async fn forgetting_what_has_expired_changes_no_answer() {
             }
             let step = history.step();
             known.extend(named(&prefix, &step).into_iter().map(|(name, _)| name));
-            let here = at_once(ask(&memory, &step)).unwrap();
-            let there = ask(&redis, &step).wait().await.unwrap();
+            let here = expect_ready(play_step(&memory, &step)).unwrap();
+            let there = play_step(&redis, &step).wait().await.unwrap();
             assert_eq!(here, there, "seed {seed}, {played} steps before: {step:?}");
-            let look = history.take();
-            let applied = at_once(memory.apply(&[look.charge()])).unwrap();
+            let look = history.draw_charge();
+            let applied = expect_ready(memory.apply(&[look.charge()])).unwrap();
             assert_eq!(applied, redis.apply(&[look.charge()]).wait().await.unwrap(), "seed {seed}");
             history.seen.extend(applied.readings().iter().map(crate::backend::Reading::state));
             let old = history.seen.len().saturating_sub(6);
@@ -185,7 +187,7 @@ async fn forgetting_what_has_expired_changes_no_answer() {
     assert!(forgotten >= 6 * i64::try_from(seeds.end).unwrap(), "{forgotten}");
 }
 
-/// How often something was changed, and how often each command that changes something was called.
+/// How many changes there were, and how often each command that changes something was called.
 fn changes(server: &Server) -> [u64; 4] {
     let calls = |command: &str| {
         let stats = server.command(&["INFO", "commandstats"]);
@@ -214,14 +216,14 @@ async fn refusals_and_looks_write_nothing() {
             history.pass(&clock);
             let step = history.step();
             let Step::Apply(takes) = &step else {
-                ask(&redis, &step).wait().await.unwrap();
+                play_step(&redis, &step).wait().await.unwrap();
                 continue;
             };
             let names = named(&prefix, &step);
             let mut all =
-                || names.iter().map(|(name, _)| stored(&mut client, name)).collect::<Vec<_>>();
+                || names.iter().map(|(name, _)| dump_key(&mut client, name)).collect::<Vec<_>>();
             let (before, changed) = (all(), changes(&server));
-            let charges: Vec<_> = takes.iter().map(Take::charge).collect();
+            let charges: Vec<_> = takes.iter().map(TestCharge::charge).collect();
             let applied = redis.apply(&charges).wait().await.unwrap();
             if applied.verdict() == Verdict::Refused {
                 refused += 1;
@@ -250,17 +252,21 @@ fn end_of_eighth(at: Timestamp) -> i64 {
 async fn a_full_bucket_is_kept_for_at_most_an_eighth_of_its_time() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
-    let one = One::of(on(&server, &clock), &Quota::token_bucket(5, HOUR)).await;
+    let one = SingleBucket::connect(on(&server, &clock), &Quota::token_bucket(5, HOUR)).await;
     assert_eq!(one.take(4).await, (true, "1".to_owned()));
-    let (_, expires) = stored(&mut client, One::NAME).unwrap();
+    let (_, expires) = dump_key(&mut client, SingleBucket::NAME).unwrap();
     assert_eq!(expires, end_of_eighth(START + HOUR * 4 / 5));
     one.give(1).await;
-    assert_eq!(stored(&mut client, One::NAME).unwrap().1, end_of_eighth(START + HOUR * 3 / 5));
+    assert_eq!(
+        dump_key(&mut client, SingleBucket::NAME).unwrap().1,
+        end_of_eighth(START + HOUR * 3 / 5)
+    );
     one.give(9).await;
-    assert_eq!(stored(&mut client, One::NAME).unwrap().1, end_of_eighth(START));
+    assert_eq!(dump_key(&mut client, SingleBucket::NAME).unwrap().1, end_of_eighth(START));
 }
 
-/// A charge that leaves the expiry as it is writes half as much, so it must be the expiry that the bucket needs.
+/// A charge that leaves the expiry as it is writes half as much. So the expiry that it leaves must
+/// be the right one.
 #[tokio::test]
 async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
     let server = Server::start();
@@ -272,13 +278,13 @@ async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
         (Quota::token_bucket(100, SECOND).capacity(1), false),
     ] {
         server.flush_all();
-        let one = One::of(on(&server, &clock), &quota).await;
+        let one = SingleBucket::connect(on(&server, &clock), &quota).await;
         let [.., set, set_range, _] = changes(&server);
         let mut dice = Dice(1);
         for _ in 0..500 {
             clock.advance(Duration::from_micros(dice.below(3_000_000)));
             one.take(1).await;
-            let (raw, expires) = stored(&mut client, One::NAME).unwrap();
+            let (raw, expires) = dump_key(&mut client, SingleBucket::NAME).unwrap();
             let full_at = one.bucket.full_at(state(&raw)).as_micros();
             assert_eq!(expires, forgotten_at(&one.bucket, state(&raw), clock.now()), "{quota}");
             assert!(expires * 1_000 > full_at, "{quota}: {expires} for {full_at}");
@@ -290,24 +296,24 @@ async fn no_charge_leaves_a_bucket_that_expires_before_it_is_full() {
 }
 
 #[tokio::test]
-async fn what_begins_below_full_is_stored_with_its_first_use_and_kept_for_30_days() {
+async fn a_bucket_that_starts_below_its_capacity_is_stored_on_first_use_and_kept_for_30_days() {
     let server = Server::start();
     let (clock, mut client) = (ManualClock::new(START), server.client());
     let quota = Quota::token_bucket(5, HOUR).initial(1);
-    let one = One::of(on(&server, &clock), &quota).await;
-    // Even a refusal is a use: it begins to fill.
+    let one = SingleBucket::connect(on(&server, &clock), &quota).await;
+    // Even a refusal is a use: the bucket begins to fill.
     assert_eq!(one.take(2).await, (false, "1".to_owned()));
-    let first = stored(&mut client, One::NAME).unwrap();
+    let first = dump_key(&mut client, SingleBucket::NAME).unwrap();
     assert_eq!(first.1, end_of_eighth(START + HOUR * 4 / 5) + DAYS_30);
     clock.advance(MINUTE);
     assert!(!one.take(2).await.0);
-    assert_eq!(stored(&mut client, One::NAME).unwrap(), first);
+    assert_eq!(dump_key(&mut client, SingleBucket::NAME).unwrap(), first);
     clock.advance(MINUTE * 11);
     assert_eq!(one.take(2).await, (true, "0".to_owned()));
 }
 
 #[tokio::test]
-async fn keys_vanish_when_their_time_has_come() {
+async fn a_real_server_expires_the_keys_in_time() {
     let server = Server::start();
     let redis = Redis::at(server.url()).deadline(Duration::from_secs(60)).connect().await.unwrap();
     let take = async |limit: &str, quota: &Quota| {

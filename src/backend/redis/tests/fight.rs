@@ -1,24 +1,25 @@
-//! Two deployments with different numbers for one limit, which take turns: each converts what the other has stored.
+//! Two deployments with different quotas for one limit take turns. Each converts what the other has
+//! stored.
 
 use std::time::Duration;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::{Dice, START, Server, on};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 use crate::{DAY, HOUR, MINUTE, SECOND};
 
-/// A quota of which a test knows the numbers: kind, rate, period and capacity.
+/// A quota with numbers that the test knows: kind, rate, period and capacity.
 #[derive(Clone, Copy, Debug)]
-struct Numbers {
+struct QuotaNumbers {
     is_window: bool,
     rate: u64,
     period: Duration,
     capacity: u64,
 }
 
-impl Numbers {
-    fn some(dice: &mut Dice) -> Self {
+impl QuotaNumbers {
+    fn random(dice: &mut Dice) -> Self {
         let (is_window, rate) = (dice.one_in(3), 1 + dice.below(40));
         let period = [SECOND, MINUTE, HOUR, DAY][usize::try_from(dice.below(4)).unwrap()];
         Self { is_window, rate, period, capacity: 1 + dice.below(60) }
@@ -32,7 +33,7 @@ impl Numbers {
         quota.capacity(self.capacity)
     }
 
-    /// The tokens that come in within some time, rounded up, and one step more of a window.
+    /// The tokens that come within some time, rounded up, and one more step of a window.
     fn gained_within(&self, time: Duration) -> u64 {
         let tokens = (u128::from(self.rate) * time.as_micros()).div_ceil(self.period.as_micros());
         let step = if self.is_window { self.rate } else { 1 };
@@ -40,21 +41,23 @@ impl Numbers {
     }
 }
 
-/// In no window of time was more admitted than one of the two could have admitted by itself, whatever the order in
-/// which they asked.
+/// In every window of time, at most as much is admitted as one of the two could have admitted
+/// alone, in whatever order they charge.
 #[tokio::test]
-async fn two_deployments_that_fight_over_numbers_mint_nothing() {
+async fn two_deployments_with_different_quotas_mint_no_tokens() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let mut admitted = 0;
     for seed in 0..40 {
         let mut dice = Dice(seed);
-        let numbers = [Numbers::some(&mut dice), Numbers::some(&mut dice)];
+        let numbers = [QuotaNumbers::random(&mut dice), QuotaNumbers::random(&mut dice)];
         clock.set(START);
         let prefix = format!("fight{seed}");
         let deployments = [
-            One::of(on(&server, &clock).prefix(prefix.as_str()), &numbers[0].quota()).await,
-            One::of(on(&server, &clock).prefix(prefix.as_str()), &numbers[1].quota()).await,
+            SingleBucket::connect(on(&server, &clock).prefix(prefix.as_str()), &numbers[0].quota())
+                .await,
+            SingleBucket::connect(on(&server, &clock).prefix(prefix.as_str()), &numbers[1].quota())
+                .await,
         ];
         let most_at_once = numbers.iter().map(|numbers| numbers.capacity).max().unwrap();
         let mut taken: Vec<(Timestamp, u64)> = Vec::new();
@@ -88,9 +91,10 @@ async fn two_deployments_that_fight_over_numbers_mint_nothing() {
     assert!(admitted > 1_000, "{admitted}");
 }
 
-/// What one deployment has admitted, the other counts: switching to and fro gives no client a second capacity.
+/// One deployment counts what the other has admitted, so switching to and fro gives no client a
+/// second capacity.
 #[tokio::test]
-async fn deployments_that_take_turns_admit_what_the_larger_limit_does() {
+async fn deployments_that_take_turns_admit_as_much_as_the_larger_quota() {
     let server = Server::start();
     for (small, large) in [
         (Quota::token_bucket(10, DAY), Quota::token_bucket(100, DAY)),
@@ -99,11 +103,11 @@ async fn deployments_that_take_turns_admit_what_the_larger_limit_does() {
         (Quota::fixed_window(10, DAY), Quota::fixed_window(100, DAY)),
     ] {
         server.flush_all();
-        // All at one instant, so that nothing comes in.
+        // All at one instant, so that no tokens come in.
         let clock = ManualClock::new(START);
         let deployments = [
-            One::of(on(&server, &clock), &small).await,
-            One::of(on(&server, &clock), &large).await,
+            SingleBucket::connect(on(&server, &clock), &small).await,
+            SingleBucket::connect(on(&server, &clock), &large).await,
         ];
         let mut admitted = [0, 0];
         for turn in 0..2_000 {

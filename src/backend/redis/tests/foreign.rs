@@ -1,8 +1,8 @@
-//! Keys that hold something else than buckets.
+//! Keys that hold something else than a bucket.
 
 use std::error::Error as _;
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::servers::{Client, Reply};
 use super::{Dice, START, Server, on};
 use crate::HOUR;
@@ -18,7 +18,7 @@ fn bucket(numbers: [f64; 6]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// What no limiter has stored.
+/// Values that no limiter has stored.
 fn nonsense() -> Vec<Vec<u8>> {
     // 10 an hour.
     let sound = [3.0, 4.1e15, 1.0, 360_000_000.0, 3_600_000_000.0, 1.0];
@@ -58,13 +58,13 @@ fn nonsense() -> Vec<Vec<u8>> {
     all
 }
 
-/// All that is under a key, whatever it is.
+/// All that a key holds, whatever its type.
 fn dump(client: &mut Client) -> Reply {
-    client.call(&[b"DUMP", One::NAME]).unwrap()
+    client.call(&[b"DUMP", SingleBucket::NAME]).unwrap()
 }
 
 /// The error names the limit and the way out, and not the key, which may be the name of a person.
-fn is_told(answer: &Result<(), BackendError>, what: &str) {
+fn assert_foreign_key_error(answer: &Result<(), BackendError>, what: &str) {
     let Err(error) = answer else { panic!("{what} is taken for a bucket") };
     let source = error.source().map(ToString::to_string).unwrap_or_default();
     let told = format!("{error}: {source}");
@@ -72,7 +72,7 @@ fn is_told(answer: &Result<(), BackendError>, what: &str) {
     assert!(!told.contains("alice"), "{what}: {told}");
 }
 
-async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
+async fn assert_all_calls_fail(one: &SingleBucket, client: &mut Client, what: &str) {
     let before = dump(client);
     let other = Key::from("bob");
     let token = one.bucket.units(1).unwrap();
@@ -88,7 +88,7 @@ async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
     let left = State { value: 0, ts: START };
     let give = Adjustment::refund(one.id(), &one.bucket, token);
     let block = Adjustment::block(one.id(), &one.bucket, HOUR);
-    // All of it at the same time, with one that has nothing to do with it.
+    // All of these at the same time, with one call on another key.
     let answers = [
         one.redis.apply(&[take]),
         one.redis.apply(&[Charge::look(one.id(), &one.bucket, token)]),
@@ -110,7 +110,7 @@ async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
         errors.push(answer.wait().await.map(|refunded| format!("{refunded:?}")));
     }
     for (nth, error) in errors.into_iter().enumerate() {
-        is_told(&error.map(drop), &format!("{what}: {nth}"));
+        assert_foreign_key_error(&error.map(drop), &format!("{what}: {nth}"));
     }
     assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
     assert_eq!(dump(client), before, "{what}");
@@ -118,7 +118,7 @@ async fn is_refused_by_all(one: &One, client: &mut Client, what: &str) {
     one.redis.reset(&[bob()]).wait().await.unwrap();
 }
 
-async fn is_mended(one: &One, client: &mut Client, what: &str) {
+async fn assert_reset_succeeds(one: &SingleBucket, client: &mut Client, what: &str) {
     one.redis.reset(&[one.id()]).wait().await.unwrap();
     assert_eq!(dump(client), Reply::Nil, "{what}");
     assert_eq!(one.take(1).await, (true, "9".to_owned()), "{what}");
@@ -126,41 +126,41 @@ async fn is_mended(one: &One, client: &mut Client, what: &str) {
 }
 
 #[tokio::test]
-async fn what_is_no_bucket_is_an_error_and_stays_as_it_is_until_it_is_reset() {
+async fn a_foreign_value_is_an_error_and_stays_unchanged_until_it_is_reset() {
     let server = Server::start();
     let mut client = server.client();
-    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let one = SingleBucket::connect(on(&server, &ManualClock::new(START)), &QUOTA).await;
     for raw in nonsense() {
         let what = format!("{raw:?}");
-        client.call(&[b"SET", One::NAME, &raw]).unwrap().ok();
-        is_refused_by_all(&one, &mut client, &what).await;
-        is_mended(&one, &mut client, &what).await;
+        client.call(&[b"SET", SingleBucket::NAME, &raw]).unwrap().ok();
+        assert_all_calls_fail(&one, &mut client, &what).await;
+        assert_reset_succeeds(&one, &mut client, &what).await;
     }
 }
 
 #[tokio::test]
-async fn other_types_are_an_error_and_stay_as_they_are_until_they_are_reset() {
+async fn a_key_of_another_type_is_an_error_and_stays_unchanged_until_it_is_reset() {
     let server = Server::start();
     let mut client = server.client();
-    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let one = SingleBucket::connect(on(&server, &ManualClock::new(START)), &QUOTA).await;
     let made: [&[&[u8]]; 4] = [
-        &[b"RPUSH", One::NAME, b"1"],
-        &[b"HSET", One::NAME, b"1", b"2"],
-        &[b"SADD", One::NAME, b"1"],
-        &[b"ZADD", One::NAME, b"1", b"2"],
+        &[b"RPUSH", SingleBucket::NAME, b"1"],
+        &[b"HSET", SingleBucket::NAME, b"1", b"2"],
+        &[b"SADD", SingleBucket::NAME, b"1"],
+        &[b"ZADD", SingleBucket::NAME, b"1", b"2"],
     ];
     for words in made {
         let what = format!("{:?}", str::from_utf8(words[0]));
         client.call(words).unwrap();
-        is_refused_by_all(&one, &mut client, &what).await;
-        is_mended(&one, &mut client, &what).await;
+        assert_all_calls_fail(&one, &mut client, &what).await;
+        assert_reset_succeeds(&one, &mut client, &what).await;
         client.call(words).unwrap();
-        is_mended_and_used(&one).await;
+        assert_reset_and_use_succeed(&one).await;
     }
 }
 
 /// Resets a bucket and uses it, perhaps in one call.
-async fn is_mended_and_used(one: &One) {
+async fn assert_reset_and_use_succeed(one: &SingleBucket) {
     let token = one.bucket.units(1).unwrap();
     let reset = one.redis.reset(&[one.id()]);
     let first = one.redis.apply(&[Charge::take(one.id(), &one.bucket, token)]);
@@ -170,13 +170,13 @@ async fn is_mended_and_used(one: &One) {
     one.redis.reset(&[one.id()]).wait().await.unwrap();
 }
 
-/// It is seen only by what would store something.
+/// Only a call that would store something notices an empty string.
 #[tokio::test]
 async fn an_empty_string_is_not_overwritten() {
     let server = Server::start();
     let mut client = server.client();
-    let one = One::of(on(&server, &ManualClock::new(START)), &QUOTA).await;
-    let empty: [&[u8]; 3] = [b"SET", One::NAME, b""];
+    let one = SingleBucket::connect(on(&server, &ManualClock::new(START)), &QUOTA).await;
+    let empty: [&[u8]; 3] = [b"SET", SingleBucket::NAME, b""];
     client.call(&empty).unwrap().ok();
     let (what, before) = ("an empty string", dump(&mut client));
     let bob = Key::from("bob");
@@ -184,36 +184,38 @@ async fn an_empty_string_is_not_overwritten() {
     let token = one.bucket.units(1).unwrap();
     let take = |id| one.redis.apply(&[Charge::take(id, &one.bucket, token)]);
     let (first, own, second) = (take(one.id()), take(bob), take(one.id()));
-    is_told(&first.wait().await.map(drop), what);
+    assert_foreign_key_error(&first.wait().await.map(drop), what);
     assert_eq!(own.wait().await.unwrap().verdict(), Verdict::Admitted);
-    is_told(&second.wait().await.map(drop), what);
+    assert_foreign_key_error(&second.wait().await.map(drop), what);
     let block = one.redis.adjust(&[Adjustment::block(one.id(), &one.bucket, HOUR)]);
-    is_told(&block.wait().await.map(drop), what);
+    assert_foreign_key_error(&block.wait().await.map(drop), what);
     assert_eq!(dump(&mut client), before);
-    is_mended(&one, &mut client, what).await;
+    assert_reset_succeeds(&one, &mut client, what).await;
     client.call(&empty).unwrap().ok();
-    is_mended_and_used(&one).await;
+    assert_reset_and_use_succeed(&one).await;
 }
 
-/// Where an integer of `INFO` stands.
+/// Reads an integer of `INFO`.
 fn figure(server: &Server, section: &str, field: &str) -> u64 {
     server.info(section, field).parse().unwrap()
 }
 
-/// The script read the whole value and sent it to the client: 64 MB for each call, and 57 of 65 decisions on other keys
-/// failed meanwhile.
+/// Regression: the script read the whole value and sent it to the client. With 64 MB for each call,
+/// 57 of 65 decisions on other keys failed meanwhile.
 #[tokio::test]
 async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
     const LENGTH: u64 = 64 << 20;
     let server = Server::start();
     let mut client = server.client();
     let init: &[u8] = b"tollgate:#init";
-    for (cold_start, name) in
-        [(ColdStart::Full, One::NAME), (ColdStart::Empty, One::NAME), (ColdStart::Empty, init)]
-    {
+    for (cold_start, name) in [
+        (ColdStart::Full, SingleBucket::NAME),
+        (ColdStart::Empty, SingleBucket::NAME),
+        (ColdStart::Empty, init),
+    ] {
         server.flush_all();
         let clock = ManualClock::new(START);
-        let one = One::of(on(&server, &clock).cold_start(cold_start), &QUOTA).await;
+        let one = SingleBucket::connect(on(&server, &clock).cold_start(cold_start), &QUOTA).await;
         one.take(0).await;
         let last = (LENGTH - 1).to_string();
         let made = client.call(&[b"SETRANGE", name, last.as_bytes(), b"x"]).unwrap();
@@ -229,11 +231,12 @@ async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
         for key in &keys {
             let (foreign, own) = (take(one.id()), take(BucketId::new("one", key)));
             let foreign = foreign.wait().await.map(drop);
-            if name == One::NAME {
-                is_told(&foreign, "a long value");
+            if name == SingleBucket::NAME {
+                assert_foreign_key_error(&foreign, "a long value");
             }
             let own = own.wait().await.unwrap();
-            // What is no time of a birth is replaced by one: buckets are empty from then on.
+            // A value that is not a time of initialization is replaced by one, and buckets are
+            // empty from then on.
             let is_born_now = name == init;
             assert_eq!(own.verdict() == Verdict::Refused, is_born_now, "{cold_start:?}");
         }
@@ -243,18 +246,18 @@ async fn a_value_of_any_length_costs_no_more_than_a_bucket() {
     }
 }
 
-/// The script counts in doubles: what it stores has to be what it says.
+/// The script counts in doubles, and must store what it reports.
 #[tokio::test]
-async fn debt_that_is_too_deep_to_be_counted_is_cut_in_the_same_way() {
+async fn memory_and_redis_cut_debt_that_is_too_deep_to_be_counted_alike() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let mut client = server.client();
     for (capacity, token) in [(3.0, 2.0), (9_007_199_254_740_991.0, 360_000_001.0), (5.0, 1e15)] {
-        let one = One::of(on(&server, &clock), &QUOTA).await;
-        // As much as any quota lets a bucket owe.
+        let one = SingleBucket::connect(on(&server, &clock), &QUOTA).await;
+        // The deepest debt that any quota allows.
         let deepest = capacity - 9_007_199_254_740_992.0;
         let raw = bucket([deepest, 4.1e15, 1.0, token, capacity, 1.0]);
-        client.call(&[b"SET", One::NAME, &raw]).unwrap();
+        client.call(&[b"SET", SingleBucket::NAME, &raw]).unwrap();
         let give = Adjustment::refund(one.id(), &one.bucket, 1);
         let given = one.redis.adjust(&[give]).wait().await.unwrap();
         let look = Charge::look(one.id(), &one.bucket, 0);

@@ -1,5 +1,5 @@
-//! What is under the name of a bucket, read by the script of a real server and by this process: both
-//! read the same, and leave what is no bucket as it is.
+//! Any value under the name of a bucket, read by the script of a real server and by this process.
+//! Both must read the same, and leave a foreign value unchanged.
 
 use std::error::Error as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -21,9 +21,9 @@ use crate::clock::{ManualClock, Timestamp};
 use crate::quota::Quota;
 
 /// A store of one bucket.
-struct Lone(Option<BucketRecord>);
+struct OneRecord(Option<BucketRecord>);
 
-impl BucketStore for Lone {
+impl BucketStore for OneRecord {
     fn now(&mut self) -> Timestamp {
         START
     }
@@ -41,8 +41,9 @@ impl BucketStore for Lone {
     }
 }
 
-/// A server, a store on it, and a connection beside it: one for all inputs, which use the same keys.
-struct Stage {
+/// A server, a store on it, and a separate connection. All inputs share them, and use the same
+/// keys.
+struct Fixture {
     runtime: Runtime,
     redis: Redis,
     client: Client,
@@ -50,17 +51,17 @@ struct Stage {
     _server: Server,
 }
 
-/// So many values travel together, each under a key of its own.
+/// How many values travel together, each under its own key.
 const TOGETHER: usize = 100;
 
-static STAGE: LazyLock<Mutex<Stage>> = LazyLock::new(|| {
+static FIXTURE: LazyLock<Mutex<Fixture>> = LazyLock::new(|| {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = Server::start();
     let redis = on(&server, &ManualClock::new(START));
     let redis = runtime.block_on(redis.connect()).unwrap();
     let client = server.client();
-    Mutex::new(Stage { runtime, redis, client, keys: keys(), _server: server })
+    Mutex::new(Fixture { runtime, redis, client, keys: keys(), _server: server })
 });
 
 fn keys() -> Vec<Key> {
@@ -71,7 +72,7 @@ fn id(key: &Key) -> BucketId<'_> {
     BucketId::new("in", key)
 }
 
-/// How a bucket is used, which decides by which part of the script.
+/// How a bucket is used. Different uses run different parts of the script.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Take,
@@ -111,11 +112,11 @@ struct Input {
     units: i64,
 }
 
-/// Plays inputs to the server, all at the same time, and to a store of one bucket each.
+/// Plays inputs to the server, all at the same time, and to a store of one record each.
 fn play(quota: &Quota, inputs: &[Input]) {
-    // A failure poisons the lock. The next inputs overwrite what it left.
-    let mut stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Stage { runtime, redis, client, keys, .. } = &mut *stage;
+    // A failure poisons the lock. That is harmless, because the next inputs overwrite what it left.
+    let mut stage = FIXTURE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Fixture { runtime, redis, client, keys, .. } = &mut *stage;
     let bucket = Bucket::of_shard(quota).unwrap();
     let names: Vec<_> = (0..inputs.len()).map(|nth| format!("tollgate:in:n={nth}")).collect();
     for (input, name) in inputs.iter().zip(&names) {
@@ -127,7 +128,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
             Ok(charge) => redis.apply(&[charge]),
             Err(adjustment) => redis.adjust(&[adjustment]),
         };
-        // All are on their way before the first is awaited.
+        // Send all before awaiting the first.
         let asked: Vec<_> = keys.iter().zip(inputs).map(ask).collect();
         let mut answers = Vec::new();
         for one in asked {
@@ -136,7 +137,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
         answers
     });
     names.iter().for_each(|name| client.send(&[b"GET", name.as_bytes()]).unwrap());
-    // All are received before anything is asserted, or the next inputs would receive them.
+    // Receive all before asserting anything, or the next inputs would receive the rest.
     let left: Vec<Reply> = inputs.iter().map(|_| client.receive().unwrap()).collect();
     for (nth, (answer, left)) in answers.into_iter().zip(left).enumerate() {
         let Input { raw, used, units } = &inputs[nth];
@@ -145,18 +146,18 @@ fn play(quota: &Quota, inputs: &[Input]) {
         let Some(before) = raw.record() else {
             assert_eq!(left.as_ref(), Some(raw), "what is no bucket is overwritten: {}", shown());
             match answer {
-                // An empty string is seen by what stores something, and by nothing else.
+                // Only a call that stores something notices an empty string.
                 Ok(_) => assert!(raw.0.is_empty(), "{}", shown()),
                 Err(error) => {
                     let told = error.source().unwrap().to_string();
-                    let wanted = "a key of limit `in` holds something that is no bucket";
+                    let wanted = "a key of limit `in` holds a value that is not a bucket";
                     assert!(told.starts_with(wanted) && !error.is_outage(), "{told}: {}", shown());
                     assert!(!told.contains(names[nth].as_str()), "{told}");
                 }
             }
             continue;
         };
-        let mut here = Lone(Some(before));
+        let mut here = OneRecord(Some(before));
         let applied = match used.of(id(&keys[nth]), &bucket, *units) {
             Ok(charge) => apply_all(&mut here, &[charge]),
             Err(adjustment) => adjust_all(&mut here, &[adjustment]),
@@ -164,7 +165,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
         assert_eq!(answer.unwrap(), applied, "{}", shown());
         match left {
             Some(left) => assert_eq!(left.record(), here.0, "{}", shown()),
-            // A full one need not be kept.
+            // A full bucket need not be kept.
             None => {
                 let droppable_at = here.0.unwrap().droppable_at();
                 assert!(droppable_at.is_some_and(|at| at <= START), "{}", shown());
@@ -184,7 +185,8 @@ fn input(quota: &Quota, key: &Key, uses: Vec<Use>) -> impl Strategy<Value = Inpu
         .prop_map(|(raw, used, units)| Input { raw, used, units })
 }
 
-/// Inputs of one quota. Half of the lists are of plain charges only, which the script decides by its fast way.
+/// Inputs of one quota. Half of the lists have plain charges only, which the script decides on its
+/// fast path.
 fn inputs() -> impl Strategy<Value = (Quota, Vec<Input>)> {
     (quotas(), any::<bool>()).prop_flat_map(|(quota, is_plain)| {
         let uses = if is_plain { vec![Use::Take] } else { Use::ALL.to_vec() };
@@ -194,7 +196,7 @@ fn inputs() -> impl Strategy<Value = (Quota, Vec<Input>)> {
 }
 
 #[test]
-fn the_script_reads_the_seeds_of_values_as_this_process_does() {
+fn the_script_and_this_process_read_the_seeds_of_values_alike() {
     for quota in all_quotas() {
         let token = Bucket::of_shard(&quota).unwrap().units(1).unwrap();
         for used in Use::ALL {
@@ -207,8 +209,8 @@ fn the_script_reads_the_seeds_of_values_as_this_process_does() {
     }
 }
 
-/// So that as many values are played as there are cases of other targets. To make a failing list
-/// shorter takes long, as each attempt asks the server.
+/// Fewer cases, because each plays many values. Shrinking is limited, because each attempt asks the
+/// server.
 fn fewer() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let together = u32::try_from(TOGETHER).unwrap();
@@ -216,9 +218,9 @@ fn fewer() -> ProptestConfig {
     ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..usual }
 }
 
-/// Without the macro, which would take the number of cases from the environment once more.
+/// Without the macro, which would read the number of cases from the environment once more.
 #[test]
-fn the_script_reads_any_value_as_this_process_does() {
+fn the_script_and_this_process_read_any_value_alike() {
     let played = TestRunner::new(fewer()).run(&inputs(), |(quota, inputs)| {
         play(&quota, &inputs);
         Ok(())

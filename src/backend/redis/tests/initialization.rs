@@ -1,35 +1,35 @@
-//! Stores that have lost their memory.
+//! Stores that have lost their data.
 
-use super::one::One;
+use super::one::SingleBucket;
 use super::servers::Reply;
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
 use crate::backend::tests::cases::seeds;
-use crate::backend::tests::history::{History, Step, ask, at_once, keys};
+use crate::backend::tests::history::{History, Step, expect_ready, keys, play_step};
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 use crate::{HOUR, MINUTE, SECOND};
 
-fn born(server: &Server, prefix: &str) -> Reply {
+fn initialized_at(server: &Server, prefix: &str) -> Reply {
     server.command(&["GET", &format!("{prefix}:#init")])
 }
 
-/// A store in memory whose buckets were all empty at one instant.
-struct Emptied {
+/// A memory store in which all buckets were empty at the instant of initialization.
+struct EmptyAtInit {
     memory: Memory,
     clock: ManualClock,
-    born: Timestamp,
+    initialized_at: Timestamp,
 }
 
-impl Emptied {
+impl EmptyAtInit {
     fn new(clock: &ManualClock, history: &History) -> Self {
         let memory = Memory::new().clock(clock.clone()).keep_full();
-        let all = Self { memory, clock: clock.clone(), born: clock.now() };
+        let all = Self { memory, clock: clock.clone(), initialized_at: clock.now() };
         for (limit, quota) in &history.limits {
             let bucket = Bucket::of_shard(quota).unwrap();
             for (key, shard) in
-                keys().iter().flat_map(|key| (0..quota.shard_count()).map(move |s| (key, s)))
+                keys().iter().flat_map(|key| (0..quota.get_shards()).map(move |s| (key, s)))
             {
                 all.empty(BucketId::new(limit, key).shard(shard), &bucket);
             }
@@ -37,25 +37,26 @@ impl Emptied {
         all
     }
 
-    /// Takes all that is in a bucket at the birth.
+    /// Empties a bucket at the instant of initialization.
     fn empty(&self, id: BucketId<'_>, bucket: &Bucket) {
         let now = self.clock.now();
-        self.clock.set(self.born);
+        self.clock.set(self.initialized_at);
         let charge = Charge::take(id, bucket, bucket.capacity());
-        let applied = at_once(self.memory.apply(&[charge])).unwrap();
+        let applied = expect_ready(self.memory.apply(&[charge])).unwrap();
         assert_eq!(applied.verdict(), Verdict::Admitted);
         self.clock.set(now);
     }
 
-    /// As a store of that birth says to a step.
-    fn ask(&self, history: &History, step: &Step) -> String {
-        let told = at_once(ask(&self.memory, step)).unwrap();
-        if let Step::Reset(whose) = step {
-            // As if they had never been used: empty at the birth.
-            for who in whose {
-                let quota = history.limits.iter().find(|(limit, _)| *limit == who.limit).unwrap().1;
-                at_once(self.memory.reset(&[who.id()])).unwrap();
-                self.empty(who.id(), &Bucket::of_shard(&quota).unwrap());
+    /// The answer of such a store to a step.
+    fn play_step(&self, history: &History, step: &Step) -> String {
+        let told = expect_ready(play_step(&self.memory, step)).unwrap();
+        if let Step::Reset(targets) = step {
+            // After a reset, a bucket is as if never used: empty at the initialization.
+            for target in targets {
+                let quota =
+                    history.limits.iter().find(|(limit, _)| *limit == target.limit).unwrap().1;
+                expect_ready(self.memory.reset(&[target.id()])).unwrap();
+                self.empty(target.id(), &Bucket::of_shard(&quota).unwrap());
             }
         }
         told
@@ -63,7 +64,7 @@ impl Emptied {
 }
 
 #[tokio::test]
-async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
+async fn absent_buckets_count_as_empty_at_the_initialization() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let (mut played, mut births) = (0, 0);
@@ -74,35 +75,35 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
         let redis = on(&server, &clock).prefix(prefix.as_str()).cold_start(ColdStart::Empty);
         let redis = redis.connect().await.unwrap();
         let mut history = History::steady(seed);
-        let mut emptied = Emptied::new(&clock, &history);
+        let mut emptied = EmptyAtInit::new(&clock, &history);
         for nth in 0..80 {
             history.pass(&clock);
-            clock.set(clock.now().max(emptied.born));
+            clock.set(clock.now().max(emptied.initialized_at));
             if nth == 0 || history.dice.one_in(25) {
                 server.flush_all();
-                emptied = Emptied::new(&clock, &history);
-                let anything = history.take();
+                emptied = EmptyAtInit::new(&clock, &history);
+                let anything = history.draw_charge();
                 redis.apply(&[anything.charge()]).wait().await.unwrap();
-                at_once(emptied.memory.apply(&[anything.charge()])).unwrap();
+                expect_ready(emptied.memory.apply(&[anything.charge()])).unwrap();
                 births += 1;
             }
             let mut step = history.step();
             if let Step::Adjust(backs) = &mut step {
-                // What an absent bucket is given is lost, whatever it was before the birth.
+                // A refund to an absent bucket is lost.
                 backs.retain(|back| back.adjustment().takes());
             }
-            let told = ask(&redis, &step).wait().await.unwrap();
+            let told = play_step(&redis, &step).wait().await.unwrap();
             if matches!(&step, Step::Adjust(backs) if backs.is_empty()) {
                 continue;
             }
-            assert_eq!(told, emptied.ask(&history, &step), "seed {seed}: {step:?}");
-            let look = history.take();
+            assert_eq!(told, emptied.play_step(&history, &step), "seed {seed}: {step:?}");
+            let look = history.draw_charge();
             let applied = redis.apply(&[look.charge()]).wait().await.unwrap();
-            assert_eq!(at_once(emptied.memory.apply(&[look.charge()])).unwrap(), applied);
+            assert_eq!(expect_ready(emptied.memory.apply(&[look.charge()])).unwrap(), applied);
             history.seen.extend(applied.readings().iter().map(Reading::state));
             let old = history.seen.len().saturating_sub(6);
             history.seen.drain(..old);
-            assert_eq!(born(&server, &prefix).int(), emptied.born.as_micros());
+            assert_eq!(initialized_at(&server, &prefix).int(), emptied.initialized_at.as_micros());
             played += 2;
         }
     }
@@ -110,34 +111,37 @@ async fn absent_buckets_are_those_that_were_empty_at_the_birth() {
 }
 
 #[tokio::test]
-async fn the_birth_of_a_store_is_noted_once_and_for_all() {
+async fn the_time_of_initialization_is_stored_once() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let quota = Quota::token_bucket(10, MINUTE);
-    let full = One::of(on(&server, &clock), &quota).await;
+    let full = SingleBucket::connect(on(&server, &clock), &quota).await;
     assert_eq!(full.take(1).await, (true, "9".to_owned()));
-    // Who does not ask for it notes nothing; what is stored is not absent.
-    assert_eq!(born(&server, "tollgate"), Reply::Nil);
-    let empty = async || One::of(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+    // A store with `ColdStart::Full` writes no time of initialization, and buckets that are stored
+    // are not absent.
+    assert_eq!(initialized_at(&server, "tollgate"), Reply::Nil);
+    let empty = async || {
+        SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await
+    };
     assert_eq!(empty().await.take(1).await, (true, "8".to_owned()));
-    let noted = born(&server, "tollgate");
+    let noted = initialized_at(&server, "tollgate");
     assert_eq!(noted.int(), START.as_micros());
     assert_eq!(server.command(&["TTL", "tollgate:#init"]), Reply::Int(-1));
 
     clock.advance(MINUTE / 2);
-    server.command(&["DEL", str::from_utf8(One::NAME).unwrap()]);
+    server.command(&["DEL", str::from_utf8(SingleBucket::NAME).unwrap()]);
     assert_eq!(empty().await.take(1).await, (true, "4".to_owned()));
-    assert_eq!(born(&server, "tollgate"), noted);
+    assert_eq!(initialized_at(&server, "tollgate"), noted);
 
     server.flush_all();
     assert_eq!(empty().await.take(1).await, (false, "0".to_owned()));
-    assert_eq!(born(&server, "tollgate").int(), (START + MINUTE / 2).as_micros());
+    assert_eq!(initialized_at(&server, "tollgate").int(), (START + MINUTE / 2).as_micros());
     clock.advance(MINUTE);
     assert_eq!(empty().await.take(10).await, (true, "0".to_owned()));
 }
 
 #[tokio::test]
-async fn after_a_birth_nobody_begins_with_more_than_at_first() {
+async fn after_an_initialization_no_bucket_starts_above_its_initial_value() {
     for quota in [
         Quota::token_bucket(1, SECOND).capacity(10).initial(3),
         Quota::fixed_window(1, SECOND).capacity(10).initial(3).start(START),
@@ -145,7 +149,7 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
         let server = Server::start();
         let clock = ManualClock::new(START);
         let redis = on(&server, &clock).cold_start(ColdStart::Empty);
-        let one = One::of(redis, &quota).await;
+        let one = SingleBucket::connect(redis, &quota).await;
         for (after, held) in [(0, 0), (2, 2), (3, 3), (60, 3)] {
             clock.set(START + SECOND * after);
             let look = Charge::look(one.id(), &one.bucket, 0);
@@ -153,7 +157,7 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
             let state = applied.readings()[0].state();
             assert_eq!(one.bucket.tokens(state.value).to_string(), held.to_string(), "{after} s");
         }
-        // From its first use on it is like any other.
+        // From its first use on, the bucket is like any other.
         assert_eq!(one.take(1).await, (true, "2".to_owned()));
         assert_eq!(one.take(3).await, (false, "2".to_owned()));
         clock.advance(SECOND * 60);
@@ -161,11 +165,11 @@ async fn after_a_birth_nobody_begins_with_more_than_at_first() {
     }
 }
 
-/// What ran of a limit whose store was flushed now and then.
+/// What ran under a limit while its store was flushed now and then.
 async fn ran_over_losses(quota: &Quota, cold_start: ColdStart, seed: u64) -> Vec<(Timestamp, u64)> {
     let server = Server::start();
     let clock = ManualClock::new(START);
-    let one = One::of(on(&server, &clock).cold_start(cold_start), quota).await;
+    let one = SingleBucket::connect(on(&server, &clock).cold_start(cold_start), quota).await;
     let (mut dice, mut ran) = (Dice(seed), Vec::new());
     for _ in 0..400 {
         if dice.one_in(20) {
@@ -181,7 +185,7 @@ async fn ran_over_losses(quota: &Quota, cold_start: ColdStart, seed: u64) -> Vec
 }
 
 #[tokio::test]
-async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen() {
+async fn with_an_empty_cold_start_no_client_exceeds_its_limit_over_a_loss() {
     for quota in [
         Quota::token_bucket(20, HOUR).capacity(10),
         Quota::fixed_window(5, MINUTE * 10).capacity(10),
@@ -196,9 +200,10 @@ async fn nobody_gets_more_than_the_limit_over_a_loss_if_that_is_what_was_chosen(
     }
 }
 
-/// What the script took for a time and the client did not read made every decision an error, until someone deleted it.
+/// Regression: the script took such a value for a time, and the client did not. So every decision
+/// failed until an operator deleted the key.
 #[tokio::test]
-async fn what_is_no_time_of_a_birth_is_replaced_by_one() {
+async fn a_value_that_is_not_a_time_of_initialization_is_replaced() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let quota = Quota::token_bucket(10, MINUTE);
@@ -223,10 +228,11 @@ async fn what_is_no_time_of_a_birth_is_replaced_by_one() {
     ] {
         server.flush_all();
         server.command(&["SET", "tollgate:#init", noted]).ok();
-        let one = One::of(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+        let one =
+            SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
         let (admitted, _) = one.take(1).await;
         let born_long_ago = noted.trim_start_matches('0').is_empty() && is_kept;
         assert_eq!(admitted, born_long_ago, "{noted}");
-        assert_eq!(born(&server, "tollgate").text(), if is_kept { noted } else { &*now });
+        assert_eq!(initialized_at(&server, "tollgate").text(), if is_kept { noted } else { &*now });
     }
 }

@@ -1,4 +1,4 @@
-//! The engine against real servers, at times that the tests choose.
+//! The engine against real servers, with times that the tests choose.
 
 #[path = "../../../../tests/support/redis/mod.rs"]
 pub(super) mod servers;
@@ -18,12 +18,12 @@ mod one;
 mod trace;
 
 use super::{Redis, RedisBuilder};
-use crate::backend::tests::history::at_once;
+use crate::backend::tests::history::expect_ready;
 use crate::backend::tests::{Dice, START};
 use crate::clock::ManualClock;
 use servers::Server;
 
-/// A store on a server, whose time is `clock`'s, and nobody's patience ends.
+/// A store on this server that uses the time of `clock`, with a deadline that no test reaches.
 fn on(server: &Server, clock: &ManualClock) -> RedisBuilder {
     Redis::at(server.url()).clock(clock.clone()).deadline(std::time::Duration::from_secs(60))
 }

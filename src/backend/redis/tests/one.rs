@@ -1,20 +1,20 @@
-//! One bucket, for what is told best of one.
+//! One bucket, for tests that need no more.
 
 use crate::algebra::{Bucket, Verdict};
 use crate::backend::{Adjustment, Backend, BucketId, Charge, Key, Redis, RedisBuilder};
 use crate::quota::Quota;
 
-/// One bucket, and what is asked of it.
-pub(super) struct One {
+/// A store with one bucket.
+pub(super) struct SingleBucket {
     pub(super) redis: Redis,
     pub(super) bucket: Bucket,
     key: Key,
 }
 
-impl One {
+impl SingleBucket {
     pub(super) const NAME: &[u8] = b"tollgate:one:alice";
 
-    pub(super) async fn of(redis: RedisBuilder, quota: &Quota) -> Self {
+    pub(super) async fn connect(redis: RedisBuilder, quota: &Quota) -> Self {
         let redis = redis.connect().await.unwrap();
         Self { redis, bucket: Bucket::new(quota).unwrap(), key: Key::from("alice") }
     }
@@ -23,7 +23,7 @@ impl One {
         BucketId::new("one", &self.key)
     }
 
-    /// Whether so many tokens were there, and how many are left.
+    /// Takes tokens. Returns whether they were admitted, and how many are left.
     pub(super) async fn take(&self, tokens: u64) -> (bool, String) {
         let units = self.bucket.units(tokens).unwrap();
         let charge = Charge::take(self.id(), &self.bucket, units);

@@ -1,36 +1,38 @@
-//! The same calls at the same instants in memory and in Redis: the same answers, to the bit.
+//! The same calls at the same instants have the same answers in memory and in Redis, to the bit.
 
 use std::time::Duration;
 
 use super::{START, Server, on};
 use crate::algebra::Bucket;
 use crate::backend::tests::cases::seeds;
-use crate::backend::tests::history::{History, ask, at_once};
+use crate::backend::tests::history::{History, expect_ready, play_step};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
 
 pub(super) async fn at_rest(redis: &Redis) {
-    let key = Key::from("nobody");
+    let key = Key::from("unused");
     redis.reset(&[BucketId::new("a", &key)]).wait().await.unwrap();
 }
 
-/// Plays a history to both stores, several steps at the same time, and compares all that they say.
+/// Plays a history to both stores, several steps at a time, and compares the answers.
 pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: usize) -> usize {
-    // The clock goes back to before buckets were full: what was forgotten then could be seen. None expires here.
+    // The clock goes back to before some buckets were full, so dropping these would be visible. No
+    // key expires here.
     let memory = Memory::new().clock(clock.clone()).keep_full();
     let mut history = History::new(seed);
     let mut played = 0;
-    // Once there is a connection and the script, calls are carried out in the order in which they are sent.
+    // Once there is a connection and the server has the script, calls run in the order in which
+    // they are sent.
     at_rest(redis).await;
     while played < steps {
         history.pass(clock);
-        // They travel in one call or in several, as it happens, and are decided in this order.
+        // The steps travel in one call or in several, and are decided in this order.
         let together = if history.dice.one_in(2) { 1 } else { 1 + history.dice.below(9) };
         let steps: Vec<_> = (0..together).map(|_| history.step()).collect();
-        let there: Vec<_> = steps.iter().map(|step| ask(redis, step)).collect();
+        let there: Vec<_> = steps.iter().map(|step| play_step(redis, step)).collect();
         for (step, there) in steps.iter().zip(there) {
-            let here = at_once(ask(&memory, step)).unwrap();
+            let here = expect_ready(play_step(&memory, step)).unwrap();
             let there = there.wait().await.unwrap();
             assert_eq!(
                 here,
@@ -40,10 +42,10 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
             );
             played += 1;
         }
-        // What some bucket holds: what somebody may want to undo.
-        let look = history.take();
-        let applied = at_once(memory.apply(&[look.charge()])).unwrap();
-        at_once(memory.adjust(&[])).unwrap();
+        // The states of buckets, for later undos.
+        let look = history.draw_charge();
+        let applied = expect_ready(memory.apply(&[look.charge()])).unwrap();
+        expect_ready(memory.adjust(&[])).unwrap();
         let same = redis.apply(&[look.charge()]).wait().await.unwrap();
         assert_eq!(applied, same, "seed {seed}");
         history.seen.extend(applied.readings().iter().map(crate::backend::Reading::state));
@@ -54,7 +56,7 @@ pub(super) async fn play(redis: &Redis, clock: &ManualClock, seed: u64, steps: u
 }
 
 #[tokio::test]
-async fn random_calls_are_answered_alike_in_memory_and_in_redis() {
+async fn memory_and_redis_answer_random_calls_alike() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let (mut played, mut wanted) = (0, 0);
@@ -68,7 +70,7 @@ async fn random_calls_are_answered_alike_in_memory_and_in_redis() {
 }
 
 #[tokio::test]
-async fn windows_that_begin_elsewhere_from_one_charge_to_the_next_are_answered_alike() {
+async fn memory_and_redis_answer_charges_with_different_window_starts_alike() {
     let server = Server::start();
     let clock = ManualClock::new(START);
     let redis = on(&server, &clock).connect().await.unwrap();
@@ -85,18 +87,18 @@ async fn windows_that_begin_elsewhere_from_one_charge_to_the_next_are_answered_a
             // Two lanes take two each.
             let answers = charges.map(|charge| redis.apply(&[charge]));
             for (charge, answer) in charges.iter().zip(answers) {
-                let expected = at_once(memory.apply(std::slice::from_ref(charge))).unwrap();
+                let expected = expect_ready(memory.apply(std::slice::from_ref(charge))).unwrap();
                 assert_eq!(answer.wait().await.unwrap(), expected);
             }
         } else {
-            let expected = at_once(memory.apply(&charges)).unwrap();
+            let expected = expect_ready(memory.apply(&charges)).unwrap();
             assert_eq!(redis.apply(&charges).wait().await.unwrap(), expected);
         }
-        // What was stored begins with the windows of the last.
+        // The stored bucket has the windows of the last charge.
         for _ in 0..8 {
             clock.advance(Duration::from_secs(7));
             let look = [Charge::look(id, &there, 0)];
-            let expected = at_once(memory.apply(&look)).unwrap();
+            let expected = expect_ready(memory.apply(&look)).unwrap();
             assert_eq!(redis.apply(&look).wait().await.unwrap(), expected);
         }
     }

@@ -1,4 +1,4 @@
-//! How many calls of a flood go before those of other clients, by the rules that requests have.
+//! How many jobs of a flood are sent before those of other clients, for different rules.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl WaitingRequests {
                 "tenant" => Key::from("acme"),
                 rule => Key::from(key_of(nth, rule).as_str()),
             };
-            self.names.of(BucketId::new(rule, &key))
+            self.names.name(BucketId::new(rule, &key))
         };
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + Duration::from_secs(3_600);
@@ -66,8 +66,9 @@ impl WaitingRequests {
     }
 }
 
-/// How many jobs of a flood go before the last of ten clients, which come behind 2,000 of them. For
-/// each that goes, another one comes. Every other client asks about its user alone.
+/// How many jobs of a flood are sent before the last of ten other clients, which arrive behind
+/// 2,000 of them. Whenever a job of the flood is sent, another one arrives. Every other client
+/// names its user alone.
 fn go_before(rules: &[&str], flood: KeyOf) -> usize {
     let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
     let lanes = Lanes::default();
@@ -92,8 +93,9 @@ fn go_before(rules: &[&str], flood: KeyOf) -> usize {
 
 const FLOOD: usize = 2_000;
 
-/// With the user's rule before the address', each made-up user had a turn of its own, and with a
-/// rule that all clients share as the first, all stood in one lane: 2,000 went before the last.
+/// Each made-up user had a turn of its own if the rule of the user stood before that of the
+/// address. If a rule that all clients share stood first, all jobs were in one lane, and 2,000 were
+/// sent before the last client.
 #[test]
 fn a_flood_delays_no_other_client_in_whatever_order_the_rules_are() {
     let mut figures = Vec::new();
@@ -116,7 +118,7 @@ fn a_flood_delays_no_other_client_in_whatever_order_the_rules_are() {
         &["user"],
     ] {
         for (what, flood) in floods {
-            // Without a rule by address, these are as many clients.
+            // Without a rule by address, such a flood looks like as many clients.
             if rules.contains(&"address") || what == "one user" {
                 figures.push((go_before(rules, flood), what, rules));
             }
@@ -125,6 +127,6 @@ fn a_flood_delays_no_other_client_in_whatever_order_the_rules_are() {
     assert!(figures.iter().all(|&(gone, ..)| gone <= MOST), "{figures:?}");
 }
 
-/// A turn or two while the first of the flood have shown nothing yet, and those of clients that share a
-/// tenant and have one turn together.
+/// The first jobs of the flood get a turn or two, while no bucket is named more often than others.
+/// The clients of a tenant share one turn.
 const MOST: usize = 5;

@@ -1,3 +1,3 @@
-//! What the queue of calls to Redis does to its callers.
+//! What the queue of calls to Redis means for its callers.
 
 mod fairness;

@@ -1,4 +1,4 @@
-//! Names that a client forges to get at a bucket that is not its own.
+//! Keys that a client forges to reach a bucket that is not its own.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn no_two_of_many_nasty_buckets_share_a_name() {
+fn no_two_of_many_hostile_buckets_share_a_name() {
     let parts: Vec<Key> =
         ["", "a", "|", "a|a", "%7C", "%", "*", "=", "else=", "text=", "n=1", "ip=::/0"]
             .map(Key::from)
@@ -27,13 +27,13 @@ fn no_two_of_many_nasty_buckets_share_a_name() {
     assert_eq!(keys.len(), 1 + 18 + 18 * 18 + 18 * 18 * 18);
     for names in [names(HashTag::Bucket), names(HashTag::FirstPart), hashed(HashTag::Bucket)] {
         let given: HashSet<KeyName> =
-            keys.iter().map(|key| names.of(BucketId::new("l", key))).collect();
+            keys.iter().map(|key| names.name(BucketId::new("l", key))).collect();
         assert_eq!(given.len(), keys.len());
     }
 }
 
-/// All buckets that somebody who wants to have this name might try: its text, cut where a field or
-/// a part may end, as a prefix, a limit and a key.
+/// The buckets that an attacker might try to get this name: its text, cut where a field or a part
+/// may end, as a prefix, a limit and a key.
 fn forged(name: &str) -> Vec<(String, String, Key)> {
     let mut forged = Vec::new();
     let colons: Vec<usize> = name.match_indices(':').map(|(at, _)| at).collect();
@@ -50,7 +50,7 @@ fn forged(name: &str) -> Vec<(String, String, Key)> {
     forged
 }
 
-/// Few characters, so that what is ambiguous meets; and what may be anything.
+/// Text of a few characters, so that ambiguous texts meet; and text of any characters.
 fn nasty() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab:#|=%{}*/.-]{0,4}",
@@ -93,7 +93,7 @@ fn tag() -> impl Strategy<Value = HashTag> {
     ]
 }
 
-/// Pairs that differ in little: each thing is the same or not.
+/// Pairs of buckets that differ in little: each part is the same or not.
 fn pairs() -> impl Strategy<Value = [(String, Key, u32); 2]> {
     (id(), id(), any::<[bool; 3]>()).prop_map(|(one, other, same)| {
         let limit = if same[0] { one.0.clone() } else { other.0 };
@@ -110,21 +110,21 @@ proptest! {
     ) {
         let names = KeyNames::new("p".into(), tag, secret.then_some(SECRET)).unwrap();
         let of = |(limit, key, shard): &(String, Key, u32)| {
-            names.of(BucketId::new(limit, key).shard(*shard))
+            names.name(BucketId::new(limit, key).shard(*shard))
         };
         prop_assert_eq!(of(&one) == of(&other), one == other, "{:?} {:?}", of(&one), of(&other));
     }
 
     #[test]
-    fn nobody_can_forge_a_name(
+    fn no_client_can_forge_a_name(
         (limit, key, shard) in id(), tag in tag(), prefix in "[ab:]{1,4}",
     ) {
         let names = KeyNames::new(prefix.clone(), tag, None).unwrap();
-        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        let name = names.name(BucketId::new(&limit, &key).shard(shard));
         for name in [names.init_key(&name, true), names.init_key(&name, false), name.clone()] {
             for (other, forged_limit, forged_key) in forged(text(&name)) {
                 let Ok(others) = KeyNames::new(other.clone(), HashTag::Bucket, None) else { continue };
-                let forged = others.of(BucketId::new(&forged_limit, &forged_key));
+                let forged = others.name(BucketId::new(&forged_limit, &forged_key));
                 let is_it = (&other, &forged_limit, &forged_key, 0) == (&prefix, &limit, &key, shard);
                 prop_assert_eq!(forged == name, is_it, "{:?} {:?}", forged, name);
             }
@@ -132,13 +132,13 @@ proptest! {
     }
 
     #[test]
-    fn names_of_other_prefixes_are_others(
+    fn names_with_different_prefixes_are_different(
         [one, other] in pairs(), tags in (tag(), tag()), prefixes in ("[ab:]{1,4}", "[ab:]{1,4}"),
     ) {
         prop_assume!(prefixes.0 != prefixes.1);
         let all = |prefix, tag, (limit, key, shard): &(String, Key, u32)| {
             let names = KeyNames::new(prefix, tag, None).unwrap();
-            let name = names.of(BucketId::new(limit, key).shard(*shard));
+            let name = names.name(BucketId::new(limit, key).shard(*shard));
             [names.init_key(&name, false), names.init_key(&name, true), name]
         };
         let ours = all(prefixes.0, tags.0, &one);
@@ -153,7 +153,7 @@ proptest! {
         (limit, key, shard) in id(), tag in tag(), secret in any::<bool>(),
     ) {
         let names = KeyNames::new("p".into(), tag.clone(), secret.then_some(SECRET)).unwrap();
-        let name = names.of(BucketId::new(&limit, &key).shard(shard));
+        let name = names.name(BucketId::new(&limit, &key).shard(shard));
         prop_assert!(name.as_ref().iter().all(u8::is_ascii_graphic), "{:?}", name);
         let text = text(&name);
         let braces = text.matches(['{', '}']).count();
@@ -164,9 +164,9 @@ proptest! {
         };
         prop_assert_eq!(braces, if expected.is_some() { 2 } else { 0 });
         prop_assert_ne!(expected, Some(""));
-        prop_assert_eq!(name.slot(), slot::of(expected.unwrap_or(text).as_bytes()));
+        prop_assert_eq!(name.slot(), slot::slot_of(expected.unwrap_or(text).as_bytes()));
         prop_assert_eq!(names.init_key(&name, true).slot(), name.slot());
-        // The key's part is bounded, whatever it is.
+        // The part of the key has a bounded length.
         prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);
     }
 }

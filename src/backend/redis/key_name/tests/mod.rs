@@ -20,16 +20,16 @@ fn text(name: &KeyName) -> &str {
     str::from_utf8(name.as_ref()).unwrap()
 }
 
-/// The key's field of a name without a tag.
+/// The field of the key, in a name without a tag.
 fn shown(key: impl Into<Key>) -> String {
-    let name = names(HashTag::Bucket).of(BucketId::new("l", &key.into()));
+    let name = names(HashTag::Bucket).name(BucketId::new("l", &key.into()));
     text(&name).strip_prefix("tollgate:l:").unwrap().into()
 }
 
 #[test]
 fn names_can_be_read() {
     let named = |tag, limit, key: Key, shard| {
-        text(&names(tag).of(BucketId::new(limit, &key).shard(shard))).to_owned()
+        text(&names(tag).name(BucketId::new(limit, &key).shard(shard))).to_owned()
     };
     let client = Key::from(Ipv4Addr::new(192, 0, 2, 1));
     let alice = Key::from(("acme", "alice"));
@@ -102,18 +102,18 @@ fn a_key_that_makes_the_name_long_is_hashed() {
     assert!(shown(vec![7_u8; 100].as_slice()).starts_with("sha256="), "202 bytes as digits");
     let many = (0..60).fold(Key::GLOBAL, |key, part| key.and(part));
     assert!(shown(many).starts_with("sha256="), "60 parts");
-    let name = names(HashTag::Bucket).of(BucketId::new(&":".repeat(64), &Key::GLOBAL));
+    let name = names(HashTag::Bucket).name(BucketId::new(&":".repeat(64), &Key::GLOBAL));
     assert_eq!(name.as_ref().len(), 9 + 3 * 64 + 1 + 39, "no room is left for the key");
 }
 
 const LONG_A: &str = "sha256=2324ec6e6609a8ccfc17cb64b5f6dfd0";
 
 #[test]
-fn a_tag_is_of_the_first_part_alone_however_long_the_rest() {
+fn a_tag_has_the_first_part_alone_however_long_the_rest_is() {
     let names = names(HashTag::FirstPart);
     let of = |first: &str, rest: &str| {
         let key = Key::from((first, rest));
-        text(&names.of(BucketId::new("l", &key))).to_owned()
+        text(&names.name(BucketId::new("l", &key))).to_owned()
     };
     let (fits, long) = ("t".repeat(64), "t".repeat(65));
     assert_eq!(of(&fits, "x"), format!("tollgate:{{{fits}}}:l:{fits}|x"));
@@ -128,15 +128,15 @@ fn a_tag_is_of_the_first_part_alone_however_long_the_rest() {
 fn with_a_secret_no_key_is_shown() {
     let alice = Key::from(("acme", "alice"));
     let id = BucketId::new("per-user", &alice).shard(2);
-    assert_eq!(text(&hashed(HashTag::Bucket).of(id)), HASHED);
+    assert_eq!(text(&hashed(HashTag::Bucket).name(id)), HASHED);
     let by_part = hashed(HashTag::FirstPart);
-    assert_eq!(text(&by_part.of(id)), HASHED.replacen(":", HASHED_TAG, 1));
+    assert_eq!(text(&by_part.name(id)), HASHED.replacen(":", HASHED_TAG, 1));
     let acme = Key::from("acme");
-    let of_acme = text(&by_part.of(BucketId::new("l", &acme))).to_owned();
+    let of_acme = text(&by_part.name(BucketId::new("l", &acme))).to_owned();
     assert!(of_acme.starts_with(&format!("tollgate{HASHED_TAG}l:hmac=")));
     let another =
         KeyNames::new("tollgate".into(), HashTag::Bucket, Some(b"another of sixteen bytes"));
-    assert_ne!(another.unwrap().of(id), hashed(HashTag::Bucket).of(id));
+    assert_ne!(another.unwrap().name(id), hashed(HashTag::Bucket).name(id));
 }
 
 // HMAC-SHA-256 with `SECRET` of `s\x04acmes\x05alice`, and of `s\x04acme`.
@@ -150,8 +150,8 @@ fn short_names_are_not_allocated() {
     let address = Key::from(Ipv4Addr::new(192, 0, 2, 1));
     for (key, allocations) in [(&address, 0), (&Key::GLOBAL, 0), (&fits, 0), (&longer, 1)] {
         for names in [names(HashTag::Bucket), hashed(HashTag::Bucket)] {
-            let name = names.of(BucketId::new("l", key));
-            let counted = allocation_counter::measure(|| drop(names.of(BucketId::new("l", key))));
+            let name = names.name(BucketId::new("l", key));
+            let counted = allocation_counter::measure(|| drop(names.name(BucketId::new("l", key))));
             let expected = if name.as_ref().len() > 64 { allocations } else { 0 };
             assert_eq!(counted.count_total, expected, "{name:?}");
         }
@@ -165,7 +165,7 @@ fn the_secret_is_not_shown() {
 }
 
 #[test]
-fn what_cannot_be_in_a_name_is_refused() {
+fn prefixes_and_tags_that_do_not_fit_a_name_are_refused() {
     let error = |prefix: &str, tag, secret| KeyNames::new(prefix.into(), tag, secret).unwrap_err();
     assert_eq!(
         error("a{b", HashTag::Bucket, None),
@@ -189,10 +189,10 @@ fn what_cannot_be_in_a_name_is_refused() {
 }
 
 #[test]
-fn slots_are_those_of_the_server() {
+fn slots_equal_those_of_the_server() {
     // As `redis-cli cluster keyslot` says.
     for (key, expected) in SLOTS {
-        assert_eq!(slot::of(key.as_bytes()), *expected, "{key}");
+        assert_eq!(slot::slot_of(key.as_bytes()), *expected, "{key}");
     }
 }
 
@@ -214,33 +214,33 @@ const SLOTS: &[(&str, u16)] = &[
 ];
 
 #[test]
-fn what_is_tagged_alike_shares_a_slot() {
+fn names_with_one_tag_share_a_slot() {
     let (acme, alice) = (Key::from("acme"), Key::from(("acme", "alice")));
     let (tenant, user) = (BucketId::new("per-tenant", &acme), BucketId::new("per-user", &alice));
-    let everybody = BucketId::new("everybody", &Key::GLOBAL);
+    let global = BucketId::new("global", &Key::GLOBAL);
     let slots =
-        |names: &KeyNames| [tenant, user, user.shard(9), everybody].map(|id| names.of(id).slot());
+        |names: &KeyNames| [tenant, user, user.shard(9), global].map(|id| names.name(id).slot());
     let [a, b, c, d] = slots(&names(HashTag::FirstPart));
-    assert_eq!((a, b, c), (slot::of(b"acme"), a, a));
-    assert_eq!(d, slot::of(b"tollgate:everybody:*"));
+    assert_eq!((a, b, c), (slot::slot_of(b"acme"), a, a));
+    assert_eq!(d, slot::slot_of(b"tollgate:global:*"));
     let [a, b, c, _] = slots(&hashed(HashTag::FirstPart));
     assert_eq!((b, c), (a, a));
-    assert_eq!(slots(&names(HashTag::Fixed("one".into()))), [slot::of(b"one"); 4]);
+    assert_eq!(slots(&names(HashTag::Fixed("one".into()))), [slot::slot_of(b"one"); 4]);
 }
 
 #[test]
-fn a_birth_is_noted_in_each_slot() {
+fn each_slot_has_an_initialization_key() {
     let names = names(HashTag::Bucket);
     let mut births = HashSet::new();
     for slot in 0..16_384 {
         let number = slot::number_in(slot);
         assert!(number < 109_758);
-        assert_eq!(slot::of(number.to_string().as_bytes()), slot);
+        assert_eq!(slot::slot_of(number.to_string().as_bytes()), slot);
         assert!(births.insert(number));
     }
     for user in 0..100_u64 {
         let key = Key::from(user);
-        let name = names.of(BucketId::new("l", &key));
+        let name = names.name(BucketId::new("l", &key));
         let birth = names.init_key(&name, true);
         assert_eq!(birth.slot(), name.slot());
         assert_eq!(text(&birth), format!("tollgate:#init:{{{}}}", slot::number_in(name.slot())));

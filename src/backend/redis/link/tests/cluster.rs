@@ -1,4 +1,4 @@
-//! A cluster whose slots move, and whose nodes die.
+//! A cluster in which slots move and nodes die.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::single::{COUNT, WITHIN, chain};
 use crate::backend::BackendError;
 use crate::backend::redis::key_name::slot;
 
-/// In the slots of the first node, and of the second.
+/// A key in a slot of the first node, and one in a slot of the second.
 const FIRST: &str = "b";
 const SECOND: &str = "a";
 
@@ -31,7 +31,7 @@ async fn cluster() -> [Server; 2] {
         })
         .await;
     }
-    assert!(slot::of(FIRST.as_bytes()) <= 8191 && slot::of(SECOND.as_bytes()) > 8191);
+    assert!(slot::slot_of(FIRST.as_bytes()) <= 8191 && slot::slot_of(SECOND.as_bytes()) > 8191);
     nodes
 }
 
@@ -49,7 +49,7 @@ async fn call(link: &Link, key: &str) -> Result<Value, BackendError> {
 }
 
 #[tokio::test]
-async fn calls_go_where_their_slots_are_and_follow_them() {
+async fn calls_follow_their_slots_to_another_node() {
     let [first, second] = cluster().await;
     let link = link(&first);
     link.ready().await.unwrap();
@@ -57,9 +57,9 @@ async fn calls_go_where_their_slots_are_and_follow_them() {
     assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(1));
     assert_eq!(call(&link, SECOND).await.unwrap(), Value::Int(1));
 
-    // The key is on its way: the second node has it, and says so to those who ask.
+    // The key is on its way: the second node has it, and answers calls that follow an `ASKING`.
     ok(&second, &["SCRIPT", "FLUSH"]).await;
-    let slot = slot::of(FIRST.as_bytes()).to_string();
+    let slot = slot::slot_of(FIRST.as_bytes()).to_string();
     let first_id: String = first.ask(&["CLUSTER", "MYID"]).await.unwrap();
     let second_id: String = second.ask(&["CLUSTER", "MYID"]).await.unwrap();
     ok(&second, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &first_id]).await;
@@ -75,7 +75,7 @@ async fn calls_go_where_their_slots_are_and_follow_them() {
     assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(3));
     assert_eq!(second.ask::<u32>(&["GET", FIRST]).await.unwrap(), 3);
 
-    // After a while nobody asks the first node for it any longer.
+    // After the slots are read again, the first node gets no more calls for it.
     until("the slots have been read again", async || {
         let before = evaluated(&first).await;
         call(&link, FIRST).await.unwrap();
@@ -84,7 +84,7 @@ async fn calls_go_where_their_slots_are_and_follow_them() {
     .await;
 }
 
-/// How often a node was sent the script.
+/// How often a node has run the script.
 async fn evaluated(node: &Server) -> usize {
     let info: String = node.ask(&["INFO", "commandstats"]).await.unwrap();
     let calls = info.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:"));
@@ -103,13 +103,13 @@ async fn evaluated(node: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn a_dead_node_holds_up_nobody_else() {
+async fn a_dead_node_holds_up_no_calls_to_other_nodes() {
     let [first, mut second] = cluster().await;
     let link = link(&second);
     assert_eq!(call(&link, FIRST).await.unwrap(), Value::Int(1));
     assert_eq!(call(&link, SECOND).await.unwrap(), Value::Int(1));
 
-    // While the second node hangs, and somebody waits for it ..
+    // While the second node hangs, and a call waits for it, calls to the first node are answered.
     second.signal("-STOP");
     let hung = async { call(&link, SECOND).await.unwrap_err() };
     let fast = async {
@@ -123,9 +123,9 @@ async fn a_dead_node_holds_up_nobody_else() {
     assert!(error.is_timeout(), "{error:?}");
     assert!(answered < gave_up);
 
-    // .. and when it is gone, those of the first are answered.
+    // So they are when the second node is gone.
     second.kill();
-    until("the loss is told", async || {
+    until("the loss is reported", async || {
         chain(&call(&link, SECOND).await.unwrap_err()).contains("Connection refused")
     })
     .await;
@@ -172,7 +172,7 @@ async fn a_replica_that_takes_over_is_found() {
 }
 
 #[tokio::test]
-async fn what_is_no_cluster_is_told() {
+async fn a_server_that_is_not_a_cluster_is_reported() {
     let server = Server::start(&[]);
     server.up().await;
     let told = chain(&link(&server).ready().await.unwrap_err());

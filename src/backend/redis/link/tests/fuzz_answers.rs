@@ -1,5 +1,5 @@
-//! Answers, as bytes on a connection: each is what it says, or an error that tells no secret, and takes
-//! little memory.
+//! Any bytes as an answer: the result is the value that they encode, or an error without secrets,
+//! and takes little memory.
 
 use std::io::Cursor;
 use std::sync::LazyLock;
@@ -26,7 +26,8 @@ use crate::backend::redis::tests::fuzz::seeds::{Seed, seeds};
 /// The password of the login, which a server may quote.
 const SECRET: &str = "Zq7word";
 
-/// What a server may send at most without a complete answer, and what the client makes of a byte.
+/// The bytes that a server may send without a complete answer, times the memory that the client
+/// library takes for a byte.
 const MOST: u64 = 60 * 64 * 1024;
 
 static SERVER: LazyLock<Server> = LazyLock::new(|| {
@@ -37,7 +38,8 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     }
 });
 
-/// A server that reads something, greets, reads something, says this, and is gone.
+/// A server that reads a command, greets, reads a command, sends these bytes, and closes the
+/// connection.
 async fn say(mut stream: DuplexStream, bytes: &[u8]) {
     let mut asked = [0; 1024];
     for answer in [b"%0\r\n+OK\r\n+OK\r\n", bytes] {
@@ -47,13 +49,13 @@ async fn say(mut stream: DuplexStream, bytes: &[u8]) {
     }
 }
 
-/// What a call is told if the server answers with these bytes and is gone.
+/// The result of a call if the server answers with these bytes and closes the connection.
 fn told(runtime: &Runtime, bytes: &[u8]) -> Result<Value, RedisError> {
     runtime.block_on(async {
         let (own, theirs) = tokio::io::duplex(1 << 20);
         let call = async {
             let wire = Wire::open(own, SERVER.login(), || ()).await.unwrap();
-            wire.ask(&::redis::cmd("EVALSHA"), 0).await
+            wire.send(&::redis::cmd("EVALSHA"), 0).await
         };
         tokio::join!(call, say(theirs, bytes)).0
     })
@@ -72,7 +74,7 @@ fn reference(bytes: &[u8]) -> Option<Value> {
     }
 }
 
-/// What comes of bytes: a value, of which kind it can be, or an error of the server or of the connection.
+/// The kind of result: a value of some kind, or an error of the server or of the connection.
 fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
     match answer {
         Ok(Value::Array(parts)) => match &parts[..] {
@@ -86,7 +88,7 @@ fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
                 "script"
             }
             [Value::BulkString(_), Value::BulkString(_)]
-                if sentinel::read(&Value::Array(parts.clone())).is_some() =>
+                if sentinel::read_address(&Value::Array(parts.clone())).is_some() =>
             {
                 "master"
             }
@@ -99,7 +101,7 @@ fn outcome(answer: &Result<Value, RedisError>) -> &'static str {
     }
 }
 
-/// Whether an error is said by the server, as an error on its own, or anywhere in its answer.
+/// Whether a value has an error of the server, at the top or anywhere within.
 fn holds_error(value: &Value) -> bool {
     let any =
         |all: &[(Value, Value)]| all.iter().any(|(one, two)| holds_error(one) || holds_error(two));
@@ -114,7 +116,7 @@ fn holds_error(value: &Value) -> bool {
     }
 }
 
-/// Asks, and checks what holds for all answers.
+/// Makes a call, and checks what must hold for all answers.
 #[track_caller]
 fn checked(field: &Field) -> Result<Value, RedisError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -126,14 +128,14 @@ fn checked(field: &Field) -> Result<Value, RedisError> {
     let answer = answer.unwrap();
     let slow = reference(&bytes);
     match &answer {
-        // As text, in which what is no number equals itself.
+        // Compared as text, in which `NaN` equals itself.
         Ok(value) => assert_eq!(format!("{:?}", Some(value)), format!("{slow:?}"), "{field:?}"),
         Err(error) => {
             let is_said = slow.as_ref().is_some_and(holds_error);
             let is_too_long = bytes.len() > 64 * 1024;
             assert_eq!(error.code().is_some(), is_said && !is_too_long, "{error:?} for {field:?}");
             assert!(slow.is_none() || is_said || is_too_long, "{error:?} for {field:?}");
-            let text = shown(&SERVER.failed("lost".to_owned(), error.clone()));
+            let text = shown(&SERVER.error("lost".to_owned(), error.clone()));
             assert!(!text.contains(SECRET), "{text}");
             assert!(text.len() < 2_500 && !text.contains(char::is_control), "{text:?}");
         }
@@ -204,7 +206,7 @@ const WORDS: [&str; 44] = [
     "ERR ",
 ];
 
-/// As a server sends it.
+/// The value as a server sends it.
 fn sent(value: &Value) -> Vec<u8> {
     let all = |mark: char, count: usize, all: &mut dyn Iterator<Item = &Value>| {
         let parts: Vec<u8> = all.flat_map(sent).collect();
@@ -227,7 +229,7 @@ fn sent(value: &Value) -> Vec<u8> {
     }
 }
 
-/// Bytes like the seeds, and answers as servers give them.
+/// Bytes like the seeds, and answers as servers send them.
 fn inputs() -> impl Strategy<Value = Field> {
     let init = prop_oneof![Just(Value::Nil), any::<i64>().prop_map(Value::Int)];
     let stored = prop_oneof![3 => Just(vec![0; 48]), 1 => vec(any::<u8>(), 0..100)];
@@ -244,13 +246,13 @@ fn inputs() -> impl Strategy<Value = Field> {
 }
 
 #[test]
-fn answers_are_drawn_of_every_kind() {
+fn the_inputs_have_answers_of_every_kind() {
     draws_each(&inputs(), 6, |field| outcome(&checked(&field)));
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_the_answer_that_they_say_or_an_error(field in inputs()) {
+    fn any_bytes_give_the_answer_that_they_encode_or_an_error(field in inputs()) {
         if let Ok(answer) = checked(&field) {
             slots_are_read_or_left(&answer);
             a_master_is_read_or_left(&answer);

@@ -1,5 +1,5 @@
-//! What clusters and sentinels answer about their nodes: each is read as a slow and simple reading finds
-//! it, or left.
+//! Any answer of clusters and sentinels about their nodes: it is read as by a slow and simple
+//! parser, or rejected.
 
 use ::redis::Value;
 use proptest::collection::vec;
@@ -29,7 +29,7 @@ pub(super) fn text() -> impl Strategy<Value = Value> {
     .prop_map(Value::BulkString)
 }
 
-/// Any value, of the parts that answers have.
+/// Any value, made of the parts that answers have.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         4 => integer(),
@@ -48,7 +48,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The answer about slots as clusters give it, of which a part may be anything.
+/// An answer to `CLUSTER SLOTS`, in which a part may be anything.
 pub(super) fn slots() -> impl Strategy<Value = Value> {
     let host = prop_oneof![8 => "[a-z]{1,3}".prop_map(|host| Value::BulkString(host.into_bytes())), 1 => text()];
     let sound =
@@ -64,7 +64,7 @@ pub(super) fn slots() -> impl Strategy<Value = Value> {
     vec(prop_oneof![40 => range, 1 => value()], 0..6).prop_map(Value::Array)
 }
 
-/// The address of a master as a sentinel gives it, of which a part may be anything.
+/// The address of a master as a sentinel sends it, in which a part may be anything.
 pub(super) fn master() -> impl Strategy<Value = Value> {
     let port = (0..70_000_u32).prop_map(|port| Value::BulkString(port.to_string().into_bytes()));
     let sound = (text(), port).prop_map(|(host, port)| Value::Array(vec![host, port]));
@@ -91,7 +91,8 @@ fn is_host_name(host: &str) -> bool {
     host.len() <= 253 && host.chars().all(is_letter)
 }
 
-/// First and last slot, host and port of each range; `None` if a cluster cannot have answered it.
+/// The first and the last slot, the host and the port of each range; `None` if no cluster can have
+/// sent it.
 fn reference_slots(answer: &Value) -> Option<Vec<(i64, i64, String, u16)>> {
     let Value::Array(parts) = answer else { return None };
     let range = |part: &Value| match part {
@@ -119,7 +120,7 @@ pub(super) fn slots_are_read_or_left(answer: &Value) {
     let ends = slow.iter().flat_map(|(first, last, ..)| [first - 1, *first, *last, last + 1]);
     for number in ends.chain([0, slot::LAST.into()]) {
         let Ok(number) = u16::try_from(number) else { continue };
-        // The range that begins last: ranges that overlap are no answer of a cluster.
+        // The range that begins last. No cluster sends overlapping ranges.
         let begun = slow.iter().filter(|range| range.0 <= number.into());
         let last = begun.clone().map(|range| range.0).max();
         let mut owners = begun.filter(|range| Some(range.0) == last && range.1 >= number.into());
@@ -136,7 +137,7 @@ pub(super) fn slots_are_read_or_left(answer: &Value) {
     }
 }
 
-/// The host and the port of a master; `None` if a sentinel cannot have answered it.
+/// The host and the port of a master; `None` if no sentinel can have sent it.
 fn reference_master(answer: &Value) -> Option<Option<(String, u16)>> {
     let text = |part: &Value| match part {
         Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
@@ -154,30 +155,30 @@ fn reference_master(answer: &Value) -> Option<Option<(String, u16)>> {
 
 #[track_caller]
 pub(super) fn a_master_is_read_or_left(answer: &Value) {
-    assert_eq!(sentinel::read(answer), reference_master(answer), "{answer:?}");
+    assert_eq!(sentinel::read_address(answer), reference_master(answer), "{answer:?}");
 }
 
 #[test]
-fn answers_of_sentinels_are_drawn_that_name_a_master_and_that_do_not() {
+fn the_inputs_have_sentinels_that_name_a_master_and_others() {
     draws_each(&master(), 3, |answer| reference_master(&answer).map(|named| named.is_some()));
 }
 
 #[test]
-fn answers_about_slots_are_drawn_that_are_some_and_that_are_none() {
+fn the_inputs_have_valid_and_invalid_answers_about_slots() {
     let inputs = prop_oneof![4 => slots(), 1 => value()];
     draws_each(&inputs, 2, |answer| reference_slots(&answer).is_some_and(|all| !all.is_empty()));
 }
 
 proptest! {
     #[test]
-    fn any_answer_about_slots_is_read_like_by_the_slow_reading_or_left(
+    fn any_answer_about_slots_is_read_as_by_the_slow_parser_or_rejected(
         answer in prop_oneof![4 => slots(), 1 => value()],
     ) {
         slots_are_read_or_left(&answer);
     }
 
     #[test]
-    fn any_answer_of_a_sentinel_is_read_or_left(
+    fn any_answer_of_a_sentinel_is_read_or_rejected(
         answer in master(),
     ) {
         a_master_is_read_or_left(&answer);

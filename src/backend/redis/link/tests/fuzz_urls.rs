@@ -1,5 +1,5 @@
-//! URLs: whatever they are, no text shows their secrets, and what can be used is what a slow and simple
-//! reading finds.
+//! Any URL: no text shows its secret, and a URL that can be used is read as by a slow and simple
+//! parser.
 
 use std::error::Error;
 
@@ -14,37 +14,37 @@ use crate::backend::redis::tests::fuzz::bytes::{draws_each, texts};
 use crate::backend::redis::tests::fuzz::seeds::{Seed, seeds};
 use crate::backend::{BackendError, Redis};
 
-/// What no text may show; a secret begins with it.
+/// The start of each secret, which no text may show.
 const MARK: &str = "Zq7";
 
-/// All that is told about URLs. None of it quotes a URL.
+/// All messages about URLs. None of them quotes a URL.
 const PROBLEMS: [&str; 11] = [
     "it has no `://`",
     "its scheme is not that of a server",
     "it asks for TLS, which needs the feature `redis-tls` of tollgate",
-    "its host or its port is none",
-    "its host or its port is none (is there an `@` before the host?)",
-    "there is an `@` or a `#` behind its host",
+    "its host or its port is missing or invalid",
+    "its host or its port is missing or invalid (is there an `@` before the host?)",
+    "there is an `@` or a `#` after its host",
     "its `protocol` is neither `resp2` nor `resp3`",
-    "its database is no number",
+    "its database is not a number",
     "it has no host",
-    "0.0.0.0 and [::] are no addresses to connect to",
-    "it is no URL of a server",
+    "0.0.0.0 and [::] are not addresses to connect to",
+    "it is not the URL of a server",
 ];
 
 const WAY_OUT: &str = " (write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
                        socket, and in a password %40 for `@`, %2F for `/` and so on)";
 
-/// What comes of a URL.
+/// The result of a URL: a server, or a problem.
 #[derive(Clone, Debug, PartialEq)]
-enum Read {
+enum UrlOutcome {
     Server { name: String, database: i64, user: Option<String>, password: Option<String> },
     Problem(&'static str),
 }
 
-impl Read {
+impl UrlOutcome {
     #[track_caller]
-    fn of(url: &str) -> Self {
+    fn parse(url: &str) -> Self {
         match Servers::single(url, &ConnectOptions::default()) {
             Ok(Servers(Topology::One(Dial::Server(server)))) => {
                 let [user, password] = [server.login().username(), server.login().password()];
@@ -64,7 +64,7 @@ impl Read {
         }
     }
 
-    /// As the seeds have it: `name database user password`, or what is wrong.
+    /// The result as it stands in the seeds: `name database user password`, or the problem.
     fn written(&self) -> String {
         let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         match self {
@@ -97,7 +97,7 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 /// The server of a URL that has a host and no unusual characters; `None` for any other.
-fn reference(url: &str) -> Option<Read> {
+fn reference(url: &str) -> Option<UrlOutcome> {
     if !url.trim().bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
         return None;
     }
@@ -129,7 +129,7 @@ fn reference(url: &str) -> Option<Read> {
         Some(password) => Some(decoded(password)?),
         None => None,
     };
-    Some(Read::Server { name: format!("{host}:{port}"), database, user, password })
+    Some(UrlOutcome::Server { name: format!("{host}:{port}"), database, user, password })
 }
 
 fn url_seeds() -> Vec<Seed> {
@@ -140,7 +140,7 @@ fn url_seeds() -> Vec<Seed> {
 fn seeds_of_urls_are_read_as_recorded() {
     for Seed { field, wanted } in url_seeds() {
         let url = field.text();
-        assert_eq!(Read::of(&url).written(), wanted, "{url:?}");
+        assert_eq!(UrlOutcome::parse(&url).written(), wanted, "{url:?}");
         if let Some(slow) = reference(&url).filter(|_| !PROBLEMS.contains(&wanted)) {
             assert_eq!(slow.written(), wanted, "{url:?}");
         }
@@ -162,8 +162,8 @@ fn secret() -> impl Strategy<Value = String> {
     })
 }
 
-/// URLs with a secret where one may stand, or where a mistake puts it; but not where a host stands, as
-/// that is told.
+/// URLs with a secret where one may stand, or where a mistake may put one. None has it in place of
+/// the host, because messages show that.
 const FORMS: [&str; 42] = [
     "redis://user:{}@host:6379/0",
     "redis://user:{}@host",
@@ -213,7 +213,7 @@ fn url_with_a_secret() -> impl Strategy<Value = String> {
     (select(&FORMS[..]), secret()).prop_map(|(form, secret)| form.replace("{}", &secret))
 }
 
-/// All that an error shows, and its causes.
+/// All that an error and its causes show.
 pub(super) fn shown(error: &(dyn Error + 'static)) -> String {
     let mut texts = format!("{error} {error:?}");
     let mut next = error.source();
@@ -224,7 +224,7 @@ pub(super) fn shown(error: &(dyn Error + 'static)) -> String {
     texts
 }
 
-/// All that is shown of the servers of URLs, whether they can be used or not.
+/// All that is shown of the servers of URLs, usable or not.
 fn shown_of(servers: Result<Servers, BackendError>) -> String {
     servers.map_or_else(|error| shown(&error), |servers| format!("{servers:?} {servers:#?}"))
 }
@@ -305,9 +305,9 @@ fn inputs() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn urls_are_drawn_that_can_be_used_and_that_the_reference_reads() {
+fn the_inputs_have_usable_urls_and_urls_that_the_reference_reads() {
     draws_each(&inputs(), 4, |url| {
-        (matches!(Read::of(&url), Read::Server { .. }), reference(&url).is_some())
+        (matches!(UrlOutcome::parse(&url), UrlOutcome::Server { .. }), reference(&url).is_some())
     });
 }
 
@@ -317,11 +317,11 @@ proptest! {
         is_hidden_everywhere(&url);
     }
 
-    /// A server as the slow reading finds it, or one of the known problems.
+    /// The result is the server that the slow parser finds, or one of the known problems.
     #[test]
-    fn any_text_is_the_url_of_the_server_that_is_written_there_or_of_none(url in inputs()) {
-        let read = Read::of(&url);
-        if let (Read::Server { .. }, Some(slow)) = (&read, reference(&url)) {
+    fn any_text_gives_the_server_that_it_names_or_a_known_problem(url in inputs()) {
+        let read = UrlOutcome::parse(&url);
+        if let (UrlOutcome::Server { .. }, Some(slow)) = (&read, reference(&url)) {
             prop_assert_eq!(read, slow);
         }
     }

@@ -1,4 +1,4 @@
-//! A cluster whose nodes mean harm: they fill no memory, and a node that is sound is found.
+//! A cluster with hostile nodes: they cannot fill the memory, and the link finds a sound node.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use super::process::until;
 use super::single::{COUNT, WITHIN, chain};
 use crate::backend::redis::tests::servers::{Impostor, Words, greet};
 
-/// The answer about a cluster whose slots are spread evenly over these masters.
+/// The answer to `CLUSTER SLOTS`, with the slots spread evenly over these masters.
 fn slots(masters: &[(String, u16)]) -> Vec<u8> {
     let each = 16_384 / masters.len();
     let mut answer = format!("*{}\r\n", masters.len()).into_bytes();
@@ -28,7 +28,7 @@ fn slots(masters: &[(String, u16)]) -> Vec<u8> {
     answer
 }
 
-/// A node that answers about the slots by one function, and about anything else by another.
+/// A node that answers `CLUSTER SLOTS` by one function, and any other command by another.
 fn node(
     slots: impl Fn(u16) -> Vec<u8> + Send + Sync + 'static,
     reply: impl Fn() -> String + Send + Sync + 'static,
@@ -42,7 +42,7 @@ fn node(
     })
 }
 
-/// A node that says it has all slots.
+/// A node that claims to have all slots.
 fn alone(reply: impl Fn() -> String + Send + Sync + 'static) -> Impostor {
     node(|port| slots(&[("127.0.0.1".to_owned(), port)]), reply)
 }
@@ -63,17 +63,18 @@ fn known_nodes(link: &Link) -> usize {
     cluster.known_nodes()
 }
 
-/// 16,384 connections were begun at once; where the masters had names, 512 threads looked them up for minutes.
+/// Regression: the link began 16,384 connections at once. If the masters had names, 512 threads
+/// looked these up for minutes.
 #[tokio::test]
-async fn slots_of_thousands_of_masters_are_not_believed() {
+async fn an_answer_with_thousands_of_masters_is_rejected() {
     for (host, masters) in [("127.0.0.1", 16_384), ("no-such-host.invalid", 1_001)] {
         let masters = (1..=masters).map(|port| (host.to_owned(), port)).collect::<Vec<_>>();
         let liar = node(move |_| slots(&masters), || "-ERR\r\n".to_owned());
         let link = link(&[&liar]);
         let told = chain(&link.ready().await.unwrap_err());
         let port = liar.port();
-        // A slow machine has not read it in time.
-        let texts = ["named no slots that a cluster has", "did not tell the slots"];
+        // On a slow machine, the answer may be read too late.
+        let texts = ["reported slots that no cluster has", "did not report the slots"];
         let is_told = |text| told.ends_with(&format!("127.0.0.1:{port} {text}"));
         assert!(texts.into_iter().any(is_told), "{told}");
         assert_eq!(known_nodes(&link), 0);
@@ -81,7 +82,7 @@ async fn slots_of_thousands_of_masters_are_not_believed() {
 }
 
 #[tokio::test]
-async fn slots_and_hosts_that_do_not_exist_are_not_believed() {
+async fn answers_with_impossible_slots_and_hosts_are_rejected() {
     let place = |host: &str, port: u16| (host.to_owned(), port);
     let mut lies: Vec<Vec<u8>> = vec![
         b"*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n".to_vec(),
@@ -99,13 +100,13 @@ async fn slots_and_hosts_that_do_not_exist_are_not_believed() {
         let shown = String::from_utf8_lossy(&lie).into_owned();
         let liar = node(move |_| lie.clone(), || "-ERR\r\n".to_owned());
         let told = chain(&link(&[&liar]).ready().await.unwrap_err());
-        assert!(told.ends_with("named no slots that a cluster has"), "{told}: {shown}");
+        assert!(told.ends_with("reported slots that no cluster has"), "{told}: {shown}");
     }
 }
 
-/// Each address stayed known for as long as the slots could not be read.
+/// Regression: each address stayed known as long as the slots could not be read.
 #[tokio::test]
-async fn redirections_to_ever_other_addresses_are_forgotten() {
+async fn redirections_to_ever_different_addresses_do_not_fill_the_memory() {
     let next = Arc::new(AtomicUsize::new(0));
     let is_known = Arc::new(AtomicBool::new(true));
     let (count, known) = (Arc::clone(&next), Arc::clone(&is_known));
@@ -123,12 +124,13 @@ async fn redirections_to_ever_other_addresses_are_forgotten() {
         call(&link).await.unwrap_err();
     }
     assert!(known_nodes(&link) <= 65, "{}", known_nodes(&link));
-    // They are not asked for the slots instead of those that are known: each asks on its connection.
+    // The link does not ask these nodes for the slots in place of the known ones: that would make
+    // more connections.
     assert_eq!(liar.connections(), 1);
 }
 
 #[tokio::test]
-async fn redirections_that_go_round_end_with_the_deadline() {
+async fn circular_redirections_end_with_the_deadline() {
     let ports = Arc::new([AtomicU16::new(0), AtomicU16::new(0)]);
     for word in ["ASK", "MOVED"] {
         let to = |nth: usize| {
@@ -148,7 +150,7 @@ async fn redirections_that_go_round_end_with_the_deadline() {
 }
 
 #[tokio::test]
-async fn redirections_to_what_is_no_address_are_an_error() {
+async fn a_redirection_to_an_invalid_address_is_an_error() {
     for address in
         ["127.0.0.1", "a b:1", "127.0.0.1:99999", "127.0.0.1:-1", "\u{1b}[31m:1", ":", ""]
     {
@@ -161,9 +163,10 @@ async fn redirections_to_what_is_no_address_are_an_error() {
     }
 }
 
-/// After a liar has named a thousand masters that say nothing, the seeds were asked after five minutes.
+/// Regression: after a hostile node had named a thousand silent masters, the link only asked the
+/// seeds after five minutes.
 #[tokio::test]
-async fn a_sound_seed_is_asked_soon_though_a_node_named_a_thousand_masters() {
+async fn a_sound_seed_is_asked_soon_even_if_a_node_names_a_thousand_masters() {
     let is_over = Arc::new(AtomicBool::new(false));
     let sound = {
         let is_over = Arc::clone(&is_over);
@@ -175,7 +178,7 @@ async fn a_sound_seed_is_asked_soon_though_a_node_named_a_thousand_masters() {
             || ":7\r\n".to_owned(),
         )
     };
-    // At most of these ports there is nothing.
+    // Most of these ports have no listener.
     let masters: Vec<_> = (1..=1_000).map(|port| ("127.0.0.1".to_owned(), port)).collect();
     let liar = node(move |_| slots(&masters), || "-ERR\r\n".to_owned());
     let link = link(&[&liar, &sound]);

@@ -1,4 +1,4 @@
-//! A server of one's own, on a free port, without files.
+//! A private server on a free port, without files.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, Value};
 use tokio::time::{Instant, sleep};
 
-/// A server, ended with this value.
+/// A server. It ends when this value is dropped.
 pub(super) struct Server {
     pub(super) port: u16,
     options: Vec<String>,
@@ -17,7 +17,7 @@ pub(super) struct Server {
     directory: Option<Directory>,
 }
 
-/// A directory that is removed in the end.
+/// A directory, removed when this value is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -77,7 +77,7 @@ impl Server {
         sentinel
     }
 
-    /// Starts it again, with nothing in its memory.
+    /// Starts it again, with no data.
     pub(super) fn restart(&mut self) {
         let process = Command::new("redis-server")
             .args(["--port", &self.port.to_string(), "--save", "", "--appendonly", "no"])
@@ -88,7 +88,7 @@ impl Server {
         self.process = Some(process.expect("redis-server is installed"));
     }
 
-    /// Ends it without a word to anybody.
+    /// Kills it, without closing its connections in order.
     pub(super) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().expect("the server runs");
@@ -106,7 +106,7 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What it says to a command, beside the link.
+    /// Sends it a command on a connection apart from the link.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         let client = ::redis::Client::open(self.url())?;
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
@@ -130,7 +130,7 @@ impl Drop for Server {
     }
 }
 
-/// Asks again and again, with a generous bound.
+/// Repeats a check until it holds, with a generous bound.
 pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let bound = Instant::now() + Duration::from_secs(30);
     while !holds().await {

@@ -1,4 +1,4 @@
-//! The master that sentinels name, before and after it changes.
+//! The master that sentinels name, before and after a failover.
 
 use std::time::Duration;
 
@@ -46,14 +46,14 @@ async fn the_current_master_is_asked_though_a_sentinel_hangs() {
     sentinels[0].signal("-CONT");
 }
 
-/// A server that said nothing used to take all the time that the attempt had, each time again.
+/// Regression: a silent server took all the time of each attempt.
 #[tokio::test]
 async fn the_master_is_reached_though_a_sentinel_names_a_server_that_hangs() {
     let [old, new] = [Server::start(&[]), Server::start(&[])];
     let behind = [Server::start_sentinel(&old).await, Server::start_sentinel(&old).await];
     let sentinel = Server::start_sentinel(&new).await;
     old.signal("-STOP");
-    // Whoever answers first is the one who is behind, most of the time.
+    // Most of the time, the outdated sentinel is the first to answer.
     for _ in 0..4 {
         let link = link(&[&behind[0], &behind[1], &sentinel]);
         link.ready().await.unwrap();
@@ -64,7 +64,7 @@ async fn the_master_is_reached_though_a_sentinel_names_a_server_that_hangs() {
 }
 
 #[tokio::test]
-async fn a_name_that_no_sentinel_knows_is_told() {
+async fn a_name_that_no_sentinel_knows_is_reported() {
     let one = Server::start(&[]);
     let sentinel = Server::start_sentinel(&one).await;
     let servers =
@@ -75,7 +75,7 @@ async fn a_name_that_no_sentinel_knows_is_told() {
     assert_eq!(
         told,
         format!(
-            "redis backend could not decide: the sentinel 127.0.0.1:{port} knows no master `shp`"
+            "redis backend could not decide: the sentinel 127.0.0.1:{port} does not know a master `shp`"
         )
     );
 }

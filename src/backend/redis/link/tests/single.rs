@@ -1,4 +1,4 @@
-//! A single server that goes away, hangs, or refuses.
+//! A single server that goes away, hangs, or refuses calls.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::super::{Call, ConnectOptions, Link, Route, Servers};
 use super::process::{Server, free_port, until};
 use crate::backend::BackendError;
 
-/// Counts how often it was carried out.
+/// A script that counts how often it runs.
 pub(super) const COUNT: &str = "return redis.call('INCR', KEYS[1])";
 pub(super) const WITHIN: Duration = Duration::from_millis(50);
 
@@ -21,7 +21,7 @@ fn link(url: &str) -> Link {
     Link::open(Servers::single(url, &ConnectOptions::default()).unwrap(), COUNT, WITHIN).unwrap()
 }
 
-/// With more time than any test takes.
+/// Makes a call with a deadline that no test reaches.
 async fn call(link: &Link) -> Result<Value, BackendError> {
     link.call(Call::new(&["count"], b"", Instant::now() + Duration::from_secs(30))).await
 }
@@ -47,9 +47,10 @@ async fn the_script_is_sent_again_with_its_text_when_the_server_has_lost_it() {
     assert!(statistics.contains("cmdstat_eval:calls=2,"), "{statistics}");
 }
 
-// A caller whose time was up just then was told that there was no such script, as if that were his error.
+// Regression: a call whose deadline passed just then failed with `NOSCRIPT`, which the caller
+// cannot do anything about.
 #[tokio::test]
-async fn a_script_that_is_lost_when_the_time_is_up_is_no_cause() {
+async fn a_lost_script_at_the_deadline_is_reported_as_a_timeout() {
     let server = Server::start(&[]);
     server.up().await;
     let link = link(&server.url());
@@ -75,12 +76,12 @@ async fn a_server_that_comes_back_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_idle_costs_no_call() {
+async fn a_connection_that_was_closed_while_idle_fails_no_call() {
     let server = Server::start(&[]);
     server.up().await;
     let link = link(&server.url());
     assert_eq!(call(&link).await.unwrap(), Value::Int(1));
-    // The server closes what was idle, and the link finds out without a call.
+    // The server closes idle connections, and the link notices that without a call.
     let _: Value =
         server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await.unwrap();
     let Route::Single(node) = &link.0.route else { panic!("one server") };
@@ -97,20 +98,22 @@ async fn a_server_that_hangs_loses_its_calls_and_then_its_connection() {
     assert_eq!(call(&link).await.unwrap(), Value::Int(1));
     server.signal("-STOP");
     let (first, second) = tokio::join!(call(&link), call(&link));
-    // One of them has run out of patience, and taken the other along if that had some left.
+    // The timeout of one call ends the connection, and with it the other call.
     let [first, second] = [first.unwrap_err(), second.unwrap_err()];
     assert!(first.is_timeout() || second.is_timeout(), "{first:?}, {second:?}");
-    // The kernel still accepts connections, but nobody answers: that ends as well.
+    // The kernel still accepts connections, but the server does not answer: that attempt times out
+    // as well.
     let third = timeout(Duration::from_secs(20), call(&link)).await.unwrap();
     assert!(third.is_err());
     server.signal("-CONT");
     until("the link has recovered", async || call(&link).await.is_ok()).await;
-    // Nothing was sent twice: the first, the two that hung, and those that have succeeded since.
+    // No call was sent twice: the server has carried out the first call, the two that hung, and
+    // those that have succeeded since.
     assert!((2..=4).contains(&server.ask::<u32>(&["GET", "count"]).await.unwrap()));
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_told_at_once() {
+async fn a_refused_connection_is_reported_at_once() {
     let port = free_port();
     let link = link(&format!("redis://127.0.0.1:{port}"));
     let told = chain(&call(&link).await.unwrap_err());
@@ -125,7 +128,7 @@ async fn a_refused_connection_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_and_a_missing_one_are_told() {
+async fn a_wrong_password_and_a_missing_one_are_reported() {
     let server = Server::start(&["--requirepass", "right"]);
     server.up().await;
     let port = server.port;
@@ -140,9 +143,9 @@ async fn a_wrong_password_and_a_missing_one_are_told() {
     assert!(!format!("{right:?}").contains("right"));
 }
 
-/// A server that does not know how to be greeted quotes the greeting, in which the password is.
+/// A server that does not know `HELLO` quotes the command, which has the password in it.
 #[tokio::test]
-async fn a_password_is_not_told_that_a_server_quotes() {
+async fn a_password_that_a_server_quotes_is_not_shown() {
     let server = Server::start(&["--rename-command", "HELLO", ""]);
     server.up().await;
     let link = link(&format!("redis://alice:hush@127.0.0.1:{}", server.port));
@@ -153,13 +156,13 @@ async fn a_password_is_not_told_that_a_server_quotes() {
 }
 
 #[tokio::test]
-async fn a_replica_is_asked_again_until_the_deadline() {
+async fn a_call_to_a_replica_is_retried_until_the_deadline() {
     let server = Server::start(&[]);
     server.up().await;
     let link = link(&server.url());
     assert_eq!(call(&link).await.unwrap(), Value::Int(1));
-    let nobody = free_port().to_string();
-    let _: Value = server.ask(&["REPLICAOF", "127.0.0.1", &nobody]).await.unwrap();
+    let unused = free_port().to_string();
+    let _: Value = server.ask(&["REPLICAOF", "127.0.0.1", &unused]).await.unwrap();
     let soon = Instant::now() + WITHIN;
     let told = chain(&link.call(Call::new(&["count"], b"", soon)).await.unwrap_err());
     assert!(told.contains("READONLY"), "{told}");
@@ -170,15 +173,15 @@ async fn a_replica_is_asked_again_until_the_deadline() {
     assert_eq!(answer.unwrap(), Value::Int(2));
 }
 
-/// Each time that a call was asked again it used to connect, some hundred times a second.
+/// Regression: each retry of a call made a new connection, some hundred times a second.
 #[tokio::test]
-async fn a_replica_is_not_stormed() {
+async fn retries_do_not_storm_a_replica_with_connections() {
     let server = Server::start(&[]);
     server.up().await;
     let link = link(&server.url());
     assert_eq!(call(&link).await.unwrap(), Value::Int(1));
-    let nobody = free_port().to_string();
-    let _: Value = server.ask(&["REPLICAOF", "127.0.0.1", &nobody]).await.unwrap();
+    let unused = free_port().to_string();
+    let _: Value = server.ask(&["REPLICAOF", "127.0.0.1", &unused]).await.unwrap();
     let begun = Instant::now();
     for _ in 0..10 {
         let soon = Instant::now() + WITHIN;
@@ -187,13 +190,13 @@ async fn a_replica_is_not_stormed() {
     let most = begun.elapsed().as_millis() / 100 + 1;
     let Route::Single(node) = &link.0.route else { panic!("one server") };
     let last = node.connection(Instant::now() + Duration::from_secs(30)).await.unwrap();
-    // The first was made before.
+    // The first connection was made before.
     assert!(u128::from(last.serial()) <= most + 1, "{} in {most} tenths", last.serial());
 }
 
-/// An answer that was later than a second used to be given up, however late it was allowed to be.
+/// Regression: an answer after more than a second was given up, even if the deadline was later.
 #[tokio::test]
-async fn whoever_has_more_time_than_a_second_is_not_cut_off() {
+async fn a_call_with_a_deadline_above_a_second_is_not_cut_off() {
     let server = Server::start(&[]);
     server.up().await;
     let servers = Servers::single(&server.url(), &ConnectOptions::default()).unwrap();
@@ -203,7 +206,8 @@ async fn whoever_has_more_time_than_a_second_is_not_cut_off() {
     assert_eq!(call(&link).await.unwrap(), Value::Int(2));
 }
 
-/// What came behind it used to be taken for the answers to later calls, for as long as the connection lived.
+/// Regression: the answers behind it were taken for those of later calls, as long as the connection
+/// lived.
 #[tokio::test]
 async fn an_answer_to_something_else_ends_the_connection() {
     let server = Server::start(&[]);
@@ -217,7 +221,7 @@ async fn an_answer_to_something_else_ends_the_connection() {
     assert_eq!(
         chain(&link.call(strange).await.unwrap_err()),
         format!(
-            "redis backend could not decide: 127.0.0.1:{} has not answered what it was asked",
+            "redis backend could not decide: 127.0.0.1:{} sent an answer that does not fit the call",
             server.port
         )
     );
@@ -227,7 +231,7 @@ async fn an_answer_to_something_else_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn other_errors_are_not_asked_again() {
+async fn calls_with_other_errors_are_not_retried() {
     let server = Server::start(&[]);
     server.up().await;
     let _: Value = server.ask(&["SET", "count", "text"]).await.unwrap();
@@ -236,12 +240,12 @@ async fn other_errors_are_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_asked_again_until_the_deadline() {
+async fn a_call_to_a_busy_server_is_retried_until_the_deadline() {
     let server = Server::start(&["--lua-time-limit", "1"]);
     server.up().await;
     let link = link(&server.url());
     assert_eq!(call(&link).await.unwrap(), Value::Int(1));
-    // Somebody's script does not end: whoever asks is told that the server is busy.
+    // A script of another client does not end, so the server answers `BUSY`.
     let busy = async {
         let endless = server.ask::<Value>(&["EVAL", "while true do end", "0"]);
         assert!(endless.await.unwrap_err().to_string().contains("killed"));
@@ -282,7 +286,7 @@ async fn the_last_link_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn each_call_knocks_once_at_a_server_that_hangs_up_on_everybody() {
+async fn a_call_tries_once_to_connect_to_a_server_that_closes_each_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let knocks = Arc::new(AtomicUsize::new(0));
@@ -298,22 +302,22 @@ async fn each_call_knocks_once_at_a_server_that_hangs_up_on_everybody() {
         let told = chain(&call(&link).await.unwrap_err());
         assert!(told.contains(&format!("cannot connect to 127.0.0.1:{port}")), "{told}");
     }
-    // The link itself has knocked before it was asked.
+    // The link has made one attempt before the first call.
     let knocks = knocks.load(Ordering::Relaxed);
     assert!((1..=6).contains(&knocks), "{knocks}");
     hang_up.abort();
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_connection_longer_than_the_deadline() {
-    // The kernel accepts, and nobody ever answers.
+async fn no_call_waits_for_a_connection_longer_than_its_deadline() {
+    // The kernel accepts connections, and no server answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let link = link(&format!("redis://127.0.0.1:{port}"));
     let soon = Instant::now() + WITHIN;
     let told = chain(&link.call(Call::new(&["count"], b"", soon)).await.unwrap_err());
     assert_eq!(told, "redis backend could not decide within 50 ms");
-    // Whoever waits longer learns why.
+    // A call with a longer deadline reports the cause.
     assert_eq!(
         chain(&call(&link).await.unwrap_err()),
         format!("redis backend could not decide: no connection to 127.0.0.1:{port} within 1 s")

@@ -1,4 +1,4 @@
-//! What is said about URLs that cannot be used, without their secrets.
+//! The errors of URLs that cannot be used, which show no secrets.
 
 use std::error::Error;
 
@@ -19,15 +19,16 @@ fn wrong(url: &str) -> String {
     error.source().unwrap().to_string()
 }
 
-/// A URL was quoted without what was taken for its password, which is not all that may be one.
+/// Regression: the error quoted the URL without its password as it was parsed, but a password may
+/// stand in other parts as well.
 #[test]
-fn what_is_wrong_with_a_url_is_told_and_nothing_of_it_is_quoted() {
+fn an_unusable_url_is_explained_and_never_quoted() {
     let way_out = "(write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
                    socket, and in a password %40 for `@`, %2F for `/` and so on)";
-    let no_host = "its host or its port is none";
-    let no_login = "its host or its port is none (is there an `@` before the host?)";
-    let no_database = "its database is no number";
-    let behind = "there is an `@` or a `#` behind its host";
+    let no_host = "its host or its port is missing or invalid";
+    let no_login = "its host or its port is missing or invalid (is there an `@` before the host?)";
+    let no_database = "its database is not a number";
+    let behind = "there is an `@` or a `#` after its host";
     for (url, problem) in [
         ("", "it has no `://`"),
         ("localhost:6379", "it has no `://`"),
@@ -45,10 +46,10 @@ fn what_is_wrong_with_a_url_is_told_and_nothing_of_it_is_quoted() {
         ("redis://host/text", no_database),
         ("redis://host/?protocol=secret", "its `protocol` is neither `resp2` nor `resp3`"),
         ("redis:///3", "it has no host"),
-        ("redis://0.0.0.0", "0.0.0.0 and [::] are no addresses to connect to"),
-        ("redis://[::]:6379", "0.0.0.0 and [::] are no addresses to connect to"),
-        ("redis://%ff:secret@host", "it is no URL of a server"),
-        ("unix://?pass=secret", "it is no URL of a server"),
+        ("redis://0.0.0.0", "0.0.0.0 and [::] are not addresses to connect to"),
+        ("redis://[::]:6379", "0.0.0.0 and [::] are not addresses to connect to"),
+        ("redis://%ff:secret@host", "it is not the URL of a server"),
+        ("unix://?pass=secret", "it is not the URL of a server"),
         ("unix:///socket?pass=secret&db=secret", no_database),
         (
             "unix:///socket?pass=secret&protocol=secret",
@@ -64,7 +65,7 @@ fn what_is_wrong_with_a_url_is_told_and_nothing_of_it_is_quoted() {
     let error = Servers::cluster(&seeds, &ConnectOptions::default()).unwrap_err();
     let told = error.source().unwrap().to_string();
     assert!(
-        told.starts_with("URL 2 of 2 cannot be used: its host or its port is none ("),
+        told.starts_with("URL 2 of 2 cannot be used: its host or its port is missing or invalid ("),
         "{told}"
     );
 }
@@ -85,7 +86,7 @@ fn urls_of_all_forms_can_be_used() {
 }
 
 #[tokio::test]
-async fn what_is_set_wrong_is_told_with_the_way_out() {
+async fn a_wrong_setting_is_reported_with_the_way_out() {
     let at = || Redis::at("redis://127.0.0.1");
     let none: [&str; 0] = [];
     let told = |builder: RedisBuilder| {
@@ -120,10 +121,10 @@ fn tls_needs_its_feature() {
     );
 }
 
-/// A key whose line breaks were lost was quoted whole.
+/// Regression: the error quoted a whole private key if its line breaks were lost.
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
-async fn certificates_that_cannot_be_used_are_told_and_not_quoted() {
+async fn unusable_certificates_are_explained_and_never_quoted() {
     const KEY: &str = "-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----";
     let plain = || Redis::at("redis://:secret@host");
     let tls = || Redis::at("rediss://:secret@host");
@@ -131,8 +132,8 @@ async fn certificates_that_cannot_be_used_are_told_and_not_quoted() {
         (plain().client_certificate("", ""), "its URL does not ask for TLS"),
         (plain().root_certificate(""), "its URL does not ask for TLS"),
         (tls().client_certificate("none", "none"), "there is no client certificate in the PEM"),
-        (tls().client_certificate(KEY, KEY), "the client certificate is no PEM"),
-        (tls().root_certificate(KEY), "the root certificate is no PEM"),
+        (tls().client_certificate(KEY, KEY), "the client certificate is not PEM"),
+        (tls().root_certificate(KEY), "the root certificate is not PEM"),
         (tls().root_certificate("none"), "there is no root certificate in the PEM"),
     ] {
         assert!(!format!("{builder:?}").contains("c2VjcmV0"));
@@ -149,7 +150,8 @@ async fn certificates_that_cannot_be_used_are_told_and_not_quoted() {
     }
 }
 
-/// The client used to panic at the first connection, as no cryptography was chosen.
+/// Regression: the client library panicked at the first connection, because no cryptography
+/// provider was installed.
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
 async fn a_connection_by_tls_needs_nothing_else() {

@@ -1,8 +1,8 @@
-//! What the store reads that comes from outside of this process, beside a second reading that is slow
+//! What the store reads from outside of this process, compared with a second parser that is slow
 //! and simple. Targets of the link and of real servers are with their tests.
 //!
-//! It works as `tests/fuzz_inputs` does, whose seeds and inputs are used here. With a million inputs
-//! each, in some minutes:
+//! This works like `tests/fuzz_inputs`, and uses its seeds and inputs. With a million inputs each,
+//! it takes some minutes:
 //!
 //! ```sh
 //! PROPTEST_CASES=1000000 cargo test --release --all-features --lib fuzz

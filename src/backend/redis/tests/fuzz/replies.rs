@@ -1,4 +1,5 @@
-//! The reply of the script, beside the operations on a map of what the slow reading finds in it.
+//! Any reply of the script, compared with the operations on a map of what the slow parser finds in
+//! it.
 
 use std::collections::HashMap;
 
@@ -21,15 +22,15 @@ use crate::backend::{
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 
-/// The buckets of a reply by their names in Redis, as the slow reading finds them.
+/// The buckets of a reply by their names in Redis, as the slow parser finds them.
 struct NamedRecords {
     now: Timestamp,
     names: KeyNames,
-    found: HashMap<Vec<u8>, Found>,
+    found: HashMap<Vec<u8>, ParsedValue>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum ParsedValue {
     Nothing,
     Record(BucketRecord),
     Foreign,
@@ -37,18 +38,18 @@ enum Found {
 
 impl NamedRecords {
     fn name(&self, id: BucketId<'_>) -> Vec<u8> {
-        self.names.of(id).as_ref().to_vec()
+        self.names.name(id).as_ref().to_vec()
     }
 
-    /// What an operation is told; an error is about the first key that holds something else.
+    /// The answer to an operation. An error has the name of the first foreign key.
     fn play(&mut self, operation: &Operation) -> Result<Applied, Vec<u8>> {
         let names = operation.names().into_iter().map(|name| name.as_ref().to_vec());
         if let Operation::Resets(_) = operation {
-            self.found.extend(names.map(|name| (name, Found::Nothing)));
+            self.found.extend(names.map(|name| (name, ParsedValue::Nothing)));
             return Ok(Applied::many(self.now, Vec::new()));
         }
         for name in names {
-            if matches!(self.found[&name], Found::Foreign) {
+            if matches!(self.found[&name], ParsedValue::Foreign) {
                 return Err(name);
             }
         }
@@ -71,21 +72,21 @@ impl BucketStore for NamedRecords {
 
     fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
         match self.found[&self.name(id)] {
-            Found::Record(record) => Some(record),
-            Found::Nothing | Found::Foreign => None,
+            ParsedValue::Record(record) => Some(record),
+            ParsedValue::Nothing | ParsedValue::Foreign => None,
         }
     }
 
     fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
-        self.found.insert(self.name(id), Found::Record(record));
+        self.found.insert(self.name(id), ParsedValue::Record(record));
     }
 
     fn forget(&mut self, id: BucketId<'_>) {
-        self.found.insert(self.name(id), Found::Nothing);
+        self.found.insert(self.name(id), ParsedValue::Nothing);
     }
 }
 
-/// What the script sends about keys with these values.
+/// The reply of the script about keys with these values.
 fn sent(now: i64, initialized_at: Value, values: &[Option<Vec<u8>>]) -> Value {
     let mut stored = Vec::new();
     let mut all = vec![Value::Int(now), initialized_at, Value::Nil];
@@ -100,7 +101,7 @@ fn sent(now: i64, initialized_at: Value, values: &[Option<Vec<u8>>]) -> Value {
     Value::Array(all)
 }
 
-/// What the script sent, as far as any of it may be something else.
+/// Replies of the script, of which any part may be something else.
 fn answers(quota: &Quota, keys: usize, init_counts: bool) -> impl Strategy<Value = Value> + use<> {
     let value = prop_oneof![
         6 => values(quota, BucketId::new("one", &Key::GLOBAL)).prop_map(|raw| Some(raw.0)),
@@ -153,15 +154,15 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
         adjustments(&[Adjustment::refund(a, &bucket, units), Adjustment::block(b, &bucket, HOUR)]),
         adjustments(&[Adjustment::undo(c, &bucket, units, left)]),
         adjustments(&[Adjustment::refund_since(c, &bucket, units, left)]),
-        Operation::Resets([names.of(a), names.of(b)].into_iter().collect()),
+        Operation::Resets([names.name(a), names.name(b)].into_iter().collect()),
     ]
 }
 
-/// The number of their buckets: one of them is charged together with a second shard.
+/// The number of their buckets. One charge names a second shard.
 const BUCKETS: usize = 4;
 
-/// What has to come of an answer about so many keys: the time, and what each holds.
-fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Found>)> {
+/// What a reply about so many keys must give: the time, and what each key holds.
+fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<ParsedValue>)> {
     let Value::Array(parts) = answer else { return None };
     let [Value::Int(now), init, Value::BulkString(stored), others @ ..] = &parts[..] else {
         return None;
@@ -176,12 +177,12 @@ fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Fou
     for place in 1..=i64::try_from(keys).unwrap() {
         let other = others.pop_if(|other| other.checked_abs() == Some(place));
         found.push(match other {
-            Some(1..) => Found::Nothing,
-            Some(_) => Found::Foreign,
+            Some(1..) => ParsedValue::Nothing,
+            Some(_) => ParsedValue::Foreign,
             None => {
                 let (value, rest) = stored.split_at_checked(48)?;
                 stored = rest;
-                RawValue(value.to_vec()).record().map_or(Found::Foreign, Found::Record)
+                RawValue(value.to_vec()).record().map_or(ParsedValue::Foreign, ParsedValue::Record)
             }
         });
     }
@@ -189,23 +190,23 @@ fn parts(answer: &Value, keys: usize, init_counts: bool) -> Option<(i64, Vec<Fou
 }
 
 #[test]
-fn replies_are_drawn_that_are_none_and_with_buckets_and_with_foreign_values() {
+fn the_inputs_have_replies_with_buckets_with_foreign_values_and_invalid_ones() {
     let quota = Quota::fixed_window(10, HOUR);
     draws_each(&answers(&quota, BUCKETS, false), 3, |answer| {
         let (_, found) = parts(&answer, BUCKETS, false)?;
-        Some(found.iter().any(|found| matches!(found, Found::Foreign)))
+        Some(found.iter().any(|found| matches!(found, ParsedValue::Foreign)))
     });
 }
 
-/// The error of an operation on a key that holds something else: waiting does not help, so it is no
-/// outage. It names the limit, and not the key, which may be the name of a person.
+/// Checks the error of an operation on a foreign key. Waiting does not help, so it is no outage. It
+/// names the limit and not the key, which may be the name of a person.
 #[track_caller]
 fn is_undecidable(error: &BackendError, name: &[u8]) {
     use std::error::Error as _;
 
     let told = error.source().unwrap().to_string();
     let name = str::from_utf8(name).unwrap();
-    assert!(told.starts_with("a key of limit `one` holds something that is no bucket"), "{told}");
+    assert!(told.starts_with("a key of limit `one` holds a value that is not a bucket"), "{told}");
     assert!(!told.contains(name), "{told}");
     assert!(!error.is_outage() && !error.is_timeout(), "{error}");
 }
@@ -218,17 +219,17 @@ fn inputs() -> impl Strategy<Value = (Quota, Value, bool)> {
 }
 
 proptest! {
-    /// Each operation is told what it is told by a store with these buckets, or that a key holds
-    /// something else, and what is no reply is left.
+    /// Each operation has the answer of a store with these buckets, or an error about a foreign
+    /// key. A value that is not a reply is rejected.
     #[test]
-    fn any_answer_to_the_script_is_read_like_by_the_slow_reading_or_left(
+    fn any_reply_of_the_script_is_read_as_by_the_slow_parser_or_rejected(
         (quota, answer, init_counts) in inputs(),
         units in prop_oneof![0..1_000_000_i64, 0..=1_i64 << 53],
         seed in any::<u64>(),
     ) {
         let names = KeyNames::new("t".to_owned(), HashTag::Bucket, None).unwrap();
         let mut operations = operations(&quota, &names, units);
-        // In any order, as what one leaves is what the next one finds.
+        // In any order, because each operation starts from what the one before left.
         let mut dice = Dice(seed);
         operations.sort_by_cached_key(|_| dice.below(1 << 32));
         let request = ScriptRequest::new(operations.iter(), init_counts);
@@ -249,7 +250,7 @@ proptest! {
             let (own, others) = rest.split_at(operation.buckets());
             rest = others;
             match (reply.replay(operation, own), wanted.play(operation)) {
-                // Absent buckets were empty at some time: a store of records does not know that.
+                // A store of records does not know the time of initialization.
                 (Ok(applied), Ok(wanted)) if init_counts => {
                     prop_assert_eq!(applied.readings().len(), wanted.readings().len());
                 }

@@ -1,4 +1,4 @@
-//! What may be under the name of a bucket, and the slow reading of it.
+//! Any value under the name of a bucket, and the slow parser for it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ use crate::backend::{BucketId, BucketRecord};
 use crate::quota::Quota;
 use crate::{HOUR, MINUTE};
 
-/// The largest number that a bucket has.
+/// The largest number of a bucket.
 const MAX: i64 = 1 << 53;
 
 /// The value of a key.
@@ -26,7 +26,7 @@ const MAX: i64 = 1 << 53;
 pub(in crate::backend::redis) struct RawValue(pub(in crate::backend::redis) Vec<u8>);
 
 impl RawValue {
-    /// Reads one that is written down: six doubles, or any bytes.
+    /// Reads a value from a seed: six doubles, or any bytes.
     fn written(field: &Field) -> Self {
         let numbers: Option<Vec<f64>> =
             field.text().split(' ').map(|number| number.parse().ok()).collect();
@@ -46,7 +46,7 @@ impl RawValue {
     pub(in crate::backend::redis) fn numbers(&self) -> Option<[i64; 6]> {
         let mut whole = [0; 6];
         for (number, double) in whole.iter_mut().zip(self.doubles()?) {
-            // All digits of a double, so none is lost.
+            // With all digits of the double, so none is lost.
             *number = format!("{double}").parse().ok()?;
         }
         let within = |range: RangeInclusive<i64>, number: i64| range.contains(&number);
@@ -54,7 +54,7 @@ impl RawValue {
         let is_bucket = within(1..=MAX, gain)
             && within(1..=MAX, token)
             && within(1..=MAX, step.checked_abs()?)
-            // A quota that begins below its capacity has one.
+            // A quota that starts below its capacity has a capacity above zero.
             && within(i64::from(step < 0)..=MAX, capacity)
             && within(capacity - MAX..=capacity, value)
             && within(1 - step.abs()..=MAX, ts);
@@ -72,7 +72,7 @@ impl From<[f64; 6]> for RawValue {
     }
 }
 
-/// As a seed is written, so that a failure can be copied to the seeds.
+/// In the form of a seed, so that a failure can be copied to the seeds.
 impl fmt::Debug for RawValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.doubles() {
@@ -105,7 +105,7 @@ fn double(number: i64) -> f64 {
     number as f64
 }
 
-/// Doubles that buckets have, their neighbours, and those that are no numbers.
+/// Doubles that buckets have, their neighbours, and those that are not numbers.
 fn doubles() -> impl Strategy<Value = f64> {
     let bounds = [0, 1, 60_000_000, 360_000_000, 3_600_000_000, START.as_micros(), MAX];
     let odd = [-0.0, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, f64::MIN_POSITIVE];
@@ -120,7 +120,7 @@ fn doubles() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Times, of which one may be the start of a window: as one begins at `start`.
+/// Times, some of which are the start of a window, where one starts at `start`.
 fn times(start: i64, step: i64) -> impl Strategy<Value = f64> {
     let at_start = move |double: f64| {
         let Ok(ts) = format!("{double}").parse::<i64>() else { return double };
@@ -133,8 +133,8 @@ fn times(start: i64, step: i64) -> impl Strategy<Value = f64> {
     prop_oneof![2 => whole().prop_map(double).prop_map(at_start), 2 => doubles()]
 }
 
-/// What may be under the name of a bucket: buckets of this quota and others, buckets of which a number
-/// was replaced, seeds with some changes, and anything else.
+/// Values under the name of a bucket: buckets of this quota and others, buckets with one number
+/// replaced, seeds with some changes, and anything else.
 pub(in crate::backend::redis) fn values(
     quota: &Quota,
     id: BucketId<'_>,
@@ -200,7 +200,7 @@ pub(in crate::backend::redis) fn quotas() -> impl Strategy<Value = Quota> {
 }
 
 #[test]
-fn values_are_drawn_that_are_a_bucket_of_the_quota_or_of_another_and_that_are_none() {
+fn the_inputs_have_buckets_of_the_quota_and_of_others_and_foreign_values() {
     let key = crate::backend::Key::GLOBAL;
     for quota in all_quotas() {
         let bucket = Bucket::of_shard(&quota).unwrap();
