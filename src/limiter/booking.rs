@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::{LineSlot, LineTurn};
-use super::queue::{Drained, HeldSlot, QueueBucket, Turn, WaiterHandle};
+use super::queue::{Drained, HeldSlot, QueueBucket, SlotTurn, WaiterHandle};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
@@ -30,7 +30,7 @@ impl Booking {
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => slot.told(),
+            Self::Line(slot) => slot.promised(),
             Self::Slot(slot) => slot.at(),
         }
     }
@@ -145,7 +145,7 @@ impl PendingTurn {
             }
             Self::Slot(slot) => {
                 let at = slot.at();
-                UsedTurn::Slot { at, turn: slot.used() }
+                UsedTurn::Slot { at, turn: slot.use_up() }
             }
         }
     }
@@ -158,7 +158,7 @@ pub(crate) enum UsedTurn {
     Line(LineTurn),
     Slot {
         at: Timestamp,
-        turn: Option<Turn>,
+        turn: Option<SlotTurn>,
     },
 }
 
@@ -174,7 +174,7 @@ impl UsedTurn {
 
     /// The buckets, and how each of them stands at that instant for the next request: later
     /// reservations count on whatever there is.
-    pub(crate) fn stands(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
+    pub(crate) fn bucket_states(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(turn) => {
@@ -185,7 +185,7 @@ impl UsedTurn {
                 };
                 turn.slot.buckets().map(stand).collect()
             }
-            Self::Slot { turn, .. } => turn.iter().flat_map(Turn::stands).collect(),
+            Self::Slot { turn, .. } => turn.iter().flat_map(SlotTurn::bucket_states).collect(),
         }
     }
 }

@@ -120,7 +120,7 @@ pub(crate) use self::line::LineSlot;
 pub use self::peek::{PeekCall, ResetCall};
 pub use self::penalty::{BlockCall, PenalizeCall};
 pub use self::permit::Permit;
-pub(crate) use self::queue::{HeldSlot, ReservationUnderWay};
+pub(crate) use self::queue::{HeldSlot, PendingReservation};
 pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};

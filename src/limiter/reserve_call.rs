@@ -15,7 +15,7 @@ use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
 use super::progress::Progress;
-use super::queue::{HeldSlot, ReservationUnderWay};
+use super::queue::{HeldSlot, PendingReservation};
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
 use crate::backend::{Answer, BackendError};
@@ -82,7 +82,7 @@ impl Future for ReserveCall<'_> {
                     Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
                 return Ok(Answer::Ready(Ok(reserved)));
             }
-            let under_way = ReservationUnderWay::new(limiter.queues());
+            let under_way = PendingReservation::new(limiter.queues());
             let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
             let owned = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));

@@ -84,7 +84,7 @@ impl Future for Wait {
                 WaitStage::Booked(booking) => {
                     // One that enters while its limiter is drained looks at the end itself.
                     let place = booking.enter(registry.is_some());
-                    let end = registry.and_then(|registry| registry.end_instant());
+                    let end = registry.and_then(|registry| registry.drain_instant());
                     if end.is_some_and(|end| end < place.turn()) {
                         return Poll::Ready(Err(Drained));
                     }
@@ -103,7 +103,8 @@ impl Future for Wait {
                     }
                     PlaceAnswer::Wait(place, until) => {
                         // One that has looked in vain does not look without end.
-                        let again = Instant::now().checked_add(AGAIN).filter(|_| has_looked);
+                        let again =
+                            Instant::now().checked_add(RECHECK_INTERVAL).filter(|_| has_looked);
                         let until = again.map_or(until, |again| again.max(until));
                         (WaitStage::Waiting { place, has_looked: false }, until)
                     }
@@ -141,7 +142,7 @@ impl Jitter {
         let now = Instant::now();
         let drained = registry.map(drained_by);
         // Some decades are as good as for ever.
-        Self { until: now.checked_add(jitter.min(FOR_EVER)).unwrap_or(now), drained }
+        Self { until: now.checked_add(jitter.min(FAR_FUTURE)).unwrap_or(now), drained }
     }
 
     /// Until when it lasts: no longer than all waiting.
@@ -153,7 +154,7 @@ impl Jitter {
             // There may be another end, which comes sooner.
             self.drained = Some(drained_by(registry));
         }
-        let end = registry.and_then(|registry| registry.end_instant());
+        let end = registry.and_then(|registry| registry.drain_instant());
         end.map_or(self.until, |end| end.min(self.until))
     }
 }
@@ -165,6 +166,6 @@ impl fmt::Debug for Jitter {
 }
 
 /// After which it looks again if its instant has come and its turn has not.
-const AGAIN: Duration = Duration::from_millis(1);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

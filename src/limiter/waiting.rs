@@ -89,6 +89,6 @@ impl Waiting<'_> {
             });
         }
         let status = self.limiter.queues().status(self.limit.name(), &self.key);
-        (status.waiting, status.until.unwrap_or(Duration::ZERO), status.left)
+        (status.waiting, status.until.unwrap_or(Duration::ZERO), status.leavers)
     }
 }

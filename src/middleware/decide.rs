@@ -26,7 +26,7 @@ use crate::key::Head;
 #[cfg(feature = "memory")]
 use crate::limiter::LineSlot;
 use crate::limiter::{
-    Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, ReservationUnderWay,
+    Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, PendingReservation,
 };
 
 /// Decides what is done with a request.
@@ -111,7 +111,7 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
         );
     }
     let reserves = matches!(submission.mode, Mode::Reserve(_));
-    let under_way = reserves.then(|| ReservationUnderWay::new(plan.limiter.queues()));
+    let under_way = reserves.then(|| PendingReservation::new(plan.limiter.queues()));
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
             let book = book_slot(plan);

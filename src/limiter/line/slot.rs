@@ -23,7 +23,7 @@ pub(crate) struct LineSlot {
     memory: Arc<Memory>,
     ticket: LineTicket,
     parts: Box<[LinePart]>,
-    told: Timestamp,
+    promised: Timestamp,
     /// The same, as the runtime counts time.
     turn: Instant,
     /// Whether it is still to leave.
@@ -66,14 +66,14 @@ impl LineSlot {
         });
         let start = Instant::now();
         // Some decades are as good as for ever.
-        let turn = start.checked_add(wait.min(FOR_EVER)).unwrap_or(start);
-        let (memory, parts, told) = (Arc::clone(memory), parts.collect(), now + wait);
-        Self { memory, ticket, parts, told, turn, is_held: true }
+        let turn = start.checked_add(wait.min(FAR_FUTURE)).unwrap_or(start);
+        let (memory, parts, promised) = (Arc::clone(memory), parts.collect(), now + wait);
+        Self { memory, ticket, parts, promised, turn, is_held: true }
     }
 
     /// The instant that it was told.
-    pub(crate) const fn told(&self) -> Timestamp {
-        self.told
+    pub(crate) const fn promised(&self) -> Timestamp {
+        self.promised
     }
 
     /// When its turn comes if no other leaves.
@@ -124,7 +124,7 @@ impl LineSlot {
     /// The instant that it was told has come.
     pub(crate) fn grant(&self) {
         for place in &self.ticket.places {
-            self.memory.grant_through(place, self.told);
+            self.memory.grant_through(place, self.promised);
         }
     }
 
@@ -156,4 +156,4 @@ impl Drop for LineSlot {
 /// itself. Were it zero, waiters of one millisecond would run in the order of their timers.
 const DRIVER_TIMEOUT: Duration = Duration::from_millis(10);
 
-const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

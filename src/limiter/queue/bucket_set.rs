@@ -49,7 +49,7 @@ impl QueueBucket {
 pub(super) struct TakenUnits {
     pub(super) part: QueueBucket,
     pub(super) units: Units,
-    pub(super) left: State,
+    pub(super) after: State,
 }
 
 impl BucketSet {

@@ -40,14 +40,14 @@ impl RateLimiter {
             memory.drain(id, self.time_to_drain().unwrap_or(within));
         }
         for queue in waiting {
-            queue.with(|line, wakers| line.drain(end, now, wakers));
+            queue.with(|waiters, wakers| waiters.drain(end, now, wakers));
             queue.undo_free_slots();
         }
     }
 
     /// How long a request may wait, if there is a bound.
     pub(crate) fn time_to_drain(&self) -> Option<Duration> {
-        let (epoch, end) = (self.queues().epoch(), self.queues().end()?);
+        let (epoch, end) = (self.queues().epoch(), self.queues().drain_deadline()?);
         Some(epoch.instant(end).saturating_duration_since(Instant::now()))
     }
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use super::local_instant::{LocalInstant, StoreClock};
 use super::retries::RetryKey;
-use super::time_slot::{MadeOrder, SlotKey, TimeSlot};
+use super::time_slot::{CreationKey, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
 /// How many are kept: as many as wait in a layer's queue if nothing else is said, since all of these
 /// may leave while the store is asked about the first one.
-const KEPT: usize = 1_000;
+const MAX_SLOTS: usize = 1_000;
 
 /// How many of them are offered at once when one cannot be undone.
-const OFFERED: usize = 64;
+const MAX_OFFERED: usize = 64;
 
 /// For how many returns on their way one slot waits. In a busy process there is always another one,
 /// and each asks the store once more about the slots of all queues on the bucket.
-const AWAITED: u8 = 4;
+const MAX_RETRIES: u8 = 4;
 
 /// Free slots in the order in which they were made. They are undone one after another from the
 /// last one on: of the others it is known that the bucket was charged since.
@@ -25,16 +25,16 @@ const AWAITED: u8 = 4;
 /// this one may be as well.
 #[derive(Debug, Default)]
 pub(super) struct FreeSlots {
-    slots: BTreeMap<MadeOrder, TimeSlot>,
+    slots: BTreeMap<CreationKey, TimeSlot>,
     /// Whether the store was asked to undo one and has not answered.
     undoing: bool,
     /// The slot that could not be undone: nor can those before it, until there is a reason to ask
     /// again.
-    refused: Option<MadeOrder>,
+    refused: Option<CreationKey>,
     /// Whether that may be for a return on its way, which the store had not carried out yet.
     waits_for_return: bool,
     /// The slot that was last refused when returns were on their way, and how often.
-    awaited: Option<(MadeOrder, u8)>,
+    awaited: Option<(CreationKey, u8)>,
 }
 
 impl FreeSlots {
@@ -48,15 +48,15 @@ impl FreeSlots {
     }
 
     pub(super) fn add(&mut self, slot: TimeSlot) {
-        self.slots.insert(slot.made_order(), slot);
-        if self.slots.len() > KEPT {
+        self.slots.insert(slot.creation_key(), slot);
+        if self.slots.len() > MAX_SLOTS {
             self.slots.pop_first();
         }
     }
 
     /// Whether this would be the next slot to be undone.
     pub(super) fn undoes_next(&self, slot: &TimeSlot) -> bool {
-        let own = slot.made_order();
+        let own = slot.creation_key();
         let is_refused = self.refused.is_some_and(|refused| own <= refused);
         !is_refused && self.slots.last_key_value().is_none_or(|(last, _)| *last < own)
     }
@@ -72,23 +72,23 @@ impl FreeSlots {
     }
 
     /// Hears that the store has undone a slot, or that what became of it is not known.
-    pub(super) const fn undone(&mut self) {
+    pub(super) const fn record_undone(&mut self) {
         self.undoing = false;
         self.refused = None;
     }
 
     /// Hears that a slot could not be undone. Returns the first of those that are free and still to
     /// come, to be offered once more.
-    pub(super) fn refused(
+    pub(super) fn record_refusal(
         &mut self,
         slot: TimeSlot,
         is_to_come: impl Fn(&TimeSlot) -> bool,
     ) -> Vec<TimeSlot> {
         self.undoing = false;
-        self.refused = Some(slot.made_order());
+        self.refused = Some(slot.creation_key());
         self.add(slot);
         let to_come = self.slots.iter().filter(|(_, slot)| is_to_come(slot));
-        let offered: Vec<_> = to_come.map(|(made, _)| *made).take(OFFERED).collect();
+        let offered: Vec<_> = to_come.map(|(made, _)| *made).take(MAX_OFFERED).collect();
         offered.iter().filter_map(|made| self.slots.remove(made)).collect()
     }
 
@@ -104,7 +104,7 @@ impl FreeSlots {
         let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
         let times = before.map_or(1, |(_, times)| times.saturating_add(1));
         self.awaited = self.refused.map(|slot| (slot, times));
-        self.waits_for_return = times <= AWAITED;
+        self.waits_for_return = times <= MAX_RETRIES;
         self.waits_for_return
     }
 
@@ -125,9 +125,9 @@ impl FreeSlots {
             return None;
         }
         let on_offer = self.slots.iter().filter(|(_, slot)| {
-            slot.order < own && clock.moment(slot.order.at()) > now && cost.fits(&slot.grant.taken)
+            slot.key < own && clock.instant_of(slot.key.at()) > now && cost.fits(&slot.grant.taken)
         });
-        let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.order))?.0;
+        let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.key))?.0;
         self.slots.remove(&key)
     }
 }

@@ -2,20 +2,20 @@
 
 use std::task::Waker;
 
-use super::budget::HandOnBudget;
-use super::class::{ClassId, Waiter};
+use super::cost_class::{ClassId, Waiter};
 use super::local_instant::LocalInstant;
+use super::reassign_budget::ReassignBudget;
 use super::time_slot::TimeSlot;
 use super::unit_vec::{StateVec, UnitVec};
-use super::wait_queue::{GrantSource, Granted, WaitQueue, WaiterId};
-use super::wakers::{Wakers, remember};
+use super::wait_queue::{GrantSource, WaitQueue, WaiterGrant, WaiterId};
+use super::wakers::{Wakers, replace_waker};
 use crate::clock::Timestamp;
 
 /// What a waiter is told that asks for its turn.
 #[derive(Debug)]
-pub(super) enum WaiterAnswer {
+pub(super) enum WaiterPoll {
     /// Its instant has come.
-    Go,
+    Granted,
     /// It will not before then, unless it is woken.
     Wait(LocalInstant),
     /// It is not to wait any longer.
@@ -26,37 +26,37 @@ impl WaitQueue {
     /// Says what a waiter has to do.
     pub(super) fn poll(
         &mut self,
-        who: WaiterId,
+        id: WaiterId,
         waker: &Waker,
         now: LocalInstant,
         wakers: &mut Wakers,
-    ) -> WaiterAnswer {
-        self.grant_due(now, Some(who.number), wakers);
-        let answer = self.answer(who, waker, wakers);
+    ) -> WaiterPoll {
+        self.grant_due(now, Some(id.number), wakers);
+        let answer = self.answer(id, waker, wakers);
         self.wake_next(wakers);
         answer
     }
 
-    fn answer(&mut self, who: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterAnswer {
-        if self.granted.contains_key(&who.number) {
-            return WaiterAnswer::Go;
+    fn answer(&mut self, id: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterPoll {
+        if self.granted.contains_key(&id.number) {
+            return WaiterPoll::Granted;
         }
         let mut next = self.next_two().into_iter().flatten();
-        let moved = next.find_map(|(number, .., due)| (number == who.number).then_some(due));
-        let told = self.clock.moment(who.told);
-        let until = moved.map_or(told, |due| due.min(told));
-        let entry = self.waiting.get(&who.number);
+        let moved = next.find_map(|(number, .., due)| (number == id.number).then_some(due));
+        let promised = self.clock.instant_of(id.promised);
+        let until = moved.map_or(promised, |due| due.min(promised));
+        let entry = self.waiting.get(&id.number);
         let waiter =
             entry.and_then(|(class, label)| self.classes.get_mut(class)?.waiters.get_mut(label));
-        let Some(waiter) = waiter else { return WaiterAnswer::Drained };
+        let Some(waiter) = waiter else { return WaiterPoll::Drained };
         waiter.alarm = until;
-        wakers.dead.extend(remember(&mut waiter.waker, waker));
-        WaiterAnswer::Wait(until)
+        wakers.discard.extend(replace_waker(&mut waiter.waker, waker));
+        WaiterPoll::Wait(until)
     }
 
     /// Lets a waiter out whose work runs.
-    pub(super) fn used(&mut self, who: WaiterId) -> Option<Granted> {
-        self.granted.remove(&who.number)
+    pub(super) fn take_granted(&mut self, id: WaiterId) -> Option<WaiterGrant> {
+        self.granted.remove(&id.number)
     }
 
     /// Grants the first waiter the units that come back to its buckets, if they cover its cost.
@@ -70,12 +70,12 @@ impl WaitQueue {
         self.grant_due(now, None, wakers);
         let (_, class) = self.slots.first_key_value().filter(|(_, class)| covers(&class.cost))?;
         let (class, cost) = (class.clone(), class.cost.clone());
-        let at = self.clock.shows(now);
+        let at = self.clock.time_at(now);
         let (waiter, slot) = self.take_first(&class)?;
-        let at = at.max(slot.grant.made.at).min(slot.order.at());
+        let at = at.max(slot.grant.made.at).min(slot.key.at());
         let source = GrantSource::Returned(cost.clone());
-        self.grant(waiter, at, &slot.grant.left.clone(), source, None, wakers);
-        self.give_up(slot, true, &mut HandOnBudget::default());
+        self.grant(waiter, at, &slot.grant.after.clone(), source, None, wakers);
+        self.reassign(slot, true, &mut ReassignBudget::default());
         self.wake_next(wakers);
         Some(cost)
     }
@@ -93,8 +93,8 @@ impl WaitQueue {
         {
             let (at, class) = (order.at(), class.clone());
             let Some((waiter, slot)) = self.take_first(&class) else { return };
-            let left = slot.grant.left.clone();
-            self.grant(waiter, at, &left, GrantSource::Slot(slot), except, wakers);
+            let after = slot.grant.after.clone();
+            self.grant(waiter, at, &after, GrantSource::Slot(slot), except, wakers);
         }
     }
 
@@ -102,23 +102,23 @@ impl WaitQueue {
         &mut self,
         mut waiter: Waiter,
         at: Timestamp,
-        left: &StateVec,
+        after: &StateVec,
         source: GrantSource,
         except: Option<u64>,
         wakers: &mut Wakers,
     ) {
         match Some(waiter.number) == except {
-            true => wakers.dead.extend(waiter.waker.take()),
+            true => wakers.discard.extend(waiter.waker.take()),
             false => wakers.wake.extend(waiter.waker.take()),
         }
-        let granted = Granted { at, left: left.clone(), source };
+        let granted = WaiterGrant { at, after: after.clone(), source };
         self.granted.insert(waiter.number, granted);
     }
 
     /// Takes the first waiter of a class out, with its slot.
     fn take_first(&mut self, class: &ClassId) -> Option<(Waiter, TimeSlot)> {
         let (waiter, slot) = self.classes.get_mut(class)?.first()?;
-        self.slots.remove(&slot.order);
+        self.slots.remove(&slot.key);
         self.waiting.remove(&waiter.number);
         self.drop_empty(class);
         Some((waiter, slot))

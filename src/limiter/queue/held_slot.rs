@@ -12,7 +12,7 @@ use crate::limiter::grant::Grant;
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
     queue: Arc<SharedQueue>,
-    place: TimeSlot,
+    slot: TimeSlot,
     /// Whether the slot is still to be given up.
     held: bool,
 }
@@ -32,21 +32,21 @@ impl HeldSlot {
                     grant.key().clone(),
                     paid.shard,
                 );
-                TakenUnits { part, units: paid.units, left: paid.after }
+                TakenUnits { part, units: paid.units, after: paid.after }
             })
         });
-        let (whose, took) = BucketSet::sorted(took.collect());
-        let left = took.iter().map(|took| (took.part.bucket(), took.left));
+        let (buckets, took) = BucketSet::sorted(took.collect());
+        let after = took.iter().map(|took| (took.part.bucket(), took.after));
         let made = registry.event(now);
-        let order = SlotKey::new(left, at, made.number);
+        let key = SlotKey::new(after, at, made.number);
         let taken = took.iter().map(|took| took.units).collect();
-        let left = took.iter().map(|took| took.left).collect();
-        let place = TimeSlot { order, grant: SlotGrant { taken, left, made } };
-        Self { queue: registry.reserve(whose, now), place, held: true }
+        let after = took.iter().map(|took| took.after).collect();
+        let slot = TimeSlot { key, grant: SlotGrant { taken, after, made } };
+        Self { queue: registry.queue_for(buckets, now), slot, held: true }
     }
 
     pub(crate) const fn at(&self) -> Timestamp {
-        self.place.order.at()
+        self.slot.key.at()
     }
 
     /// Stays away from the slot without giving it up: the work will run at its time.
@@ -57,17 +57,17 @@ impl HeldSlot {
     }
 
     /// Hands the slot over: the caller is responsible for it from now on.
-    pub(super) fn hand_over(mut self) -> (Arc<SharedQueue>, TimeSlot) {
+    pub(super) fn into_parts(mut self) -> (Arc<SharedQueue>, TimeSlot) {
         self.held = false;
-        (Arc::clone(&self.queue), self.place.clone())
+        (Arc::clone(&self.queue), self.slot.clone())
     }
 }
 
 impl Drop for HeldSlot {
     fn drop(&mut self) {
         if self.held {
-            let (place, now) = (self.place.clone(), self.queue.now());
-            self.queue.with(|line, wakers| line.offer(place, now, wakers));
+            let (slot, now) = (self.slot.clone(), self.queue.now());
+            self.queue.with(|waiters, wakers| waiters.offer(slot, now, wakers));
             self.queue.end_reservation();
             self.queue.undo_free_slots();
         }

@@ -31,49 +31,54 @@ pub(super) struct Ledger<Q> {
 
 #[derive(Debug, Default)]
 struct Returns {
-    heard: VecDeque<(StoreEvent, Units)>,
+    listed: VecDeque<(StoreEvent, Units)>,
     /// No return that is not listed came after this.
     forgotten: Option<Timestamp>,
     /// What the store was asked to return and has not answered, at most.
-    asked: Units,
+    pending: Units,
     /// The latest time of the store that is known.
     latest: Option<Timestamp>,
 }
 
 /// How many returns are listed. A reservation with more of them behind it is not undone.
-const KEPT: usize = 1_024;
+const MAX_RETURNS: usize = 1_024;
 
 /// How long a store may take to carry out what it did not answer.
-const UNKNOWN: Duration = Duration::from_secs(60);
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 impl<Q> Ledger<Q> {
     /// Hears that a reservation was made then.
-    pub(super) fn reserved(&self, at: Timestamp) {
+    pub(super) fn record_reservation(&self, at: Timestamp) {
         let mut returns = lock(&self.returns);
         returns.latest = returns.latest.max(Some(at));
     }
 
     /// The store is asked to return this.
-    pub(super) fn ask(&self, units: Units) {
+    pub(super) fn begin_return(&self, units: Units) {
         let mut returns = lock(&self.returns);
-        returns.asked = returns.asked.saturating_add(units);
+        returns.pending = returns.pending.saturating_add(units);
     }
 
     /// Hears what became of the units `asked`; nothing if the answer stayed away.
-    pub(super) fn hear(&self, asked: Units, returned: Option<(StoreEvent, Units)>, number: u64) {
+    pub(super) fn end_return(
+        &self,
+        asked: Units,
+        returned: Option<(StoreEvent, Units)>,
+        number: u64,
+    ) {
         let mut returns = lock(&self.returns);
-        returns.asked = returns.asked.saturating_sub(asked);
+        returns.pending = returns.pending.saturating_sub(asked);
         let (event, units) = returned.unwrap_or_else(|| {
             let end = Timestamp::from_micros(i64::MAX);
-            let at = returns.latest.map_or(end, |latest| latest + UNKNOWN);
+            let at = returns.latest.map_or(end, |latest| latest + MAX_DELAY);
             (StoreEvent { at, number, thread: None }, asked)
         });
         if returned.is_some() {
             returns.latest = returns.latest.max(Some(event.at));
         }
-        returns.heard.push_back((event, units));
-        if returns.heard.len() > KEPT
-            && let Some((oldest, _)) = returns.heard.pop_front()
+        returns.listed.push_back((event, units));
+        if returns.listed.len() > MAX_RETURNS
+            && let Some((oldest, _)) = returns.listed.pop_front()
         {
             returns.forgotten = returns.forgotten.max(Some(oldest.at));
         }
@@ -85,8 +90,8 @@ impl<Q> Ledger<Q> {
         if returns.forgotten.is_some_and(|forgotten| made.at <= forgotten) {
             return None;
         }
-        let since = returns.heard.iter().filter(|(event, _)| !event.is_before(made));
-        Some(since.fold(returns.asked, |all, (_, units)| all.saturating_add(*units)))
+        let since = returns.listed.iter().filter(|(event, _)| !event.is_before(made));
+        Some(since.fold(returns.pending, |all, (_, units)| all.saturating_add(*units)))
     }
 
     /// The bucket is reset: what was reserved before that is not undone any more.
@@ -96,8 +101,8 @@ impl<Q> Ledger<Q> {
     }
 
     /// Whether the store was asked to return something and has not answered.
-    pub(super) fn is_asking(&self) -> bool {
-        lock(&self.returns).asked > 0
+    pub(super) fn has_pending_return(&self) -> bool {
+        lock(&self.returns).pending > 0
     }
 
     /// The queues on the bucket whose free slots could not be undone.
@@ -105,9 +110,9 @@ impl<Q> Ledger<Q> {
         lock(&self.retries)
     }
 
-    fn last(&self) -> Option<Timestamp> {
+    fn latest_return(&self) -> Option<Timestamp> {
         let returns = lock(&self.returns);
-        let heard = returns.heard.iter().map(|(event, _)| event.at).max();
+        let heard = returns.listed.iter().map(|(event, _)| event.at).max();
         heard.max(returns.forgotten)
     }
 }
@@ -129,11 +134,11 @@ struct LedgerMap<Q> {
 }
 
 /// How many ledgers are kept at least before those are dropped that are not used.
-const ROOM: usize = 1_024;
+const MIN_LEDGERS: usize = 1_024;
 
 impl<Q> Default for Ledgers<Q> {
     fn default() -> Self {
-        let map = LedgerMap { ledgers: HashMap::new(), forgotten: None, sweep: ROOM };
+        let map = LedgerMap { ledgers: HashMap::new(), forgotten: None, sweep: MIN_LEDGERS };
         Self { map: Mutex::new(map), hasher: RandomState::new() }
     }
 }
@@ -164,11 +169,11 @@ impl<Q> LedgerMap<Q> {
         self.ledgers.retain(|_, ledger| {
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
-                *forgotten = (*forgotten).max(ledger.last());
+                *forgotten = (*forgotten).max(ledger.latest_return());
             }
             is_used
         });
-        self.sweep = self.ledgers.len().saturating_mul(2).max(ROOM);
+        self.sweep = self.ledgers.len().saturating_mul(2).max(MIN_LEDGERS);
     }
 }
 

@@ -35,14 +35,16 @@ pub(super) struct StoreClock {
 }
 
 /// How long a difference counts, so that clocks may run at different speeds.
-const RECENT: Duration = Duration::from_secs(30);
+const OFFSET_WINDOW: Duration = Duration::from_secs(30);
 
 impl StoreClock {
     /// Hears at `heard` what the store's clock showed some time before.
-    pub(super) fn heard(&mut self, shown: Timestamp, heard: LocalInstant) {
+    pub(super) fn observe(&mut self, shown: Timestamp, heard: LocalInstant) {
         let ahead = i128::from(heard.0).saturating_sub(nanos_of(shown));
         self.recent = match self.recent {
-            Some((least, since)) if heard < since.plus(RECENT) => Some((least.min(ahead), since)),
+            Some((least, since)) if heard < since.plus(OFFSET_WINDOW) => {
+                Some((least.min(ahead), since))
+            }
             Some((least, _)) => {
                 self.before = Some(least);
                 Some((ahead, heard))
@@ -52,7 +54,7 @@ impl StoreClock {
     }
 
     /// By how many nanoseconds this process is ahead, or a little more.
-    fn ahead(&self) -> i128 {
+    fn offset(&self) -> i128 {
         match (self.recent, self.before) {
             (Some((recent, _)), Some(before)) => recent.min(before),
             (Some((recent, _)), None) => recent,
@@ -61,15 +63,15 @@ impl StoreClock {
     }
 
     /// What the store's clock shows at `now`, or a little less.
-    pub(super) fn shows(&self, now: LocalInstant) -> Timestamp {
-        let micros = i128::from(now.0).saturating_sub(self.ahead()).div_euclid(1_000);
+    pub(super) fn time_at(&self, now: LocalInstant) -> Timestamp {
+        let micros = i128::from(now.0).saturating_sub(self.offset()).div_euclid(1_000);
         let end = if micros < 0 { i64::MIN } else { i64::MAX };
         Timestamp::from_micros(i64::try_from(micros).unwrap_or(end))
     }
 
     /// When the store's clock shows `at`, or a little later.
-    pub(super) fn moment(&self, at: Timestamp) -> LocalInstant {
-        let nanos = nanos_of(at).saturating_add(self.ahead());
+    pub(super) fn instant_of(&self, at: Timestamp) -> LocalInstant {
+        let nanos = nanos_of(at).saturating_add(self.offset());
         let end = if nanos < 0 { i64::MIN } else { i64::MAX };
         LocalInstant(i64::try_from(nanos).unwrap_or(end))
     }
@@ -89,10 +91,10 @@ impl Epoch {
     }
 
     pub(super) fn now(self) -> LocalInstant {
-        self.moment(Instant::now())
+        self.local(Instant::now())
     }
 
-    pub(super) fn moment(self, at: Instant) -> LocalInstant {
+    pub(super) fn local(self, at: Instant) -> LocalInstant {
         // The clock of a test may show less than when the limiter was made.
         match at.checked_duration_since(self.0) {
             Some(after) => LocalInstant(nanos(after)),
@@ -101,7 +103,7 @@ impl Epoch {
     }
 
     pub(super) fn instant(self, at: LocalInstant) -> Instant {
-        let distance = Duration::from_nanos(at.0.unsigned_abs().min(FOR_EVER.unsigned_abs()));
+        let distance = Duration::from_nanos(at.0.unsigned_abs().min(FAR_FUTURE.unsigned_abs()));
         let instant =
             if at.0 < 0 { self.0.checked_sub(distance) } else { self.0.checked_add(distance) };
         instant.unwrap_or(self.0)
@@ -109,8 +111,8 @@ impl Epoch {
 }
 
 /// Some decades are as good as no bound.
-const FOR_EVER: i64 = 30 * 365 * 86_400 * 1_000_000_000;
+const FAR_FUTURE: i64 = 30 * 365 * 86_400 * 1_000_000_000;
 
 fn nanos(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).map_or(FOR_EVER, |nanos| nanos.min(FOR_EVER))
+    i64::try_from(duration.as_nanos()).map_or(FAR_FUTURE, |nanos| nanos.min(FAR_FUTURE))
 }

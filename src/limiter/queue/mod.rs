@@ -26,9 +26,9 @@
 //! ```
 //!
 //! A free slot goes to the waiter behind it with the largest cost that fits, whose own slot is free
-//! in turn ([`hand_on`]), for a bounded number of steps ([`budget`]). What is left over in the end is
+//! in turn ([`reassign`]), for a bounded number of steps ([`reassign_budget`]). What is left over in the end is
 //! undone if no process has charged its buckets since ([`undo`], [`ledger`]), and stays on offer to
-//! newcomers otherwise ([`free_slots`]), also while no request waits but an answer is on its way ([`lingering`]). Once a slot was undone, one other queue on its buckets is
+//! newcomers otherwise ([`free_slots`]), also while no request waits but an answer is on its way ([`queue_retention`]). Once a slot was undone, one other queue on its buckets is
 //! tried, whose slot may be the next ([`retries`]).
 //! To return the units without that condition would break the bound, as later reservations have
 //! counted on them being spent.
@@ -41,23 +41,23 @@
 //! is dropped, its slot is offered to the waiters.
 
 mod bucket_set;
-mod budget;
-mod class;
+mod cost_class;
 mod drain;
 mod drained;
 mod free_slots;
 mod give_back;
 mod granting;
-mod hand_on;
 mod held_slot;
 mod ledger;
-mod lingering;
 mod local_instant;
+mod pending_reservation;
 mod queue_index;
+mod queue_retention;
+mod reassign;
+mod reassign_budget;
 mod registry;
 mod retries;
 mod time_slot;
-mod under_way;
 mod undo;
 mod unit_vec;
 mod wait_queue;
@@ -67,7 +67,7 @@ mod wakers;
 pub(crate) use self::bucket_set::QueueBucket;
 pub(crate) use self::drained::Drained;
 pub(crate) use self::held_slot::HeldSlot;
+pub(crate) use self::pending_reservation::PendingReservation;
 pub(crate) use self::registry::QueueRegistry;
 pub(crate) use self::time_slot::StoreEvent;
-pub(crate) use self::under_way::ReservationUnderWay;
-pub(crate) use self::waiter_handle::{Turn, WaiterHandle};
+pub(crate) use self::waiter_handle::{SlotTurn, WaiterHandle};

@@ -23,10 +23,10 @@ pub(super) struct QueueIndex<Q> {
 type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
 
 /// Above this, room for queues is given back when most of it is not used.
-const ROOM: usize = 1_024;
+const MIN_CAPACITY: usize = 1_024;
 
 /// Of so many buckets all subsets are looked up; of more, each one alone, and all together.
-const FEW: usize = 6;
+const MAX_SUBSET_BUCKETS: usize = 6;
 
 impl<Q> Default for QueueIndex<Q> {
     fn default() -> Self {
@@ -35,32 +35,32 @@ impl<Q> Default for QueueIndex<Q> {
 }
 
 impl<Q> QueueIndex<Q> {
-    fn hash(&self, whose: &BucketSet) -> u64 {
-        let hashes = whose.parts().iter().map(|part| self.hasher.hash_one(part.id()));
+    fn hash(&self, buckets: &BucketSet) -> u64 {
+        let hashes = buckets.parts().iter().map(|part| self.hasher.hash_one(part.id()));
         hashes.fold(0, u64::wrapping_add)
     }
 
     /// The queue of these buckets.
-    pub(super) fn get(&self, whose: &BucketSet) -> Option<&Arc<Q>> {
-        let found = self.queues.get(&self.hash(whose))?;
-        found.iter().find(|(known, _)| known == whose).map(|(_, queue)| queue)
+    pub(super) fn get(&self, buckets: &BucketSet) -> Option<&Arc<Q>> {
+        let found = self.queues.get(&self.hash(buckets))?;
+        found.iter().find(|(known, _)| known == buckets).map(|(_, queue)| queue)
     }
 
-    pub(super) fn insert(&mut self, whose: BucketSet, queue: Arc<Q>) {
-        let hash = self.hash(&whose);
-        self.queues.entry(hash).or_default().push((whose, queue));
+    pub(super) fn insert(&mut self, buckets: BucketSet, queue: Arc<Q>) {
+        let hash = self.hash(&buckets);
+        self.queues.entry(hash).or_default().push((buckets, queue));
     }
 
-    pub(super) fn remove(&mut self, whose: &BucketSet) -> Option<Arc<Q>> {
-        let hash = self.hash(whose);
+    pub(super) fn remove(&mut self, buckets: &BucketSet) -> Option<Arc<Q>> {
+        let hash = self.hash(buckets);
         let found = self.queues.get_mut(&hash)?;
-        let place = found.iter().position(|(known, _)| known == whose)?;
-        let (_, removed) = found.swap_remove(place);
+        let index = found.iter().position(|(known, _)| known == buckets)?;
+        let (_, removed) = found.swap_remove(index);
         if found.is_empty() {
             self.queues.remove(&hash);
         }
-        if self.queues.capacity() > ROOM && self.queues.len() < self.queues.capacity() / 8 {
-            self.queues.shrink_to(ROOM);
+        if self.queues.capacity() > MIN_CAPACITY && self.queues.len() < self.queues.capacity() / 8 {
+            self.queues.shrink_to(MIN_CAPACITY);
         }
         Some(removed)
     }
@@ -70,11 +70,11 @@ impl<Q> QueueIndex<Q> {
     }
 
     /// The queues that wait for some of these buckets and for no other, and by chance for others.
-    pub(super) fn within(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<Q>> {
-        let hashes: SmallVec<[u64; FEW]> =
+    pub(super) fn find_subsets(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<Q>> {
+        let hashes: SmallVec<[u64; MAX_SUBSET_BUCKETS]> =
             buckets.iter().map(|&id| self.hasher.hash_one(id)).collect();
         let mut sums = Vec::new();
-        if hashes.len() <= FEW {
+        if hashes.len() <= MAX_SUBSET_BUCKETS {
             for hash in hashes {
                 let with: Vec<_> = sums.iter().map(|sum: &u64| sum.wrapping_add(hash)).collect();
                 sums.push(hash);
@@ -108,8 +108,8 @@ mod tests {
     }
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
-        let left = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let took = buckets.into_iter().map(|part| TakenUnits { part, units: 1, left });
+        let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+        let took = buckets.into_iter().map(|part| TakenUnits { part, units: 1, after });
         BucketSet::sorted(took.collect()).0
     }
 
@@ -137,10 +137,10 @@ mod tests {
         for asked in 1_u32..1 << 7 {
             let asked_for: Vec<_> = (0..7).filter(|nth| asked >> nth & 1 == 1).map(key).collect();
             let ids: Vec<_> = asked_for.iter().map(QueueBucket::id).collect();
-            let mut found: Vec<_> = index.within(&ids).iter().map(|queue| **queue).collect();
+            let mut found: Vec<_> = index.find_subsets(&ids).iter().map(|queue| **queue).collect();
             found.sort_unstable();
             let subsets: Vec<_> = (1..1 << 7).filter(|one| one & asked == *one).collect();
-            let is_few = ids.len() <= FEW;
+            let is_few = ids.len() <= MAX_SUBSET_BUCKETS;
             let singles = (0..7).map(|nth| 1 << nth).chain(iter::once(asked));
             assert_eq!(found, if is_few { subsets } else { singles.collect() }, "{asked:b}");
         }
@@ -152,6 +152,6 @@ mod tests {
         let sets: Vec<_> = (0..20_000).map(|key| set([bucket(key, 5)])).collect();
         sets.iter().for_each(|set| index.insert(set.clone(), Arc::new(())));
         sets.iter().for_each(|set| assert!(index.remove(set).is_some()));
-        assert!(index.queues.capacity() <= 8 * ROOM);
+        assert!(index.queues.capacity() <= 8 * MIN_CAPACITY);
     }
 }

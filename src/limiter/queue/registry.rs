@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::bucket_set::BucketSet;
 use super::ledger::{Ledger, Ledgers, lock};
-use super::lingering::Lingering;
 use super::local_instant::{Epoch, LocalInstant};
 use super::queue_index::QueueIndex;
+use super::queue_retention::QueueRetention;
 use super::time_slot::StoreEvent;
 use super::wait_queue::{WaitQueue, WaitStatus};
 use super::wakers::Wakers;
@@ -31,20 +31,20 @@ pub(crate) struct QueueRegistry {
     /// What was returned to the buckets.
     pub(super) ledgers: Ledgers<SharedQueue>,
     /// The queues that are kept although nothing waits.
-    pub(super) lingering: Lingering<SharedQueue>,
+    pub(super) retention: QueueRetention<SharedQueue>,
     /// After which no request is to wait.
-    end: Mutex<Option<LocalInstant>>,
+    drain_deadline: Mutex<Option<LocalInstant>>,
     drained: Notify,
     epoch: Epoch,
-    numbers: AtomicU64,
+    next_number: AtomicU64,
 }
 
 impl QueueRegistry {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
-        let (queues, ledgers, lingering) = Default::default();
-        let (end, drained, epoch, numbers) =
+        let (queues, ledgers, retention) = Default::default();
+        let (drain_deadline, drained, epoch, next_number) =
             (Mutex::default(), Notify::new(), Epoch::new(), AtomicU64::new(0));
-        Self { backend, queues, ledgers, lingering, end, drained, epoch, numbers }
+        Self { backend, queues, ledgers, retention, drain_deadline, drained, epoch, next_number }
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
@@ -53,7 +53,7 @@ impl QueueRegistry {
 
     /// Numbers what this process hears of.
     pub(super) fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A reservation that the store made at `at`, and of which this thread has just heard.
@@ -75,17 +75,17 @@ impl QueueRegistry {
     pub(crate) fn status(&self, limit: &str, key: &Key) -> WaitStatus<Duration> {
         let (queues, now) = (self.all(), self.epoch.now());
         let concerned = queues.iter().filter(|queue| {
-            let mut parts = queue.whose().parts().iter();
+            let mut parts = queue.buckets().parts().iter();
             parts.any(|part| part.limit().name() == limit && part.key() == key)
         });
-        let none = WaitStatus { waiting: 0, until: None, left: 0 };
+        let none = WaitStatus { waiting: 0, until: None, leavers: 0 };
         concerned.fold(none, |all, queue| {
-            let one = queue.with(|line, _| line.status());
+            let one = queue.with(|waiters, _| waiters.status());
             let until = one.until.map(|until| until.since(now));
             WaitStatus {
                 waiting: all.waiting.saturating_add(one.waiting),
                 until: all.until.max(until),
-                left: all.left.saturating_add(one.left),
+                leavers: all.leavers.saturating_add(one.leavers),
             }
         })
     }
@@ -95,40 +95,44 @@ impl QueueRegistry {
     }
 
     /// The queues that wait for some of these buckets, and few others.
-    pub(super) fn within(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<SharedQueue>> {
-        lock(&self.queues).within(buckets)
+    pub(super) fn find_subsets(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<SharedQueue>> {
+        lock(&self.queues).find_subsets(buckets)
     }
 
     /// The queue of these buckets, with one reservation more, which the store made at `now`.
-    pub(super) fn reserve(self: &Arc<Self>, whose: BucketSet, now: Timestamp) -> Arc<SharedQueue> {
+    pub(super) fn queue_for(
+        self: &Arc<Self>,
+        buckets: BucketSet,
+        now: Timestamp,
+    ) -> Arc<SharedQueue> {
         let heard = self.epoch.now();
         let queue = {
             let mut queues = lock(&self.queues);
-            let known = queues.get(&whose).map(Arc::clone);
+            let known = queues.get(&buckets).map(Arc::clone);
             let queue = known.unwrap_or_else(|| {
-                let queue = Arc::new(SharedQueue::new(self, whose.clone()));
-                queues.insert(whose, Arc::clone(&queue));
+                let queue = Arc::new(SharedQueue::new(self, buckets.clone()));
+                queues.insert(buckets, Arc::clone(&queue));
                 queue
             });
             // While the registry is locked, so that this queue is not forgotten as empty. The queue
             // itself may be locked for other work, which other queues need not wait for.
-            queue.outside.fetch_add(1, Ordering::AcqRel);
+            queue.held_slots.fetch_add(1, Ordering::AcqRel);
             queue
         };
         for ledger in &queue.ledgers {
-            ledger.reserved(now);
+            ledger.record_reservation(now);
         }
-        queue.with(|line, _| line.clock.heard(now, heard));
+        queue.with(|waiters, _| waiters.clock.observe(now, heard));
         queue
     }
 
     /// Forgets a queue that has no waiter and no reservation.
     pub(super) fn forget(&self, queue: &SharedQueue) {
         let mut queues = lock(&self.queues);
-        let found = queues.get(queue.whose());
+        let found = queues.get(queue.buckets());
         let is_this = found.is_some_and(|found| std::ptr::eq(&raw const **found, queue));
         let forgotten =
-            if is_this && queue.is_empty() { queues.remove(queue.whose()) } else { None };
+            if is_this && queue.is_empty() { queues.remove(queue.buckets()) } else { None };
         // It may hold the last handle of the store, which runs foreign code when it is dropped.
         drop(queues);
         if let Some(forgotten) = forgotten {
@@ -137,13 +141,13 @@ impl QueueRegistry {
     }
 
     /// After which instant no request is to wait, if there is one.
-    pub(super) fn end(&self) -> Option<LocalInstant> {
-        *lock(&self.end)
+    pub(super) fn drain_deadline(&self) -> Option<LocalInstant> {
+        *lock(&self.drain_deadline)
     }
 
     /// The same, as the runtime counts time.
-    pub(crate) fn end_instant(&self) -> Option<Instant> {
-        self.end().map(|end| self.epoch.instant(end))
+    pub(crate) fn drain_instant(&self) -> Option<Instant> {
+        self.drain_deadline().map(|end| self.epoch.instant(end))
     }
 
     /// Completes when such an instant is set.
@@ -161,7 +165,7 @@ impl QueueRegistry {
     pub(super) fn drain(&self, end: LocalInstant) -> (LocalInstant, Vec<Arc<SharedQueue>>) {
         // A waiter that enters after this sees the end; one that entered before is in a queue.
         let end = {
-            let mut known = lock(&self.end);
+            let mut known = lock(&self.drain_deadline);
             let end = known.map_or(end, |known| known.min(end));
             *known = Some(end);
             end
@@ -178,36 +182,36 @@ pub(crate) struct SharedQueue {
     /// Weak, as the registry holds the queue: neither would be dropped.
     pub(super) registry: Weak<QueueRegistry>,
     epoch: Epoch,
-    whose: BucketSet,
+    buckets: BucketSet,
     /// Of its buckets, in their order.
     pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
     /// The reservations that do not stand in the queue, or not yet.
-    outside: AtomicUsize,
-    line: Mutex<WaitQueue>,
+    held_slots: AtomicUsize,
+    waiters: Mutex<WaitQueue>,
 }
 
 impl SharedQueue {
-    fn new(registry: &Arc<QueueRegistry>, whose: BucketSet) -> Self {
+    fn new(registry: &Arc<QueueRegistry>, buckets: BucketSet) -> Self {
         let (backend, epoch) = (Arc::clone(&registry.backend), registry.epoch);
-        let ledgers = whose.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
-        let (outside, line) = Default::default();
+        let ledgers = buckets.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
+        let (held_slots, waiters) = Default::default();
         let registry = Arc::downgrade(registry);
-        Self { backend, registry, epoch, whose, ledgers, outside, line }
+        Self { backend, registry, epoch, buckets, ledgers, held_slots, waiters }
     }
 
     /// A reservation stands in the queue now, or has been given up.
     pub(super) fn end_reservation(&self) {
-        self.outside.fetch_sub(1, Ordering::AcqRel);
+        self.held_slots.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Whether it has no waiter and no reservation.
     pub(super) fn is_empty(&self) -> bool {
         // In this order: a reservation stands in the queue before it is no longer outside.
-        self.outside.load(Ordering::Acquire) == 0 && self.with(|line, _| line.is_empty())
+        self.held_slots.load(Ordering::Acquire) == 0 && self.with(|waiters, _| waiters.is_empty())
     }
 
-    pub(crate) const fn whose(&self) -> &BucketSet {
-        &self.whose
+    pub(crate) const fn buckets(&self) -> &BucketSet {
+        &self.buckets
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
@@ -221,7 +225,7 @@ impl SharedQueue {
     /// Works on the queue, and wakes the waiters that it concerns when its lock is free again.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
-        let done = work(&mut lock(&self.line), &mut wakers);
+        let done = work(&mut lock(&self.waiters), &mut wakers);
         wakers.wake.into_iter().for_each(Waker::wake);
         done
     }

@@ -34,12 +34,12 @@ pub(super) struct Retries<Q> {
 }
 
 /// How many queues are remembered. The slots of others are spent, unless their own waiters try.
-const KEPT: usize = 1_024;
+const MAX_QUEUES: usize = 1_024;
 
 impl<Q> Default for Retries<Q> {
     fn default() -> Self {
         let (kept, keys, awaiting) = Default::default();
-        Self { kept, keys, awaiting, sweep: KEPT }
+        Self { kept, keys, awaiting, sweep: MAX_QUEUES }
     }
 }
 
@@ -50,7 +50,7 @@ impl<Q> Retries<Q> {
             self.kept.remove(&before);
         }
         self.kept.insert(made, Arc::downgrade(queue));
-        if self.kept.len() > KEPT
+        if self.kept.len() > MAX_QUEUES
             && let Some((_, queue)) = self.kept.pop_first()
         {
             self.keys.remove(&queue.as_ptr().addr());
@@ -82,7 +82,7 @@ impl<Q> Retries<Q> {
         self.awaiting.insert(Arc::as_ptr(queue).addr(), Arc::downgrade(queue));
         if self.awaiting.len() >= self.sweep {
             self.awaiting.retain(|_, queue| queue.strong_count() > 0);
-            self.sweep = self.awaiting.len().saturating_mul(2).max(KEPT);
+            self.sweep = self.awaiting.len().saturating_mul(2).max(MAX_QUEUES);
         }
     }
 
@@ -127,12 +127,12 @@ mod tests {
             // Each queue is there once, however often it is kept.
             (0..3).for_each(|again| retries.keep(made(3 * **queue + again), queue));
         }
-        assert_eq!((retries.kept.len(), retries.keys.len()), (KEPT, KEPT));
+        assert_eq!((retries.kept.len(), retries.keys.len()), (MAX_QUEUES, MAX_QUEUES));
         for _ in 0..5_000 {
             // Gone at once.
             retries.await_return(&Arc::new(0));
         }
-        assert!(retries.awaiting.len() <= 2 * KEPT);
+        assert!(retries.awaiting.len() <= 2 * MAX_QUEUES);
         assert!(retries.take_awaiting().is_empty());
         drop(queues);
         assert!(retries.take_newest().is_none());

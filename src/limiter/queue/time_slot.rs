@@ -22,11 +22,11 @@ pub(crate) struct SlotKey {
 impl SlotKey {
     /// The order of the reservation which `left` this in its buckets and waits until `at`.
     pub(super) fn new<'b>(
-        left: impl Iterator<Item = (&'b Bucket, State)>,
+        after: impl Iterator<Item = (&'b Bucket, State)>,
         at: Timestamp,
         number: u64,
     ) -> Self {
-        let slack = left.map(|(bucket, left)| bucket.uncapped(left, at));
+        let slack = after.map(|(bucket, after)| bucket.uncapped(after, at));
         Self { at, slack: Reverse(slack.fold(0, Units::saturating_add)), number }
     }
 
@@ -60,19 +60,19 @@ impl StoreEvent {
 /// A slot, and where it stands among the others.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSlot {
-    pub(super) order: SlotKey,
+    pub(super) key: SlotKey,
     pub(super) grant: SlotGrant,
 }
 
 impl TimeSlot {
-    pub(super) const fn made_order(&self) -> MadeOrder {
-        (self.grant.made.at, self.order)
+    pub(super) const fn creation_key(&self) -> CreationKey {
+        (self.grant.made.at, self.key)
     }
 }
 
 /// Sorts slots by when they were made. Of those that were made at once, the later one is for a
 /// later instant.
-pub(super) type MadeOrder = (Timestamp, SlotKey);
+pub(super) type CreationKey = (Timestamp, SlotKey);
 
 /// What was granted, and can be used by one waiter.
 #[derive(Clone, Debug)]
@@ -80,6 +80,6 @@ pub(crate) struct SlotGrant {
     /// What the reservation took. A smaller waiter may use it.
     pub(super) taken: UnitVec,
     /// What the reservation left in its buckets.
-    pub(super) left: StateVec,
+    pub(super) after: StateVec,
     pub(super) made: StoreEvent,
 }

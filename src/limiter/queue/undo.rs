@@ -27,8 +27,8 @@ impl SharedQueue {
         while let Some(ledger) = ledgers.pop() {
             // The last one that was made first: if that cannot be undone, none before it can.
             while let Some((made, queue)) = { ledger.retries().take_newest() } {
-                match queue.with(|line, _| line.free.newest()) {
-                    Some(newest) if newest == made => queue.with(|line, _| line.free.retry()),
+                match queue.with(|waiters, _| waiters.free.newest()) {
+                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.free.retry()),
                     // It was made then, or before what another queue keeps.
                     Some(newest) => {
                         ledger.retries().keep(newest, &queue);
@@ -50,22 +50,23 @@ impl SharedQueue {
 
     fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
         let mut result = UndoResult::Nothing;
-        while let Some(slot) = self.with(|line, wakers| line.next_to_undo(self.now(), wakers)) {
-            let over_counted = self.is_returning();
+        while let Some(slot) = self.with(|waiters, wakers| waiters.next_to_undo(self.now(), wakers))
+        {
+            let over_counted = self.has_pending_return();
             let Some(expected) = self.expected(&slot) else {
-                self.with(|line, wakers| line.refused(slot, self.now(), wakers));
+                self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
                 continue;
             };
             let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.whose().parts().iter().zip(slot.grant.taken.as_slice());
-            for ((part, &units), left) in parts.zip(expected) {
-                undo.push(Adjustment::undo(part.id(), part.bucket(), units, left));
+            let parts = self.buckets().parts().iter().zip(slot.grant.taken.as_slice());
+            for ((part, &units), after) in parts.zip(expected) {
+                undo.push(Adjustment::undo(part.id(), part.bucket(), units, after));
             }
             let answer = self.backend.adjust(&undo);
             let undo = Undo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             match answer {
                 Answer::Ready(answer) => {
-                    if undo.hear(&answer) {
+                    if undo.finish(&answer) {
                         result = UndoResult::Undone;
                     }
                 }
@@ -74,7 +75,7 @@ impl SharedQueue {
                 pending @ Answer::Pending(_) => {
                     DetachOnDrop::new(pending).finish_with(|answer| {
                         let queue = Arc::clone(&undo.queue);
-                        if undo.hear(&answer) {
+                        if undo.finish(&answer) {
                             queue.retry_others();
                         }
                         queue.undo_free_slots();
@@ -83,7 +84,7 @@ impl SharedQueue {
                 }
             }
         }
-        if let Some(made) = self.with(|line, _| line.free.newest()) {
+        if let Some(made) = self.with(|waiters, _| waiters.free.newest()) {
             for ledger in &self.ledgers {
                 ledger.retries().keep(made, self);
             }
@@ -91,13 +92,13 @@ impl SharedQueue {
                 result = UndoResult::Kept;
             }
         }
-        if !self.with(|line, _| line.free.waits_for_return())
+        if !self.with(|waiters, _| waiters.free.waits_for_return())
             && self.is_empty()
             && let Some(registry) = self.registry.upgrade()
         {
-            let has_slots = self.with(|line, _| line.free.newest().is_some());
+            let has_slots = self.with(|waiters, _| waiters.free.newest().is_some());
             let forgotten = match has_slots {
-                true => registry.lingering.keep(self),
+                true => registry.retention.keep(self),
                 false => Some(Arc::clone(self)),
             };
             if let Some(forgotten) = forgotten {
@@ -108,31 +109,31 @@ impl SharedQueue {
     }
 
     /// Whether the store was asked to return something and has not answered.
-    fn is_returning(&self) -> bool {
-        self.ledgers.iter().any(|ledger| ledger.is_asking())
+    fn has_pending_return(&self) -> bool {
+        self.ledgers.iter().any(|ledger| ledger.has_pending_return())
     }
 
     /// Hears that something was returned: an undo that the store carried out before was refused for
     /// that.
-    pub(super) fn returned(self: &Arc<Self>) {
-        if self.with(|line, _| line.free.waits_for_return()) {
+    pub(super) fn retry_after_return(self: &Arc<Self>) {
+        if self.with(|waiters, _| waiters.free.waits_for_return()) {
             self.retry_undo();
         }
     }
 
     /// Asks once more about slots that could not be undone: something has changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        self.with(|line, _| line.free.retry());
+        self.with(|waiters, _| waiters.free.retry());
         self.undo_free_slots();
     }
 
     /// What the buckets hold if none was charged since: what the reservation left, and what this
     /// process has returned since. None if that is not known any more.
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
-        let parts = self.whose().parts().iter().zip(&self.ledgers);
-        let states = parts.zip(slot.grant.left.as_slice()).map(|((part, ledger), left)| {
+        let parts = self.buckets().parts().iter().zip(&self.ledgers);
+        let states = parts.zip(slot.grant.after.as_slice()).map(|((part, ledger), after)| {
             let returned = ledger.returned_since(&slot.grant.made)?;
-            Some(part.bucket().with_returned(*left, returned))
+            Some(part.bucket().with_returned(*after, returned))
         });
         states.collect()
     }
@@ -162,27 +163,27 @@ struct Undo {
 
 impl Undo {
     /// Returns whether the slot was undone, as far as is known.
-    fn hear(mut self, answer: &Result<Applied, BackendError>) -> bool {
+    fn finish(mut self, answer: &Result<Applied, BackendError>) -> bool {
         let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
-            let is_awaited = self.queue.with(|line, wakers| {
-                line.refused(slot, self.queue.now(), wakers);
-                self.over_counted && line.free.retry_on_return()
+            let is_awaited = self.queue.with(|waiters, wakers| {
+                waiters.record_refusal(slot, self.queue.now(), wakers);
+                self.over_counted && waiters.free.retry_on_return()
             });
             // Only now, as a return that was heard before that has tried nothing.
             if is_awaited {
                 for ledger in &self.queue.ledgers {
                     ledger.retries().await_return(&self.queue);
                 }
-                if !self.queue.is_returning() {
-                    self.queue.with(|line, _| line.free.retry());
+                if !self.queue.has_pending_return() {
+                    self.queue.with(|waiters, _| waiters.free.retry());
                 }
             }
             return false;
         }
         // What became of it in a store that gives no answer is unknown: it is spent then.
-        self.queue.with(|line, _| line.free.undone());
+        self.queue.with(|waiters, _| waiters.free.record_undone());
         true
     }
 }
@@ -191,7 +192,7 @@ impl Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
-            self.queue.with(|line, _| line.free.undone());
+            self.queue.with(|waiters, _| waiters.free.record_undone());
             self.queue.undo_free_slots();
         }
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
 use super::drained::Drained;
-use super::granting::WaiterAnswer;
+use super::granting::WaiterPoll;
 use super::held_slot::HeldSlot;
 use super::local_instant::LocalInstant;
 use super::registry::SharedQueue;
@@ -23,7 +23,7 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub(crate) struct WaiterHandle {
     queue: Arc<SharedQueue>,
-    who: WaiterId,
+    id: WaiterId,
     turn: LocalInstant,
     /// Whether its work runs.
     used: bool,
@@ -31,21 +31,21 @@ pub(crate) struct WaiterHandle {
 
 /// The turn that was used.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct SlotTurn {
     /// The instant at which its work may run.
     pub(crate) at: Timestamp,
     /// What its reservation had left in the buckets.
-    left: StateVec,
+    after: StateVec,
     queue: Arc<SharedQueue>,
 }
 
-impl Turn {
+impl SlotTurn {
     /// The buckets, and how each of them stands at that instant for the next request: later
     /// reservations count on whatever there is.
-    pub(crate) fn stands(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
-        let parts = self.queue.whose().parts().iter().zip(self.left.as_slice());
-        parts.map(|(part, left)| {
-            let State { value, ts } = part.bucket().refresh(*left, self.at);
+    pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
+        let parts = self.queue.buckets().parts().iter().zip(self.after.as_slice());
+        parts.map(|(part, after)| {
+            let State { value, ts } = part.bucket().refresh(*after, self.at);
             (part, State { value: value.min(0), ts })
         })
     }
@@ -54,12 +54,12 @@ impl Turn {
 impl WaiterHandle {
     /// Stands in the queue with what was booked. If it is `drainable`, it can be sent away.
     pub(crate) fn enter(booking: HeldSlot, drainable: bool) -> Self {
-        let (queue, slot) = booking.hand_over();
+        let (queue, slot) = booking.into_parts();
         let now = queue.now();
-        let (who, turn) = queue.with(|line, _| line.enter(slot, drainable, now));
+        let (id, turn) = queue.with(|waiters, _| waiters.enter(slot, drainable, now));
         queue.end_reservation();
         queue.undo_free_slots();
-        Self { queue, who, turn, used: false }
+        Self { queue, id, turn, used: false }
     }
 
     /// When its turn comes if no other leaves.
@@ -70,32 +70,32 @@ impl WaiterHandle {
     /// Until when it has to wait, unless it is woken before; `None` if its turn has come.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
         let now = self.queue.now();
-        match self.queue.with(|line, wakers| line.poll(self.who, cx.waker(), now, wakers)) {
-            WaiterAnswer::Go => Ok(None),
-            WaiterAnswer::Wait(until) => Ok(Some(self.queue.epoch().instant(until))),
-            WaiterAnswer::Drained => Err(Drained),
+        match self.queue.with(|waiters, wakers| waiters.poll(self.id, cx.waker(), now, wakers)) {
+            WaiterPoll::Granted => Ok(None),
+            WaiterPoll::Wait(until) => Ok(Some(self.queue.epoch().instant(until))),
+            WaiterPoll::Drained => Err(Drained),
         }
     }
 
     /// The work runs now: nothing is given back when this is dropped.
-    pub(crate) fn used(mut self) -> Option<Turn> {
+    pub(crate) fn use_up(mut self) -> Option<SlotTurn> {
         self.used = true;
-        let granted = self.queue.with(|line, _| line.used(self.who))?;
+        let granted = self.queue.with(|waiters, _| waiters.take_granted(self.id))?;
         self.queue.undo_free_slots();
-        Some(Turn { at: granted.at, left: granted.left, queue: Arc::clone(&self.queue) })
+        Some(SlotTurn { at: granted.at, after: granted.after, queue: Arc::clone(&self.queue) })
     }
 
     /// The instant that it was promised.
     pub(crate) const fn at(&self) -> Timestamp {
-        self.who.told
+        self.id.promised
     }
 }
 
 impl Drop for WaiterHandle {
     fn drop(&mut self) {
         if !self.used {
-            let (who, now) = (self.who, self.queue.now());
-            let returned = self.queue.with(|line, wakers| line.leave(who, now, wakers));
+            let (id, now) = (self.id, self.queue.now());
+            let returned = self.queue.with(|waiters, wakers| waiters.leave(id, now, wakers));
             if let Some(units) = returned {
                 self.queue.give_back(&units);
             }

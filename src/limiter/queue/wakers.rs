@@ -7,11 +7,11 @@ use std::task::Waker;
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     pub(super) wake: Vec<Waker>,
-    pub(super) dead: Vec<Waker>,
+    pub(super) discard: Vec<Waker>,
 }
 
 /// Returns the waker that is not needed any more.
-pub(super) fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+pub(super) fn replace_waker(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(known) if known.will_wake(waker) => None,
         slot => slot.replace(waker.clone()),

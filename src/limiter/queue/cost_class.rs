@@ -13,23 +13,23 @@ pub(super) struct ClassId {
     pub(super) cost: UnitVec,
     /// Zero for the class of nearly all waiters of this cost. Those that find no room there make
     /// another one, which the number of the first of them names.
-    pile: u64,
+    overflow: u64,
 }
 
 impl ClassId {
     /// The class of nearly all waiters of a cost.
     pub(super) const fn main(cost: UnitVec) -> Self {
-        Self { cost, pile: 0 }
+        Self { cost, overflow: 0 }
     }
 
     /// A class that this waiter begins.
-    pub(super) const fn pile(cost: UnitVec, number: u64) -> Self {
-        Self { cost, pile: number.saturating_add(1) }
+    pub(super) const fn overflow(cost: UnitVec, number: u64) -> Self {
+        Self { cost, overflow: number.saturating_add(1) }
     }
 
     /// No class that costs as much, or less, comes after this.
     pub(super) const fn last(cost: UnitVec) -> Self {
-        Self { cost, pile: u64::MAX }
+        Self { cost, overflow: u64::MAX }
     }
 }
 
@@ -40,7 +40,7 @@ impl ClassId {
 /// Waiters stand in the order in which they came. Only where units were returned is the slot of a
 /// newcomer before those of others; it stands before them then, as it was told that slot's instant.
 #[derive(Debug, Default)]
-pub(super) struct Class {
+pub(super) struct CostClass {
     /// By labels, which leave room between two waiters for a newcomer.
     pub(super) waiters: BTreeMap<i64, Waiter>,
     pub(super) slots: BTreeMap<SlotKey, SlotGrant>,
@@ -61,9 +61,9 @@ pub(super) struct Waiter {
 const GAP: i64 = 1 << 24;
 
 /// How many waiters of its cost a newcomer comes before at most, as they have to be counted.
-const NEAR: usize = 64;
+const MAX_BEHIND: usize = 64;
 
-impl Class {
+impl CostClass {
     /// The label of the first waiter of a class.
     pub(super) const FIRST: i64 = GAP;
 
@@ -74,12 +74,12 @@ impl Class {
     /// Where a waiter with a slot of this order stands. None if there is no room for it: too many are
     /// behind it, or there is no label left between two.
     pub(super) fn label_for(&self, order: SlotKey) -> Option<i64> {
-        let behind = self.slots.range(order..).take(NEAR.saturating_add(1)).count();
+        let behind = self.slots.range(order..).take(MAX_BEHIND.saturating_add(1)).count();
         let mut back = self.waiters.keys().rev().copied();
         let Some(nth) = behind.checked_sub(1) else {
             return self.last.checked_add(GAP);
         };
-        let next = back.nth(nth).filter(|_| behind <= NEAR)?;
+        let next = back.nth(nth).filter(|_| behind <= MAX_BEHIND)?;
         let before = back.next().unwrap_or_else(|| next.saturating_sub(GAP.saturating_mul(2)));
         let label = before.midpoint(next);
         (label > before && label < next).then_some(label)
@@ -89,25 +89,25 @@ impl Class {
     pub(super) fn enter(&mut self, label: i64, slot: TimeSlot, waiter: Waiter) {
         self.last = self.last.max(label);
         self.waiters.insert(label, waiter);
-        self.slots.insert(slot.order, slot.grant);
+        self.slots.insert(slot.key, slot.grant);
     }
 
     /// Gives the waiters a slot, and takes the last of theirs in place of it.
     pub(super) fn exchange(&mut self, slot: TimeSlot) -> Option<TimeSlot> {
-        self.slots.insert(slot.order, slot.grant);
+        self.slots.insert(slot.key, slot.grant);
         self.last_slot()
     }
 
     /// Takes the last slot out.
     pub(super) fn last_slot(&mut self) -> Option<TimeSlot> {
-        self.slots.pop_last().map(|(order, grant)| TimeSlot { order, grant })
+        self.slots.pop_last().map(|(key, grant)| TimeSlot { key, grant })
     }
 
     /// Takes the first waiter and the first slot out.
     pub(super) fn first(&mut self) -> Option<(Waiter, TimeSlot)> {
         let (_, waiter) = self.waiters.pop_first()?;
-        let (order, grant) = self.slots.pop_first()?;
-        Some((waiter, TimeSlot { order, grant }))
+        let (key, grant) = self.slots.pop_first()?;
+        Some((waiter, TimeSlot { key, grant }))
     }
 
     /// The slot of a waiter that has just come in.

@@ -6,17 +6,17 @@ use super::registry::QueueRegistry;
 
 /// A reservation that the store is asked for, until it is held or refused.
 #[derive(Debug)]
-pub(crate) struct ReservationUnderWay(Arc<QueueRegistry>);
+pub(crate) struct PendingReservation(Arc<QueueRegistry>);
 
-impl ReservationUnderWay {
+impl PendingReservation {
     pub(crate) fn new(registry: &Arc<QueueRegistry>) -> Self {
-        registry.lingering.begin();
+        registry.retention.begin();
         Self(Arc::clone(registry))
     }
 }
 
-impl Drop for ReservationUnderWay {
+impl Drop for PendingReservation {
     fn drop(&mut self) {
-        self.0.lingering.end().iter().for_each(|queue| self.0.forget(queue));
+        self.0.retention.end().iter().for_each(|queue| self.0.forget(queue));
     }
 }

@@ -2,7 +2,7 @@
 
 /// What may still be done about free slots while the queue is locked once.
 #[derive(Debug)]
-pub(super) struct HandOnBudget {
+pub(super) struct ReassignBudget {
     /// How many slots are handed on.
     hops: usize,
     /// How many classes are looked at for one that fits.
@@ -12,18 +12,18 @@ pub(super) struct HandOnBudget {
 /// More hops are of use only where each waiter costs less than the one before. Of 600 waiters of any
 /// costs, of whom three in ten leave, 16 use as much of what was granted as any number does: 90.5 %
 /// where the costs are in no order; where they fall, it is 82 % with this bound and 85 % without.
-const HOPS: usize = 32;
+const MAX_HOPS: usize = 32;
 
 /// With costs in no order, some square root of the number of waiters is looked at.
-const LOOKS: usize = 256;
+const MAX_LOOKS: usize = 256;
 
-impl Default for HandOnBudget {
+impl Default for ReassignBudget {
     fn default() -> Self {
-        Self { hops: HOPS, looks: LOOKS }
+        Self { hops: MAX_HOPS, looks: MAX_LOOKS }
     }
 }
 
-impl HandOnBudget {
+impl ReassignBudget {
     pub(super) const fn take_hop(&mut self) -> bool {
         take(&mut self.hops)
     }
