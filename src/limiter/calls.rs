@@ -297,7 +297,9 @@ fn answer<'l>(
     reading: Reading,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     Poll::Ready(match reading.verdict() {
-        Verdict::Admitted => Ok(Permit::one(limiter, Grant::one(demand, &reading, at))),
+        Verdict::Admitted => {
+            Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
+        }
         Verdict::Reserved | Verdict::Refused => {
             Err(refused_one(demand, at, reading.state(), reading.wait()))
         }

@@ -92,7 +92,7 @@ impl<L: Borrow<Limit>> Demand<L> {
     }
 
     /// An error if its buckets could never grant this much.
-    fn could_have(&self, cost: u64, longest: Mode) -> Result<(), RateLimited> {
+    fn check_cost(&self, cost: u64, longest: Mode) -> Result<(), RateLimited> {
         let (limit, terms) = (self.limit(), longest.terms(self.limit()));
         if limit.is_too_large(cost, terms) {
             return Err(RateLimited::too_large(limit, cost, terms));
@@ -143,7 +143,7 @@ impl<L: Borrow<Limit>> Demand<L> {
 
     pub(super) fn draw_shards(&mut self, random: &Random) {
         if self.limit().is_in_shards() {
-            self.shards = random.two_of(self.limit().quota().shard_count());
+            self.shards = random.draw_pair(self.limit().quota().shard_count());
         }
     }
 }
@@ -179,7 +179,7 @@ pub(super) fn draw_all_shards<L: Borrow<Limit>>(
         demand.draw_shards(random);
         return Ok(());
     }
-    if could_all_have_all(demands) { Ok(()) } else { draw_each(demands, random, longest) }
+    if all_fit_one_bucket(demands) { Ok(()) } else { draw_each(demands, random, longest) }
 }
 
 /// As [`draw_all_shards`], of any demands.
@@ -190,9 +190,9 @@ fn draw_each<L: Borrow<Limit>>(
     longest: Mode,
 ) -> Result<(), RateLimited> {
     let repeats = repeats(demands);
-    let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
+    let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
     for nth in 0..demands.len() {
-        let first = first(&repeats, demands, nth);
+        let first = first_on_same_buckets(&repeats, demands, nth);
         let (before, rest) = demands.split_at_mut(nth);
         let (Some(demand), Some(sum)) = (rest.first_mut(), sums.get_mut(first)) else { continue };
         *sum = sum.saturating_add(demand.cost);
@@ -200,7 +200,7 @@ fn draw_each<L: Borrow<Limit>>(
             None => demand.draw_shards(random),
             Some(first) => {
                 demand.shards = first.shards;
-                demand.could_have(*sum, longest)?;
+                demand.check_cost(*sum, longest)?;
             }
         }
     }
@@ -210,7 +210,7 @@ fn draw_each<L: Borrow<Limit>>(
 /// Whether each is on a single bucket that could grant all costs together, as nearly always. Then no
 /// sum can be too large, and there are no shards to draw.
 #[inline(always)]
-fn could_all_have_all<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
+fn all_fit_one_bucket<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     let all = demands.iter().fold(0_u64, |all, demand| all.saturating_add(demand.cost));
     demands.iter().all(|demand| {
         let (limit, bucket) = (demand.limit(), demand.limit().bucket());
@@ -224,7 +224,11 @@ fn repeats<L: Borrow<Limit>>(demands: &[Demand<L>]) -> Repeats {
 }
 
 /// The first demand on the same buckets as this one.
-fn first<L: Borrow<Limit>>(repeats: &Repeats, demands: &[Demand<L>], nth: usize) -> usize {
+fn first_on_same_buckets<L: Borrow<Limit>>(
+    repeats: &Repeats,
+    demands: &[Demand<L>],
+    nth: usize,
+) -> usize {
     repeats.first(nth, |earlier| {
         let (earlier, demand) = (demands.get(earlier), demands.get(nth));
         earlier.zip(demand).is_some_and(|(earlier, demand)| earlier.is_of_same_buckets(demand))
@@ -241,15 +245,16 @@ pub(super) fn check_sums<L: Borrow<Limit>>(
     longest: Mode,
 ) -> Result<(), RateLimited> {
     let repeats = repeats(demands);
-    let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
+    let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
     for (nth, demand) in demands.iter().enumerate() {
-        if let Some(sum) = sums.get_mut(first(&repeats, demands, nth)) {
+        if let Some(sum) = sums.get_mut(first_on_same_buckets(&repeats, demands, nth)) {
             *sum = sum.saturating_add(demand.cost);
         }
     }
     for (nth, demand) in demands.iter().enumerate() {
-        let all = sums.get(first(&repeats, demands, nth)).copied().unwrap_or(demand.cost);
-        demand.could_have(all, longest)?;
+        let all =
+            sums.get(first_on_same_buckets(&repeats, demands, nth)).copied().unwrap_or(demand.cost);
+        demand.check_cost(all, longest)?;
     }
     Ok(())
 }
@@ -266,10 +271,10 @@ pub(super) enum Demands<'l> {
 }
 
 /// How many demands most calls make at most that make several.
-const SHORT: usize = 8;
+const INLINE_DEMANDS: usize = 8;
 
 /// How many limits most calls name that name several.
-const USUAL: usize = 4;
+const USUAL_LIMITS: usize = 4;
 
 impl<'l> Demands<'l> {
     #[inline]
@@ -329,7 +334,7 @@ impl<'l> Demands<'l> {
         match self {
             Self::Several { demands, .. } => demands.push(more),
             Self::One([demand]) => {
-                let (first, mut demands) = (demand.limit, Vec::with_capacity(USUAL));
+                let (first, mut demands) = (demand.limit, Vec::with_capacity(USUAL_LIMITS));
                 demands.push(mem::replace(demand, more));
                 demands.push(Demand::new(limit));
                 *self = Self::Several { first, demands };

@@ -89,7 +89,7 @@ pub(crate) struct PaidBucket {
 impl<L> Grant<L> {
     /// What a demand on one bucket was granted; it takes the key out.
     #[inline(always)]
-    pub(super) fn one(demand: &mut Demand<L>, reading: &Reading, at: Timestamp) -> Self
+    pub(super) fn from_reading(demand: &mut Demand<L>, reading: &Reading, at: Timestamp) -> Self
     where
         L: Copy,
     {
@@ -102,7 +102,7 @@ impl<L> Grant<L> {
             key: mem::replace(key, Key::GLOBAL),
             wait: 0,
             units: [reading.units(), 0],
-            after: [reading.state(), NOTHING],
+            after: [reading.state(), NO_STATE],
             at,
         }
     }
@@ -155,14 +155,14 @@ fn wait_micros(readings: &[Reading]) -> u64 {
 
 /// What each bucket has paid, and what it held after that.
 fn paid(readings: &[Reading]) -> ([Units; 2], [State; 2]) {
-    (of_both(readings, 0, Reading::units), of_both(readings, NOTHING, Reading::state))
+    (map_pair(readings, 0, Reading::units), map_pair(readings, NO_STATE, Reading::state))
 }
 
-fn of_both<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
+fn map_pair<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
     [readings.first().map_or(none, &what), readings.get(1).map_or(none, &what)]
 }
 
-const NOTHING: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+const NO_STATE: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
 
 impl<L: Borrow<Limit>> Grant<L> {
     pub(crate) fn limit(&self) -> &Limit {

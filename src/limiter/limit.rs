@@ -78,7 +78,7 @@ pub struct Limit {
 #[derive(Clone)]
 enum LimitName {
     Static(&'static str),
-    Own { bytes: [u8; MAX_NAME], len: u8 },
+    Inline { bytes: [u8; MAX_NAME], len: u8 },
 }
 
 impl fmt::Debug for LimitName {
@@ -93,17 +93,17 @@ impl LimitName {
         match self {
             Self::Static(name) => name,
             // Names are ASCII.
-            Self::Own { bytes, len } => bytes
+            Self::Inline { bytes, len } => bytes
                 .get(..usize::from(*len))
                 .and_then(|name| std::str::from_utf8(name).ok())
                 .unwrap_or(""),
         }
     }
 
-    fn own(name: &str) -> Option<Self> {
+    fn inline(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        Some(Self::Own { bytes, len: u8::try_from(name.len()).ok()? })
+        Some(Self::Inline { bytes, len: u8::try_from(name.len()).ok()? })
     }
 }
 
@@ -138,10 +138,10 @@ impl Limit {
     /// not fit.
     pub fn try_new(name: impl Into<Arc<str>>, quota: Quota) -> Result<Self, LimitError> {
         let name = name.into();
-        let own = LimitName::own(&name).filter(|_| is_name(&name));
-        let Some(own) = own else { return Err(LimitError { name, quota: None }) };
+        let inline = LimitName::inline(&name).filter(|_| is_name(&name));
+        let Some(inline) = inline else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: own, head: LimitHead::of(&name), quota, bucket }),
+            Ok(bucket) => Ok(Self { name: inline, head: LimitHead::of(&name), quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
     }

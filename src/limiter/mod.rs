@@ -79,7 +79,6 @@
 //! levels. The layer of the middleware goes the same way. One bucket in this process is decided
 //! without a list.
 
-mod booking;
 mod calls;
 mod demand;
 mod detached;
@@ -98,6 +97,7 @@ mod random;
 mod rate_limited;
 mod reservation;
 mod reserve_call;
+mod reserved_slot;
 mod settle;
 mod shared_resets;
 mod snapshot;
@@ -105,7 +105,6 @@ mod too_large;
 mod wait;
 mod waiting;
 
-pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn};
 pub use self::calls::LimitCall;
 #[cfg(feature = "memory")]
 pub(crate) use self::demand::units_of;
@@ -125,6 +124,7 @@ pub(crate) use self::random::Random;
 pub use self::rate_limited::RateLimited;
 pub use self::reservation::{Ready, Reservation};
 pub use self::reserve_call::ReserveCall;
+pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub use self::settle::Settle;
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::Level;

@@ -162,7 +162,11 @@ impl Future for PenalizeCall<'_> {
             let (bucket, count) = (limit.bucket(), limit.quota().shard_count());
             // More than can be counted leaves a bucket as deep as numbers go.
             let all = bucket.units(tokens).unwrap_or(Units::MAX);
-            Adjustment::refund(id, bucket, part(all, id.shard_index(), count).saturating_neg())
+            Adjustment::refund(
+                id,
+                bucket,
+                share_of_shard(all, id.shard_index(), count).saturating_neg(),
+            )
         })
     }
 }
@@ -177,7 +181,7 @@ impl Future for BlockCall<'_> {
 }
 
 /// What this shard pays of a penalty: an even part, and the first ones what is left over.
-fn part(units: Units, shard: u32, count: u32) -> Units {
+fn share_of_shard(units: Units, shard: u32, count: u32) -> Units {
     let (shard, count) = (Units::from(shard), Units::from(count).max(1));
     units.div_euclid(count).saturating_add(Units::from(shard < units.rem_euclid(count)))
 }

@@ -44,10 +44,10 @@ use crate::clock::Timestamp;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Permit<'l>(Holder<'l>);
+pub struct Permit<'l>(PermitInner<'l>);
 
 /// What a permit holds: grants, the limiter, the time.
-enum Holder<'l> {
+enum PermitInner<'l> {
     One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
     Several(AnsweredDemands<'l>),
     Owned(Box<Grants<RateLimiter, Arc<Limit>>>),
@@ -99,8 +99,8 @@ impl<R, L: Borrow<Limit>> Grants<R, L> {
 impl<'l> Permit<'l> {
     /// Leave by the only limit that was asked, which took from one bucket.
     #[inline(always)]
-    pub(super) const fn one(limiter: &'l RateLimiter, grant: Grant<&'l Limit>) -> Self {
-        Self(Holder::One { limiter, grant })
+    pub(super) const fn from_grant(limiter: &'l RateLimiter, grant: Grant<&'l Limit>) -> Self {
+        Self(PermitInner::One { limiter, grant })
     }
 
     /// Leave by a complete answer that admits these demands.
@@ -109,11 +109,11 @@ impl<'l> Permit<'l> {
         let at = applied.now();
         Self(match demands {
             Demands::One([demand]) => {
-                Holder::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
+                PermitInner::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
             }
             Demands::Several { first, demands } => {
                 let readings = applied.into_readings();
-                Holder::Several(AnsweredDemands { limiter, first, demands, readings, at })
+                PermitInner::Several(AnsweredDemands { limiter, first, demands, readings, at })
             }
         })
     }
@@ -128,18 +128,18 @@ impl<'l> Permit<'l> {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         match &self.0 {
-            Holder::One { grant, .. } => grant.snapshot(),
-            Holder::Several(answered) => answered.grants().first.snapshot(),
-            Holder::Owned(grants) => grants.first.snapshot(),
+            PermitInner::One { grant, .. } => grant.snapshot(),
+            PermitInner::Several(answered) => answered.grants().first.snapshot(),
+            PermitInner::Owned(grants) => grants.first.snapshot(),
         }
     }
 
     /// How all limits stood after this was decided, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
         let (one, several) = match &self.0 {
-            Holder::One { grant, .. } => (Some(grant.snapshot()), Vec::new()),
-            Holder::Several(answered) => (None, answered.grants().snapshots()),
-            Holder::Owned(grants) => (None, grants.snapshots()),
+            PermitInner::One { grant, .. } => (Some(grant.snapshot()), Vec::new()),
+            PermitInner::Several(answered) => (None, answered.grants().snapshots()),
+            PermitInner::Owned(grants) => (None, grants.snapshots()),
         };
         one.into_iter().chain(several)
     }
@@ -148,9 +148,9 @@ impl<'l> Permit<'l> {
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match &self.0 {
-            Holder::One { grant, .. } => grant.at(),
-            Holder::Several(answered) => answered.at,
-            Holder::Owned(grants) => grants.at,
+            PermitInner::One { grant, .. } => grant.at(),
+            PermitInner::Several(answered) => answered.at,
+            PermitInner::Owned(grants) => grants.at,
         }
     }
 
@@ -159,13 +159,13 @@ impl<'l> Permit<'l> {
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
         let own = |limit: &&Limit| Arc::new(Limit::clone(limit));
-        Permit(Holder::Owned(match self.0 {
-            Holder::Owned(grants) => grants,
-            Holder::One { limiter, grant } => {
+        Permit(PermitInner::Owned(match self.0 {
+            PermitInner::Owned(grants) => grants,
+            PermitInner::One { limiter, grant } => {
                 let (limiter, at) = (limiter.clone(), grant.at());
                 Box::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
             }
-            Holder::Several(answered) => {
+            PermitInner::Several(answered) => {
                 let Grants { limiter, first, rest, at } = answered.grants();
                 let rest = rest.iter().map(|grant| grant.to_owned_by(own)).collect();
                 let (limiter, first) = (limiter.clone(), first.to_owned_by(own));
@@ -213,14 +213,14 @@ impl<'l> Permit<'l> {
 
     pub(crate) fn settle_by(&self, settlement: Settlement) -> Settle {
         match &self.0 {
-            Holder::One { limiter, grant } => {
+            PermitInner::One { limiter, grant } => {
                 Settle::new(limiter, grant, std::iter::empty(), settlement)
             }
-            Holder::Several(answered) => {
+            PermitInner::Several(answered) => {
                 let all = answered.grants();
                 Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
             }
-            Holder::Owned(all) => {
+            PermitInner::Owned(all) => {
                 Settle::new(&all.limiter, &all.first, all.rest.iter(), settlement)
             }
         }
@@ -231,9 +231,9 @@ impl<'l> Permit<'l> {
     /// The first limit.
     pub(crate) fn limit(&self) -> &Limit {
         match &self.0 {
-            Holder::One { grant, .. } => grant.limit(),
-            Holder::Several(answered) => answered.first,
-            Holder::Owned(all) => all.first.limit(),
+            PermitInner::One { grant, .. } => grant.limit(),
+            PermitInner::Several(answered) => answered.first,
+            PermitInner::Owned(all) => all.first.limit(),
         }
     }
 
@@ -241,9 +241,9 @@ impl<'l> Permit<'l> {
     /// them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
         match &self.0 {
-            Holder::One { limiter, grant } => reset(limiter, [grant]),
-            Holder::Several(answered) => reset(answered.limiter, answered.grants().iter()),
-            Holder::Owned(all) => reset(&all.limiter, all.iter()),
+            PermitInner::One { limiter, grant } => reset(limiter, [grant]),
+            PermitInner::Several(answered) => reset(answered.limiter, answered.grants().iter()),
+            PermitInner::Owned(all) => reset(&all.limiter, all.iter()),
         }
     }
 }
@@ -259,13 +259,13 @@ fn reset<'g, L: Borrow<Limit> + 'g>(
 
 impl Permit<'static> {
     /// Leave by grants that are owned already, from `at` on.
-    pub(crate) fn owned(
+    pub(crate) fn from_grants(
         limiter: RateLimiter,
         first: Grant,
         rest: Vec<Grant>,
         at: Timestamp,
     ) -> Self {
-        Self(Holder::Owned(Box::new(Grants { limiter, first, rest, at })))
+        Self(PermitInner::Owned(Box::new(Grants { limiter, first, rest, at })))
     }
 }
 

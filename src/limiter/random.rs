@@ -37,7 +37,7 @@ impl Random {
 
     /// Two different numbers below `count`, each pair in each order as likely as any other; twice
     /// the same if there is only one.
-    pub(super) fn two_of(&self, count: u32) -> [u32; 2] {
+    pub(super) fn draw_pair(&self, count: u32) -> [u32; 2] {
         let drawn = self.next();
         let first = scale(drawn >> 32, count);
         // Any but the first, counted from behind it.

@@ -55,19 +55,19 @@ pub struct RateLimited(Box<RateLimitedCause>);
 /// Boxed: an error is rarer than a permit, and should not make every `Result` larger.
 #[derive(Clone, Debug)]
 enum RateLimitedCause {
-    Refused { by: RefusedBy, retry_after: Duration },
+    Refused { by: RefusalSnapshots, retry_after: Duration },
     TooLarge { limit: Limit, cost: u64, terms: Terms },
     Unavailable { limit: Limit, error: BackendError },
 }
 
 /// How the limits stand that refused; one needs no allocation of its own.
 #[derive(Clone, Debug)]
-enum RefusedBy {
+enum RefusalSnapshots {
     One([Snapshot; 1]),
     Several { first: Limit, snapshots: Vec<Snapshot> },
 }
 
-impl RefusedBy {
+impl RefusalSnapshots {
     fn as_slice(&self) -> &[Snapshot] {
         match self {
             Self::One(one) => one,
@@ -91,7 +91,7 @@ impl RateLimited {
         Self(Box::write(
             Box::new_uninit(),
             RateLimitedCause::Refused {
-                by: RefusedBy::One([Snapshot::new(limit, level)]),
+                by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
                 retry_after,
             },
         ))
@@ -110,7 +110,7 @@ impl RateLimited {
         }
         let all = iter::once(first).chain(rest);
         let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
-        let by = RefusedBy::Several { first: limit.clone(), snapshots };
+        let by = RefusalSnapshots::Several { first: limit.clone(), snapshots };
         Self(Box::new(RateLimitedCause::Refused { by, retry_after }))
     }
 

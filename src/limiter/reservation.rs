@@ -10,7 +10,6 @@ use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::booking::Booking;
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
@@ -18,6 +17,7 @@ use super::grant::Grant;
 use super::permit::Permit;
 use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
+use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
 use super::wait::Wait;
 use crate::algebra::Verdict;
@@ -61,13 +61,13 @@ use crate::clock::Timestamp;
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a reservation cancels it"]
-pub struct Reservation(Box<Reserved>);
+pub struct Reservation(Box<ReservationInner>);
 
 #[derive(Debug)]
-struct Reserved {
+struct ReservationInner {
     grants: HeldGrants,
     /// None if the tokens were there at once.
-    booking: Option<Booking>,
+    slot: Option<ReservedSlot>,
     made: Timestamp,
     jitter: Duration,
 }
@@ -84,7 +84,7 @@ impl Reservation {
         applied: Applied,
         max_wait: Duration,
         jitter: Duration,
-        book: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<Booking>,
+        hold: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<ReservedSlot>,
     ) -> Result<Result<Self, RateLimited>, BackendError> {
         let outcome = Outcome::new(&demands, applied)?;
         let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
@@ -95,26 +95,25 @@ impl Reservation {
         let mut grants = outcome.grants(demands.into_iter());
         let first = grants.next().ok_or_else(BackendError::incomplete)?;
         let rest: Vec<_> = grants.collect();
-        let (booking, jitter) = match verdict {
+        let (slot, jitter) = match verdict {
             Verdict::Reserved => {
                 let all: SmallVec<[&Grant; 4]> = iter::once(&first).chain(&rest).collect();
-                let booking =
-                    book(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
+                let slot = hold(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
                 // Chance never decides whether there is a reservation.
-                (Some(booking), jitter.min(max_wait.saturating_sub(wait)))
+                (Some(slot), jitter.min(max_wait.saturating_sub(wait)))
             }
             _ => (None, Duration::ZERO),
         };
         // A slot is given up by the booking; what was there at once is undone.
-        let undo_on_drop = booking.is_none().then(|| limiter.queues().event(made));
+        let undo_on_drop = slot.is_none().then(|| limiter.queues().event(made));
         let grants = HeldGrants { limiter, first, rest, undo_on_drop };
-        Ok(Ok(Self(Box::new(Reserved { grants, booking, made, jitter }))))
+        Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter }))))
     }
 
     /// The instant at which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.booking.as_ref().map_or(self.0.made, Booking::at) + self.0.jitter
+        self.0.slot.as_ref().map_or(self.0.made, ReservedSlot::at) + self.0.jitter
     }
 
     /// How long that was from when the reservation was made; zero if the tokens were there.
@@ -147,9 +146,9 @@ impl Reservation {
     /// Dropping the future cancels the reservation.
     #[doc(alias = "until_ready")]
     pub fn ready(self) -> Ready {
-        let Reserved { grants, booking, made, jitter } = *self.0;
-        let booking = booking.map(|booking| (booking, jitter));
-        Ready { grants: Some(grants), at: made, booking, waiting: None }
+        let ReservationInner { grants, slot, made, jitter } = *self.0;
+        let slot = slot.map(|slot| (slot, jitter));
+        Ready { grants: Some(grants), at: made, slot, waiting: None }
     }
 
     /// Keeps the reservation without waiting for it, for work that is planned for its instant.
@@ -161,9 +160,9 @@ impl Reservation {
     #[must_use = "the permit is leave to run, and what is settled"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
-        let Reserved { mut grants, booking, .. } = *self.0;
-        if let Some(booking) = booking {
-            booking.keep(grants.iter_mut());
+        let ReservationInner { mut grants, slot, .. } = *self.0;
+        if let Some(slot) = slot {
+            slot.keep(grants.iter_mut());
         }
         grants.into_permit(at)
     }
@@ -187,7 +186,7 @@ impl HeldGrants {
     fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
         self.undo_on_drop = None;
         let rest = mem::take(&mut self.rest);
-        Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
+        Permit::from_grants(self.limiter.clone(), self.first.clone(), rest, at)
     }
 
     /// Gives everything back: in memory to the waiters, or else to the bucket. In a store that
@@ -244,7 +243,7 @@ pin_project! {
     pub struct Ready {
         grants: Option<HeldGrants>,
         at: Timestamp,
-        booking: Option<(Booking, Duration)>,
+        slot: Option<(ReservedSlot, Duration)>,
         #[pin]
         waiting: Option<Wait>,
     }
@@ -255,8 +254,8 @@ impl Future for Ready {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         let mut this = self.project();
-        if let Some((booking, jitter)) = this.booking.take() {
-            this.waiting.set(Some(Wait::new(booking, jitter, None)));
+        if let Some((slot, jitter)) = this.slot.take() {
+            this.waiting.set(Some(Wait::new(slot, jitter, None)));
         }
         if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
             let turn = ready!(waiting.poll(cx));

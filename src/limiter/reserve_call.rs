@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
-use super::booking::Booking;
 use super::demand::{Demand, Demands, Mode};
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
@@ -18,6 +17,7 @@ use super::progress::Progress;
 use super::queue::{HeldSlot, PendingReservation};
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
+use super::reserved_slot::ReservedSlot;
 use crate::backend::{Answer, BackendError};
 use crate::clock::Timestamp;
 
@@ -74,27 +74,27 @@ impl Future for ReserveCall<'_> {
                     limiter.reserve(&memory, demands.as_mut_slice(), modes, None)?;
                 let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
                 let owned = own(demands.as_slice());
-                let book = |_: &_, grants: &[&Grant], now, wait| {
+                let hold = |_: &_, grants: &[&Grant], now, wait| {
                     let grants = grants.iter().copied();
-                    Some(Booking::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
+                    Some(ReservedSlot::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
                 };
                 let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
                 return Ok(Answer::Ready(Ok(reserved)));
             }
-            let under_way = PendingReservation::new(limiter.queues());
+            let pending = PendingReservation::new(limiter.queues());
             let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
             let owned = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
             let reserve = move |applied| {
-                let book = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
+                let hold = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
                     let grants = grants.iter().copied();
                     let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
-                    Some(Booking::Slot(Box::new(slot)))
+                    Some(ReservedSlot::Slot(Box::new(slot)))
                 };
                 let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
-                drop(under_way);
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
+                drop(pending);
                 reserved
             };
             Ok(match submitted.map(reserve) {

@@ -52,7 +52,7 @@ impl SharedResets {
         ask: impl FnOnce() -> Answer<()>,
     ) -> Answer<()> {
         let buckets = ids.iter().map(|id| self.hasher.hash_one(id)).collect();
-        let reset = ResetUnderWay { resets: Arc::clone(self), buckets };
+        let reset = PendingReset { resets: Arc::clone(self), buckets };
         reset.record();
         match ask() {
             ready @ Answer::Ready(_) => ready,
@@ -71,19 +71,19 @@ impl SharedResets {
 }
 
 /// Counted once more when it is dropped: it was answered, or its call has gone.
-struct ResetUnderWay {
+struct PendingReset {
     resets: Arc<SharedResets>,
     buckets: SmallVec<[u64; 2]>,
 }
 
-impl ResetUnderWay {
+impl PendingReset {
     fn record(&self) {
         let mut log = self.resets.log();
         self.buckets.iter().for_each(|&bucket| log.record(bucket));
     }
 }
 
-impl Drop for ResetUnderWay {
+impl Drop for PendingReset {
     fn drop(&mut self) {
         self.record();
     }

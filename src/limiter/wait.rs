@@ -10,8 +10,8 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::booking::{Booking, PendingTurn, PlaceAnswer, WaitPlace};
 use super::queue::{Drained, QueueRegistry};
+use super::reserved_slot::{EntryPoll, PendingTurn, QueueEntry, ReservedSlot};
 
 pin_project! {
     /// Waits for a turn, and then for the jitter.
@@ -33,11 +33,11 @@ pin_project! {
 #[derive(Debug)]
 enum WaitStage {
     /// Not polled yet.
-    Booked(Booking),
+    Reserved(ReservedSlot),
     Waiting {
-        place: WaitPlace,
+        entry: QueueEntry,
         /// Whether its instant has come, and it has looked by itself.
-        has_looked: bool,
+        has_checked: bool,
     },
     /// It has its turn, and lets the jitter pass.
     Jitter(PendingTurn, Box<Jitter>),
@@ -62,11 +62,11 @@ impl Wait {
     /// Waits for what was booked, and for `jitter` longer. The limiter whose registry is named can
     /// send it away.
     pub(crate) fn new(
-        booking: Booking,
+        slot: ReservedSlot,
         jitter: Duration,
         drained_by: Option<&Arc<QueueRegistry>>,
     ) -> Self {
-        let stage = WaitStage::Booked(booking);
+        let stage = WaitStage::Reserved(slot);
         // Five centuries of jitter are as good as more.
         let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
         Self { stage, jitter, drained_by: drained_by.cloned(), sleep: None }
@@ -81,34 +81,34 @@ impl Future for Wait {
         loop {
             let registry = this.drained_by.as_ref();
             let (stage, until) = match mem::replace(this.stage, WaitStage::Done) {
-                WaitStage::Booked(booking) => {
+                WaitStage::Reserved(slot) => {
                     // One that enters while its limiter is drained looks at the end itself.
-                    let place = booking.enter(registry.is_some());
+                    let entry = slot.enter(registry.is_some());
                     let end = registry.and_then(|registry| registry.drain_instant());
-                    if end.is_some_and(|end| end < place.turn()) {
+                    if end.is_some_and(|end| end < entry.turn()) {
                         return Poll::Ready(Err(Drained));
                     }
-                    *this.stage = WaitStage::Waiting { place, has_looked: false };
+                    *this.stage = WaitStage::Waiting { entry, has_checked: false };
                     continue;
                 }
-                WaitStage::Waiting { place, has_looked } => match place.poll(cx) {
-                    PlaceAnswer::Go(turn) if *this.jitter == 0 => {
+                WaitStage::Waiting { entry, has_checked } => match entry.poll(cx) {
+                    EntryPoll::Granted(turn) if *this.jitter == 0 => {
                         return Poll::Ready(Ok(turn));
                     }
-                    PlaceAnswer::Go(turn) => {
+                    EntryPoll::Granted(turn) => {
                         let jitter =
                             Box::new(Jitter::new(Duration::from_nanos(*this.jitter), registry));
                         *this.stage = WaitStage::Jitter(turn, jitter);
                         continue;
                     }
-                    PlaceAnswer::Wait(place, until) => {
+                    EntryPoll::Wait(entry, until) => {
                         // One that has looked in vain does not look without end.
                         let again =
-                            Instant::now().checked_add(RECHECK_INTERVAL).filter(|_| has_looked);
+                            Instant::now().checked_add(RECHECK_INTERVAL).filter(|_| has_checked);
                         let until = again.map_or(until, |again| again.max(until));
-                        (WaitStage::Waiting { place, has_looked: false }, until)
+                        (WaitStage::Waiting { entry, has_checked: false }, until)
                     }
-                    PlaceAnswer::Drained => return Poll::Ready(Err(Drained)),
+                    EntryPoll::Drained => return Poll::Ready(Err(Drained)),
                 },
                 WaitStage::Jitter(turn, mut jitter) => {
                     let until = jitter.poll(registry, cx);
@@ -127,9 +127,9 @@ impl Future for Wait {
             ready!(sleep.poll(cx));
             match mem::replace(this.stage, WaitStage::Done) {
                 WaitStage::Jitter(turn, _) => return Poll::Ready(Ok(turn)),
-                WaitStage::Waiting { place, .. } => {
-                    place.grant();
-                    *this.stage = WaitStage::Waiting { place, has_looked: true };
+                WaitStage::Waiting { entry, .. } => {
+                    entry.grant();
+                    *this.stage = WaitStage::Waiting { entry, has_checked: true };
                 }
                 stage => *this.stage = stage,
             }

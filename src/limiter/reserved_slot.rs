@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 
 /// A reservation that has to wait. Dropped, it is cancelled.
 #[derive(Debug)]
-pub(crate) enum Booking {
+pub(crate) enum ReservedSlot {
     /// A place in line, in the memory store.
     #[cfg(feature = "memory")]
     Line(LineSlot),
@@ -25,7 +25,7 @@ pub(crate) enum Booking {
     Slot(Box<HeldSlot>),
 }
 
-impl Booking {
+impl ReservedSlot {
     /// The instant that it was told.
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
@@ -49,32 +49,32 @@ impl Booking {
     }
 
     /// Begins to wait. A `drainable` waiter can be sent away.
-    pub(super) fn enter(self, drainable: bool) -> WaitPlace {
+    pub(super) fn enter(self, drainable: bool) -> QueueEntry {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => WaitPlace::Line(slot),
-            Self::Slot(slot) => WaitPlace::Slot(WaiterHandle::enter(*slot, drainable)),
+            Self::Line(slot) => QueueEntry::Line(slot),
+            Self::Slot(slot) => QueueEntry::Slot(WaiterHandle::enter(*slot, drainable)),
         }
     }
 }
 
 /// Where a request waits. Dropped, it leaves.
 #[derive(Debug)]
-pub(super) enum WaitPlace {
+pub(super) enum QueueEntry {
     #[cfg(feature = "memory")]
     Line(LineSlot),
     Slot(WaiterHandle),
 }
 
 /// What a request is told that waits.
-pub(super) enum PlaceAnswer {
-    Go(PendingTurn),
+pub(super) enum EntryPoll {
+    Granted(PendingTurn),
     /// Not before it is woken, or this instant.
-    Wait(WaitPlace, Instant),
+    Wait(QueueEntry, Instant),
     Drained,
 }
 
-impl WaitPlace {
+impl QueueEntry {
     /// When its turn comes if no other leaves.
     pub(super) fn turn(&self) -> Instant {
         match self {
@@ -84,21 +84,21 @@ impl WaitPlace {
         }
     }
 
-    pub(super) fn poll(self, cx: &Context<'_>) -> PlaceAnswer {
+    pub(super) fn poll(self, cx: &Context<'_>) -> EntryPoll {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(slot) => match slot.poll(cx.waker()) {
-                Poll::Ready(Ok(at)) => PlaceAnswer::Go(PendingTurn::Line(LineTurn { slot, at })),
+                Poll::Ready(Ok(at)) => EntryPoll::Granted(PendingTurn::Line(LineTurn { slot, at })),
                 Poll::Pending => {
                     let until = slot.deadline();
-                    PlaceAnswer::Wait(Self::Line(slot), until)
+                    EntryPoll::Wait(Self::Line(slot), until)
                 }
-                Poll::Ready(Err(Drained)) => PlaceAnswer::Drained,
+                Poll::Ready(Err(Drained)) => EntryPoll::Drained,
             },
             Self::Slot(waiter) => match waiter.poll(cx) {
-                Ok(None) => PlaceAnswer::Go(PendingTurn::Slot(waiter)),
-                Ok(Some(until)) => PlaceAnswer::Wait(Self::Slot(waiter), until),
-                Err(Drained) => PlaceAnswer::Drained,
+                Ok(None) => EntryPoll::Granted(PendingTurn::Slot(waiter)),
+                Ok(Some(until)) => EntryPoll::Wait(Self::Slot(waiter), until),
+                Err(Drained) => EntryPoll::Drained,
             },
         }
     }
