@@ -71,8 +71,8 @@ impl CostClass {
         self.waiters.is_empty() && self.slots.is_empty()
     }
 
-    /// Where a waiter with a slot of this order stands. None if there is no room for it: too many are
-    /// behind it, or there is no label left between two.
+    /// Where a waiter with a slot of this order stands. None if there is no room for it: too many
+    /// are behind it, or there is no label left between two.
     pub(super) fn label_for(&self, order: SlotKey) -> Option<i64> {
         let behind = self.slots.range(order..).take(MAX_BEHIND.saturating_add(1)).count();
         let mut back = self.waiters.keys().rev().copied();

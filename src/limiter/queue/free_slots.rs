@@ -7,8 +7,8 @@ use super::retries::RetryKey;
 use super::time_slot::{CreationKey, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
-/// How many are kept: as many as wait in a layer's queue if nothing else is said, since all of these
-/// may leave while the store is asked about the first one.
+/// How many are kept: as many as wait in a layer's queue if nothing else is said, since all of
+/// these may leave while the store is asked about the first one.
 const MAX_SLOTS: usize = 1_000;
 
 /// How many of them are offered at once when one cannot be undone.

@@ -1,4 +1,7 @@
-//! Waiters whose turn comes: at the instants of their slots, or by units that come back.
+//! How waiters get their turn: at the instants of their slots, or by returned units.
+//!
+//! A grant never waits for the waiter: it moves the waiter to [`WaitQueue::granted`] and wakes it.
+//! So a waiter that is no longer polled delays no other.
 
 use std::task::Waker;
 
@@ -11,19 +14,22 @@ use super::wait_queue::{GrantSource, WaitQueue, WaiterGrant, WaiterId};
 use super::wakers::{Wakers, replace_waker};
 use crate::clock::Timestamp;
 
-/// What a waiter is told that asks for its turn.
+/// The answer to a waiter that is polled.
 #[derive(Debug)]
 pub(super) enum WaiterPoll {
-    /// Its instant has come.
+    /// Its turn has come.
     Granted,
-    /// It will not before then, unless it is woken.
+    /// Its turn has not come. It sets its timer to this instant, and is woken if it may run
+    /// earlier.
     Wait(LocalInstant),
-    /// It is not to wait any longer.
+    /// The limiter was drained: its turn would come too late.
     Drained,
 }
 
 impl WaitQueue {
-    /// Says what a waiter has to do.
+    /// Grants all waiters that are due, and answers the waiter that is polled.
+    ///
+    /// Without a task for the queue, this is where the timer of any waiter serves all of them.
     pub(super) fn poll(
         &mut self,
         id: WaiterId,
@@ -54,13 +60,13 @@ impl WaitQueue {
         WaiterPoll::Wait(until)
     }
 
-    /// Lets a waiter out whose work runs.
+    /// Takes out what a waiter was granted, since its work runs now or its future was dropped.
     pub(super) fn take_granted(&mut self, id: WaiterId) -> Option<WaiterGrant> {
         self.granted.remove(&id.number)
     }
 
-    /// Grants the first waiter the units that come back to its buckets, if they cover its cost.
-    /// Returns that cost.
+    /// Grants the first waiter the units that a request returns, if they cover its cost. Its slot
+    /// is then free. Returns the cost, which the caller deducts from what it returns to the store.
     pub(super) fn grant_returned(
         &mut self,
         covers: impl FnOnce(&UnitVec) -> bool,
@@ -72,6 +78,7 @@ impl WaitQueue {
         let (class, cost) = (class.clone(), class.cost.clone());
         let at = self.clock.time_at(now);
         let (waiter, slot) = self.take_first(&class)?;
+        // `time_at` may be a little early: not before the reservation, nor after its own slot.
         let at = at.max(slot.grant.made.at).min(slot.key.at());
         let source = GrantSource::Returned(cost.clone());
         self.grant(waiter, at, &slot.grant.after.clone(), source, None, wakers);
@@ -80,8 +87,8 @@ impl WaitQueue {
         Some(cost)
     }
 
-    /// Grants every waiter its slot whose instant has come, and wakes it: one that is not polled
-    /// holds up no other.
+    /// Grants every waiter whose slot is due, and wakes it; all but `except`, which is being polled
+    /// or dropped and needs no wake-up.
     pub(super) fn grant_due(
         &mut self,
         now: LocalInstant,
@@ -115,7 +122,7 @@ impl WaitQueue {
         self.granted.insert(waiter.number, granted);
     }
 
-    /// Takes the first waiter of a class out, with its slot.
+    /// Takes out the first waiter of a class and the first slot of that class.
     fn take_first(&mut self, class: &ClassId) -> Option<(Waiter, TimeSlot)> {
         let (waiter, slot) = self.classes.get_mut(class)?.first()?;
         self.slots.remove(&slot.key);
@@ -124,8 +131,12 @@ impl WaitQueue {
         Some((waiter, slot))
     }
 
-    /// Wakes the waiters of the first two slots whose timers would wake them later: two of them, as
-    /// there may be one that is not polled.
+    /// Wakes the waiters of the first two slots if their timers are later than these slots, so that
+    /// they set them again.
+    ///
+    /// The others need no earlier timer: a timer at one of the first slots grants them all when
+    /// they are due, and wakes the next two. There are two timers because one waiter may no longer
+    /// be polled.
     pub(super) fn wake_next(&mut self, wakers: &mut Wakers) {
         for (_, class, nth, due) in self.next_two().into_iter().flatten() {
             let waiter =
@@ -139,11 +150,12 @@ impl WaitQueue {
         }
     }
 
-    /// The waiters of the first two slots, as numbers and as places in their classes, and when
-    /// these are due.
+    /// The waiters of the first two slots: number, class, position in that class, and when the slot
+    /// is due.
     fn next_two(&self) -> [Option<(u64, ClassId, usize, LocalInstant)>; 2] {
         let mut slots = self.slots.iter().map(|(order, class)| (*order, class.clone()));
         let (first, second) = (slots.next(), slots.next());
+        // If both slots are of one class, the second one is that of its second waiter.
         let are_equal = matches!((&first, &second), (Some((_, one)), Some((_, two))) if one == two);
         [(first, 0), (second, usize::from(are_equal))].map(|(slot, nth)| {
             let (order, class) = slot?;

@@ -1,4 +1,4 @@
-//! A reservation that is held: given up when it is dropped.
+//! The slot of a reservation that was not polled yet.
 
 use std::sync::Arc;
 
@@ -8,17 +8,20 @@ use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
-/// A slot that is held for work which does not stand in the queue for it.
+/// A slot that a reservation holds before it enters the queue.
+///
+/// It keeps its instant, since the caller may have planned the work for it. When it is dropped, the
+/// slot is offered to the waiters behind it.
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
     queue: Arc<SharedQueue>,
     slot: TimeSlot,
-    /// Whether the slot is still to be given up.
+    /// Whether the slot is given up on drop.
     held: bool,
 }
 
 impl HeldSlot {
-    /// Holds the slot that these grants were reserved, whose work may run at `at`.
+    /// Holds the slot of these grants. The store reserved it at `now`, for work that runs at `at`.
     pub(crate) fn new<'g>(
         registry: &Arc<QueueRegistry>,
         grants: impl Iterator<Item = &'g Grant>,
@@ -49,14 +52,14 @@ impl HeldSlot {
         self.slot.key.at()
     }
 
-    /// Stays away from the slot without giving it up: the work will run at its time.
+    /// Spends the slot without waiting: the work is planned for its instant.
     pub(crate) fn keep(mut self) {
         self.held = false;
         self.queue.end_reservation();
         self.queue.undo_free_slots();
     }
 
-    /// Hands the slot over: the caller is responsible for it from now on.
+    /// The queue and the slot. The caller has to give the slot up from now on.
     pub(super) fn into_parts(mut self) -> (Arc<SharedQueue>, TimeSlot) {
         self.held = false;
         (Arc::clone(&self.queue), self.slot.clone())

@@ -1,10 +1,13 @@
-//! Reservations whose answers are on their way.
+//! Reservations that the store was asked for and has not answered.
 
 use std::sync::Arc;
 
 use super::registry::QueueRegistry;
 
-/// A reservation that the store is asked for, until it is held or refused.
+/// A guard for a reservation that the store was asked for, until its slot is held or refused.
+///
+/// While there is one, queues without waiters keep their free slots: see
+/// [`QueueRetention`](super::queue_retention::QueueRetention).
 #[derive(Debug)]
 pub(crate) struct PendingReservation(Arc<QueueRegistry>);
 

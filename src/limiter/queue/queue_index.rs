@@ -1,4 +1,13 @@
-//! The queues of a limiter, found by the buckets that they wait for.
+//! An index of queues by their sets of buckets.
+//!
+//! # Design
+//!
+//! A call that returns tokens to some buckets has to find the queues on any subset of these. A
+//! bucket that all clients share may be part of thousands of other queues, which it must not visit.
+//!
+//! So the hash of a set is the *sum* of the hashes of its buckets. For buckets with hashes 3, 5 and
+//! 9, the queues on subsets have the hashes 3, 5, 9, 8, 12, 14 and 17: seven look-ups, however many
+//! queues there are.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,23 +18,21 @@ use smallvec::SmallVec;
 use super::bucket_set::BucketSet;
 use crate::backend::BucketId;
 
-/// The queues `Q`, by the names of their buckets.
-///
-/// The hash of a set is the sum of those of its buckets, so that the queues of all subsets of some
-/// buckets are found without looking at any other queue on them.
+/// The queues `Q`, by the sum of the hashes of their buckets' names.
 #[derive(Debug)]
 pub(super) struct QueueIndex<Q> {
     queues: HashMap<u64, SameHash<Q>>,
     hasher: RandomState,
 }
 
-/// The queues whose buckets have one hash: nearly always one queue.
+/// The queues whose sets have the same hash: nearly always a single one.
 type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
 
-/// Above this, room for queues is given back when most of it is not used.
+/// A map with more capacity than this shrinks when seven eighths of it are unused.
 const MIN_CAPACITY: usize = 1_024;
 
-/// Of so many buckets all subsets are looked up; of more, each one alone, and all together.
+/// Up to this many buckets, all subsets are looked up (63 for six). Of more buckets, only each one
+/// alone and all together.
 const MAX_SUBSET_BUCKETS: usize = 6;
 
 impl<Q> Default for QueueIndex<Q> {
@@ -40,7 +47,7 @@ impl<Q> QueueIndex<Q> {
         hashes.fold(0, u64::wrapping_add)
     }
 
-    /// The queue of these buckets.
+    /// The queue on exactly these buckets.
     pub(super) fn get(&self, buckets: &BucketSet) -> Option<&Arc<Q>> {
         let found = self.queues.get(&self.hash(buckets))?;
         found.iter().find(|(known, _)| known == buckets).map(|(_, queue)| queue)
@@ -69,7 +76,8 @@ impl<Q> QueueIndex<Q> {
         self.queues.values().flatten().map(|(_, queue)| Arc::clone(queue)).collect()
     }
 
-    /// The queues that wait for some of these buckets and for no other, and by chance for others.
+    /// The queues on subsets of these buckets, as far as `MAX_SUBSET_BUCKETS` allows. If hashes
+    /// collide, queues on other buckets are among them.
     pub(super) fn find_subsets(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<Q>> {
         let hashes: SmallVec<[u64; MAX_SUBSET_BUCKETS]> =
             buckets.iter().map(|&id| self.hasher.hash_one(id)).collect();
@@ -125,7 +133,7 @@ mod tests {
         assert_eq!((index.remove(&large), index.all().len()), (None, 1));
     }
 
-    /// Whichever of them a queue waits for, and whatever other queues wait for one of them.
+    /// Plays all sets of seven buckets against queues on all sets of seven buckets.
     #[test]
     fn the_queues_of_all_subsets_are_found_and_no_other() {
         let key = |nth: u32| bucket(u64::from(nth), 5);
@@ -147,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_many_queues_is_given_back() {
+    fn the_memory_of_many_queues_is_given_back() {
         let mut index = QueueIndex::default();
         let sets: Vec<_> = (0..20_000).map(|key| set([bucket(key, 5)])).collect();
         sets.iter().for_each(|set| index.insert(set.clone(), Arc::new(())));

@@ -1,27 +1,38 @@
-//! The queues that are kept for reservations whose answers are on their way.
+//! Keeps queues without waiters while an answer of the store is pending.
+//!
+//! # Design
+//!
+//! A queue with free slots and no waiter is normally forgotten, and its slots are spent. While the
+//! store was asked for another reservation on the same bucket, that would lose tokens:
+//!
+//! ```text
+//! slot 1 is free      the store refuses to undo it: it has already charged the bucket for slot 2
+//! slot 2 is answered  its caller has gone, so slot 2 is given up and undone
+//! slot 1              is now the last charge of the bucket, and can be undone as well
+//! ```
+//!
+//! So the queue of slot 1 is kept until no answer is pending.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use super::ledger::lock;
 
-/// Queues `Q` without a waiter that have free slots, while the store was asked for a reservation.
-///
-/// Such a slot cannot be undone once the store has charged the bucket for the reservation. But if that
-/// is given up in turn, both can be, one after the other: so the first is not forgotten meanwhile.
+/// Queues `Q` without waiters that have free slots, kept while a reservation is pending.
 #[derive(Debug)]
 pub(super) struct QueueRetention<Q>(Mutex<RetainedQueues<Q>>);
 
 #[derive(Debug)]
 struct RetainedQueues<Q> {
+    /// How many reservations the store has not answered.
     pending: usize,
-    /// Each of them once; the one that is kept for the longest time first.
+    /// Each queue once, in the order in which they were first kept.
     queues: VecDeque<Arc<Q>>,
-    /// Their addresses.
+    /// The addresses of these queues, which no other queue has while they are kept.
     known: HashSet<usize>,
 }
 
-/// How many queues are kept. The slots of those before them are spent.
+/// How many queues are kept. Beyond that, the oldest is forgotten and its slots are spent.
 const MAX_QUEUES: usize = 1_024;
 
 impl<Q> Default for QueueRetention<Q> {
@@ -32,13 +43,13 @@ impl<Q> Default for QueueRetention<Q> {
 }
 
 impl<Q> QueueRetention<Q> {
-    /// The store is asked for a reservation.
+    /// Counts a reservation that the store is asked for.
     pub(super) fn begin(&self) {
         let mut retention = lock(&self.0);
         retention.pending = retention.pending.saturating_add(1);
     }
 
-    /// The reservation is held, or refused. Returns the queues that are to be kept no longer.
+    /// Counts a reservation as answered. Returns the queues to forget, if it was the last one.
     pub(super) fn end(&self) -> VecDeque<Arc<Q>> {
         let mut retention = lock(&self.0);
         retention.pending = retention.pending.saturating_sub(1);
@@ -51,8 +62,8 @@ impl<Q> QueueRetention<Q> {
         }
     }
 
-    /// Keeps a queue while reservations are on their way. Returns one that is not to be kept: this, if
-    /// there is none, or the one that was kept first.
+    /// Keeps a queue while a reservation is pending. Returns a queue to forget: this one if none is
+    /// pending, or the oldest one if there are too many.
     pub(super) fn keep(&self, queue: &Arc<Q>) -> Option<Arc<Q>> {
         let mut retention = lock(&self.0);
         if retention.pending == 0 {
@@ -75,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_linger_while_a_reservation_is_on_its_way() {
+    fn queues_are_kept_while_a_reservation_is_pending() {
         let (retention, queue) = (QueueRetention::default(), Arc::new(7));
         assert_eq!(retention.keep(&queue), Some(Arc::clone(&queue)));
         retention.begin();
@@ -89,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queues_that_linger_have_a_bound() {
+    fn the_number_of_kept_queues_has_a_bound() {
         let retention = QueueRetention::default();
         retention.begin();
         let queues: Vec<_> = (0..MAX_QUEUES + 10).map(Arc::new).collect();

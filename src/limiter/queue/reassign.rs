@@ -3,10 +3,10 @@
 //! # Design
 //!
 //! A free slot goes to the largest cost that fits in it, of a waiter that it makes run earlier, and
-//! the slot of that one is free in turn. With costs in any order, that ends after a few steps; where
-//! each waiter costs less than the one before, it is a step for every waiter in the queue. So the
-//! steps that are done at once have a [bound](ReassignBudget), and what is left of a slot then is kept
-//! like one that fits no waiter.
+//! the slot of that one is free in turn. With costs in any order, that ends after a few steps;
+//! where each waiter costs less than the one before, it is a step for every waiter in the queue. So
+//! the steps that are done at once have a [bound](ReassignBudget), and what is left of a slot then
+//! is kept like one that fits no waiter.
 
 use super::cost_class::ClassId;
 use super::reassign_budget::ReassignBudget;
@@ -15,8 +15,8 @@ use super::unit_vec::UnitVec;
 use super::wait_queue::WaitQueue;
 
 impl WaitQueue {
-    /// Gives up the slot of a waiter of this class that has left: the last one of its class, as those
-    /// behind it have moved forward.
+    /// Gives up the slot of a waiter of this class that has left: the last one of its class, as
+    /// those behind it have moved forward.
     pub(super) fn reassign_last(&mut self, class: &ClassId, budget: &mut ReassignBudget) {
         let last = self.classes.get_mut(class).and_then(|class| class.last_slot());
         self.drop_empty(class);
@@ -30,7 +30,8 @@ impl WaitQueue {
     ///
     /// A slot can be undone only if no reservation was made after it. Slots come in the order of
     /// their reservations, so those behind are handed forward at once. Only where units were
-    /// returned may one behind be older; with `undo_first`, the store is asked before that is moved.
+    /// returned may one behind be older; with `undo_first`, the store is asked before that is
+    /// moved.
     pub(super) fn reassign(
         &mut self,
         mut slot: TimeSlot,

@@ -9,9 +9,10 @@ pub(super) struct ReassignBudget {
     looks: usize,
 }
 
-/// More hops are of use only where each waiter costs less than the one before. Of 600 waiters of any
-/// costs, of whom three in ten leave, 16 use as much of what was granted as any number does: 90.5 %
-/// where the costs are in no order; where they fall, it is 82 % with this bound and 85 % without.
+/// More hops are of use only where each waiter costs less than the one before. Of 600 waiters of
+/// any costs, of whom three in ten leave, 16 use as much of what was granted as any number does:
+/// 90.5 % where the costs are in no order; where they fall, it is 82 % with this bound and 85 %
+/// without.
 const MAX_HOPS: usize = 32;
 
 /// With costs in no order, some square root of the number of waiters is looked at.

@@ -19,8 +19,8 @@ impl RetryKey {
 /// The queues `Q` that have free slots which could not be undone.
 ///
 /// Of all free slots on a bucket, the one that was made last has to be undone first. So once a slot
-/// was undone, one queue is tried, and the next one only if that has undone one as well: not all that
-/// wait for the bucket, of which there may be as many as clients.
+/// was undone, one queue is tried, and the next one only if that has undone one as well: not all
+/// that wait for the bucket, of which there may be as many as clients.
 #[derive(Debug)]
 pub(super) struct Retries<Q> {
     /// By their last free slots, each queue once.

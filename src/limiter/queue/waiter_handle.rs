@@ -1,4 +1,4 @@
-//! A waiter's handle: its stay in the queue, and then its turn.
+//! The handle of a waiter: from its first poll until its work runs.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -18,30 +18,32 @@ use crate::clock::Timestamp;
 
 /// A waiter in the queue, and then its turn.
 ///
-/// Dropped in the queue, it leaves; dropped after its turn has come but before it was used, it
-/// gives up what it was granted.
+/// When it is dropped while it waits, it leaves the queue. When it is dropped after its turn has
+/// come, but before [`use_up`](Self::use_up), it gives up what it was granted.
 #[derive(Debug)]
 pub(crate) struct WaiterHandle {
     queue: Arc<SharedQueue>,
     id: WaiterId,
+    /// When its turn was to come when it entered.
     turn: LocalInstant,
-    /// Whether its work runs.
+    /// Whether its work runs: then nothing is given up on drop.
     used: bool,
 }
 
-/// The turn that was used.
+/// The turn of a waiter whose work runs.
 #[derive(Debug)]
 pub(crate) struct SlotTurn {
-    /// The instant at which its work may run.
+    /// The instant from which its work may run.
     pub(crate) at: Timestamp,
-    /// What its reservation had left in the buckets.
+    /// What the buckets held after its slot was reserved.
     after: StateVec,
     queue: Arc<SharedQueue>,
 }
 
 impl SlotTurn {
-    /// The buckets, and how each of them stands at that instant for the next request: later
-    /// reservations count on whatever there is.
+    /// The buckets, and how each of them stands at that instant for the next request.
+    ///
+    /// That is zero or less: whatever a bucket gains is promised to later reservations.
     pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
         let parts = self.queue.buckets().parts().iter().zip(self.after.as_slice());
         parts.map(|(part, after)| {
@@ -52,9 +54,10 @@ impl SlotTurn {
 }
 
 impl WaiterHandle {
-    /// Stands in the queue with what was booked. If it is `drainable`, it can be sent away.
-    pub(crate) fn enter(booking: HeldSlot, drainable: bool) -> Self {
-        let (queue, slot) = booking.into_parts();
+    /// Enters the queue with a slot. [`RateLimiter::drain`](crate::RateLimiter::drain) removes only
+    /// `drainable` waiters.
+    pub(crate) fn enter(slot: HeldSlot, drainable: bool) -> Self {
+        let (queue, slot) = slot.into_parts();
         let now = queue.now();
         let (id, turn) = queue.with(|waiters, _| waiters.enter(slot, drainable, now));
         queue.end_reservation();
@@ -62,12 +65,16 @@ impl WaiterHandle {
         Self { queue, id, turn, used: false }
     }
 
-    /// When its turn comes if no other leaves.
+    /// When its turn comes if no other waiter leaves.
     pub(crate) fn turn(&self) -> Instant {
         self.queue.epoch().instant(self.turn)
     }
 
-    /// Until when it has to wait, unless it is woken before; `None` if its turn has come.
+    /// Until when it has to wait unless it is woken before, or `None` if its turn has come.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter was drained and its turn would come too late.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
         let now = self.queue.now();
         match self.queue.with(|waiters, wakers| waiters.poll(self.id, cx.waker(), now, wakers)) {
@@ -77,7 +84,7 @@ impl WaiterHandle {
         }
     }
 
-    /// The work runs now: nothing is given back when this is dropped.
+    /// Uses the turn, since the work runs now. Nothing is given back after that.
     pub(crate) fn use_up(mut self) -> Option<SlotTurn> {
         self.used = true;
         let granted = self.queue.with(|waiters, _| waiters.take_granted(self.id))?;
@@ -85,7 +92,7 @@ impl WaiterHandle {
         Some(SlotTurn { at: granted.at, after: granted.after, queue: Arc::clone(&self.queue) })
     }
 
-    /// The instant that it was promised.
+    /// The instant that the waiter was told when it reserved.
     pub(crate) const fn at(&self) -> Timestamp {
         self.id.promised
     }
