@@ -1,4 +1,4 @@
-//! Slots that no waiter uses.
+//! The slots of a queue that no waiter uses.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,35 @@ use super::retries::RetryKey;
 use super::time_slot::{CreationKey, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
-/// How many are kept: as many as wait in a layer's queue if nothing else is said, since all of
-/// these may leave while the store is asked about the first one.
+/// How many free slots are kept. A layer's queue has at most 1,000 waiters unless set, and all of
+/// them may leave while the store is asked about the slot of the first.
 const MAX_SLOTS: usize = 1_000;
 
-/// How many of them are offered at once when one cannot be undone.
+/// How many free slots are offered to the waiters at once when one of them cannot be undone.
 const MAX_OFFERED: usize = 64;
 
-/// For how many returns on their way one slot waits. In a busy process there is always another one,
-/// and each asks the store once more about the slots of all queues on the bucket.
+/// How often one slot is tried again after a pending return. In a busy process some return is
+/// always pending, and each of these tries is one more call of the store.
 const MAX_RETRIES: u8 = 4;
 
-/// Free slots in the order in which they were made. They are undone one after another from the
-/// last one on: of the others it is known that the bucket was charged since.
+/// Free slots in the order in which they were reserved. The newest is undone first: as long as it
+/// stands, it is a charge that came after all others, and none of them can be undone.
 ///
-/// A slot that cannot be undone is kept: a newcomer may fit in, and once a later one was undone,
-/// this one may be as well.
+/// A slot that cannot be undone is kept. A newcomer may use it, and it can be undone later if the
+/// slot after it is.
 #[derive(Debug, Default)]
 pub(super) struct FreeSlots {
     slots: BTreeMap<CreationKey, TimeSlot>,
-    /// Whether the store was asked to undo one and has not answered.
+    /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
+    /// time: a store that answers late may carry out several in any order, and refuse all but one.
     undoing: bool,
-    /// The slot that could not be undone: nor can those before it, until there is a reason to ask
-    /// again.
+    /// The slot that the store refused to undo. Neither it nor an older one is tried until
+    /// something has changed.
     refused: Option<CreationKey>,
-    /// Whether that may be for a return on its way, which the store had not carried out yet.
+    /// Whether a pending return may be the reason: this process counted it, but the store had not
+    /// carried it out yet.
     waits_for_return: bool,
-    /// The slot that was last refused when returns were on their way, and how often.
+    /// The slot that was last refused while returns were pending, and how often.
     awaited: Option<(CreationKey, u8)>,
 }
 
@@ -42,7 +44,7 @@ impl FreeSlots {
         self.undoing
     }
 
-    /// When the slot was made that would be undone first, if there is one.
+    /// When the newest free slot was reserved. That one would be undone first.
     pub(super) fn newest(&self) -> Option<RetryKey> {
         self.slots.last_key_value().map(|(_, slot)| RetryKey::new(&slot.grant.made))
     }
@@ -54,14 +56,14 @@ impl FreeSlots {
         }
     }
 
-    /// Whether this would be the next slot to be undone.
+    /// Whether this slot, if it were free, would be the next one to be undone.
     pub(super) fn undoes_next(&self, slot: &TimeSlot) -> bool {
         let own = slot.creation_key();
         let is_refused = self.refused.is_some_and(|refused| own <= refused);
         !is_refused && self.slots.last_key_value().is_none_or(|(last, _)| *last < own)
     }
 
-    /// The next slot to be undone, if it is time for one.
+    /// Takes out the slot to undo next, unless a call is pending or the store would refuse.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
         let last = *self.slots.last_key_value()?.0;
         if self.undoing || self.refused.is_some_and(|refused| last <= refused) {
@@ -71,14 +73,15 @@ impl FreeSlots {
         self.slots.remove(&last)
     }
 
-    /// Hears that the store has undone a slot, or that what became of it is not known.
+    /// Records that the store has undone a slot, or that its answer was lost. In the second case
+    /// the slot counts as spent, since it may have been undone.
     pub(super) const fn record_undone(&mut self) {
         self.undoing = false;
         self.refused = None;
     }
 
-    /// Hears that a slot could not be undone. Returns the first of those that are free and still to
-    /// come, to be offered once more.
+    /// Records that the store refused to undo a slot. Takes out the first free slots with
+    /// instants still to come, so that they can be offered to the waiters.
     pub(super) fn record_refusal(
         &mut self,
         slot: TimeSlot,
@@ -92,14 +95,14 @@ impl FreeSlots {
         offered.iter().filter_map(|made| self.slots.remove(made)).collect()
     }
 
-    /// Tries once more what could not be undone.
+    /// Lets the refused slots be tried again.
     pub(super) const fn retry(&mut self) {
         self.refused = None;
         self.waits_for_return = false;
     }
 
-    /// Tries the slot that was refused when the returns on their way are there, unless that was in
-    /// vain before. Returns whether it is to be tried.
+    /// Lets the refused slot be tried again once the pending returns are answered. Returns whether
+    /// it will be; not if that was in vain `MAX_RETRIES` times.
     pub(super) fn retry_on_return(&mut self) -> bool {
         let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
         let times = before.map_or(1, |(_, times)| times.saturating_add(1));
@@ -108,12 +111,13 @@ impl FreeSlots {
         self.waits_for_return
     }
 
-    /// Whether there is a slot to be tried when returns are there.
+    /// Whether a slot is to be tried once pending returns are answered.
     pub(super) fn waits_for_return(&self) -> bool {
         self.waits_for_return && !self.slots.is_empty()
     }
 
-    /// Takes out the first slot before `own` that is large enough for this and still to come.
+    /// Takes out the smallest free slot before `own` that covers `cost` and is still
+    /// to come.
     pub(super) fn take_before(
         &mut self,
         own: SlotKey,

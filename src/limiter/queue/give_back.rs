@@ -1,4 +1,15 @@
-//! What requests return: to the waiters of this process first, and the rest to the store.
+//! Returns the tokens of settlements and refunds: to the waiters of this process first, and the
+//! rest to the store.
+//!
+//! # Design
+//!
+//! A waiter gets its turn by returned units only if they cover its cost in *all* buckets of its
+//! queue. Its own slot is then free, as if it had left. The units never reach the store, so no
+//! newcomer can take them first.
+//!
+//! For example, the first waiter costs 3 and the second 1. A return of 2 does not cover the first
+//! waiter, so all of it goes to the store: the second waiter must not overtake. A return of 4
+//! grants both.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,8 +27,11 @@ use crate::clock::Timestamp;
 use crate::limiter::detached::DetachOnDrop;
 
 impl QueueRegistry {
-    /// Makes these adjustments. The first waiter on the buckets runs at once if what they return
-    /// covers its cost, then the next one; the rest goes to the store, which answers.
+    /// Carries out these adjustments. Returned units grant the first waiter on their buckets if
+    /// they cover its cost, then the next one. What is left goes to the store, which answers.
+    ///
+    /// The ledgers count the returns from before the store is asked, so that an undo at the same
+    /// time never takes them for too little.
     pub(crate) fn give_back(
         self: &Arc<Self>,
         adjustments: &mut [Adjustment<'_>],
@@ -47,7 +61,7 @@ impl QueueRegistry {
         }
     }
 
-    /// Takes out of the adjustments what grants waiters their turn.
+    /// Grants the first waiters what the adjustments return, and deducts it from these.
     fn grant_waiters(&self, adjustments: &mut [Adjustment<'_>]) {
         let mut buckets = SmallVec::<[BucketId<'_>; 4]>::new();
         for adjustment in adjustments.iter().filter(|one| one.change().returns_at_most() > 0) {
@@ -87,41 +101,43 @@ impl QueueRegistry {
 }
 
 impl SharedQueue {
-    /// Gives back what a waiter was granted of returned units and has not used.
+    /// Returns the units that a waiter was granted and has not used.
     pub(super) fn give_back(&self, units: &UnitVec) {
         let parts = self.buckets().parts().iter().zip(units.as_slice());
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
             .map(|(part, &units)| Adjustment::refund(part.id(), part.bucket(), units))
             .collect();
         if let Some(registry) = self.registry.upgrade() {
-            // The store completes it by itself.
+            // Not awaited: it completes in a task if the store answers later.
             drop(DetachOnDrop::new(registry.give_back(&mut refunds)));
         }
     }
 }
 
-/// The adjustment that returns units to this bucket.
+/// The position of the adjustment that returns units to this bucket.
 fn adjustment_index(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Option<usize> {
     adjustments.iter().position(|one| {
         one.id() == part.id() && one.bucket() == part.bucket() && one.change().returns_at_most() > 0
     })
 }
 
-/// How much an adjustment returns, if that does not depend on the store's time. (A late refund is
-/// less the more the bucket has gained; what is left of one could be too much otherwise.)
+/// The units that an adjustment returns whenever the store carries it out, or zero.
+///
+/// A late refund returns less the more the bucket has gained meanwhile. If it granted a waiter now,
+/// the rest could be more than the store would return.
 fn certain_return(adjustment: &Adjustment<'_>, at: Timestamp) -> Units {
     let (change, bucket) = (adjustment.change(), adjustment.bucket());
     let most = change.returns_at_most();
     if change.returns(bucket, at + CLOCK_MARGIN) < most { 0 } else { most }
 }
 
-/// By how much the store's clock may be ahead of what is known.
+/// How far the store's clock may be ahead of what this process knows.
 const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 
-/// Returns that the store was asked for.
+/// Returns that the store was asked for and has not answered.
 struct PendingReturns {
     registry: Weak<QueueRegistry>,
-    /// Empty once the answer was heard.
+    /// Empty once the answer was recorded.
     returns: SmallVec<[PendingReturn; 2]>,
 }
 
@@ -129,7 +145,7 @@ struct PendingReturn {
     ledger: Arc<Ledger<SharedQueue>>,
     bucket: Bucket,
     change: Change,
-    /// What the ledger was told.
+    /// The units that the ledger counts until then.
     units: Units,
 }
 
@@ -152,7 +168,7 @@ impl PendingReturns {
     }
 }
 
-/// Not heard, as the runtime has gone or the store's client has panicked.
+/// Without an answer, since the runtime was shut down or the store's client panicked.
 impl Drop for PendingReturns {
     fn drop(&mut self) {
         self.finish(None, false);

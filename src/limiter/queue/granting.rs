@@ -87,8 +87,8 @@ impl WaitQueue {
         Some(cost)
     }
 
-    /// Grants every waiter whose slot is due, and wakes it; all but `except`, which is being polled
-    /// or dropped and needs no wake-up.
+    /// Grants every waiter with a slot that is due, and wakes it; all but `except`, which is being
+    /// polled or dropped and needs no wake-up.
     pub(super) fn grant_due(
         &mut self,
         now: LocalInstant,

@@ -1,15 +1,19 @@
-//! What this process has returned to a bucket, so that it is not mistaken for a charge.
+//! Counts what this process has returned to each bucket, so that a return is not taken for a
+//! charge.
 //!
 //! # Design
 //!
-//! A reservation can be undone while no process has charged its bucket since. The bucket then holds
-//! what the reservation left, and what was returned since. The store compares; this process keeps
-//! count of its own returns.
+//! A slot can be undone if no process has charged its bucket since it was reserved. Then the bucket
+//! holds exactly what the reservation left, plus what was returned since. The store does the
+//! comparison; this process supplies the second number. For example, a reservation left -5 units
+//! and a settlement returned 3. The store undoes the slot only if the bucket is at -2.
 //!
-//! The count must never be too small: a return that is left out could hide a charge of as many
-//! units. So a return counts from when the store is asked, in full, until the answer tells how much
-//! it was and when; one whose answer stays away counts for all reservations of the next minute too.
-//! A count that is too large only spends a slot that could have been undone.
+//! The number must never be too small. With a settlement of 3 left out and another process' charge
+//! of 3, the bucket would be at -5 and look untouched. So a return counts in full from before the
+//! store is asked until its answer says how much it was, and when. If no answer comes, the return
+//! also counts for all reservations of the next minute, since the store may carry it out late.
+//!
+//! A number that is too large does no harm but one: a slot is spent that could have been undone.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +26,7 @@ use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
 
-/// The returns to one bucket, and the queues `Q` on it that are to be tried once more.
+/// The returns to one bucket, and the queues `Q` on it that have slots to be undone later.
 #[derive(Debug)]
 pub(super) struct Ledger<Q> {
     returns: Mutex<Returns>,
@@ -32,34 +36,35 @@ pub(super) struct Ledger<Q> {
 #[derive(Debug, Default)]
 struct Returns {
     listed: VecDeque<(StoreEvent, Units)>,
-    /// No return that is not listed came after this.
+    /// The latest time of a return that is no longer listed.
     forgotten: Option<Timestamp>,
-    /// What the store was asked to return and has not answered, at most.
+    /// The most units that the store was asked to return and has not answered.
     pending: Units,
-    /// The latest time of the store that is known.
+    /// The latest time of the store that an answer has shown.
     latest: Option<Timestamp>,
 }
 
-/// How many returns are listed. A reservation with more of them behind it is not undone.
+/// How many returns are listed. A reservation that is older than these is not undone.
 const MAX_RETURNS: usize = 1_024;
 
-/// How long a store may take to carry out what it did not answer.
+/// How long after the last answer a store may still carry out a return that it did not answer.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 impl<Q> Ledger<Q> {
-    /// Hears that a reservation was made then.
+    /// Records that the store made a reservation at `at`.
     pub(super) fn record_reservation(&self, at: Timestamp) {
         let mut returns = lock(&self.returns);
         returns.latest = returns.latest.max(Some(at));
     }
 
-    /// The store is asked to return this.
+    /// Counts units that the store is asked to return.
     pub(super) fn begin_return(&self, units: Units) {
         let mut returns = lock(&self.returns);
         returns.pending = returns.pending.saturating_add(units);
     }
 
-    /// Hears what became of the units `asked`; nothing if the answer stayed away.
+    /// Records the answer about a return of `asked` units: when the store carried it out and how
+    /// much it was. `None` if no answer came.
     pub(super) fn end_return(
         &self,
         asked: Units,
@@ -84,7 +89,8 @@ impl<Q> Ledger<Q> {
         }
     }
 
-    /// What was returned since a reservation, at most; none if that is not known any more.
+    /// The most units that may have been returned since a reservation; `None` if that is no longer
+    /// known.
     pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
         let returns = lock(&self.returns);
         if returns.forgotten.is_some_and(|forgotten| made.at <= forgotten) {
@@ -94,7 +100,7 @@ impl<Q> Ledger<Q> {
         Some(since.fold(returns.pending, |all, (_, units)| all.saturating_add(*units)))
     }
 
-    /// The bucket is reset: what was reserved before that is not undone any more.
+    /// Records a reset of the bucket: no slot that was reserved before is undone.
     pub(super) fn forget(&self) {
         let mut returns = lock(&self.returns);
         returns.forgotten = returns.forgotten.max(returns.latest);
@@ -105,7 +111,7 @@ impl<Q> Ledger<Q> {
         lock(&self.returns).pending > 0
     }
 
-    /// The queues on the bucket whose free slots could not be undone.
+    /// The queues on the bucket with free slots that the store refused to undo.
     pub(super) fn retries(&self) -> MutexGuard<'_, Retries<Q>> {
         lock(&self.retries)
     }
@@ -117,10 +123,11 @@ impl<Q> Ledger<Q> {
     }
 }
 
-/// The ledgers of all buckets that something was returned to of late, or that have a queue.
+/// The ledgers of all buckets that have a queue, or had a return lately.
 #[derive(Debug)]
 pub(super) struct Ledgers<Q> {
-    /// By a hash of the bucket's name. Two that share a ledger by chance only spend slots.
+    /// By a hash of the bucket's name. If two buckets share a ledger by chance, its count is too
+    /// large for both, which only spends slots.
     map: Mutex<LedgerMap<Q>>,
     hasher: RandomState,
 }
@@ -129,11 +136,11 @@ pub(super) struct Ledgers<Q> {
 struct LedgerMap<Q> {
     ledgers: HashMap<u64, Arc<Ledger<Q>>>,
     forgotten: Option<Timestamp>,
-    /// With how many to look for those that are not used any more.
+    /// Unused ledgers are dropped when there are this many.
     sweep: usize,
 }
 
-/// How many ledgers are kept at least before those are dropped that are not used.
+/// How many ledgers there may be at least before unused ones are dropped.
 const MIN_LEDGERS: usize = 1_024;
 
 impl<Q> Default for Ledgers<Q> {
@@ -144,7 +151,7 @@ impl<Q> Default for Ledgers<Q> {
 }
 
 impl<Q> Ledgers<Q> {
-    /// The ledger of a bucket, which is kept while it is held.
+    /// The ledger of a bucket. It is kept for as long as the caller holds it.
     pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Ledger<Q>> {
         let key = self.hasher.hash_one(id);
         let mut map = lock(&self.map);
@@ -163,7 +170,7 @@ impl<Q> Ledgers<Q> {
 }
 
 impl<Q> LedgerMap<Q> {
-    /// Drops what is neither waited for nor asked for.
+    /// Drops the ledgers that neither a queue nor a pending return holds.
     fn sweep(&mut self) {
         let forgotten = &mut self.forgotten;
         self.ledgers.retain(|_, ledger| {
@@ -177,8 +184,8 @@ impl<Q> LedgerMap<Q> {
     }
 }
 
-/// What a lock guards is never left half changed by anything that can panic, so that a panic
-/// elsewhere in the holder's thread does no harm here.
+/// Locks a mutex, poisoned or not. Nothing that can panic runs while a value is half changed, so a
+/// panic of another thread leaves it consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

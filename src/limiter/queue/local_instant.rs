@@ -1,4 +1,4 @@
-//! Instants of this process, as small as they can be kept.
+//! Instants of this process in eight bytes, and their relation to the clock of the store.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use crate::clock::Timestamp;
 
-/// Nanoseconds since the limiter was made, or before it.
+/// Nanoseconds from the creation of the limiter; negative before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LocalInstant(i64);
 
 impl LocalInstant {
-    /// How long this is after `earlier`, zero if it is not after it.
+    /// The time from `earlier` to this; zero if `earlier` is later.
     pub(super) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -21,24 +21,28 @@ impl LocalInstant {
     }
 }
 
-/// The clock of a store, as this process knows it.
+/// The offset between the clock of this process and that of the store.
 ///
-/// An answer is here some time after the store has read its clock, so what is between the two
-/// clocks is at most the difference that an answer shows: the smallest of late is the nearest. All
-/// instants of a queue are told by the same difference, so that they come in their order, however
-/// long each answer took.
+/// An answer arrives some time after the store has read its clock. So each answer shows an offset
+/// that is too large by the delay of that answer, and the smallest offset is the best. For example,
+/// if answers show 7.2 s, 7.05 s and 7.4 s, the offset is 7.05 s or a little less.
+///
+/// All slots of a queue are converted by the same offset. So they keep the order in which the store
+/// granted them, whatever the delays were, and no waiter runs early.
 #[derive(Debug, Default)]
 pub(super) struct StoreClock {
-    /// Nanoseconds by which this process is ahead: the least of some time, and of that before.
+    /// The smallest offset of the current window in nanoseconds with the start of that window, and
+    /// the smallest one of the window before.
     recent: Option<(i128, LocalInstant)>,
     before: Option<i128>,
 }
 
-/// How long a difference counts, so that clocks may run at different speeds.
+/// The length of a window. Older offsets are dropped, since the two clocks may run at different
+/// speeds.
 const OFFSET_WINDOW: Duration = Duration::from_secs(30);
 
 impl StoreClock {
-    /// Hears at `heard` what the store's clock showed some time before.
+    /// Records that this process received `shown`, a time of the store's clock, at `heard`.
     pub(super) fn observe(&mut self, shown: Timestamp, heard: LocalInstant) {
         let ahead = i128::from(heard.0).saturating_sub(nanos_of(shown));
         self.recent = match self.recent {
@@ -53,7 +57,7 @@ impl StoreClock {
         };
     }
 
-    /// By how many nanoseconds this process is ahead, or a little more.
+    /// The offset of this process to the store in nanoseconds: exact, or a little too large.
     fn offset(&self) -> i128 {
         match (self.recent, self.before) {
             (Some((recent, _)), Some(before)) => recent.min(before),
@@ -81,7 +85,7 @@ fn nanos_of(at: Timestamp) -> i128 {
     i128::from(at.as_micros()).saturating_mul(1_000)
 }
 
-/// The instant from which moments are counted.
+/// The instant from which a `LocalInstant` counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch(Instant);
 
@@ -95,7 +99,7 @@ impl Epoch {
     }
 
     pub(super) fn local(self, at: Instant) -> LocalInstant {
-        // The clock of a test may show less than when the limiter was made.
+        // A test may set its clock to before the limiter was made.
         match at.checked_duration_since(self.0) {
             Some(after) => LocalInstant(nanos(after)),
             None => LocalInstant(0_i64.saturating_sub(nanos(self.0.saturating_duration_since(at)))),
@@ -110,7 +114,8 @@ impl Epoch {
     }
 }
 
-/// Some decades are as good as no bound.
+/// Thirty years, as in tokio: later instants are cut off, since a runtime may be unable to
+/// represent them.
 const FAR_FUTURE: i64 = 30 * 365 * 86_400 * 1_000_000_000;
 
 fn nanos(duration: Duration) -> i64 {

@@ -57,7 +57,7 @@
 //! 4. When a slot is undone, the slot that was made before it may be the next that can be. It may
 //!    be in another queue on the same bucket, which is tried then ([`retries`]).
 //!
-//! A free slot whose units were simply returned would break the bound of the quota. The store
+//! To simply return the units of a free slot would break the bound of the quota. The store
 //! granted the later slots on the condition that these units are spent.
 //!
 //! # A worked example
@@ -124,11 +124,11 @@
 //! that it was told; the waiters of the first two slots set theirs to the instants of these slots.
 //!
 //! * **The timer that fires first** wakes its waiter. The poll of that waiter grants *all* waiters
-//!   whose instants have come and wakes them. So a waiter that is no longer polled delays no other.
+//!   that are due and wakes them. So a waiter that is no longer polled delays no other.
 //! * **A waiter that leaves** wakes the waiters of the first two slots if their slots now come
 //!   before their timers, so that they set earlier ones. It wakes two because the first may no
 //!   longer be polled.
-//! * **A settlement or refund** grants the first waiters whose costs it covers, and wakes them
+//! * **A settlement or refund** grants the first waiters if it covers their costs, and wakes them
 //!   ([`give_back`]).
 //! * **A drain** wakes the waiters that it sends away.
 //!

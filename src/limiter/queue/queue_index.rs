@@ -25,7 +25,7 @@ pub(super) struct QueueIndex<Q> {
     hasher: RandomState,
 }
 
-/// The queues whose sets have the same hash: nearly always a single one.
+/// The queues on sets with the same hash: nearly always a single one.
 type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
 
 /// A map with more capacity than this shrinks when seven eighths of it are unused.

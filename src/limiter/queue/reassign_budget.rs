@@ -1,21 +1,20 @@
-//! How much is done at once about slots that are free.
+//! Bounds how much is done about free slots under one lock of the queue.
 
-/// What may still be done about free slots while the queue is locked once.
+/// How much may still be done about free slots until the queue is unlocked.
 #[derive(Debug)]
 pub(super) struct ReassignBudget {
-    /// How many slots are handed on.
+    /// How many slots may still be moved to another class.
     hops: usize,
-    /// How many classes are looked at for one that fits.
+    /// How many classes may still be looked at for one that fits.
     looks: usize,
 }
 
-/// More hops are of use only where each waiter costs less than the one before. Of 600 waiters of
-/// any costs, of whom three in ten leave, 16 use as much of what was granted as any number does:
-/// 90.5 % where the costs are in no order; where they fall, it is 82 % with this bound and 85 %
-/// without.
+/// Measured with 600 waiters, of which 30 % leave. With costs in random order, 16 hops already use
+/// as many of the granted tokens as any number of hops does: 90.5 %. If each waiter costs less than
+/// the one before it, 32 hops use 82 %, and no bound would use 85 %.
 const MAX_HOPS: usize = 32;
 
-/// With costs in no order, some square root of the number of waiters is looked at.
+/// With costs in random order, about the square root of the number of waiters is looked at.
 const MAX_LOOKS: usize = 256;
 
 impl Default for ReassignBudget {

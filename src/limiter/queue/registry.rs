@@ -57,7 +57,7 @@ impl QueueRegistry {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A reservation that the store made at `at`, and whose answer this thread has just received.
+    /// A reservation that the store made at `at`. This thread has just received the answer.
     pub(crate) fn event(&self, at: Timestamp) -> StoreEvent {
         StoreEvent { at, number: self.number(), thread: Some(thread::current().id()) }
     }
@@ -137,8 +137,8 @@ impl QueueRegistry {
         let is_this = found.is_some_and(|found| std::ptr::eq(&raw const **found, queue));
         let forgotten =
             if is_this && queue.is_empty() { queues.remove(queue.buckets()) } else { None };
-        // Unlocked before the queue is dropped: it may hold the last handle of the store, whose
-        // destructor is code of another crate.
+        // Unlocked before the queue is dropped: it may hold the last handle of the
+        // store, and the destructor of that is code of another crate.
         drop(queues);
         if let Some(forgotten) = forgotten {
             forgotten.ledgers.iter().for_each(|ledger| ledger.retries().forget(&forgotten));

@@ -1,4 +1,20 @@
-//! Undoing the slots that no waiter uses.
+//! Asks the store to undo the free slots of a queue.
+//!
+//! # Design
+//!
+//! Only the newest charge of a bucket can be undone. So a queue asks about one free slot at a time,
+//! the newest, and about the one before it once that is undone:
+//!
+//! ```text
+//! A, B, C reserve, all three leave       free: A B C
+//! undo C: done, undo B: done, undo A: done
+//!
+//! A, B, C reserve, another process charges the bucket, all three leave
+//! undo C: refused                        free: A B C, on offer to newcomers
+//! ```
+//!
+//! A refusal while a return was pending may be a false one. The slot is then tried again when the
+//! return is answered.
 
 use std::sync::Arc;
 
@@ -11,25 +27,27 @@ use crate::backend::{Adjustment, Answer, Applied, BackendError};
 use crate::limiter::detached::DetachOnDrop;
 
 impl SharedQueue {
-    /// Undoes the free slots that can be: those since which no process has charged the bucket. One
-    /// after another, as the one before can be undone only when the one after it was.
+    /// Undoes the free slots that no process has charged the bucket after, the newest first. Then
+    /// tries the slots of other queues on the same buckets, which may be the next ones.
     ///
-    /// Then forgets the queue if it has no waiter and no reservation.
+    /// Forgets the queue if it has neither a waiter nor a held slot.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
         if self.undo_own_slots() == UndoResult::Undone {
             self.retry_others();
         }
     }
 
-    /// Undoes what other queues have reserved and given up, as it may be untouched again.
+    /// Undoes free slots of other queues on these buckets, since a charge that was made after them
+    /// is undone.
     fn retry_others(&self) {
         let mut ledgers = self.ledgers.clone();
         while let Some(ledger) = ledgers.pop() {
-            // The last one that was made first: if that cannot be undone, none before it can.
+            // The newest first: if the store refuses to undo that one, it would refuse the others.
             while let Some((made, queue)) = { ledger.retries().take_newest() } {
                 match queue.with(|waiters, _| waiters.free.newest()) {
                     Some(newest) if newest == made => queue.with(|waiters, _| waiters.free.retry()),
-                    // It was made then, or before what another queue keeps.
+                    // The newest slot of that queue was used since, so another queue may have a
+                    // newer one.
                     Some(newest) => {
                         ledger.retries().keep(newest, &queue);
                         continue;
@@ -70,8 +88,8 @@ impl SharedQueue {
                         result = UndoResult::Undone;
                     }
                 }
-                // No caller waits for this, so a store that answers later completes it in a task of
-                // its own.
+                // No caller waits for this, so the call goes on in a task if the store answers
+                // later.
                 pending @ Answer::Pending(_) => {
                     DetachOnDrop::new(pending).finish_with(|answer| {
                         let queue = Arc::clone(&undo.queue);
@@ -108,27 +126,27 @@ impl SharedQueue {
         result
     }
 
-    /// Whether the store was asked to return something and has not answered.
+    /// Whether the store was asked to return something to these buckets and has not answered.
     fn has_pending_return(&self) -> bool {
         self.ledgers.iter().any(|ledger| ledger.has_pending_return())
     }
 
-    /// Hears that something was returned: an undo that the store carried out before was refused for
-    /// that.
+    /// Tries a refused slot again after a return was answered. The store may have refused only
+    /// because it had not carried out that return yet.
     pub(super) fn retry_after_return(self: &Arc<Self>) {
         if self.with(|waiters, _| waiters.free.waits_for_return()) {
             self.retry_undo();
         }
     }
 
-    /// Asks once more about slots that could not be undone: something has changed.
+    /// Tries the refused slots again, since the buckets have changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
         self.with(|waiters, _| waiters.free.retry());
         self.undo_free_slots();
     }
 
-    /// What the buckets hold if none was charged since: what the reservation left, and what this
-    /// process has returned since. None if that is not known any more.
+    /// What the buckets hold if no process has charged them since: what the reservation left, plus
+    /// what this process has returned since. `None` if that is no longer known.
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
         let parts = self.buckets().parts().iter().zip(&self.ledgers);
         let states = parts.zip(slot.grant.after.as_slice()).map(|((part, ledger), after)| {
@@ -142,27 +160,27 @@ impl SharedQueue {
 /// What became of the free slots of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UndoResult {
-    /// There was none.
+    /// It had none.
     Nothing,
-    /// At least one was undone.
+    /// The store has undone at least one.
     Undone,
-    /// None can be undone now.
+    /// The store would undo none of them now.
     Kept,
-    /// The store was asked, and answers later.
+    /// The store was asked and answers later.
     Asked,
 }
 
-/// A slot that the store was asked to undo.
+/// A slot that the store is asked to undo.
 struct Undo {
     queue: Arc<SharedQueue>,
-    /// None once the answer was heard.
+    /// `None` once the answer is recorded.
     slot: Option<TimeSlot>,
-    /// Whether returns were counted that the store may not have carried out yet.
+    /// Whether a return was counted that the store may not have carried out yet.
     over_counted: bool,
 }
 
 impl Undo {
-    /// Returns whether the slot was undone, as far as is known.
+    /// Records the answer. Returns whether the slot is undone, or may be.
     fn finish(mut self, answer: &Result<Applied, BackendError>) -> bool {
         let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
@@ -171,7 +189,8 @@ impl Undo {
                 waiters.record_refusal(slot, self.queue.now(), wakers);
                 self.over_counted && waiters.free.retry_on_return()
             });
-            // Only now, as a return that was heard before that has tried nothing.
+            // Checked after the queue is registered: a return that was answered before that has
+            // tried nothing.
             if is_awaited {
                 for ledger in &self.queue.ledgers {
                     ledger.retries().await_return(&self.queue);
@@ -182,13 +201,14 @@ impl Undo {
             }
             return false;
         }
-        // What became of it in a store that gives no answer is unknown: it is spent then.
+        // If no answer came, the slot may have been undone. It is not given to a waiter then.
         self.queue.with(|waiters, _| waiters.free.record_undone());
         true
     }
 }
 
-/// Not heard, as the runtime has gone or the store's client has panicked.
+/// Without an answer, since the runtime was shut down or the store's client panicked. The slot
+/// counts as spent.
 impl Drop for Undo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {

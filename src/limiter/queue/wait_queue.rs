@@ -47,7 +47,7 @@ pub(super) struct WaitQueue {
     pub(super) slots: BTreeMap<SlotKey, ClassId>,
     /// The waiters by number, each with its class and its label there.
     pub(super) waiting: HashMap<u64, (ClassId, i64)>,
-    /// The waiters by number whose turn has come and whose work does not run yet.
+    /// The waiters that have their turn but do not run yet, by number.
     pub(super) granted: BTreeMap<u64, WaiterGrant>,
     pub(super) free: FreeSlots,
     /// Converts the instants of all slots to the clock of this process.
@@ -69,7 +69,7 @@ pub(super) struct WaiterGrant {
 /// The units that the work of a waiter uses.
 #[derive(Debug)]
 pub(super) enum GrantSource {
-    /// Those of its slot, whose instant has come.
+    /// Those of its slot, which is due.
     Slot(TimeSlot),
     /// Units that another request has returned to the buckets.
     Returned(UnitVec),
@@ -155,7 +155,7 @@ impl WaitQueue {
             .unwrap_or_else(|| (ClassId::overflow(cost.clone(), number), CostClass::FIRST))
     }
 
-    /// Removes a waiter whose future was dropped. Returns the units to give back, if it was granted
+    /// Removes a waiter that was dropped. Returns the units to give back, if it was granted
     /// units that another request had returned.
     pub(super) fn leave(
         &mut self,
@@ -238,7 +238,7 @@ impl WaitQueue {
         self.wake_next(wakers);
     }
 
-    /// Removes the drainable waiters whose turn would come after `end`, and wakes them. Waiters
+    /// Removes the drainable waiters that would run after `end`, and wakes them. Waiters
     /// that are due are granted first.
     pub(super) fn drain(&mut self, end: LocalInstant, now: LocalInstant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);

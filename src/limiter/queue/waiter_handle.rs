@@ -30,7 +30,7 @@ pub(crate) struct WaiterHandle {
     used: bool,
 }
 
-/// The turn of a waiter whose work runs.
+/// A turn that was used: the work of the waiter runs.
 #[derive(Debug)]
 pub(crate) struct SlotTurn {
     /// The instant from which its work may run.
