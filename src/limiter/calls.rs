@@ -160,11 +160,12 @@ impl<'l> LimitCall<'l> {
         self
     }
 
-    /// Reserves what is short: the answer is a [`Reservation`](super::Reservation), whose instant is now if the tokens
-    /// are there, and else when they will be, however far away that is.
+    /// Reserves what is short: the answer is a [`Reservation`](super::Reservation), whose instant
+    /// is now if the tokens are there, and else when they will be, however far away that is.
     ///
     /// A reservation limits nothing by itself: run the work after its
-    /// [`ready`](super::Reservation::ready). To see that it is `Ok` and to drop it gives the tokens back.
+    /// [`ready`](super::Reservation::ready). To see that it is `Ok` and to drop it gives the tokens
+    /// back.
     ///
     /// The bucket goes into debt for it, down to its quota's
     /// [`max_reserved`](crate::Quota::max_reserved). What would go deeper is refused.
@@ -208,8 +209,8 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
-        // Several buckets of this process answer at once: their answer is not moved through that of a store
-        // which may answer later.
+        // Several buckets of this process answer at once: their answer is not moved through that of
+        // a store which may answer later.
         #[cfg(feature = "memory")]
         if let Some(memory) = limiter.memory()
             && let Progress::New = progress
@@ -258,9 +259,9 @@ impl<'l> LimitCall<'l> {
 }
 
 /// Decides about one bucket of this process.
-// A function of its own, whose arguments are in registers and which writes the answer where it is to
-// be, as the answer of a poll: so little code is inlined where users write the call, and nothing is
-// moved.
+// A function of its own, whose arguments are in registers and which writes the answer where it is
+// to be, as the answer of a poll: so little code is inlined where users write the call, and nothing
+// is moved.
 #[cfg(feature = "memory")]
 #[inline(never)]
 fn decide<'l>(
@@ -322,8 +323,8 @@ fn refused_one(
 impl<'l> Future for LimitCall<'l> {
     type Output = Result<Permit<'l>, RateLimited>;
 
-    // Always inlined, where users write the call: a call that moves through memory costs more than the
-    // decision does.
+    // Always inlined, where users write the call: a call that moves through memory costs more than
+    // the decision does.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Nearly always one bucket of this process answers, in one piece of code.

@@ -207,8 +207,8 @@ fn draw_each<L: Borrow<Limit>>(
     Ok(())
 }
 
-/// Whether each is on a single bucket that could grant all costs together, as nearly always. Then no
-/// sum can be too large, and there are no shards to draw.
+/// Whether each is on a single bucket that could grant all costs together, as nearly always. Then
+/// no sum can be too large, and there are no shards to draw.
 #[inline(always)]
 fn all_fit_one_bucket<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     let all = demands.iter().fold(0_u64, |all, demand| all.saturating_add(demand.cost));

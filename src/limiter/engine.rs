@@ -161,7 +161,8 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
-    /// As [`submit`](Self::submit), of the store of this process: no list of charges is made for it.
+    /// As [`submit`](Self::submit), of the store of this process: no list of charges is made for
+    /// it.
     ///
     /// # Errors
     ///

@@ -17,10 +17,11 @@ use crate::quota::Quota;
 /// limit stood.
 ///
 /// A limit takes from one bucket, or from two of its shards. Nothing that follows from the rest is
-/// kept, as every permit carries a grant: with the limiter it has 128 bytes, which are moved without
-/// a call.
+/// kept, as every permit carries a grant: with the limiter it has 128 bytes, which are moved
+/// without a call.
 // What is copied as a whole lies together. First is what has values to spare, in which the compiler
-// keeps whether a result is a permit: if it did so within the key, the key would be moved in pieces.
+// keeps whether a result is a permit: if it did so within the key, the key would be moved in
+// pieces.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Grant<L = Arc<Limit>> {
@@ -30,8 +31,8 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     mark: ResetMark,
     limit: L,
     key: Key,
-    /// In microseconds, until the buckets have what they were granted. It does not follow from what is
-    /// left: a bucket that is named twice waits less for the first.
+    /// In microseconds, until the buckets have what they were granted. It does not follow from what
+    /// is left: a bucket that is named twice waits less for the first.
     wait: u64,
     /// What each bucket has paid.
     units: [Units; 2],
@@ -134,8 +135,8 @@ impl<L> Grant<L> {
         matches!(self.cost, CostOrigin::Explicit)
     }
 
-    /// Counts what was charged on top of it. If the bucket was reset in between, none of it comes back:
-    /// which part of it was taken before that is not kept.
+    /// Counts what was charged on top of it. If the bucket was reset in between, none of it comes
+    /// back: which part of it was taken before that is not kept.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
         let before = self.units;
         (self.units, self.after) = paid(readings);
@@ -255,8 +256,8 @@ impl Grant {
     /// The buckets that paid were reset while a waiter stood in their lines: what they have paid is
     /// taken after that.
     ///
-    /// If that is true of one of two shards, and the other had granted before, neither gets anything back:
-    /// there is one mark for both.
+    /// If that is true of one of two shards, and the other had granted before, neither gets
+    /// anything back: there is one mark for both.
     #[cfg(feature = "memory")]
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
         let id = |paid: PaidBucket| self.limit.bucket_of(&self.key).shard(paid.shard);

@@ -12,8 +12,8 @@ use crate::quota::{Quota, QuotaError};
 /// The name is part of every bucket's own, so limits of one name share their buckets. It is told to
 /// clients in header fields, so it is 1 to 64 printable ASCII characters.
 ///
-/// Limits of one name may have different quotas, like the plans of a service, and a quota may change
-/// while a service runs: what was used of a bucket stays used, as
+/// Limits of one name may have different quotas, like the plans of a service, and a quota may
+/// change while a service runs: what was used of a bucket stays used, as
 /// [`rescale`](crate::algebra::rescale) says.
 ///
 /// # Examples

@@ -63,24 +63,24 @@ impl RateLimiter {
     /// Makes a bucket as if it had never been used, or [penalized](Self::penalize), or
     /// [blocked](Self::block).
     ///
-    /// What was taken before is forgiven, so a permit from before the reset gives nothing back after
-    /// it: its refund would be worth the same tokens a second time. A settlement above what it has paid
-    /// is still taken. A request that waits keeps its place; what it is granted after the reset
-    /// is taken from the fresh bucket, and comes back to that.
+    /// What was taken before is forgiven, so a permit from before the reset gives nothing back
+    /// after it: its refund would be worth the same tokens a second time. A settlement above what
+    /// it has paid is still taken. A request that waits keeps its place; what it is granted after
+    /// the reset is taken from the fresh bucket, and comes back to that.
     ///
     /// * **In memory** this holds for all limiters on the store.
-    /// * **In a store that other processes use as well** this holds for the permits of this limiter and
-    ///   its clones. Permits of other processes from before the reset, and refunds that are under way
-    ///   during it, still give back what they have taken: so many tokens more than the quota allows may
-    ///   run after it.
+    /// * **In a store that other processes use as well** this holds for the permits of this limiter
+    ///   and its clones. Permits of other processes from before the reset, and refunds that are
+    ///   under way during it, still give back what they have taken: so many tokens more than the
+    ///   quota allows may run after it.
     ///
-    /// Resets of other keys, of whatever limits, do not concern a permit unless it is held during very many
-    /// of them. A hash assigns each bucket to one of 64 lists (one for each shard of a memory store of
-    /// more than 65,536 keys), and each list names its last 1,024 buckets that were reset. A permit that
-    /// outlives the resets of more of them may give nothing back although its own bucket was not reset:
-    /// with 64 lists that takes the resets of some 60,000 other keys, so 50 minutes of 20 log-ins a
-    /// second, if each of them is a reset. A limit in shards counts as one key for each shard. A full list
-    /// takes 16 KiB, and all 64 take 1 MiB.
+    /// Resets of other keys, of whatever limits, do not concern a permit unless it is held during
+    /// very many of them. A hash assigns each bucket to one of 64 lists (one for each shard of a
+    /// memory store of more than 65,536 keys), and each list names its last 1,024 buckets that were
+    /// reset. A permit that outlives the resets of more of them may give nothing back although its
+    /// own bucket was not reset: with 64 lists that takes the resets of some 60,000 other keys, so
+    /// 50 minutes of 20 log-ins a second, if each of them is a reset. A limit in shards counts as
+    /// one key for each shard. A full list takes 16 KiB, and all 64 take 1 MiB.
     ///
     /// # Errors
     ///

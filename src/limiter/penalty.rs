@@ -73,13 +73,14 @@ impl RateLimiter {
     /// * Of two blocks the one that ends later holds. A [penalty](Self::penalize) that is
     ///   given while a bucket is closed comes on top; debt that was there before is worked off
     ///   meanwhile.
-    /// * Reservations that were made before keep their instants, those that are made later come after
-    ///   it. Where one from before is cancelled, its slot goes to the next waiter as ever, also to
-    ///   one that came later: no more work runs during the block than was promised an instant.
-    /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a fixed
-    ///   window, but not before the window begins in which the time is up.
-    /// * It ends in the year 2255 at the latest. A memory store at its bound forgets it last, but only
-    ///   half of [the bound](crate::backend::Memory::max_keys) is kept for blocked keys.
+    /// * Reservations that were made before keep their instants, those that are made later come
+    ///   after it. Where one from before is cancelled, its slot goes to the next waiter as ever,
+    ///   also to one that came later: no more work runs during the block than was promised an
+    ///   instant.
+    /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a
+    ///   fixed window, but not before the window begins in which the time is up.
+    /// * It ends in the year 2255 at the latest. A memory store at its bound forgets it last, but
+    ///   only half of [the bound](crate::backend::Memory::max_keys) is kept for blocked keys.
     ///
     /// [`reset`](Self::reset) undoes it. No time at all changes nothing.
     ///
@@ -116,8 +117,8 @@ impl RateLimiter {
 
 /// A penalty, made by [`RateLimiter::penalize`]; await it.
 ///
-/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. A key that is set after
-/// the first poll is penalized in addition: what was asked for is carried out.
+/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. A key that is set
+/// after the first poll is penalized in addition: what was asked for is carried out.
 #[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
 pub struct PenalizeCall<'l> {

@@ -53,8 +53,8 @@ enum PermitInner<'l> {
     Owned(Box<Grants<RateLimiter, Arc<Limit>>>),
 }
 
-/// What several limits were asked, and what their buckets answered. Nearly all permits are only dropped, so
-/// [grants](Self::grants) are made of it when they are asked for.
+/// What several limits were asked, and what their buckets answered. Nearly all permits are only
+/// dropped, so [grants](Self::grants) are made of it when they are asked for.
 struct AnsweredDemands<'l> {
     limiter: &'l RateLimiter,
     first: &'l Limit,
@@ -197,7 +197,8 @@ impl<'l> Permit<'l> {
 
     /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
     ///
-    /// A bucket that was [reset](RateLimiter::reset) since has forgiven them, and gets nothing back.
+    /// A bucket that was [reset](RateLimiter::reset) since has forgiven them, and gets nothing
+    /// back.
     ///
     /// # Errors
     ///

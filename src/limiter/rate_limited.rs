@@ -175,7 +175,8 @@ impl RateLimited {
         matches!(&*self.0, RateLimitedCause::TooLarge { .. })
     }
 
-    /// Whether there was no decision: the store failed, did not answer in time, or cannot decide this.
+    /// Whether there was no decision: the store failed, did not answer in time, or cannot decide
+    /// this.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(&*self.0, RateLimitedCause::Unavailable { .. })
@@ -184,9 +185,9 @@ impl RateLimited {
     /// Whether the store failed, could not be reached, or did not answer in time.
     ///
     /// This is the one to ask if work is to run uncounted while there is an outage. What is
-    /// [unavailable](Self::is_unavailable) and no outage is what the store can never decide, has no room
-    /// for, or was late by a flood of this process' own calls: a client can bring about each of these by
-    /// itself, as often as it likes. [`BackendError::is_outage`] has the whole list.
+    /// [unavailable](Self::is_unavailable) and no outage is what the store can never decide, has no
+    /// room for, or was late by a flood of this process' own calls: a client can bring about each
+    /// of these by itself, as often as it likes. [`BackendError::is_outage`] has the whole list.
     ///
     /// # Examples
     ///

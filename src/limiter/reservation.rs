@@ -31,8 +31,8 @@ use crate::clock::Timestamp;
 ///
 /// Dropping it, or the future of [`ready`](Self::ready), cancels it.
 ///
-/// * **In memory** it stands in line from when it was made, awaited or not. When it is cancelled, it
-///   leaves the line, and all behind it move forward; what it was granted already goes to them.
+/// * **In memory** it stands in line from when it was made, awaited or not. When it is cancelled,
+///   it leaves the line, and all behind it move forward; what it was granted already goes to them.
 /// * **In a store that other processes take from as well**, its tokens are given back if no request
 ///   has charged one of its buckets after it. Otherwise a slot in the future goes to the waiter
 ///   behind it, in this process, with the largest cost that fits, whose own slot is then free in
@@ -193,8 +193,8 @@ impl HeldGrants {
     /// other processes take from as well, only if no request has charged one of the buckets since.
     ///
     /// There a plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B
-    /// reserves 5 for the time when they have come back. If A gave its 5 back, a newcomer could take
-    /// those that have come back, and run together with B: 10 tokens at one instant.
+    /// reserves 5 for the time when they have come back. If A gave its 5 back, a newcomer could
+    /// take those that have come back, and run together with B: 10 tokens at one instant.
     fn undo(&self, made: &StoreEvent) {
         let grants = iter::once(&self.first).chain(&self.rest);
         let has_lines = self.limiter.has_lines();

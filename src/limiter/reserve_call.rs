@@ -21,7 +21,8 @@ use super::reserved_slot::ReservedSlot;
 use crate::backend::{Answer, BackendError};
 use crate::clock::Timestamp;
 
-/// A request for tokens that may come later, made by [`LimitCall::reserve`](super::LimitCall::reserve); await it.
+/// A request for tokens that may come later, made by
+/// [`LimitCall::reserve`](super::LimitCall::reserve); await it.
 ///
 /// Its output is `Result<Reservation, RateLimited>`.
 ///
@@ -44,10 +45,10 @@ impl ReserveCall<'_> {
     /// this much, and never shorter.
     ///
     /// Work that would run at the same instant, such as the start of a window, then runs one after
-    /// another. Within [`reserve_within`](super::LimitCall::reserve_within) the jitter gets smaller where
-    /// the wait would get too long. Work that runs later by this much may meet work that was to run
-    /// later: with jitter, the bound on what runs in some time is that of a time which is longer by
-    /// `spread`, and reserved work runs in the order of its instants with jitter.
+    /// another. Within [`reserve_within`](super::LimitCall::reserve_within) the jitter gets smaller
+    /// where the wait would get too long. Work that runs later by this much may meet work that was
+    /// to run later: with jitter, the bound on what runs in some time is that of a time which is
+    /// longer by `spread`, and reserved work runs in the order of its instants with jitter.
     #[inline]
     pub fn jitter(mut self, spread: Duration) -> Self {
         self.answer.restart();

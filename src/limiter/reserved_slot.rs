@@ -1,5 +1,7 @@
-//! What a reservation holds that has to wait, whatever its store: it is booked, has a place, gets
-//! its turn, and uses it.
+//! The stages of a reservation that has to wait, the same for every store: [`ReservedSlot`],
+//! [`QueueEntry`], [`PendingTurn`], [`UsedTurn`].
+//!
+//! Each stage is consumed by the next one. Dropping any but the last cancels the reservation.
 
 use std::task::Context;
 #[cfg(feature = "memory")]
@@ -15,18 +17,18 @@ use super::queue::{Drained, HeldSlot, QueueBucket, SlotTurn, WaiterHandle};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// A reservation that has to wait. Dropped, it is cancelled.
+/// A reservation that has to wait and was not polled yet. Dropping it cancels the reservation.
 #[derive(Debug)]
 pub(crate) enum ReservedSlot {
-    /// A place in line, in the memory store.
+    /// A place in the lines of the memory store.
     #[cfg(feature = "memory")]
     Line(LineSlot),
-    /// An instant, in a store that other processes take from as well.
+    /// A slot in a store that other processes use as well.
     Slot(Box<HeldSlot>),
 }
 
 impl ReservedSlot {
-    /// The instant that it was told.
+    /// The instant that the caller was told.
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
             #[cfg(feature = "memory")]
@@ -35,7 +37,7 @@ impl ReservedSlot {
         }
     }
 
-    /// Keeps what was reserved without waiting for it: the work will run at its instant.
+    /// Spends the slot without waiting for it: the work is planned for its instant.
     #[cfg_attr(
         not(feature = "memory"),
         expect(unused_variables, reason = "no line outlives a reset")
@@ -48,7 +50,7 @@ impl ReservedSlot {
         }
     }
 
-    /// Begins to wait. A `drainable` waiter can be sent away.
+    /// Begins to wait. A drain removes only `drainable` waiters.
     pub(super) fn enter(self, drainable: bool) -> QueueEntry {
         match self {
             #[cfg(feature = "memory")]
@@ -58,7 +60,7 @@ impl ReservedSlot {
     }
 }
 
-/// Where a request waits. Dropped, it leaves.
+/// A waiter in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) enum QueueEntry {
     #[cfg(feature = "memory")]
@@ -66,16 +68,16 @@ pub(super) enum QueueEntry {
     Slot(WaiterHandle),
 }
 
-/// What a request is told that waits.
+/// The answer to a waiter that is polled.
 pub(super) enum EntryPoll {
     Granted(PendingTurn),
-    /// Not before it is woken, or this instant.
+    /// Its turn has not come: it is woken then, and polls again at this instant at the latest.
     Wait(QueueEntry, Instant),
     Drained,
 }
 
 impl QueueEntry {
-    /// When its turn comes if no other leaves.
+    /// When its turn comes if no other waiter leaves.
     pub(super) fn turn(&self) -> Instant {
         match self {
             #[cfg(feature = "memory")]
@@ -103,7 +105,7 @@ impl QueueEntry {
         }
     }
 
-    /// The instant has come until which it was to wait.
+    /// Grants the waiter, since the instant until which it was to wait has come.
     pub(super) fn grant(&self) {
         match self {
             #[cfg(feature = "memory")]
@@ -113,7 +115,7 @@ impl QueueEntry {
     }
 }
 
-/// A turn that has come and was not used yet. Dropped, its tokens are given back.
+/// A turn that has come and was not used yet. Dropping it gives its tokens back.
 #[derive(Debug)]
 pub(crate) enum PendingTurn {
     #[cfg(feature = "memory")]
@@ -122,7 +124,7 @@ pub(crate) enum PendingTurn {
 }
 
 impl PendingTurn {
-    /// Notes which of the buckets were reset while it stood in line there.
+    /// Notes in the grants which buckets were reset while the waiter stood in their lines.
     #[cfg_attr(
         not(feature = "memory"),
         expect(unused_variables, reason = "no line outlives a reset")
@@ -135,7 +137,7 @@ impl PendingTurn {
         }
     }
 
-    /// The work runs now: nothing is given back any more.
+    /// Uses the turn, since the work runs now. Nothing is given back after that.
     pub(crate) fn use_up(self) -> UsedTurn {
         match self {
             #[cfg(feature = "memory")]
@@ -172,8 +174,9 @@ impl UsedTurn {
         }
     }
 
-    /// The buckets, and how each of them stands at that instant for the next request: later
-    /// reservations count on whatever there is.
+    /// The buckets, and how each of them stands at that instant for the next request.
+    ///
+    /// That is zero or less: whatever a bucket gains is promised to later reservations.
     pub(crate) fn bucket_states(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
         match self {
             #[cfg(feature = "memory")]

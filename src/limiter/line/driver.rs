@@ -1,4 +1,4 @@
-//! The timer of a line in which several wait.
+//! The timer of a line in which several requests wait.
 
 use std::sync::{Arc, Weak};
 
@@ -10,15 +10,15 @@ use tokio::time::{Instant, timeout_at};
 use crate::backend::{LinePlace, LineTimer, Memory};
 use crate::clock::Timestamp;
 
-/// Grants the head of a line when it is due, in a task of its own that ends when there is nothing
-/// to wait for.
+/// Grants the head of a line when it is due, from a task of its own.
 ///
-/// It is a task and not the future of a waiter, as a waiter may stop being polled.
+/// It is a task and not the future of a waiter, since a waiter may stop being polled. The task ends
+/// when the line has nothing to wait for.
 #[derive(Debug)]
 pub(super) struct LineDriver {
-    /// Weak, as the store holds the driver.
+    /// Weak, since the store holds the driver.
     memory: Weak<Memory>,
-    /// Any place in the line.
+    /// A place in the line, which identifies the line.
     place: LinePlace,
     runtime: Handle,
     state: Mutex<DriverState>,
@@ -29,14 +29,14 @@ pub(super) struct LineDriver {
 struct DriverState {
     is_running: bool,
     due: Option<Timestamp>,
-    /// An instant of the store's clock, and when this process was told of it. Of all that were told,
-    /// the pair that was on its way for the shortest time.
+    /// A time that the store's clock has shown, and when this process received it. Of all such
+    /// pairs, the one that took the shortest time on its way.
     heard: Option<(Timestamp, Instant)>,
     last_shown: Option<Timestamp>,
 }
 
 impl LineDriver {
-    /// A driver in the runtime of the caller, if it is in one.
+    /// A driver on the runtime of the caller, or `None` if the caller is outside of one.
     pub(super) fn in_this_runtime(
         memory: &Arc<Memory>,
         place: LinePlace,
@@ -53,7 +53,8 @@ impl LineTimer for LineDriver {
         let mut state = self.state.lock();
         state.hear(now);
         let is_sooner = state.due.is_none_or(|armed| due < armed);
-        // A call that was overtaken says what was true before; at worst, the task looks once in vain.
+        // Calls may arrive out of order. An older one can only make the timer too early, and then
+        // the task finds nothing due and arms it again.
         if is_sooner {
             state.due = Some(due);
         }
@@ -70,7 +71,7 @@ impl LineTimer for LineDriver {
 
     fn disarm(&self) {
         self.state.lock().due = None;
-        // The task looks, finds nothing to wait for, and ends.
+        // Wakes the task, which finds nothing to wait for and ends.
         self.is_sooner.notify_one();
     }
 }
@@ -79,7 +80,7 @@ impl DriverState {
     fn hear(&mut self, shown: Timestamp) {
         let now = Instant::now();
         let known = self.heard.and_then(|heard| instant_of(heard, shown));
-        // A clock that was set back counts from where it is.
+        // If the clock was set back, the old pair is useless: start again from what it shows now.
         let went_back = self.last_shown.is_some_and(|last| shown < last);
         if went_back || known.is_none_or(|known| now < known) {
             self.heard = Some((shown, now));
@@ -94,8 +95,8 @@ impl DriverState {
         next
     }
 
-    /// Takes what was due, unless something else is by now. Returns what the store's clock shows at
-    /// least: all that is due by then is granted at once.
+    /// Takes out `due`, unless the timer was armed for another instant meanwhile. Returns a time
+    /// that the store's clock has certainly reached: all waiters due by then are granted together.
     fn take(&mut self, due: Timestamp) -> Option<Timestamp> {
         self.due.take_if(|armed| *armed == due)?;
         let (shown, heard) = self.heard?;
@@ -103,7 +104,7 @@ impl DriverState {
     }
 }
 
-/// When the store's clock shows `at`, given an instant that it has shown.
+/// When the store's clock shows `at`, from a time that it has shown.
 fn instant_of((shown, heard): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
     if at >= shown {
         heard.checked_add(at.since(shown))
@@ -124,19 +125,20 @@ async fn drive(mut running: Running) {
         }
         let until = driver.state.lock().take(due);
         if let (Some(until), Some(memory)) = (until, driver.memory.upgrade()) {
-            // The store arms the driver again if there is a head to wait for.
+            // The store arms the driver again if the line still has a head.
             memory.grant_until(&driver.place, until);
         }
     }
 }
 
-/// The task.
+/// A guard of the task.
 struct Running {
     driver: Arc<LineDriver>,
     has_ended: bool,
 }
 
-/// Dropped before it has ended, its runtime has gone. One of the waiters brings another.
+/// If the task is dropped before it has ended, its runtime was shut down. The store then wakes the
+/// waiters, and the first to poll brings a new driver.
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.has_ended

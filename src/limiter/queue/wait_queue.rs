@@ -52,7 +52,7 @@ pub(super) struct WaitQueue {
     pub(super) free: FreeSlots,
     /// Converts the instants of all slots to the clock of this process.
     pub(super) clock: StoreClock,
-    /// How many waiters have left since the queue was last empty.
+    /// How many waiters have left since one entered the empty queue.
     leavers: u64,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct WaitStatus<T> {
     pub(crate) waiting: usize,
     /// Until when the last of them waits; `None` if none does.
     pub(crate) until: Option<T>,
-    /// How many have left before their turn, since the queue was last empty.
+    /// How many have left before their turn since one entered the empty queue.
     pub(crate) leavers: u64,
 }
 
