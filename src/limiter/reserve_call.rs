@@ -28,8 +28,9 @@ use crate::clock::Timestamp;
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives up what it may have reserved. With a store that answers later, that takes the
-/// tokio runtime in which it is dropped: outside of one the tokens may stay taken.
+/// Dropping the call gives up what it may have reserved. With a store that answers later, this
+/// needs a tokio runtime: the one in which the call is dropped. Outside of a runtime, the tokens
+/// may stay taken.
 #[must_use = "nothing is asked until it is awaited"]
 pub struct ReserveCall<'l> {
     pub(super) limiter: &'l RateLimiter,
@@ -41,14 +42,16 @@ pub struct ReserveCall<'l> {
 }
 
 impl ReserveCall<'_> {
-    /// Makes the wait longer at random, for the reservation and for coming back: by at most
-    /// this much, and never shorter.
+    /// Adds up to `spread`, at random, to the wait of the reservation or of the refusal.
     ///
-    /// Work that would run at the same instant, such as the start of a window, then runs one after
-    /// another. Within [`reserve_within`](super::LimitCall::reserve_within) the jitter gets smaller
-    /// where the wait would get too long. Work that runs later by this much may meet work that was
-    /// to run later: with jitter, the bound on what runs in some time is that of a time which is
-    /// longer by `spread`, and reserved work runs in the order of its instants with jitter.
+    /// Work that would all run at the same instant, such as the start of a window, then runs one
+    /// after another. The wait is never shorter than without it.
+    /// [`reserve_within`](super::LimitCall::reserve_within) cuts the jitter where the wait would
+    /// exceed its bound.
+    ///
+    /// Jitter widens the bound of the quota: delayed work may run together with work of a later
+    /// instant. So the bound for a window of time is that of a window longer by `spread`. Reserved
+    /// work runs in the order of its instants with jitter.
     #[inline]
     pub fn jitter(mut self, spread: Duration) -> Self {
         self.answer.restart();
@@ -100,7 +103,8 @@ impl Future for ReserveCall<'_> {
             };
             Ok(match submitted.map(reserve) {
                 ready @ Answer::Ready(_) => ready,
-                // Completed even if the call is dropped: what was reserved has to be given up then.
+                // The answer is awaited even if the call is dropped, since what it reserved has to
+                // be given up then.
                 pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
             })
         };
@@ -118,7 +122,7 @@ impl fmt::Debug for ReserveCall<'_> {
     }
 }
 
-/// A time as a number, which takes half the room of a `Duration`.
+/// A duration in nanoseconds, which takes half the space.
 pub(super) const fn nanos(spread: Duration) -> u64 {
     let nanos = spread.as_secs().saturating_mul(1_000_000_000);
     // `u64::from` is not const.
@@ -126,7 +130,7 @@ pub(super) const fn nanos(spread: Duration) -> u64 {
     nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]))
 }
 
-/// What a call shows of itself.
+/// Formats a call for `Debug`.
 pub(super) fn debug<T>(
     name: &str,
     demands: &Demands<'_>,

@@ -31,6 +31,8 @@ impl RateLimiter {
     /// axum::serve(listener, app).with_graceful_shutdown(stopped(limiter)).await
     /// # }
     /// ```
+    #[doc(alias = "shutdown")]
+    #[doc(alias = "close")]
     pub fn drain(&self, within: Duration) {
         let queues = self.queues();
         let now = queues.epoch().now();
