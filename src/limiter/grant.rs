@@ -43,14 +43,14 @@ pub(crate) struct Grant<L = Arc<Limit>> {
 /// Whether the caller has set the cost. It is one otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CostOrigin {
-    Usual,
+    Default,
     Explicit,
 }
 
 impl CostOrigin {
     #[inline(always)]
     const fn new(explicit: bool) -> Self {
-        if explicit { Self::Explicit } else { Self::Usual }
+        if explicit { Self::Explicit } else { Self::Default }
     }
 }
 

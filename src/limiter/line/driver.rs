@@ -22,7 +22,7 @@ pub(super) struct LineDriver {
     place: LinePlace,
     runtime: Handle,
     state: Mutex<DriverState>,
-    is_sooner: Notify,
+    rearmed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -31,27 +31,27 @@ struct DriverState {
     due: Option<Timestamp>,
     /// A time that the store's clock has shown, and when this process received it. Of all such
     /// pairs, the one that took the shortest time on its way.
-    heard: Option<(Timestamp, Instant)>,
+    anchor: Option<(Timestamp, Instant)>,
     last_shown: Option<Timestamp>,
 }
 
 impl LineDriver {
     /// A driver on the runtime of the caller, or `None` if the caller is outside of one.
-    pub(super) fn in_this_runtime(
+    pub(super) fn try_current(
         memory: &Arc<Memory>,
         place: LinePlace,
     ) -> Option<Arc<dyn LineTimer>> {
         let runtime = Handle::try_current().ok()?;
-        let (state, is_sooner) = Default::default();
+        let (state, rearmed) = Default::default();
         let memory = Arc::downgrade(memory);
-        Some(Arc::new(Self { memory, place, runtime, state, is_sooner }))
+        Some(Arc::new(Self { memory, place, runtime, state, rearmed }))
     }
 }
 
 impl LineTimer for LineDriver {
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp) {
         let mut state = self.state.lock();
-        state.hear(now);
+        state.observe(now);
         let is_sooner = state.due.is_none_or(|armed| due < armed);
         // Calls may arrive out of order. An older one can only make the timer too early, and then
         // the task finds nothing due and arms it again.
@@ -65,32 +65,32 @@ impl LineTimer for LineDriver {
             self.runtime.spawn(drive(Running { driver, has_ended: false }));
         } else if is_sooner {
             drop(state);
-            self.is_sooner.notify_one();
+            self.rearmed.notify_one();
         }
     }
 
     fn disarm(&self) {
         self.state.lock().due = None;
         // Wakes the task, which finds nothing to wait for and ends.
-        self.is_sooner.notify_one();
+        self.rearmed.notify_one();
     }
 }
 
 impl DriverState {
-    fn hear(&mut self, shown: Timestamp) {
+    fn observe(&mut self, shown: Timestamp) {
         let now = Instant::now();
-        let known = self.heard.and_then(|heard| instant_of(heard, shown));
+        let known = self.anchor.and_then(|anchor| instant_of(anchor, shown));
         // If the clock was set back, the old pair is useless: start again from what it shows now.
         let went_back = self.last_shown.is_some_and(|last| shown < last);
         if went_back || known.is_none_or(|known| now < known) {
-            self.heard = Some((shown, now));
+            self.anchor = Some((shown, now));
         }
         self.last_shown = Some(shown);
     }
 
     /// What is due next, and when; `None` if there is nothing to wait for.
     fn next(&mut self) -> Option<(Timestamp, Instant)> {
-        let next = self.due.and_then(|due| Some((due, instant_of(self.heard?, due)?)));
+        let next = self.due.and_then(|due| Some((due, instant_of(self.anchor?, due)?)));
         self.is_running = next.is_some();
         next
     }
@@ -99,17 +99,17 @@ impl DriverState {
     /// that the store's clock has certainly reached: all waiters due by then are granted together.
     fn take(&mut self, due: Timestamp) -> Option<Timestamp> {
         self.due.take_if(|armed| *armed == due)?;
-        let (shown, heard) = self.heard?;
-        Some(due.max(shown + Instant::now().saturating_duration_since(heard)))
+        let (shown, received) = self.anchor?;
+        Some(due.max(shown + Instant::now().saturating_duration_since(received)))
     }
 }
 
 /// When the store's clock shows `at`, from a time that it has shown.
-fn instant_of((shown, heard): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
+fn instant_of((shown, received): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
     if at >= shown {
-        heard.checked_add(at.since(shown))
+        received.checked_add(at.since(shown))
     } else {
-        heard.checked_sub(shown.since(at))
+        received.checked_sub(shown.since(at))
     }
 }
 
@@ -120,7 +120,7 @@ async fn drive(mut running: Running) {
             running.has_ended = true;
             return;
         };
-        if timeout_at(until, driver.is_sooner.notified()).await.is_ok() {
+        if timeout_at(until, driver.rearmed.notified()).await.is_ok() {
             continue;
         }
         let until = driver.state.lock().take(due);

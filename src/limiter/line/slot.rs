@@ -113,7 +113,7 @@ impl LineSlot {
             // The store grants all due waiters when a timer is attached, so this one may have its
             // turn now.
             for place in &self.ticket.places {
-                self.memory.attach(place, || LineDriver::in_this_runtime(&self.memory, *place));
+                self.memory.attach(place, || LineDriver::try_current(&self.memory, *place));
             }
             status = self.ticket.waiter.poll(waker);
         }

@@ -55,22 +55,22 @@ pub(super) struct TakenUnits {
 impl BucketSet {
     /// Makes a set of the buckets of a reservation. Returns it with what was taken from each, in
     /// the order of the set. A bucket that the call named twice is in it once, with the sum.
-    pub(super) fn sorted(mut took: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
-        if took.len() > 1 {
-            took.sort_by_cached_key(|took| {
-                let QueueBucket { limit, key, shard } = &took.part;
+    pub(super) fn from_taken(mut taken: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
+        if taken.len() > 1 {
+            taken.sort_by_cached_key(|taken| {
+                let QueueBucket { limit, key, shard } = &taken.part;
                 (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
             });
         }
         // Both readings of such a bucket show what it holds after the whole call.
-        took.dedup_by(|again, first| {
+        taken.dedup_by(|again, first| {
             let is_same = again.part == first.part;
             if is_same {
                 first.units = first.units.saturating_add(again.units);
             }
             is_same
         });
-        (Self(took.iter().map(|took| took.part.clone()).collect()), took)
+        (Self(taken.iter().map(|taken| taken.part.clone()).collect()), taken)
     }
 
     pub(crate) fn parts(&self) -> &[QueueBucket] {

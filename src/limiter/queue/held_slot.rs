@@ -28,7 +28,7 @@ impl HeldSlot {
         at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let took = grants.flat_map(|grant| {
+        let taken = grants.flat_map(|grant| {
             grant.paid().map(|paid| {
                 let part = QueueBucket::new(
                     Arc::clone(grant.shared_limit()),
@@ -38,13 +38,13 @@ impl HeldSlot {
                 TakenUnits { part, units: paid.units, after: paid.after }
             })
         });
-        let (buckets, took) = BucketSet::sorted(took.collect());
-        let after = took.iter().map(|took| (took.part.bucket(), took.after));
+        let (buckets, taken) = BucketSet::from_taken(taken.collect());
+        let after = taken.iter().map(|taken| (taken.part.bucket(), taken.after));
         let made = registry.event(now);
         let key = SlotKey::new(after, at, made.number);
-        let taken = took.iter().map(|took| took.units).collect();
-        let after = took.iter().map(|took| took.after).collect();
-        let slot = TimeSlot { key, grant: SlotGrant { taken, after, made } };
+        let units = taken.iter().map(|taken| taken.units).collect();
+        let after = taken.iter().map(|taken| taken.after).collect();
+        let slot = TimeSlot { key, grant: SlotGrant { taken: units, after, made } };
         Self { queue: registry.queue_for(buckets, now), slot, held: true }
     }
 

@@ -118,8 +118,8 @@ impl<Q> Ledger<Q> {
 
     fn latest_return(&self) -> Option<Timestamp> {
         let returns = lock(&self.returns);
-        let heard = returns.listed.iter().map(|(event, _)| event.at).max();
-        heard.max(returns.forgotten)
+        let listed = returns.listed.iter().map(|(event, _)| event.at).max();
+        listed.max(returns.forgotten)
     }
 }
 

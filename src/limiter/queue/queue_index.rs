@@ -117,12 +117,12 @@ mod tests {
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let took = buckets.into_iter().map(|part| TakenUnits { part, units: 1, after });
-        BucketSet::sorted(took.collect()).0
+        let taken = buckets.into_iter().map(|part| TakenUnits { part, units: 1, after });
+        BucketSet::from_taken(taken.collect()).0
     }
 
     #[test]
-    fn queues_of_the_same_names_are_told_apart_by_their_numbers() {
+    fn queues_on_the_same_names_with_other_quotas_are_kept_apart() {
         let mut index = QueueIndex::default();
         let [small, large] = [5, 7].map(|rate| set([bucket(1, rate)]));
         index.insert(small.clone(), Arc::new("small"));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_bound() {
+    fn the_number_of_remembered_queues_has_a_bound() {
         let mut retries = Retries::default();
         let queues: Vec<_> = (0..5_000_u64).map(Arc::new).collect();
         for queue in &queues {

@@ -81,7 +81,7 @@ impl SharedQueue {
                 undo.push(Adjustment::undo(part.id(), part.bucket(), units, after));
             }
             let answer = self.backend.adjust(&undo);
-            let undo = Undo { queue: Arc::clone(self), slot: Some(slot), over_counted };
+            let undo = PendingUndo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             match answer {
                 Answer::Ready(answer) => {
                     if undo.finish(&answer) {
@@ -171,7 +171,7 @@ enum UndoResult {
 }
 
 /// A slot that the store is asked to undo.
-struct Undo {
+struct PendingUndo {
     queue: Arc<SharedQueue>,
     /// `None` once the answer is recorded.
     slot: Option<TimeSlot>,
@@ -179,7 +179,7 @@ struct Undo {
     over_counted: bool,
 }
 
-impl Undo {
+impl PendingUndo {
     /// Records the answer. Returns whether the slot is undone, or may be.
     fn finish(mut self, answer: &Result<Applied, BackendError>) -> bool {
         let Some(slot) = self.slot.take() else { return false };
@@ -209,7 +209,7 @@ impl Undo {
 
 /// Without an answer, since the runtime was shut down or the store's client panicked. The slot
 /// counts as spent.
-impl Drop for Undo {
+impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
             self.queue.with(|waiters, _| waiters.free.record_undone());
