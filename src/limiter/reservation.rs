@@ -164,7 +164,7 @@ impl Reservation {
     ///
     /// The reservation stands in line all the same. So its tokens may be granted before `at`, and
     /// the bound of the quota counts them from then.
-    #[must_use = "the permit is leave to run, and what is settled"]
+    #[must_use = "the permit settles or refunds the work; dropping it gives nothing back"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
         let ReservationInner { mut grants, slot, .. } = *self.0;

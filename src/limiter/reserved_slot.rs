@@ -40,7 +40,7 @@ impl ReservedSlot {
     /// Spends the slot without waiting for it: the work is planned for its instant.
     #[cfg_attr(
         not(feature = "memory"),
-        expect(unused_variables, reason = "no line outlives a reset")
+        expect(unused_variables, reason = "only lines of the memory store note resets")
     )]
     pub(crate) fn keep<'g>(self, grants: impl Iterator<Item = &'g mut Grant>) {
         match self {
@@ -127,7 +127,7 @@ impl PendingTurn {
     /// Notes in the grants which buckets were reset while the waiter stood in their lines.
     #[cfg_attr(
         not(feature = "memory"),
-        expect(unused_variables, reason = "no line outlives a reset")
+        expect(unused_variables, reason = "only lines of the memory store note resets")
     )]
     pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
         match self {

@@ -48,7 +48,7 @@ impl RateLimiter {
 /// [`ready`](super::Reservation::ready). A reservation that is [kept](super::Reservation::keep)
 /// does not wait. A request that waits for two shards of a limit counts twice.
 #[derive(Clone, Debug)]
-#[must_use = "it tells nothing until it is asked"]
+#[must_use = "it counts nothing until one of its methods is called"]
 pub struct Waiting<'l> {
     limiter: &'l RateLimiter,
     limit: &'l Limit,

@@ -62,7 +62,7 @@ impl LineTimer for LineDriver {
             state.is_running = true;
             drop(state);
             let driver = Arc::clone(&self);
-            self.runtime.spawn(drive(Running { driver, has_ended: false }));
+            self.runtime.spawn(drive(DriverGuard { driver, has_ended: false }));
         } else if is_sooner {
             drop(state);
             self.rearmed.notify_one();
@@ -113,11 +113,11 @@ fn instant_of((shown, received): (Timestamp, Instant), at: Timestamp) -> Option<
     }
 }
 
-async fn drive(mut running: Running) {
+async fn drive(mut guard: DriverGuard) {
     loop {
-        let driver = &running.driver;
+        let driver = &guard.driver;
         let Some((due, until)) = driver.state.lock().next() else {
-            running.has_ended = true;
+            guard.has_ended = true;
             return;
         };
         if timeout_at(until, driver.rearmed.notified()).await.is_ok() {
@@ -132,14 +132,14 @@ async fn drive(mut running: Running) {
 }
 
 /// A guard of the task.
-struct Running {
+struct DriverGuard {
     driver: Arc<LineDriver>,
     has_ended: bool,
 }
 
 /// If the task is dropped before it has ended, its runtime was shut down. The store then wakes the
 /// waiters, and the first to poll brings a new driver.
-impl Drop for Running {
+impl Drop for DriverGuard {
     fn drop(&mut self) {
         if !self.has_ended
             && let Some(memory) = self.driver.memory.upgrade()

@@ -66,10 +66,13 @@ impl SharedQueue {
         }
     }
 
+    /// Undoes free slots of this queue, and registers it to be tried again if some are left.
     fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
         let mut result = UndoResult::Nothing;
         while let Some(slot) = self.with(|waiters, wakers| waiters.next_to_undo(self.now(), wakers))
         {
+            // The slot is out of the queue, and its `free` allows no other undo until this one is
+            // recorded. So the queue need not be locked while the store is asked.
             let over_counted = self.has_pending_return();
             let Some(expected) = self.expected(&slot) else {
                 self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
@@ -110,6 +113,8 @@ impl SharedQueue {
                 result = UndoResult::Kept;
             }
         }
+        // A request may enter between this check and `forget`, which checks again under the lock of
+        // the registry.
         if !self.with(|waiters, _| waiters.free.waits_for_return())
             && self.is_empty()
             && let Some(registry) = self.registry.upgrade()
