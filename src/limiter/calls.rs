@@ -1,5 +1,4 @@
-//! The calls that take tokens. A call is completed by its methods, and then awaited: it is itself
-//! the future.
+//! The call that takes tokens. It is completed by its methods and is itself the future to await.
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,24 +25,25 @@ use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
 impl RateLimiter {
-    /// Takes tokens from a limit: one, from the bucket that all callers share, unless
-    /// [`key`](LimitCall::key) and [`cost`](LimitCall::cost) say otherwise.
+    /// Takes tokens from a limit.
     ///
-    /// The answer is a [`Permit`] to run the work, or a [`RateLimited`] that says when to come
-    /// back. [`and`](LimitCall::and) takes from several limits at once,
-    /// [`reserve`](LimitCall::reserve) waits for what is short, and [`peek`](Self::peek) only
-    /// looks.
+    /// It takes one token from the bucket that all callers share, unless [`key`](LimitCall::key)
+    /// and [`cost`](LimitCall::cost) say otherwise. The answer is a [`Permit`] to run the work, or
+    /// a [`RateLimited`] that says when to retry. [`and`](LimitCall::and) takes from several limits
+    /// at once, [`reserve`](LimitCall::reserve) waits for tokens that are missing, and
+    /// [`peek`](Self::peek) takes nothing.
     ///
     /// # Errors
     ///
-    /// If the tokens are not there, if the cost can never fit, or if the store did not answer:
+    /// If the bucket is short of tokens, if the cost can never fit, or if the store did not answer.
     /// [`is_refused`](RateLimited::is_refused), [`is_too_large`](RateLimited::is_too_large) and
     /// [`is_unavailable`](RateLimited::is_unavailable) tell which.
     ///
     /// # Cancel safety
     ///
-    /// The memory store answers the first poll, so there is nothing to cancel. With another store
-    /// the tokens may be taken although the call is dropped.
+    /// The memory store answers the first poll, so there is nothing to cancel. With another store,
+    /// a call that is dropped before its answer may have taken its tokens, and they do not come
+    /// back.
     ///
     /// # Examples
     ///
@@ -66,11 +66,16 @@ impl RateLimiter {
     #[doc(alias = "try_acquire")]
     #[doc(alias = "consume")]
     #[doc(alias = "try_consume")]
+    #[doc(alias = "tryConsume")]
     #[doc(alias = "check_key")]
     #[doc(alias = "throttle")]
     #[doc(alias = "check")]
     #[doc(alias = "try_wait")]
     #[doc(alias = "take")]
+    #[doc(alias = "check_n")]
+    #[doc(alias = "check_key_n")]
+    #[doc(alias = "allow")]
+    #[doc(alias = "allow_n")]
     #[doc(alias = "hit")]
     #[inline(always)]
     pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
@@ -85,11 +90,11 @@ impl RateLimiter {
 
 /// A request for tokens, made by [`RateLimiter::limit`]; await it.
 ///
-/// Its output is `Result<Permit, RateLimited>`. Nothing is asked before the first poll. A method
-/// that is called between two polls makes it a new request, which asks again. Once it has answered,
-/// it asks nothing more, and stays pending if it is polled.
+/// Its output is `Result<Permit, RateLimited>`. The store is asked at the first poll. If a method
+/// is called after that, the call starts again and asks a second time. Once it has completed, it
+/// stays pending if it is polled.
 ///
-/// [`key`](Self::key) and [`cost`](Self::cost) concern the limit that was named last, by
+/// [`key`](Self::key) and [`cost`](Self::cost) apply to the limit that was named last, by
 /// [`RateLimiter::limit`] or by [`and`](Self::and).
 ///
 /// # Cancel safety
@@ -99,13 +104,13 @@ impl RateLimiter {
 pub struct LimitCall<'l> {
     limiter: &'l RateLimiter,
     demands: Demands<'l>,
-    /// In nanoseconds: a `Duration` takes twice the room.
+    /// In nanoseconds: a `Duration` would take twice the space.
     jitter: u64,
     progress: Progress<Applied>,
 }
 
 impl<'l> LimitCall<'l> {
-    /// The key whose bucket pays; the bucket that all callers share if not set.
+    /// Sets the key of the bucket that pays; the bucket that all callers share if not set.
     #[inline(always)]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.progress.restart();
@@ -115,9 +120,9 @@ impl<'l> LimitCall<'l> {
         self
     }
 
-    /// How many tokens to take; one if not set.
+    /// Sets how many tokens to take; one if not set.
     ///
-    /// Zero asks whether the bucket is out of debt.
+    /// A cost of zero takes nothing. It is admitted unless the bucket is in debt.
     #[doc(alias = "tokens")]
     #[doc(alias = "weight")]
     #[inline]
@@ -131,8 +136,8 @@ impl<'l> LimitCall<'l> {
 
     /// Takes from this limit as well: from all limits of the call, or from none.
     ///
-    /// It is one step for the store, so no other request sees half of it. The refusal names every
-    /// limit that refused, and tells the longest wait. A bucket that is named twice pays twice. The
+    /// The store does this in one step, so no other request sees half of it. A refusal names every
+    /// limit that refused, and has the longest wait. A bucket that is named twice pays twice. The
     /// key of the limit before is not inherited.
     ///
     /// # Examples
@@ -160,32 +165,40 @@ impl<'l> LimitCall<'l> {
         self
     }
 
-    /// Reserves what is short: the answer is a [`Reservation`](super::Reservation), whose instant is now if the tokens
-    /// are there, and else when they will be, however far away that is.
+    /// Reserves the tokens, into debt if they are missing. The answer is a
+    /// [`Reservation`](super::Reservation).
     ///
-    /// A reservation limits nothing by itself: run the work after its
-    /// [`ready`](super::Reservation::ready). To see that it is `Ok` and to drop it gives the tokens back.
+    /// The work may run at an instant that is known at once: now if the bucket has the tokens, or
+    /// else when it will have them, however far away that is.
     ///
-    /// The bucket goes into debt for it, down to its quota's
-    /// [`max_reserved`](crate::Quota::max_reserved). What would go deeper is refused.
+    /// A reservation limits nothing by itself. Run the work after its
+    /// [`ready`](super::Reservation::ready); dropping it gives the tokens back.
     ///
-    /// Of several limits the work may run when the last one has its tokens. From now until then the
-    /// tokens of the others are held for it, and these limits gain more meanwhile: their bound
-    /// counts the work at the instant when they had its tokens, not when it runs. To hold up all
-    /// other requests until then would be worse.
+    /// The debt of the bucket is bounded by its quota's
+    /// [`max_reserved`](crate::Quota::max_reserved). A request that would go deeper is refused.
+    ///
+    /// With several limits, the work may run when the last of them has its tokens. Until then, the
+    /// tokens of the others are held, and these limits gain more meanwhile. So the bound of each
+    /// limit counts the work at the instant when *that* limit had its tokens, not when it runs.
     #[doc(alias = "acquire_one")]
+    #[doc(alias = "until_ready")]
+    #[doc(alias = "until_key_ready")]
+    #[doc(alias = "delay")]
     #[doc(alias = "wait")]
     #[inline]
     pub fn reserve(self) -> ReserveCall<'l> {
         self.reserve_within(Duration::MAX)
     }
 
-    /// [Reserves](Self::reserve) what is short, if its turn comes within this time. What would have
-    /// to wait for longer is refused at once.
+    /// [Reserves](Self::reserve) the tokens if the wait is at most `max_wait`, and is refused at
+    /// once otherwise.
+    #[doc(alias = "acquire_with_timeout")]
+    #[doc(alias = "max_wait")]
+    #[doc(alias = "timeout")]
     #[inline]
     pub fn reserve_within(self, max_wait: Duration) -> ReserveCall<'l> {
         let Self { limiter, demands, jitter, progress } = self;
-        // A call that was answered has nothing left to ask for.
+        // A call that was answered stays answered.
         let answer = match progress {
             Progress::New | Progress::Pending(_) => Progress::New,
             Progress::Done => Progress::Done,
@@ -193,11 +206,11 @@ impl<'l> LimitCall<'l> {
         ReserveCall { limiter, demands, max_wait, jitter, answer }
     }
 
-    /// Makes the wait that a refusal tells longer at random: by at most this much, and never
-    /// shorter.
+    /// Adds up to `spread`, at random, to the wait of a refusal.
     ///
-    /// Clients that would come back at the same instant, such as the start of a window, then come
-    /// one after another.
+    /// Clients that would all retry at the same instant, such as the start of a window, then come
+    /// one after another. The wait is never shorter than without it.
+    #[doc(alias = "until_ready_with_jitter")]
     #[inline]
     pub fn jitter(mut self, spread: Duration) -> Self {
         self.progress.restart();
@@ -208,8 +221,8 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
-        // Several buckets of this process answer at once: their answer is not moved through that of a store
-        // which may answer later.
+        // Several buckets in memory answer at once. The boxed future of stores that answer later
+        // would cost more than the decision.
         #[cfg(feature = "memory")]
         if let Some(memory) = limiter.memory()
             && let Progress::New = progress
@@ -226,7 +239,7 @@ impl<'l> LimitCall<'l> {
         })
     }
 
-    /// What a store has answered.
+    /// Makes a permit or an error of what the store has answered.
     #[inline(always)]
     fn read(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
         if is_complete(self.demands.as_slice(), &applied) && applied.verdict() == Verdict::Admitted
@@ -236,7 +249,7 @@ impl<'l> LimitCall<'l> {
         Err(self.refusal(applied))
     }
 
-    /// Out of the way of the requests that are admitted.
+    /// Not inlined: admitted requests should not pay for this code.
     #[inline(never)]
     fn refusal(&self, applied: Applied) -> RateLimited {
         let (limiter, demands) = (self.limiter, self.demands.as_slice());
@@ -250,17 +263,18 @@ impl<'l> LimitCall<'l> {
                 let jitter = limiter.random().up_to(Duration::from_nanos(self.jitter));
                 outcome.refusal(demands, jitter)
             }
-            // Not asked for: not now in any case, and no refusal either.
+            // This mode does not reserve, and an incomplete answer is not admitted: the store is at
+            // fault.
             Verdict::Reserved | Verdict::Admitted => None,
         };
         refusal.unwrap_or_else(|| unavailable(BackendError::incomplete()))
     }
 }
 
-/// Decides about one bucket of this process.
-// A function of its own, whose arguments are in registers and which writes the answer where it is to
-// be, as the answer of a poll: so little code is inlined where users write the call, and nothing is
-// moved.
+/// Decides about one bucket in memory.
+// A function of its own, not inlined: its arguments are in registers, and it writes its answer to
+// where the poll returns it. So little code is inlined where users write the call, and the answer
+// is not copied.
 #[cfg(feature = "memory")]
 #[inline(never)]
 fn decide<'l>(
@@ -275,7 +289,7 @@ fn decide<'l>(
     }
 }
 
-/// As [`decide`], for a bucket that is new or has got other numbers.
+/// As [`decide`], for a bucket that is new or has other numbers than before.
 #[cfg(feature = "memory")]
 #[cold]
 #[inline(never)]
@@ -297,14 +311,16 @@ fn answer<'l>(
     reading: Reading,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     Poll::Ready(match reading.verdict() {
-        Verdict::Admitted => Ok(Permit::one(limiter, Grant::one(demand, &reading, at))),
+        Verdict::Admitted => {
+            Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
+        }
         Verdict::Reserved | Verdict::Refused => {
             Err(refused_one(demand, at, reading.state(), reading.wait()))
         }
     })
 }
 
-/// Out of the way of the requests that are admitted.
+/// Not inlined: admitted requests should not pay for this code.
 #[cfg(feature = "memory")]
 #[inline(never)]
 fn refused_one(
@@ -320,11 +336,11 @@ fn refused_one(
 impl<'l> Future for LimitCall<'l> {
     type Output = Result<Permit<'l>, RateLimited>;
 
-    // Always inlined, where users write the call: a call that moves through memory costs more than the
-    // decision does.
+    // Inlined into the code of the user: to move the call through memory would cost more than the
+    // decision.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Nearly always one bucket of this process answers, in one piece of code.
+        // Nearly all calls are on one bucket in memory, which answers at once.
         #[cfg(feature = "memory")]
         {
             let Self { limiter, demands, jitter: 0, progress } = &mut *self else {

@@ -1,4 +1,4 @@
-//! What a caller demands of a limit: for which key, how many tokens, and on what terms.
+//! What a request demands of a limit: the key, the number of tokens, and whether it may wait.
 
 use std::borrow::Borrow;
 use std::mem;
@@ -13,25 +13,26 @@ use crate::algebra::{Terms, Units};
 use crate::backend::{Charge, Key, Reading, Repeats, ResetMark};
 use crate::quota::Kind;
 
-/// Tokens that a request demands of one limit.
+/// The tokens that a request demands of one limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand<L> {
     pub(crate) limit: L,
     pub(crate) key: Key,
     pub(crate) cost: u64,
-    /// Whether the caller has set the cost; a request costs one token otherwise.
+    /// Whether the caller has set the cost. It is one otherwise.
     pub(crate) explicit_cost: bool,
-    /// The two shards that may pay; the same twice where the limit is one bucket.
+    /// The two shards that may pay; both are zero if the limit has only one bucket.
     pub(super) shards: [u32; 2],
-    /// How many resets the limiter knew of when it asked its store; none if the store counts them.
+    /// How many resets the limiter had recorded when it asked its store. None if the store records
+    /// them.
     pub(super) asked_at: ResetMark,
 }
 
-/// How a demand is made.
+/// How to take the tokens of a demand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mode {
     Take,
-    /// Take, into debt if the work may run within this time.
+    /// Into debt, if the work may run within this time.
     Reserve(Duration),
 }
 
@@ -46,7 +47,7 @@ impl Mode {
 }
 
 impl<L> Demand<L> {
-    /// One token, of the bucket that all callers share.
+    /// A demand for one token of the bucket that all callers share.
     #[inline]
     pub(crate) const fn new(limit: L) -> Self {
         let (cost, explicit_cost, shards, asked_at) = (1, false, [0; 2], ResetMark::NONE);
@@ -57,7 +58,7 @@ impl<L> Demand<L> {
         (self.cost, self.explicit_cost) = (tokens, true);
     }
 
-    /// The same demand on the same shards, with the limit held in another way.
+    /// The same demand on the same shards, with the limit held by another type.
     pub(crate) fn with_limit<M>(&self, limit: M) -> Demand<M> {
         let &Self { cost, explicit_cost, shards, asked_at, .. } = self;
         Demand { limit, key: self.key.clone(), cost, explicit_cost, shards, asked_at }
@@ -70,7 +71,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         self.limit.borrow()
     }
 
-    /// How many buckets the limit is charged on.
+    /// How many buckets a charge of this limit names.
     pub(super) fn bucket_count(&self) -> usize {
         if self.limit().is_in_shards() { 2 } else { 1 }
     }
@@ -91,8 +92,8 @@ impl<L: Borrow<Limit>> Demand<L> {
         (limit.bucket_of(&self.key), gains, holds, bucket.start(), shards)
     }
 
-    /// An error if its buckets could never grant this much.
-    fn could_have(&self, cost: u64, longest: Mode) -> Result<(), RateLimited> {
+    /// Fails if the buckets could never grant this many tokens.
+    fn check_cost(&self, cost: u64, longest: Mode) -> Result<(), RateLimited> {
         let (limit, terms) = (self.limit(), longest.terms(self.limit()));
         if limit.is_too_large(cost, terms) {
             return Err(RateLimited::too_large(limit, cost, terms));
@@ -100,8 +101,8 @@ impl<L: Borrow<Limit>> Demand<L> {
         Ok(())
     }
 
-    /// Whether the buckets could have granted this on the terms of `mode` if it had waited there
-    /// alone, given what they answered.
+    /// Whether the buckets could have granted this demand alone in this mode, going by their
+    /// readings.
     pub(crate) fn could_wait(&self, readings: &[Reading], mode: Mode) -> bool {
         let (limit, count) = (self.limit(), Units::try_from(readings.len()).unwrap_or(1).max(1));
         let held =
@@ -112,18 +113,18 @@ impl<L: Borrow<Limit>> Demand<L> {
         readings.iter().all(|reading| left >= 0 || terms.allow(left, reading.wait()))
     }
 
-    /// The charge that this demand comes to.
+    /// The charge for this demand.
     ///
     /// # Errors
     ///
-    /// If the cost is more than `longest`, the most patient of the modes that the caller would try,
-    /// could ever be granted.
+    /// If the cost is more than the limit could ever grant in the mode `longest`, the most patient
+    /// one that the caller would try.
     #[inline(always)]
     pub(crate) fn charge(&self, mode: Mode, longest: Mode) -> Result<Charge<'_>, RateLimited> {
         Ok(self.charge_of(self.units(longest)?, mode))
     }
 
-    /// What the cost is in units.
+    /// The cost in units.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         units_of(self.limit(), self.cost, longest.terms(self.limit()))
     }
 
-    /// A charge of so many units.
+    /// A charge of this many units.
     #[inline(always)]
     pub(super) fn charge_of(&self, units: Units, mode: Mode) -> Charge<'_> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
@@ -143,32 +144,34 @@ impl<L: Borrow<Limit>> Demand<L> {
 
     pub(super) fn draw_shards(&mut self, random: &Random) {
         if self.limit().is_in_shards() {
-            self.shards = random.two_of(self.limit().quota().get_shards());
+            self.shards = random.draw_pair(self.limit().quota().get_shards());
         }
     }
 }
 
-/// What a cost is in units.
+/// The cost in units.
 ///
 /// # Errors
 ///
-/// If the limit could never grant it on these terms.
+/// If the limit could never grant the cost on these terms.
 #[inline]
 pub(crate) fn units_of(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, RateLimited> {
     match limit.bucket().units(cost) {
-        // What one bucket holds is never too large: nearly every cost is answered by that.
+        // The common case first: a cost that one bucket can hold is never too large.
         Some(units) if units <= limit.bucket().capacity() => Ok(units),
         Some(units) if !limit.is_too_large(cost, terms) => Ok(units),
         _ => Err(RateLimited::too_large(limit, cost, terms)),
     }
 }
 
-/// Draws the shards that may pay. Demands on the same shards draw the same ones: with others, both
-/// together would be granted more than two shards hold.
+/// Draws the shards that may pay, for each demand.
+///
+/// Demands on the same limit and key get the same two shards. With different ones, they could
+/// together be granted more than two shards hold, which one demand never is.
 ///
 /// # Errors
 ///
-/// If demands on the same buckets are more together than these could ever grant.
+/// If demands on the same buckets together cost more than these could ever grant.
 #[inline(always)]
 pub(super) fn draw_all_shards<L: Borrow<Limit>>(
     demands: &mut [Demand<L>],
@@ -179,10 +182,10 @@ pub(super) fn draw_all_shards<L: Borrow<Limit>>(
         demand.draw_shards(random);
         return Ok(());
     }
-    if could_all_have_all(demands) { Ok(()) } else { draw_each(demands, random, longest) }
+    if all_fit_one_bucket(demands) { Ok(()) } else { draw_each(demands, random, longest) }
 }
 
-/// As [`draw_all_shards`], of any demands.
+/// As [`draw_all_shards`], for the demands that its short way does not cover.
 #[inline(never)]
 fn draw_each<L: Borrow<Limit>>(
     demands: &mut [Demand<L>],
@@ -190,9 +193,9 @@ fn draw_each<L: Borrow<Limit>>(
     longest: Mode,
 ) -> Result<(), RateLimited> {
     let repeats = repeats(demands);
-    let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
+    let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
     for nth in 0..demands.len() {
-        let first = first(&repeats, demands, nth);
+        let first = first_on_same_buckets(&repeats, demands, nth);
         let (before, rest) = demands.split_at_mut(nth);
         let (Some(demand), Some(sum)) = (rest.first_mut(), sums.get_mut(first)) else { continue };
         *sum = sum.saturating_add(demand.cost);
@@ -200,17 +203,17 @@ fn draw_each<L: Borrow<Limit>>(
             None => demand.draw_shards(random),
             Some(first) => {
                 demand.shards = first.shards;
-                demand.could_have(*sum, longest)?;
+                demand.check_cost(*sum, longest)?;
             }
         }
     }
     Ok(())
 }
 
-/// Whether each is on a single bucket that could grant all costs together, as nearly always. Then no
-/// sum can be too large, and there are no shards to draw.
+/// Whether each demand is on a single bucket that could grant all costs together. Then no sum is
+/// too large and there are no shards to draw. Nearly all calls are like that.
 #[inline(always)]
-fn could_all_have_all<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
+fn all_fit_one_bucket<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     let all = demands.iter().fold(0_u64, |all, demand| all.saturating_add(demand.cost));
     demands.iter().all(|demand| {
         let (limit, bucket) = (demand.limit(), demand.limit().bucket());
@@ -218,58 +221,63 @@ fn could_all_have_all<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     })
 }
 
-/// Which demands are on the same buckets.
+/// Finds demands on the same buckets.
 fn repeats<L: Borrow<Limit>>(demands: &[Demand<L>]) -> Repeats {
     Repeats::find(demands.iter().map(Demand::bucket_order))
 }
 
-/// The first demand on the same buckets as this one.
-fn first<L: Borrow<Limit>>(repeats: &Repeats, demands: &[Demand<L>], nth: usize) -> usize {
+/// The index of the first demand on the same buckets.
+fn first_on_same_buckets<L: Borrow<Limit>>(
+    repeats: &Repeats,
+    demands: &[Demand<L>],
+    nth: usize,
+) -> usize {
     repeats.first(nth, |earlier| {
         let (earlier, demand) = (demands.get(earlier), demands.get(nth));
         earlier.zip(demand).is_some_and(|(earlier, demand)| earlier.is_of_same_buckets(demand))
     })
 }
 
-/// Checks demands whose shards are drawn.
+/// Checks the sums of demands that have their shards already.
 ///
 /// # Errors
 ///
-/// If demands on the same buckets are more together than these could ever grant.
+/// If demands on the same buckets together cost more than these could ever grant.
 pub(super) fn check_sums<L: Borrow<Limit>>(
     demands: &[Demand<L>],
     longest: Mode,
 ) -> Result<(), RateLimited> {
     let repeats = repeats(demands);
-    let mut sums = SmallVec::<[u64; SHORT]>::from_elem(0, demands.len());
+    let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
     for (nth, demand) in demands.iter().enumerate() {
-        if let Some(sum) = sums.get_mut(first(&repeats, demands, nth)) {
+        if let Some(sum) = sums.get_mut(first_on_same_buckets(&repeats, demands, nth)) {
             *sum = sum.saturating_add(demand.cost);
         }
     }
     for (nth, demand) in demands.iter().enumerate() {
-        let all = sums.get(first(&repeats, demands, nth)).copied().unwrap_or(demand.cost);
-        demand.could_have(all, longest)?;
+        let all =
+            sums.get(first_on_same_buckets(&repeats, demands, nth)).copied().unwrap_or(demand.cost);
+        demand.check_cost(all, longest)?;
     }
     Ok(())
 }
 
-/// The demands of one call; one needs no allocation.
+/// The demands of one call. A single one needs no allocation.
 #[derive(Clone, Debug)]
 pub(super) enum Demands<'l> {
     One([Demand<&'l Limit>; 1]),
-    /// At least two, until they are taken out.
+    /// Two or more. Empty once they are taken out.
     Several {
         first: &'l Limit,
         demands: Vec<Demand<&'l Limit>>,
     },
 }
 
-/// How many demands most calls make at most that make several.
-const SHORT: usize = 8;
+/// Calls with at most this many demands need no allocation to check them.
+const INLINE_DEMANDS: usize = 8;
 
-/// How many limits most calls name that name several.
-const USUAL: usize = 4;
+/// The initial capacity for a call on several limits.
+const USUAL_LIMITS: usize = 4;
 
 impl<'l> Demands<'l> {
     #[inline]
@@ -308,7 +316,7 @@ impl<'l> Demands<'l> {
         self.as_mut_slice().last_mut()
     }
 
-    /// The only demand, if it is on one bucket.
+    /// The demand, if it is the only one and its limit has a single bucket.
     #[inline]
     pub(super) fn lone_bucket(&mut self) -> Option<&mut Demand<&'l Limit>> {
         match self {
@@ -317,7 +325,7 @@ impl<'l> Demands<'l> {
         }
     }
 
-    /// The demands, leaving none.
+    /// Takes the demands out and leaves none.
     #[inline]
     pub(super) fn take(&mut self) -> Self {
         let taken = Self::Several { first: self.limit(), demands: Vec::new() };
@@ -329,7 +337,7 @@ impl<'l> Demands<'l> {
         match self {
             Self::Several { demands, .. } => demands.push(more),
             Self::One([demand]) => {
-                let (first, mut demands) = (demand.limit, Vec::with_capacity(USUAL));
+                let (first, mut demands) = (demand.limit, Vec::with_capacity(USUAL_LIMITS));
                 demands.push(mem::replace(demand, more));
                 demands.push(Demand::new(limit));
                 *self = Self::Several { first, demands };

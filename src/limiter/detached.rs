@@ -1,4 +1,4 @@
-//! Answers that take effect although their caller has gone.
+//! Answers that must take effect even if the caller has gone.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,10 +8,11 @@ use crate::backend::{Answer, BackendError};
 
 type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>;
 
-/// An answer that goes on in a task of its own if it is dropped before it is there, on the tokio
-/// runtime in which it is dropped. Outside of a runtime it is dropped for good.
+/// An answer that is completed by a task if it is dropped before it has arrived.
 ///
-/// For answers that must be acted on: a reservation that has to be given up, tokens that come back.
+/// The task runs on the tokio runtime in which the answer is dropped. Outside of a runtime, the
+/// answer is dropped and its effect may be lost. It is for answers that must be acted on:
+/// reservations to be given up, tokens that come back.
 pub(crate) enum DetachOnDrop<T: Send + 'static> {
     Ready(Option<Result<T, BackendError>>),
     Pending(Option<BoxedAnswer<T>>),
@@ -25,7 +26,7 @@ impl<T: Send + 'static> DetachOnDrop<T> {
         }
     }
 
-    /// Passes the answer on without waiting for it.
+    /// Calls `finish` with the answer, in a task if it has not arrived.
     pub(crate) fn finish_with(
         mut self,
         finish: impl FnOnce(Result<T, BackendError>) + Send + 'static,
@@ -52,10 +53,10 @@ impl<T: Send + 'static> Future for DetachOnDrop<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            // A future that has given its answer is not polled again.
+            // A future that has completed stays pending.
             Self::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
             Self::Pending(slot) => {
-                // Out of its place, so that one which panics is not polled again by a task.
+                // Taken out while it is polled: if it panics, no task polls it again on drop.
                 let Some(mut future) = slot.take() else { return Poll::Pending };
                 let polled = future.as_mut().poll(cx);
                 if polled.is_pending() {

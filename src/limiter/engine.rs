@@ -24,8 +24,8 @@ use crate::clock::Timestamp;
 
 /// Decides, for each request, whether its work may run now.
 ///
-/// A limiter is a handle: clones share its buckets. It needs no list of limits. Every
-/// [`Limit`] names itself at the call, and two that share a name share their buckets.
+/// A limiter is a handle: clones share its buckets. It needs no list of limits. Each call names its
+/// [`Limit`], and limits of the same name share their buckets.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ use crate::clock::Timestamp;
 ///     println!("come back in {:?}", refused.retry_after());
 /// }
 ///
-/// // A limit that all callers share, built where it is needed. A refusal leaves by `?`.
+/// // A limit that all callers share, built where it is needed. `?` returns a refusal.
 /// let sign_ups = Limit::new("sign-ups", Quota::fixed_window(1_000, HOUR));
 /// let permit = limiter.limit(&sign_ups).await?;
 /// assert_eq!(permit.remaining(), 999);
@@ -59,21 +59,21 @@ struct LimiterState {
     store: Store,
     queues: Arc<QueueRegistry>,
     random: Random,
-    /// The resets that were made through this limiter; the memory store counts its own.
+    /// The resets that were made through this limiter. The memory store records its own.
     resets: Arc<SharedResets>,
 }
 
 /// Where the buckets of a limiter are.
 #[derive(Debug)]
 enum Store {
-    /// This process: called without an indirection, so that a decision is one piece of code.
+    /// In this process. Called without dynamic dispatch, so that a decision can be inlined.
     #[cfg(feature = "memory")]
     Memory(Arc<Memory>),
     Other(Arc<dyn Backend>),
 }
 
 impl RateLimiter {
-    /// A limiter that keeps its buckets in `backend`.
+    /// Makes a limiter that keeps its buckets in `backend`.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
         let store = Store::new(backend);
@@ -82,11 +82,11 @@ impl RateLimiter {
         Self { shared: Arc::new(LimiterState { store, queues, random, resets }) }
     }
 
-    /// A limiter that keeps its buckets in this process, at most
-    /// [`Memory::MAX_KEYS`](crate::backend::Memory::MAX_KEYS) of them.
+    /// Makes a limiter that keeps its buckets in this process.
     ///
-    /// Two of them share nothing, so one that is made for each request limits nothing. Make one
-    /// when the program starts, and hand out clones.
+    /// It keeps at most [`Memory::MAX_KEYS`](crate::backend::Memory::MAX_KEYS) of them. Two such
+    /// limiters share nothing, so one that is made for each request limits nothing. Make one when
+    /// the program starts, and clone it.
     #[doc(alias = "direct")]
     #[doc(alias = "keyed")]
     #[cfg(feature = "memory")]
@@ -95,10 +95,10 @@ impl RateLimiter {
         Self::new(Memory::new())
     }
 
-    /// Draws all jitter, the shards that pay and the requests of a sample from this seed from here
-    /// on, so that a test gets the same in each run.
+    /// Seeds the random numbers of this limiter and its clones.
     ///
-    /// The clones of a limiter draw from one sequence.
+    /// With a fixed seed, a test gets the same numbers in each run. They decide the jitter, which
+    /// shards pay, and which requests are in a sample. The clones draw from one sequence.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.shared.random.reseed(seed);
@@ -109,7 +109,7 @@ impl RateLimiter {
         self.shared.store.backend()
     }
 
-    /// The store, if it is the one of this process.
+    /// The memory store, if the limiter has one.
     #[cfg(feature = "memory")]
     #[inline]
     pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
@@ -119,7 +119,7 @@ impl RateLimiter {
         }
     }
 
-    /// Whether the waiters stand in lines of the store, and have what comes back.
+    /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.
     pub(crate) fn has_lines(&self) -> bool {
         #[cfg(feature = "memory")]
         return self.memory().is_some();
@@ -139,12 +139,12 @@ impl RateLimiter {
         &self.shared.queues
     }
 
-    /// Asks the store: all demands or none of them. An [`Outcome`] is made of what it answers.
+    /// Asks the store for all demands or none. [`Outcome::new`] checks the answer.
     ///
     /// # Errors
     ///
-    /// If a cost is more than `longest`, the most patient mode that the caller would try, could
-    /// ever be granted. The store is not asked then.
+    /// If a cost is more than the buckets could ever grant in the mode `longest`, the most patient
+    /// one that the caller would try. The store is not asked then.
     #[inline(always)]
     pub(crate) fn submit<L: Borrow<Limit>>(
         &self,
@@ -152,7 +152,7 @@ impl RateLimiter {
         mode: Mode,
         longest: Mode,
     ) -> Result<Answer<Applied>, RateLimited> {
-        // The memory store counts the resets itself.
+        // The memory store records the resets itself.
         if !self.has_lines() {
             let mark = self.shared.resets.mark();
             demands.iter_mut().for_each(|demand| demand.asked_at = mark);
@@ -161,7 +161,7 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
-    /// As [`submit`](Self::submit), of the store of this process: no list of charges is made for it.
+    /// As [`submit`](Self::submit), for the memory store: without a list of charges.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl RateLimiter {
         memory.charge_all(demands.iter().map(|demand| demand.charge(Mode::Take, Mode::Take)))
     }
 
-    /// As [`submit`](Self::submit), of the shards that the demands name already.
+    /// As [`submit`](Self::submit), for demands that have their shards already.
     ///
     /// # Errors
     ///
@@ -192,8 +192,9 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
-    /// Takes all demands, into debt if need be, or none of them. Where the answer is a reservation,
-    /// the request stands in line, so that other requests of this process come after it.
+    /// Takes all demands, into debt if need be, or none. If the answer is a reservation, the
+    /// request enters the lines of its buckets in the same step, so that no other request overtakes
+    /// it.
     ///
     /// # Errors
     ///
@@ -215,8 +216,8 @@ impl RateLimiter {
         Ok(memory.reserve(&charges, waiter))
     }
 
-    /// Gives units back: in a store that other processes take from too, to the waiters of this one
-    /// first.
+    /// Returns units. With a store that other processes use as well, the waiters of this process
+    /// get them first.
     pub(crate) fn give_back(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
         match &self.shared.store {
             #[cfg(feature = "memory")]
@@ -255,7 +256,7 @@ impl Store {
         #[cfg(feature = "memory")]
         {
             let any: Arc<dyn Any + Send + Sync> = backend.clone();
-            // Limiters that share a store share its lines.
+            // Limiters that share a memory store share its lines.
             if let Some(shared) = any.downcast_ref::<Arc<Memory>>() {
                 return Self::Memory(Arc::clone(shared));
             }
@@ -283,18 +284,18 @@ impl Store {
     }
 }
 
-/// A complete answer to some demands: every bucket that they name has a reading.
+/// A complete answer to some demands: each of their buckets has a reading.
 ///
-/// The demands that it is read with are those that it was made with.
+/// It must be read with the demands that it was made with.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome(Applied);
 
 impl Outcome {
-    /// What a store has answered, if it is complete.
+    /// Checks that an answer of a store is complete.
     ///
     /// # Errors
     ///
-    /// If the store has left a bucket out, or answered for others.
+    /// If the store has left out a bucket, or answered about others.
     #[inline]
     pub(crate) fn new<L: Borrow<Limit>>(
         demands: &[Demand<L>],
@@ -306,7 +307,7 @@ impl Outcome {
         Ok(Self(applied))
     }
 
-    /// What one bucket has answered to one demand.
+    /// The answer of one bucket to one demand.
     #[inline]
     pub(crate) const fn one(now: Timestamp, reading: Reading) -> Self {
         Self(Applied::one(now, reading))
@@ -317,7 +318,7 @@ impl Outcome {
         self.0.verdict()
     }
 
-    /// Until every bucket has what was asked of it.
+    /// The wait until every bucket has the tokens.
     #[inline]
     pub(crate) fn wait(&self) -> Duration {
         self.0.wait()
@@ -336,7 +337,7 @@ impl Outcome {
         demands.iter().map(move |demand| (demand, next_readings(demand, &mut rest)))
     }
 
-    /// How the limit of the only demand stands.
+    /// How the limit stands, if there is only one demand.
     #[inline]
     pub(crate) fn level<L: Borrow<Limit>>(&self, demand: &Demand<L>) -> Level {
         Level::new(demand.limit(), self.0.readings(), demand.cost, self.at())
@@ -364,7 +365,7 @@ impl Outcome {
         })
     }
 
-    /// The refusal, of those limits that made it one.
+    /// The refusal, with the limits that refused.
     pub(crate) fn refusal<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
@@ -378,14 +379,14 @@ impl Outcome {
     }
 }
 
-/// Whether a store has answered for the buckets of these demands, and no others.
+/// Whether a store has answered about the buckets of these demands and no others.
 #[inline]
 pub(super) fn is_complete<L: Borrow<Limit>>(demands: &[Demand<L>], applied: &Applied) -> bool {
     let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
     buckets != 0 && applied.readings().len() == buckets
 }
 
-/// The readings of this demand, split off from those of all that follow.
+/// Splits off the readings of this demand from those of all that follow.
 pub(super) fn next_readings<'x, L: Borrow<Limit>>(
     demand: &Demand<L>,
     rest: &mut &'x [Reading],

@@ -13,48 +13,48 @@ use crate::backend::{Adjustment, BucketId, Key, Reading, ResetMark};
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 
-/// What a request took of one limit, and what was left: enough to settle it, and to tell how the
-/// limit stood.
+/// What a request took of one limit and what was left: enough to settle it later.
 ///
-/// A limit takes from one bucket, or from two of its shards. Nothing that follows from the rest is
-/// kept, as every permit carries a grant: with the limiter it has 128 bytes, which are moved without
-/// a call.
-// What is copied as a whole lies together. First is what has values to spare, in which the compiler
-// keeps whether a result is a permit: if it did so within the key, the key would be moved in pieces.
+/// A limit takes from one bucket, or from two of its shards. Every permit carries a grant, so it
+/// has nothing that can be derived from the rest: with the limiter it has 128 bytes, which the
+/// compiler moves without a call of `memcpy`.
+// The order of the fields is fixed. Those that are copied together are neighbours. `cost` is first,
+// since the compiler keeps the discriminant of `Result<Permit, _>` in its unused values. Were it
+// inside of the key, the key would be copied in pieces.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Grant<L = Arc<Limit>> {
     cost: CostOrigin,
     shards: ShardPair,
-    /// How many resets the store knew of when they have paid.
+    /// How many resets the store had recorded when the buckets paid.
     mark: ResetMark,
     limit: L,
     key: Key,
-    /// In microseconds, until the buckets have what they were granted. It does not follow from what is
-    /// left: a bucket that is named twice waits less for the first.
+    /// The wait in microseconds until the buckets have what they granted. It cannot be derived from
+    /// `after`: if a call names a bucket twice, the first charge waits less.
     wait: u64,
-    /// What each bucket has paid.
+    /// What each bucket paid.
     units: [Units; 2],
     /// What each bucket held after that.
     after: [State; 2],
     at: Timestamp,
 }
 
-/// Whether the caller has set the cost; a request costs one token otherwise.
+/// Whether the caller has set the cost. It is one otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CostOrigin {
-    Usual,
+    Default,
     Explicit,
 }
 
 impl CostOrigin {
     #[inline(always)]
     const fn new(explicit: bool) -> Self {
-        if explicit { Self::Explicit } else { Self::Usual }
+        if explicit { Self::Explicit } else { Self::Default }
     }
 }
 
-/// The numbers of two shards, in twelve bits each: a quota has at most
+/// The numbers of two shards in twelve bits each. A quota has at most
 /// [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
 #[derive(Clone, Copy, Debug)]
 struct ShardPair([u8; 3]);
@@ -87,9 +87,9 @@ pub(crate) struct PaidBucket {
 }
 
 impl<L> Grant<L> {
-    /// What a demand on one bucket was granted; it takes the key out.
+    /// The grant of a demand on one bucket. It takes the key out of the demand.
     #[inline(always)]
-    pub(super) fn one(demand: &mut Demand<L>, reading: &Reading, at: Timestamp) -> Self
+    pub(super) fn from_reading(demand: &mut Demand<L>, reading: &Reading, at: Timestamp) -> Self
     where
         L: Copy,
     {
@@ -102,13 +102,12 @@ impl<L> Grant<L> {
             key: mem::replace(key, Key::GLOBAL),
             wait: 0,
             units: [reading.units(), 0],
-            after: [reading.state(), NOTHING],
+            after: [reading.state(), NO_STATE],
             at,
         }
     }
 
-    /// What a demand was granted that was answered with these readings: one, or two for a limit in
-    /// shards.
+    /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
         let (units, after) = paid(readings);
@@ -129,13 +128,13 @@ impl<L> Grant<L> {
         &self.key
     }
 
-    /// Whether the caller has set its cost.
+    /// Whether the caller has set the cost.
     pub(crate) const fn has_explicit_cost(&self) -> bool {
         matches!(self.cost, CostOrigin::Explicit)
     }
 
-    /// Counts what was charged on top of it. If the bucket was reset in between, none of it comes back:
-    /// which part of it was taken before that is not kept.
+    /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
+    /// nothing: it does not know which part it took before.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
         let before = self.units;
         (self.units, self.after) = paid(readings);
@@ -147,29 +146,29 @@ impl<L> Grant<L> {
     }
 }
 
-/// The buckets of one charge answer the same.
+/// The wait of a charge. Both of its buckets have the same.
 fn wait_micros(readings: &[Reading]) -> u64 {
     let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
     u64::try_from(wait.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What each bucket has paid, and what it held after that.
+/// What each bucket paid, and what it held after that.
 fn paid(readings: &[Reading]) -> ([Units; 2], [State; 2]) {
-    (of_both(readings, 0, Reading::units), of_both(readings, NOTHING, Reading::state))
+    (map_pair(readings, 0, Reading::units), map_pair(readings, NO_STATE, Reading::state))
 }
 
-fn of_both<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
+fn map_pair<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
     [readings.first().map_or(none, &what), readings.get(1).map_or(none, &what)]
 }
 
-const NOTHING: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+const NO_STATE: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
 
 impl<L: Borrow<Limit>> Grant<L> {
     pub(crate) fn limit(&self) -> &Limit {
         self.limit.borrow()
     }
 
-    /// The same with a limit of its own.
+    /// The same grant with its own handle of the limit.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
         let &Self { cost, shards, mark, ref limit, ref key, wait, units, after, at } = self;
         Grant { cost, shards, mark, limit: own(limit), key: key.clone(), wait, units, after, at }
@@ -183,8 +182,7 @@ impl<L: Borrow<Limit>> Grant<L> {
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
     }
 
-    /// The buckets that paid. Of two shards, one that did not is left out, but for the first if
-    /// both did not.
+    /// The buckets that paid. If both shards paid nothing, the first one.
     pub(crate) fn paid(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
         let nothing_paid = self.units == [0; 2];
         self.buckets()
@@ -193,7 +191,7 @@ impl<L: Borrow<Limit>> Grant<L> {
             .map(|(_, bucket)| bucket)
     }
 
-    /// All buckets that the limit has for the key, whether they have paid or not.
+    /// All buckets of the limit for the key, whether they paid or not.
     pub(super) fn all_shards(&self) -> impl Iterator<Item = BucketId<'_>> {
         self.limit().shards(&self.key)
     }
@@ -221,21 +219,21 @@ impl<L: Borrow<Limit>> Grant<L> {
         Snapshot::new(self.limit(), self.level())
     }
 
-    /// What is to be given back to each bucket so that `actual` tokens stay taken, and what stays
-    /// taken there.
+    /// The adjustments after which `actual` tokens stay taken, each with the units that stay taken
+    /// of its bucket.
     ///
-    /// With `late`, what a bucket has gained in place of it is not given a second time.
+    /// With `late`, a bucket does not return what it has gained since in place of the tokens.
     pub(crate) fn refunds(
         &self,
         actual: u64,
         late: bool,
     ) -> impl Iterator<Item = (Adjustment<'_>, Units)> {
         let bucket = self.limit().bucket();
-        // More than can be counted leaves a bucket as deep as numbers go.
+        // A number that does not fit in units takes as much as can be counted.
         let cost = bucket.units(actual).unwrap_or(Units::MAX);
         let [first, second] = self.units;
         let back = first.saturating_add(second).saturating_sub(cost);
-        // Neither gets more than it has paid, and what is short is taken from the first.
+        // A shard returns at most what it paid. If more is to be taken, the first one pays it.
         let to_second = back.clamp(0, second.max(0));
         let to_first = back.saturating_sub(to_second);
         let parts = [(to_first, true), (to_second, second != 0)];
@@ -252,27 +250,27 @@ impl<L: Borrow<Limit>> Grant<L> {
 }
 
 impl Grant {
-    /// The buckets that paid were reset while a waiter stood in their lines: what they have paid is
-    /// taken after that.
+    /// Notes that the buckets were reset while a waiter stood in their lines: they paid after the
+    /// reset.
     ///
-    /// If that is true of one of two shards, and the other had granted before, neither gets anything back:
-    /// there is one mark for both.
+    /// There is one mark for both shards. If one was reset and the other had granted before, a
+    /// refund returns nothing to either.
     #[cfg(feature = "memory")]
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
         let id = |paid: PaidBucket| self.limit.bucket_of(&self.key).shard(paid.shard);
-        // The store marks all buckets that it resets at once alike.
+        // Buckets that were reset together have the same mark.
         let marks = self.paid().map(|paid| mark_of(id(paid)));
         if let Some(mark) = marks.reduce(|one, other| one.and(other)).flatten() {
             self.mark = mark;
         }
     }
 
-    /// The limit, as it is shared.
+    /// The limit, as a shared handle.
     pub(crate) const fn shared_limit(&self) -> &Arc<Limit> {
         &self.limit
     }
 
-    /// A demand for so many tokens more, of the shards that have paid.
+    /// A demand for more tokens of the shards that have paid.
     pub(crate) fn more(&self, tokens: u64) -> Demand<Arc<Limit>> {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();

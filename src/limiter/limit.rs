@@ -7,30 +7,30 @@ use crate::algebra::{Bucket, Terms};
 use crate::backend::{BucketId, Key, LimitHead};
 use crate::quota::{Quota, QuotaError};
 
-/// A named quota: what a request is held to.
+/// A named quota.
 ///
-/// The name is part of every bucket's own, so limits of one name share their buckets. It is told to
-/// clients in header fields, so it is 1 to 64 printable ASCII characters.
+/// The name is part of the name of each bucket, so limits of the same name share their buckets.
+/// Clients see it in header fields, so it is 1 to 64 printable ASCII characters.
 ///
-/// Limits of one name may have different quotas, like the plans of a service, and a quota may change
-/// while a service runs: what was used of a bucket stays used, as
-/// [`rescale`](crate::algebra::rescale) says.
+/// Limits of the same name may have different quotas, such as the plans of a service, and a quota
+/// may change while a service runs. A bucket then keeps what was *used* of it: see
+/// [`rescale`](crate::algebra::rescale).
 ///
 /// # Examples
 ///
 /// ```
 /// use tollgate::{HOUR, Limit, Quota};
 ///
-/// // A mistake in the numbers does not compile.
+/// // A mistake in the numbers is a compile error.
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 ///
-/// // From a configuration, a mistake is an error.
+/// // In a configuration, a mistake is an error at run time.
 /// let quota: Quota = "5 per hour".parse()?;
 /// assert_eq!(Limit::try_new("login", quota)?, LOGIN);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// After 3 of 3 tokens, a plan of 100 leaves 97:
+/// A client that has used 3 of 3 tokens has 97 left after an upgrade to 100:
 ///
 /// ```
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
@@ -48,8 +48,8 @@ use crate::quota::{Quota, QuotaError};
 /// # }
 /// ```
 ///
-/// These do not compile, for a rate of zero, a capacity beyond what can be counted, and a name that
-/// no header field can hold:
+/// These do not compile: a rate of zero, a capacity beyond what can be counted, and a name that no
+/// header field can hold.
 ///
 /// ```compile_fail,E0080
 /// # use tollgate::{HOUR, Limit, Quota};
@@ -73,12 +73,13 @@ pub struct Limit {
     bucket: Bucket,
 }
 
-/// In place where it is known at run time only: what has nothing to be dropped can be borrowed from
-/// a constant for as long as the program runs, as permits do.
+/// A name that is only known at run time is stored in place. Then a `Limit` has no destructor, and
+/// the compiler promotes a borrowed constant to a static: a permit can borrow it for the whole
+/// program.
 #[derive(Clone)]
 enum LimitName {
     Static(&'static str),
-    Own { bytes: [u8; MAX_NAME], len: u8 },
+    Inline { bytes: [u8; MAX_NAME], len: u8 },
 }
 
 impl fmt::Debug for LimitName {
@@ -93,21 +94,21 @@ impl LimitName {
         match self {
             Self::Static(name) => name,
             // Names are ASCII.
-            Self::Own { bytes, len } => bytes
+            Self::Inline { bytes, len } => bytes
                 .get(..usize::from(*len))
                 .and_then(|name| std::str::from_utf8(name).ok())
                 .unwrap_or(""),
         }
     }
 
-    fn own(name: &str) -> Option<Self> {
+    fn inline(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        Some(Self::Own { bytes, len: u8::try_from(name.len()).ok()? })
+        Some(Self::Inline { bytes, len: u8::try_from(name.len()).ok()? })
     }
 }
 
-/// A name that fits a header field with room for its numbers.
+/// So long that a header field has room for the name and its numbers.
 const MAX_NAME: usize = 64;
 
 impl Limit {
@@ -115,8 +116,9 @@ impl Limit {
     ///
     /// # Panics
     ///
-    /// If the name is empty, long or not printable ASCII, or the quota contradicts itself or does
-    /// not fit. In a `const` that is a compile error; at run time use [`try_new`](Self::try_new).
+    /// If the name is empty, too long or not printable ASCII, or if the quota contradicts itself or
+    /// does not fit. In a `const`, that is a compile error. At run time, use
+    /// [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub const fn new(name: &'static str, quota: Quota) -> Self {
@@ -130,18 +132,18 @@ impl Limit {
         }
     }
 
-    /// Names a quota that is known at run time only.
+    /// Names a quota that is only known at run time.
     ///
     /// # Errors
     ///
-    /// If the name is empty, long or not printable ASCII, or the quota contradicts itself or does
-    /// not fit.
+    /// If the name is empty, too long or not printable ASCII, or if the quota contradicts itself or
+    /// does not fit.
     pub fn try_new(name: impl Into<Arc<str>>, quota: Quota) -> Result<Self, LimitError> {
         let name = name.into();
-        let own = LimitName::own(&name).filter(|_| is_name(&name));
-        let Some(own) = own else { return Err(LimitError { name, quota: None }) };
+        let inline = LimitName::inline(&name).filter(|_| is_name(&name));
+        let Some(inline) = inline else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: own, head: LimitHead::new(&name), quota, bucket }),
+            Ok(bucket) => Ok(Self { name: inline, head: LimitHead::new(&name), quota, bucket }),
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
     }
@@ -153,15 +155,15 @@ impl Limit {
         self.name.as_str()
     }
 
-    /// The numbers.
+    /// The quota.
     #[must_use]
     #[inline]
     pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// The numbers of its bucket, compiled; where the quota has [`shards`](Quota::shards), those of
-    /// each shard.
+    /// The quota as the formula uses it; if the quota has [`shards`](Quota::shards), that of each
+    /// shard.
     #[must_use]
     #[inline]
     pub const fn bucket(&self) -> &Bucket {
@@ -173,19 +175,19 @@ impl Limit {
         self.quota.get_shards() > 1
     }
 
-    /// Its bucket for a key, the first of its shards.
+    /// The bucket for a key; of several shards, the first.
     #[inline]
     pub(crate) fn bucket_of<'i>(&'i self, key: &'i Key) -> BucketId<'i> {
         BucketId::with_head(self.name(), self.head, key)
     }
 
-    /// Its buckets for a key: one, or all shards.
+    /// The buckets for a key: one, or all shards.
     pub(super) fn shards<'i>(&'i self, key: &'i Key) -> impl Iterator<Item = BucketId<'i>> {
         let id = self.bucket_of(key);
         (0..self.quota.get_shards()).map(move |shard| id.shard(shard))
     }
 
-    /// Whether a cost is more than it could ever grant on these terms.
+    /// Whether the limit could never grant this cost on these terms.
     #[inline]
     pub(crate) fn is_too_large(&self, cost: u64, terms: Terms) -> bool {
         match self.is_in_shards() {
@@ -209,7 +211,7 @@ const fn is_name(name: &str) -> bool {
     true
 }
 
-/// Limits are equal if they have the same name and numbers.
+/// Limits are equal if they have the same name and quota.
 impl PartialEq for Limit {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name() && self.quota == other.quota
@@ -230,7 +232,7 @@ impl From<&Limit> for Limit {
     }
 }
 
-/// A name and numbers that are not a limit.
+/// The error of a name or a quota that cannot make a limit.
 #[derive(Clone, Debug)]
 pub struct LimitError {
     name: Arc<str>,

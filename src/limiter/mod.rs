@@ -1,22 +1,67 @@
-//! The limiter: calls that take, look, reserve and settle, and what they answer.
+//! The calls that take, reserve, settle, look at and administer tokens, and what they answer.
 //!
-//! In reading order:
+//! The layers of [`middleware`](crate::middleware) make these calls for HTTP requests. Make them
+//! yourself in a handler, a job or a client.
 //!
-//! 1. [`RateLimiter::limit`] takes tokens: its answer is a [`Permit`] or a [`RateLimited`].
-//!    [`and`](LimitCall::and) takes from several limits, or from none.
-//! 2. [`Permit::settle`] corrects what was taken when the work has cost less or more.
-//! 3. [`LimitCall::reserve`] takes what will be there later: its answer is a [`Reservation`], to be
-//!    awaited. [`RateLimiter::drain`] ends all waiting when the server shuts down.
-//! 4. [`RateLimiter::peek`] looks and takes nothing: its answer is a [`Snapshot`].
-//! 5. [`RateLimiter::waiting`] tells how many requests wait, and for how long.
-//! 6. [`RateLimiter::reset`], [`penalize`](RateLimiter::penalize) and
-//!    [`block`](RateLimiter::block) administer a bucket.
+//! # Taking tokens
 //!
-//! # A streaming handler
+//! A [`RateLimiter`] has the buckets, and a [`Limit`] is a quota with a name.
+//! [`RateLimiter::limit`] takes tokens from one. Its answer is a [`Permit`] to run the work, or a
+//! [`RateLimited`] that says why not and when to retry. [`LimitCall::and`] takes from several
+//! limits or from none.
 //!
-//! A handler whose answer is a stream returns before the cost is known. So the body takes the
-//! permit with it, made its own by [`into_owned`](Permit::into_owned), and settles it on drop: when
-//! the stream ends, and also if the client goes away before that.
+//! ```
+//! use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND};
+//!
+//! const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(10, SECOND));
+//! const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), RateLimited> {
+//! let limiter = RateLimiter::in_memory();
+//! let permit = limiter.limit(&PER_USER).key("alice").and(&LLM_TOKENS).cost(30_000).await?;
+//! assert_eq!(permit.remaining(), 9); // of `PER_USER`, the smaller number
+//!
+//! let refused = limiter.limit(&LLM_TOKENS).cost(30_000).await.unwrap_err();
+//! assert!(refused.is_refused() && refused.retry_after() <= Some(30 * SECOND));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Waiting for tokens
+//!
+//! [`LimitCall::reserve`] takes tokens that the bucket does not have yet. Its answer is a
+//! [`Reservation`]: the instant at which the work may run is known at once, and
+//! [`ready`](Reservation::ready) waits for it. [`RateLimiter::waiting`] tells how many requests
+//! wait, and [`RateLimiter::drain`] ends all waiting when the server shuts down.
+//!
+//! # Correcting the cost
+//!
+//! [`Permit::settle`] says what the work really cost: the rest is returned, or the difference is
+//! taken. [`Permit::refund`] returns everything. Dropping a permit returns nothing.
+//!
+//! # Looking and resetting
+//!
+//! [`RateLimiter::peek`] takes nothing. Its answer is a [`Snapshot`]: what is left, whether a cost
+//! would fit, and the wait if not. [`RateLimiter::reset`] makes a bucket as if it had never been
+//! used.
+//!
+//! # Penalties and blocks
+//!
+//! [`RateLimiter::penalize`] takes tokens whatever the bucket holds, into debt if need be.
+//! [`RateLimiter::block`] closes a bucket for a time.
+//!
+//! # Moving a permit into a task or a stream
+//!
+//! A permit borrows the limiter and the limits. [`Permit::into_owned`] makes one that borrows
+//! nothing. [`Permit::settle`] and [`Permit::refund`] return futures that borrow nothing, so
+//! `tokio::spawn(permit.settle(740))` works as it is.
+//!
+//! ## A streaming handler
+//!
+//! A handler that answers with a stream returns before the cost is known. So its body owns the
+//! permit and settles it on drop: when the stream ends, and also when the client disconnects before
+//! that.
 //!
 //! ```
 //! use axum::body::{Body, Bytes};
@@ -48,9 +93,9 @@
 //! async fn chat(limiter: RateLimiter) -> Result<Body, RateLimited> {
 //!     let permit = limiter.limit(&LLM_TOKENS).cost(1_000).await?.into_owned();
 //!     let mut metered = Metered { permit: Some(permit), used: 0 };
-//!     let answer = Body::from("forty-two"); // in production, the model's answer as it comes
+//!     let answer = Body::from("forty-two"); // in production, the stream of the model
 //!     Ok(Body::new(answer.map_frame(move |frame| {
-//!         // By a method: the closure has to capture all of it, and not a copy of one field.
+//!         // A method call makes the closure capture the whole value, not only the field `used`.
 //!         metered.count(frame.data_ref().map_or(0, Bytes::len));
 //!         frame
 //!     })))
@@ -68,18 +113,33 @@
 //! # }
 //! ```
 //!
-//! Under a layer, [`Meter`] is the short form of this.
+//! Under a layer, [`Meter`](crate::middleware::Meter) does the same in fewer lines.
 //!
-//! [`Meter`]: crate::middleware::Meter
+//! # Cancel safety
+//!
+//! In memory, each call is answered at its first poll, so there is nothing to cancel. With a store
+//! that answers later, dropping a future has this effect:
+//!
+//! | the future of | dropped before it completes |
+//! |---|---|
+//! | [`limit`](RateLimiter::limit) | The tokens may be taken, and do not come back. |
+//! | [`reserve`](LimitCall::reserve) | A task awaits the answer and cancels the reservation. |
+//! | [`ready`](Reservation::ready) | The reservation is cancelled, in memory as well. |
+//! | [`settle`](Permit::settle), [`refund`](Permit::refund) | A task completes it. The store was asked before the future was returned. |
+//! | [`peek`](RateLimiter::peek) | Nothing was changed. |
+//! | [`reset`](RateLimiter::reset) | The bucket may be reset or not. |
+//! | [`penalize`](RateLimiter::penalize), [`block`](RateLimiter::block) | A task completes it, if the future was polled. |
+//!
+//! These tasks run on the tokio runtime in which the future is dropped. Outside of a runtime, the
+//! effect may be lost: tokens stay taken that should have come back.
 //!
 //! # Design
 //!
-//! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store,
-//! and makes an `Outcome` of a complete answer, which is the only source of grants, refusals and
-//! levels. The layer of the middleware goes the same way. One bucket in this process is decided
+//! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store.
+//! It makes an `Outcome` of a complete answer, and only an `Outcome` makes grants, refusals and
+//! levels. The layers of the middleware use the same engine. One bucket in memory is decided
 //! without a list.
 
-mod booking;
 mod calls;
 mod demand;
 mod detached;
@@ -98,6 +158,7 @@ mod random;
 mod rate_limited;
 mod reservation;
 mod reserve_call;
+mod reserved_slot;
 mod settle;
 mod shared_resets;
 mod snapshot;
@@ -105,29 +166,40 @@ mod too_large;
 mod wait;
 mod waiting;
 
-pub(crate) use self::booking::{Booking, PendingTurn, UsedTurn};
+// In reading order. The blank lines keep rustfmt from sorting them.
+
+pub use self::engine::RateLimiter;
+pub use self::limit::{Limit, LimitError};
+
 pub use self::calls::LimitCall;
+pub use self::permit::Permit;
+pub use self::rate_limited::RateLimited;
+
+pub use self::reserve_call::ReserveCall;
+
+pub use self::reservation::{Ready, Reservation};
+pub use self::waiting::Waiting;
+
+pub use self::settle::Settle;
+
+pub use self::peek::{PeekCall, ResetCall};
+pub use self::snapshot::Snapshot;
+
+pub use self::penalty::{BlockCall, PenalizeCall};
+
+// For the rooms above.
+
 #[cfg(feature = "memory")]
 pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::engine::Outcome;
-pub use self::engine::RateLimiter;
 pub(crate) use self::grant::Grant;
-pub use self::limit::{Limit, LimitError};
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
-pub use self::peek::{PeekCall, ResetCall};
-pub use self::penalty::{BlockCall, PenalizeCall};
-pub use self::permit::Permit;
-pub(crate) use self::queue::{HeldSlot, ReservationUnderWay};
+pub(crate) use self::queue::{HeldSlot, PendingReservation};
 pub(crate) use self::random::Random;
-pub use self::rate_limited::RateLimited;
-pub use self::reservation::{Ready, Reservation};
-pub use self::reserve_call::ReserveCall;
-pub use self::settle::Settle;
+pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::Level;
-pub use self::snapshot::Snapshot;
 pub(crate) use self::wait::Wait;
-pub use self::waiting::Waiting;

@@ -1,4 +1,4 @@
-//! Looking at a limit, and making it as new.
+//! Looking at a limit, and resetting it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,23 +15,23 @@ use crate::algebra::{State, Terms, Verdict, charge, charge_pair};
 use crate::backend::{Applied, BackendError, BucketId, Charge, Key, Reading};
 
 impl RateLimiter {
-    /// Looks how a limit stands and whether [`cost`](PeekCall::cost) tokens fit, and takes nothing.
+    /// Looks how a limit stands and whether [`cost`](PeekCall::cost) tokens fit. Takes nothing.
     ///
     /// The answer is a [`Snapshot`]: what is left, whether the cost would fit, and the wait if not.
-    /// Of a limit in [shards](crate::Quota::shards) it looks at all of them at one instant; the
-    /// cost fits if the two that hold the most have it.
+    /// For a limit in [shards](crate::Quota::shards), it looks at all shards at one instant; the
+    /// cost fits if the two fullest have it together.
     ///
-    /// Work must not run on the strength of it: another request may come in between. Only
-    /// [`limit`](Self::limit) takes.
+    /// Do not run the work because a peek says that it fits: another request may come in between.
+    /// Only [`limit`](Self::limit) takes.
     ///
     /// # Errors
     ///
-    /// Awaiting it fails if the store did not answer. A cost that can never fit is no error: the
+    /// Awaiting it fails if the store did not answer. A cost that can never fit is no error: its
     /// snapshot has no [`wait`](Snapshot::wait).
     ///
     /// # Cancel safety
     ///
-    /// Nothing is changed, so nothing can be half done.
+    /// A peek changes nothing, so it can be dropped at any time.
     ///
     /// # Examples
     ///
@@ -54,41 +54,42 @@ impl RateLimiter {
     #[doc(alias = "get_state")]
     #[doc(alias = "estimate")]
     #[doc(alias = "test")]
+    #[doc(alias = "remaining")]
+    #[doc(alias = "available_tokens")]
     #[doc(alias = "get_tokens")]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
         PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
     }
 
-    /// Makes a bucket as if it had never been used, or [penalized](Self::penalize), or
+    /// Makes a bucket as if it had never been used, [penalized](Self::penalize) or
     /// [blocked](Self::block).
     ///
-    /// What was taken before is forgiven, so a permit from before the reset gives nothing back after
-    /// it: its refund would be worth the same tokens a second time. A settlement above what it has paid
-    /// is still taken. A request that waits keeps its place; what it is granted after the reset
-    /// is taken from the fresh bucket, and comes back to that.
+    /// The reset forgives what was taken before. So a permit from before the reset returns nothing
+    /// after it: the same tokens would come back twice. A settlement above what was paid is
+    /// still taken. A request that waits keeps its place. What it is granted after the reset is
+    /// taken from the fresh bucket, and can be returned to it.
     ///
-    /// * **In memory** this holds for all limiters on the store.
-    /// * **In a store that other processes use as well** this holds for the permits of this limiter and
-    ///   its clones. Permits of other processes from before the reset, and refunds that are under way
-    ///   during it, still give back what they have taken: so many tokens more than the quota allows may
-    ///   run after it.
+    /// * **In memory**, this holds for all limiters on the store.
+    /// * **In a store that other processes use as well**, this holds for the permits of this
+    ///   limiter and its clones. Permits of other processes from before the reset still return what
+    ///   they took, and so do refunds that are pending during it. That many tokens more than the
+    ///   quota allows may run after the reset.
     ///
-    /// Resets of other keys, of whatever limits, do not concern a permit unless it is held during very many
-    /// of them. A hash assigns each bucket to one of 64 lists (one for each shard of a memory store of
-    /// more than 65,536 keys), and each list names its last 1,024 buckets that were reset. A permit that
-    /// outlives the resets of more of them may give nothing back although its own bucket was not reset:
-    /// with 64 lists that takes the resets of some 60,000 other keys, so 50 minutes of 20 log-ins a
-    /// second, if each of them is a reset. A limit in shards counts as one key for each shard. A full list
-    /// takes 16 KiB, and all 64 take 1 MiB.
+    /// A permit may also return nothing if it is held during some 60,000 resets of other keys: for
+    /// 50 minutes at 20 resets a second. A hash assigns each bucket to one of 64 lists (one for
+    /// each shard of a memory store of more than 65,536 keys). Each list keeps the last 1,024
+    /// resets of its buckets, and a permit from before all of these returns nothing. A limit in
+    /// shards counts as one key for each shard. A full list takes 16 KiB; all 64 take 1 MiB.
     ///
     /// # Errors
     ///
-    /// Awaiting it fails if the store could not do it.
+    /// Awaiting it fails if the store failed or did not answer.
     ///
     /// # Cancel safety
     ///
-    /// As [`limit`](Self::limit).
+    /// A call that is dropped before a store has answered may have reset the bucket, or may not.
+    /// The memory store answers the first poll.
     ///
     /// # Examples
     ///
@@ -104,6 +105,11 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "clear")]
+    #[doc(alias = "delete")]
+    #[doc(alias = "unban")]
+    #[doc(alias = "unblock")]
+    #[doc(alias = "resetKey")]
     #[inline]
     pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
         ResetCall { limiter: self, limit, key: Key::GLOBAL, progress: Progress::New }
@@ -123,7 +129,7 @@ pub struct PeekCall<'l> {
 }
 
 impl PeekCall<'_> {
-    /// The key whose bucket to look at; the bucket that all callers share if not set.
+    /// Sets the key of the bucket to look at; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.progress.restart();
@@ -131,9 +137,9 @@ impl PeekCall<'_> {
         self
     }
 
-    /// How many tokens to look for; one if not set.
+    /// Sets how many tokens to look for; one if not set.
     ///
-    /// Zero asks whether the bucket is out of debt.
+    /// A cost of zero fits unless the bucket is in debt.
     #[inline]
     pub fn cost(mut self, tokens: u64) -> Self {
         self.progress.restart();
@@ -142,7 +148,7 @@ impl PeekCall<'_> {
     }
 }
 
-/// What the looks at all buckets of a limit come to, for this cost.
+/// Combines the readings of all buckets of a limit for this cost.
 fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, BackendError> {
     let (readings, at) = (applied.readings(), applied.now());
     if u32::try_from(readings.len()) != Ok(limit.quota().get_shards()) {
@@ -165,7 +171,7 @@ fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, Backend
     Ok(Snapshot::new(limit, level))
 }
 
-/// The states of the two buckets that hold the most.
+/// The states of the two fullest buckets.
 fn two_fullest(readings: &[Reading]) -> [Option<State>; 2] {
     readings.iter().map(Reading::state).fold([None; 2], |[first, second], state| {
         let is_fuller =
@@ -184,7 +190,7 @@ impl Future for PeekCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, key, cost, progress } = &mut *self;
         let submit = || {
-            // What each bucket holds says whether any cost would fit.
+            // The states of the buckets are enough: `read` works out whether the cost fits.
             let look = |id| Charge::look(id, limit.bucket(), 0);
             let looks: SmallVec<[Charge<'_>; 1]> = limit.shards(key).map(look).collect();
             Ok::<_, RateLimited>(limiter.backend().apply(&looks))
@@ -202,7 +208,7 @@ impl fmt::Debug for PeekCall<'_> {
     }
 }
 
-/// A request to forget a bucket, made by [`RateLimiter::reset`]; await it.
+/// A request to reset a bucket, made by [`RateLimiter::reset`]; await it.
 ///
 /// Its output is `Result<(), RateLimited>`.
 #[must_use = "nothing is asked until it is awaited"]
@@ -214,7 +220,7 @@ pub struct ResetCall<'l> {
 }
 
 impl ResetCall<'_> {
-    /// The key whose bucket to forget; the bucket that all callers share if not set.
+    /// Sets the key of the bucket to reset; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.progress.restart();

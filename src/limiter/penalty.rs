@@ -1,5 +1,4 @@
-//! Penalties: tokens that are taken whatever the bucket holds, and buckets that are closed for a
-//! time.
+//! Penalties and blocks: taking tokens whatever the bucket holds, and closing a bucket for a time.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,25 +17,26 @@ use crate::algebra::{Terms, Units, charge};
 use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, Key, Reading};
 
 impl RateLimiter {
-    /// Takes tokens from a bucket whatever it holds, into debt if need be: for clients that have
-    /// done what costs more than a request.
+    /// Takes tokens from a bucket whatever it holds, into debt if need be.
     ///
-    /// The debt is worked off as the bucket gains, and until then everything is refused or waits.
-    /// It is not bounded by [`max_reserved`](crate::Quota::max_reserved), but by what can be
-    /// counted: deeper than 2^53 units below the capacity it does not get. A limit in shards pays
-    /// evenly from all of them. Reservations that were made before keep their instants.
+    /// Use it for clients that have done something which should cost more than a request. While the
+    /// bucket is in debt, every request is refused or waits. The debt is paid off as the bucket
+    /// refills.
     ///
-    /// [`reset`](Self::reset) undoes it. Zero tokens take nothing.
+    /// The debt is not bounded by [`max_reserved`](crate::Quota::max_reserved), but only by what can
+    /// be counted: 2^53 units below the capacity. A limit in shards pays evenly from all shards. Reservations that were made
+    /// before keep their instants. Zero tokens take nothing. [`reset`](Self::reset) undoes a
+    /// penalty.
     ///
     /// # Errors
     ///
-    /// Awaiting it fails if the backend could not do it.
+    /// Awaiting it fails if the store failed or did not answer.
     ///
     /// # Cancel safety
     ///
-    /// The store is asked at the first poll, and completes the change if the call is dropped after
-    /// that. One that answers later needs a tokio runtime for that, the one in which the call is
-    /// dropped.
+    /// The store is asked at the first poll. It completes the penalty even if the call is dropped
+    /// after that. A store that answers later needs a tokio runtime for that: the one in which the
+    /// call is dropped.
     ///
     /// # Examples
     ///
@@ -57,31 +57,34 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "penalty")]
+    #[doc(alias = "debit")]
     #[inline]
     pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenalizeCall<'l> {
         PenalizeCall { change: BucketChange::new(self, limit), tokens }
     }
 
-    /// Closes a bucket for this long from now on: whatever is asked of it before then is refused,
-    /// or waits until after it.
+    /// Closes a bucket for `time` from now on.
     ///
-    /// After that a token bucket begins empty. A fixed window gains at its start only, so it stays
-    /// closed until the end of the window in which the time is up; the next one is one token short,
-    /// or less if the limit is in shards. `Retry-After` and [`Snapshot::wait`] say how long it
-    /// really takes. [`algebra::block`](crate::algebra::block) is the rule.
+    /// Until then, a request is refused, or waits until after the block. Then a token bucket starts
+    /// empty. A fixed window refills at the start of a window only, so it stays closed until the
+    /// window ends in which the block does; the next window has one token less, or a part of one if
+    /// the limit is in shards. `Retry-After` and [`Snapshot::wait`] have the exact time.
+    /// [`algebra::block`](crate::algebra::block) is the formula.
     ///
-    /// * Of two blocks the one that ends later holds. A [penalty](Self::penalize) that is
-    ///   given while a bucket is closed comes on top; debt that was there before is worked off
-    ///   meanwhile.
-    /// * Reservations that were made before keep their instants, those that are made later come after
-    ///   it. Where one from before is cancelled, its slot goes to the next waiter as ever, also to
-    ///   one that came later: no more work runs during the block than was promised an instant.
-    /// * Neither refunds nor a changed quota end a block early on a token bucket. They can open a fixed
-    ///   window, but not before the window begins in which the time is up.
-    /// * It ends in the year 2255 at the latest. A memory store at its bound forgets it last, but only
-    ///   half of [the bound](crate::backend::Memory::max_keys) is kept for blocked keys.
+    /// * Of two blocks, the one that ends later counts. A [penalty](Self::penalize) during a block
+    ///   is added to it. Debt from before is paid off meanwhile.
+    /// * Reservations that were made before keep their instants; those that are made later come
+    ///   after the block. If one from before is cancelled, its slot goes to the next waiter as
+    ///   always, even to one that came later. So no more work runs during the block than was
+    ///   promised before it.
+    /// * On a token bucket, neither refunds nor a changed quota end a block early. They can open a
+    ///   fixed window, but not before the window starts in which the block ends.
+    /// * A block ends in the year 2255 at the latest. A memory store at its bound evicts blocked
+    ///   buckets last, but only half of [its bound](crate::backend::Memory::max_keys) is for
+    ///   blocked keys.
     ///
-    /// [`reset`](Self::reset) undoes it. No time at all changes nothing.
+    /// [`reset`](Self::reset) undoes a block. A `time` of zero changes nothing.
     ///
     /// # Errors
     ///
@@ -107,6 +110,9 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "blacklist")]
+    #[doc(alias = "blocklist")]
+    #[doc(alias = "lock_out")]
     #[doc(alias = "ban")]
     #[inline]
     pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> BlockCall<'l> {
@@ -116,8 +122,8 @@ impl RateLimiter {
 
 /// A penalty, made by [`RateLimiter::penalize`]; await it.
 ///
-/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. A key that is set after
-/// the first poll is penalized in addition: what was asked for is carried out.
+/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. If the key is set
+/// after the first poll, both keys are penalized: the store has been asked for the first.
 #[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
 pub struct PenalizeCall<'l> {
@@ -136,7 +142,7 @@ pub struct BlockCall<'l> {
 }
 
 impl PenalizeCall<'_> {
-    /// The key whose bucket is meant; the bucket that all callers share if not set.
+    /// Sets the key of the bucket to penalize; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.change.set_key(key.into());
@@ -145,7 +151,7 @@ impl PenalizeCall<'_> {
 }
 
 impl BlockCall<'_> {
-    /// The key whose bucket is meant; the bucket that all callers share if not set.
+    /// Sets the key of the bucket to block; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.change.set_key(key.into());
@@ -160,9 +166,13 @@ impl Future for PenalizeCall<'_> {
         let tokens = self.tokens;
         self.change.poll(cx, |limit, id| {
             let (bucket, count) = (limit.bucket(), limit.quota().get_shards());
-            // More than can be counted leaves a bucket as deep as numbers go.
+            // A number that does not fit in units takes as much as can be counted.
             let all = bucket.units(tokens).unwrap_or(Units::MAX);
-            Adjustment::refund(id, bucket, part(all, id.shard_index(), count).saturating_neg())
+            Adjustment::refund(
+                id,
+                bucket,
+                share_of_shard(all, id.shard_index(), count).saturating_neg(),
+            )
         })
     }
 }
@@ -176,8 +186,8 @@ impl Future for BlockCall<'_> {
     }
 }
 
-/// What this shard pays of a penalty: an even part, and the first ones what is left over.
-fn part(units: Units, shard: u32, count: u32) -> Units {
+/// What this shard pays of a penalty: an even part. The remainder is paid by the first shards.
+fn share_of_shard(units: Units, shard: u32, count: u32) -> Units {
     let (shard, count) = (Units::from(shard), Units::from(count).max(1));
     units.div_euclid(count).saturating_add(Units::from(shard < units.rem_euclid(count)))
 }
@@ -221,7 +231,7 @@ impl<'l> BucketChange<'l> {
     }
 }
 
-/// How the limit stands for a request that costs nothing.
+/// How the limit stands for a request with a cost of zero.
 fn read(limit: &Limit, changed: &Applied) -> Result<Snapshot, BackendError> {
     let at = changed.now();
     let look = |state| charge(limit.bucket(), state, 0, Terms::AT_ONCE, at);

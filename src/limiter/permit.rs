@@ -1,4 +1,4 @@
-//! Leave to run the work, and settling it afterwards.
+//! Permits: leave to run the work, and settling it afterwards.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::clock::Timestamp;
 
 /// Leave to run the work now; its tokens are taken.
 ///
-/// It borrows the limiter and the limits, so that the request which only wants to run copies
-/// nothing. Call [`into_owned`](Self::into_owned) before it goes into a stream, a task or a struct.
-/// [`settle`](Self::settle) and [`refund`](Self::refund) borrow nothing and can be spawned as
-/// they are. Dropping a permit gives nothing back: the work then cost what was taken.
+/// A permit borrows the limiter and the limits, so that a request that only wants to run copies
+/// nothing. Call [`into_owned`](Self::into_owned) before you move it into a stream, a task or a
+/// struct. [`settle`](Self::settle) and [`refund`](Self::refund) borrow nothing and can be spawned
+/// as they are. Dropping a permit gives nothing back: the work then costs what was taken.
 ///
 /// The [module docs](super#a-streaming-handler) show a body that settles its permit on drop.
 ///
 /// # Examples
 ///
-/// Work whose cost is known when it is done pays an estimate, and is settled then:
+/// If the cost is known only when the work is done, take an estimate and settle it:
 ///
 /// ```
 /// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
@@ -44,17 +44,19 @@ use crate::clock::Timestamp;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Permit<'l>(Holder<'l>);
+pub struct Permit<'l>(PermitInner<'l>);
 
-/// What a permit holds: grants, the limiter, the time.
-enum Holder<'l> {
+/// The grants of a permit, with the limiter and the time.
+enum PermitInner<'l> {
     One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
     Several(AnsweredDemands<'l>),
     Owned(Box<Grants<RateLimiter, Arc<Limit>>>),
 }
 
-/// What several limits were asked, and what their buckets answered. Nearly all permits are only dropped, so
-/// [grants](Self::grants) are made of it when they are asked for.
+/// The demands on several limits and the readings of their buckets.
+///
+/// Nearly all permits are only dropped, so [grants](Self::grants) are made of these when they are
+/// needed.
 struct AnsweredDemands<'l> {
     limiter: &'l RateLimiter,
     first: &'l Limit,
@@ -64,21 +66,21 @@ struct AnsweredDemands<'l> {
 }
 
 impl<'l> AnsweredDemands<'l> {
-    /// What each limit has granted.
+    /// What each limit granted.
     fn grants(&self) -> Grants<&'l RateLimiter, &'l Limit> {
         let &Self { limiter, first, ref demands, ref readings, at } = self;
         let mut rest = readings.as_slice();
         let mut grants = demands
             .iter()
             .map(|demand| Grant::new(demand.clone(), next_readings(demand, &mut rest), at));
-        // There is a demand on the first limit.
+        // The list has a demand on the first limit, so the default is never used.
         let first = grants.next().unwrap_or_else(|| Grant::new(Demand::new(first), &[], at));
         let rest = grants.collect();
         Grants { limiter, first, rest, at }
     }
 }
 
-/// The grants of a request, of which there is at least one.
+/// The grants of a request, one or more.
 struct Grants<R, L> {
     limiter: R,
     first: Grant<L>,
@@ -97,49 +99,49 @@ impl<R, L: Borrow<Limit>> Grants<R, L> {
 }
 
 impl<'l> Permit<'l> {
-    /// Leave by the only limit that was asked, which took from one bucket.
+    /// The permit of a call on one bucket.
     #[inline(always)]
-    pub(super) const fn one(limiter: &'l RateLimiter, grant: Grant<&'l Limit>) -> Self {
-        Self(Holder::One { limiter, grant })
+    pub(super) const fn from_grant(limiter: &'l RateLimiter, grant: Grant<&'l Limit>) -> Self {
+        Self(PermitInner::One { limiter, grant })
     }
 
-    /// Leave by a complete answer that admits these demands.
+    /// The permit of a complete answer that admits these demands.
     #[inline(always)]
     pub(super) fn new(limiter: &'l RateLimiter, demands: Demands<'l>, applied: Applied) -> Self {
         let at = applied.now();
         Self(match demands {
             Demands::One([demand]) => {
-                Holder::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
+                PermitInner::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
             }
             Demands::Several { first, demands } => {
                 let readings = applied.into_readings();
-                Holder::Several(AnsweredDemands { limiter, first, demands, readings, at })
+                PermitInner::Several(AnsweredDemands { limiter, first, demands, readings, at })
             }
         })
     }
 
-    /// The whole tokens that are left; of several limits, the least that any has.
+    /// The whole tokens that are left; of several limits, the smallest number.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.snapshots().map(|snapshot| snapshot.remaining()).min().unwrap_or(0)
     }
 
-    /// How the limit stood after this was decided; of several, the first.
+    /// How the limit stood after the decision; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         match &self.0 {
-            Holder::One { grant, .. } => grant.snapshot(),
-            Holder::Several(answered) => answered.grants().first.snapshot(),
-            Holder::Owned(grants) => grants.first.snapshot(),
+            PermitInner::One { grant, .. } => grant.snapshot(),
+            PermitInner::Several(answered) => answered.grants().first.snapshot(),
+            PermitInner::Owned(grants) => grants.first.snapshot(),
         }
     }
 
-    /// How all limits stood after this was decided, in the order in which they were named.
+    /// How all limits stood after the decision, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
         let (one, several) = match &self.0 {
-            Holder::One { grant, .. } => (Some(grant.snapshot()), Vec::new()),
-            Holder::Several(answered) => (None, answered.grants().snapshots()),
-            Holder::Owned(grants) => (None, grants.snapshots()),
+            PermitInner::One { grant, .. } => (Some(grant.snapshot()), Vec::new()),
+            PermitInner::Several(answered) => (None, answered.grants().snapshots()),
+            PermitInner::Owned(grants) => (None, grants.snapshots()),
         };
         one.into_iter().chain(several)
     }
@@ -148,24 +150,23 @@ impl<'l> Permit<'l> {
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match &self.0 {
-            Holder::One { grant, .. } => grant.at(),
-            Holder::Several(answered) => answered.at,
-            Holder::Owned(grants) => grants.at,
+            PermitInner::One { grant, .. } => grant.at(),
+            PermitInner::Several(answered) => answered.at,
+            PermitInner::Owned(grants) => grants.at,
         }
     }
 
-    /// This permit on its own, to be moved to where the limiter and the limits are not: into a
-    /// stream, a task, a struct.
+    /// Makes a permit that borrows nothing, to be moved into a stream, a task or a struct.
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
         let own = |limit: &&Limit| Arc::new(Limit::clone(limit));
-        Permit(Holder::Owned(match self.0 {
-            Holder::Owned(grants) => grants,
-            Holder::One { limiter, grant } => {
+        Permit(PermitInner::Owned(match self.0 {
+            PermitInner::Owned(grants) => grants,
+            PermitInner::One { limiter, grant } => {
                 let (limiter, at) = (limiter.clone(), grant.at());
                 Box::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
             }
-            Holder::Several(answered) => {
+            PermitInner::Several(answered) => {
                 let Grants { limiter, first, rest, at } = answered.grants();
                 let rest = rest.iter().map(|grant| grant.to_owned_by(own)).collect();
                 let (limiter, first) = (limiter.clone(), first.to_owned_by(own));
@@ -174,30 +175,35 @@ impl<'l> Permit<'l> {
         }))
     }
 
-    /// Says what the work really cost: what is left of its tokens is given back, as far as it fits
-    /// in, and what is short is taken, into debt if need be.
+    /// Corrects the cost to what the work really took.
+    ///
+    /// If `actual` is less than what was taken, the rest is returned, up to the capacity. If it is
+    /// more, the difference is taken, into debt if need be.
     ///
     /// With several limits, only those with an explicit `cost` are settled; if none has one, all
-    /// are. So a limit on requests keeps its one token, whatever the tokens of a model come to. A
-    /// limit in shards gets its tokens back where they were taken.
+    /// are. So a limit on requests keeps its one token, whatever number of a model's tokens the
+    /// work took. A limit in shards gets its tokens back in the shards that paid.
     ///
     /// # Errors
     ///
-    /// Awaiting it fails if the store could not do it.
+    /// Awaiting it fails if the store failed or did not answer.
     ///
     /// # Cancel safety
     ///
-    /// The store is asked before this returns, and completes the settlement if the future is
-    /// dropped. One that answers later needs a tokio runtime for that, the one in which the future
-    /// is dropped.
+    /// The store is asked before this returns. It completes the settlement even if the future is
+    /// dropped. A store that answers later needs a tokio runtime for that: the one in which the
+    /// future is dropped.
+    #[doc(alias = "actual_cost")]
+    #[doc(alias = "reconcile")]
     #[doc(alias = "adjust")]
     pub fn settle(self, actual: u64) -> Settle {
         self.settle_by(Settlement::Actual(actual))
     }
 
-    /// Gives all tokens back to all limits: the work has not run, or is to cost nothing.
+    /// Returns all tokens to all limits, for work that did not run or costs nothing.
     ///
-    /// A bucket that was [reset](RateLimiter::reset) since has forgiven them, and gets nothing back.
+    /// A bucket that was [reset](RateLimiter::reset) since has forgiven the tokens, and gets
+    /// nothing back.
     ///
     /// # Errors
     ///
@@ -206,6 +212,7 @@ impl<'l> Permit<'l> {
     /// # Cancel safety
     ///
     /// As [`settle`](Self::settle).
+    #[doc(alias = "reward")]
     #[doc(alias = "release")]
     pub fn refund(self) -> Settle {
         self.settle_by(Settlement::All(0))
@@ -213,14 +220,14 @@ impl<'l> Permit<'l> {
 
     pub(crate) fn settle_by(&self, settlement: Settlement) -> Settle {
         match &self.0 {
-            Holder::One { limiter, grant } => {
+            PermitInner::One { limiter, grant } => {
                 Settle::new(limiter, grant, std::iter::empty(), settlement)
             }
-            Holder::Several(answered) => {
+            PermitInner::Several(answered) => {
                 let all = answered.grants();
                 Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
             }
-            Holder::Owned(all) => {
+            PermitInner::Owned(all) => {
                 Settle::new(&all.limiter, &all.first, all.rest.iter(), settlement)
             }
         }
@@ -231,24 +238,23 @@ impl<'l> Permit<'l> {
     /// The first limit.
     pub(crate) fn limit(&self) -> &Limit {
         match &self.0 {
-            Holder::One { grant, .. } => grant.limit(),
-            Holder::Several(answered) => answered.first,
-            Holder::Owned(all) => all.first.limit(),
+            PermitInner::One { grant, .. } => grant.limit(),
+            PermitInner::Several(answered) => answered.first,
+            PermitInner::Owned(all) => all.first.limit(),
         }
     }
 
-    /// Makes all buckets of its limits for its keys as if they had never been used, all shards of
-    /// them.
+    /// Resets all buckets of its limits for its keys, all shards of them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
         match &self.0 {
-            Holder::One { limiter, grant } => reset(limiter, [grant]),
-            Holder::Several(answered) => reset(answered.limiter, answered.grants().iter()),
-            Holder::Owned(all) => reset(&all.limiter, all.iter()),
+            PermitInner::One { limiter, grant } => reset(limiter, [grant]),
+            PermitInner::Several(answered) => reset(answered.limiter, answered.grants().iter()),
+            PermitInner::Owned(all) => reset(&all.limiter, all.iter()),
         }
     }
 }
 
-/// Makes all buckets of these limits for their keys as if they had never been used.
+/// Resets all buckets of these limits for their keys.
 fn reset<'g, L: Borrow<Limit> + 'g>(
     limiter: &RateLimiter,
     grants: impl IntoIterator<Item = &'g Grant<L>>,
@@ -258,14 +264,14 @@ fn reset<'g, L: Borrow<Limit> + 'g>(
 }
 
 impl Permit<'static> {
-    /// Leave by grants that are owned already, from `at` on.
-    pub(crate) fn owned(
+    /// The permit of owned grants, for work that may run from `at` on.
+    pub(crate) fn from_grants(
         limiter: RateLimiter,
         first: Grant,
         rest: Vec<Grant>,
         at: Timestamp,
     ) -> Self {
-        Self(Holder::Owned(Box::new(Grants { limiter, first, rest, at })))
+        Self(PermitInner::Owned(Box::new(Grants { limiter, first, rest, at })))
     }
 }
 

@@ -1,11 +1,11 @@
-//! How far a call has come: the calls of a limiter are futures, and this is their state.
+//! The state of a call. Calls are futures that can still be changed by their methods.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::backend::{Answer, BackendError};
 
-/// Nothing is asked before the first poll.
+/// The store is not asked before the first poll.
 pub(super) enum Progress<T> {
     New,
     Pending(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>),
@@ -28,14 +28,14 @@ impl<T> Progress<T> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        // A future that has given its answer is not polled again.
+        // A future that has completed stays pending.
         let Self::Pending(future) = self else { return Poll::Pending };
         let answer = ready!(future.as_mut().poll(cx));
         *self = Self::Done;
         Poll::Ready(Ok(answer))
     }
 
-    /// Forgets what was asked, since the call has changed. A call that was answered stays so.
+    /// Drops a pending answer, since the call has changed. A call that was answered stays answered.
     #[inline]
     pub(super) fn restart(&mut self) {
         if let Self::Pending(_) = self {

@@ -1,4 +1,4 @@
-//! Why the work may not run.
+//! The one error of all calls.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use crate::backend::BackendError;
 
 /// The work may not run: a limit refused it, its cost can never fit, or the store did not answer.
 ///
-/// The predicates tell these apart. The error is owned, `'static`, and one pointer wide. With the
-/// feature `axum` it is a response as well: 429 with `Retry-After` for a refusal, 429 without it
-/// for a cost that can never fit, 503 if the store did not answer. So a handler that returns
-/// `Result<_, RateLimited>` answers as the layer does by `?`.
+/// The predicates tell which. The error is owned, `'static`, and as large as one pointer.
+///
+/// With the feature `axum`, it is a response: 429 with `Retry-After` for a refusal, 429 without it
+/// for a cost that can never fit, and 503 if the store did not answer. So a handler that returns
+/// `Result<_, RateLimited>` and uses `?` answers as the layer does.
 ///
 /// # Examples
 ///
@@ -52,22 +53,22 @@ use crate::backend::BackendError;
 #[derive(Clone)]
 pub struct RateLimited(Box<RateLimitedCause>);
 
-/// Boxed: an error is rarer than a permit, and should not make every `Result` larger.
+/// Boxed: errors are rare, and should not make every `Result` larger.
 #[derive(Clone, Debug)]
 enum RateLimitedCause {
-    Refused { by: RefusedBy, retry_after: Duration },
+    Refused { by: RefusalSnapshots, retry_after: Duration },
     TooLarge { limit: Limit, cost: u64, terms: Terms },
     Unavailable { limit: Limit, error: BackendError },
 }
 
-/// How the limits stand that refused; one needs no allocation of its own.
+/// How the limits that refused stand. A single one needs no allocation of its own.
 #[derive(Clone, Debug)]
-enum RefusedBy {
+enum RefusalSnapshots {
     One([Snapshot; 1]),
     Several { first: Limit, snapshots: Vec<Snapshot> },
 }
 
-impl RefusedBy {
+impl RefusalSnapshots {
     fn as_slice(&self) -> &[Snapshot] {
         match self {
             Self::One(one) => one,
@@ -84,20 +85,20 @@ impl RefusedBy {
 }
 
 impl RateLimited {
-    /// Refused by one limit.
+    /// A refusal by one limit.
     #[inline]
     pub(crate) fn refused(limit: &Limit, level: Level, retry_after: Duration) -> Self {
-        // Written where it is to be: moved there, the copies would take longer than the decision.
+        // Written in place: copying it to the heap would take longer than the decision.
         Self(Box::write(
             Box::new_uninit(),
             RateLimitedCause::Refused {
-                by: RefusedBy::One([Snapshot::new(limit, level)]),
+                by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
                 retry_after,
             },
         ))
     }
 
-    /// Refused by `first` and by those of `rest`, which stand like this.
+    /// A refusal by `first` and by `rest`, each with its level.
     pub(crate) fn refused_by_several<'l>(
         first: (&'l Limit, Level),
         rest: impl Iterator<Item = (&'l Limit, Level)>,
@@ -110,7 +111,7 @@ impl RateLimited {
         }
         let all = iter::once(first).chain(rest);
         let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
-        let by = RefusedBy::Several { first: limit.clone(), snapshots };
+        let by = RefusalSnapshots::Several { first: limit.clone(), snapshots };
         Self(Box::new(RateLimitedCause::Refused { by, retry_after }))
     }
 
@@ -124,7 +125,7 @@ impl RateLimited {
         Self(Box::new(RateLimitedCause::Unavailable { limit: limit.clone(), error }))
     }
 
-    /// Finds it in an error or in what caused that, however deep.
+    /// Finds a `RateLimited` in an error or in its chain of sources.
     ///
     /// # Examples
     ///
@@ -152,7 +153,8 @@ impl RateLimited {
             if let Some(found) = error.downcast_ref() {
                 return Some(found);
             }
-            // An I/O error skips the error that it wraps: its `source()` is that one's cause.
+            // The `source()` of an I/O error is the source of the error inside of it, so that one
+            // is skipped.
             if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref())
             {
                 next = Some(inner);
@@ -163,19 +165,21 @@ impl RateLimited {
         None
     }
 
-    /// Whether a limit refused the work: the tokens were not there. Nothing was taken.
+    /// Whether a limit refused the work because it is short of tokens. Nothing was taken.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(&*self.0, RateLimitedCause::Refused { .. })
     }
 
-    /// Whether the cost is more than the limit could ever grant, however long the caller waits.
+    /// Whether the limit could never grant this cost, however long the caller waits.
+    #[doc(alias = "InsufficientCapacity")]
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         matches!(&*self.0, RateLimitedCause::TooLarge { .. })
     }
 
-    /// Whether there was no decision: the store failed, did not answer in time, or cannot decide this.
+    /// Whether there was no decision: the store failed, did not answer in time, or cannot decide
+    /// this.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         matches!(&*self.0, RateLimitedCause::Unavailable { .. })
@@ -183,10 +187,10 @@ impl RateLimited {
 
     /// Whether the store failed, could not be reached, or did not answer in time.
     ///
-    /// This is the one to ask if work is to run uncounted while there is an outage. What is
-    /// [unavailable](Self::is_unavailable) and no outage is what the store can never decide, has no room
-    /// for, or was late by a flood of this process' own calls: a client can bring about each of these by
-    /// itself, as often as it likes. [`BackendError::is_outage`] has the whole list.
+    /// Use it to let work run uncounted during an outage. [`is_unavailable`](Self::is_unavailable)
+    /// includes more, which must not let work run: calls that the store can never decide, that it
+    /// has no room for, or that were late because of a flood of calls from this process. A client
+    /// can cause each of these at will. [`BackendError::is_outage`] has the whole list.
     ///
     /// # Examples
     ///
@@ -212,19 +216,22 @@ impl RateLimited {
         matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_outage())
     }
 
-    /// Whether the store did not answer in time; it may have taken the tokens all the same.
+    /// Whether the store did not answer in time. It may have taken the tokens.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
     }
 
-    /// The smallest wait after which the same request is admitted if no other request comes first,
-    /// and the [jitter](super::LimitCall::jitter) if there is any. `None` unless a limit
+    /// The smallest wait after which the same request is admitted. `None` unless a limit
     /// [refused](Self::is_refused).
     ///
-    /// Of several limits it is the longest wait. A limit in shards may refuse once more if it draws
-    /// other shards then. It is the wait until the work could run at once, also for a
-    /// request that [reserves](super::LimitCall::reserve): that one may be granted earlier.
+    /// It holds if no other request comes first, and includes the
+    /// [jitter](super::LimitCall::jitter). With several limits, it is the longest wait. A limit in
+    /// shards may refuse the retry, since it may draw other shards. For a request that
+    /// [reserves](super::LimitCall::reserve), it is the wait until the work could run at once; a
+    /// reservation may be granted earlier.
+    #[doc(alias = "earliest_possible")]
+    #[doc(alias = "msBeforeNext")]
     #[doc(alias = "wait_time_from")]
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -234,7 +241,7 @@ impl RateLimited {
         }
     }
 
-    /// The limit that refused, or that could not be decided; of several limits, the first.
+    /// The limit that refused, or about which there was no decision; of several limits, the first.
     #[must_use]
     pub fn limit(&self) -> &Limit {
         match &*self.0 {
@@ -244,7 +251,7 @@ impl RateLimited {
         }
     }
 
-    /// How each limit stands that refused; none if it was no refusal.
+    /// How each limit that refused stands; empty if it is no refusal.
     #[must_use]
     pub fn snapshots(&self) -> &[Snapshot] {
         match &*self.0 {

@@ -1,4 +1,4 @@
-//! Leave to run the work at a known instant.
+//! Reservations: leave to run the work at a known instant.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::booking::Booking;
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::{Outcome, RateLimiter};
@@ -18,34 +17,37 @@ use super::grant::Grant;
 use super::permit::Permit;
 use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
+use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
 use super::wait::Wait;
 use crate::algebra::Verdict;
 use crate::backend::{Adjustment, Applied, BackendError};
 use crate::clock::Timestamp;
 
-/// Leave to run the work at a known instant, without asking again; made by
-/// [`reserve`](super::LimitCall::reserve).
+/// Leave to run the work at a known instant; made by [`reserve`](super::LimitCall::reserve).
 ///
-/// Its tokens are taken. Where they were there at once, the instant is now.
+/// Its tokens are taken, and its instant is known at once. If the bucket had the tokens, the
+/// instant is now. Await [`ready`](Self::ready) before the work runs.
 ///
-/// Dropping it, or the future of [`ready`](Self::ready), cancels it.
+/// Dropping the reservation, or the future of `ready`, cancels it. What becomes of its tokens
+/// depends on the store:
 ///
-/// * **In memory** it stands in line from when it was made, awaited or not. When it is cancelled, it
-///   leaves the line, and all behind it move forward; what it was granted already goes to them.
-/// * **In a store that other processes take from as well**, its tokens are given back if no request
-///   has charged one of its buckets after it. Otherwise a slot in the future goes to the waiter
-///   behind it, in this process, with the largest cost that fits, whose own slot is then free in
-///   turn. A slot that no waiter can use, or whose instant has come, is spent: later requests were
-///   told when to run or to come back without its tokens. Where these are to come back in any case,
-///   [keep](Self::keep) it and [refund](Permit::refund) the permit.
+/// * **In memory**, the reservation stands in line from when it is made, awaited or not. When it is
+///   cancelled, it leaves the line, and all waiters behind it move forward. Tokens that it was
+///   granted already go to them.
+/// * **In a store that other processes use as well**, the tokens are returned if no request has
+///   charged one of the buckets since. Otherwise its slot goes to the waiter behind it, in this
+///   process, with the largest cost that fits; the slot of that one is then free in turn. A slot
+///   that no waiter can use, or with an instant that has passed, is spent: the store has told later
+///   requests their instants as if its tokens were used. If you need the tokens back in any case,
+///   [keep](Self::keep) the reservation and [refund](Permit::refund) the permit.
 ///
 /// # Examples
 ///
 /// ```
 /// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
 ///
-/// // A capacity of zero: everything waits its turn.
+/// // A capacity of zero: every request waits its turn.
 /// const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,30 +63,30 @@ use crate::clock::Timestamp;
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a reservation cancels it"]
-pub struct Reservation(Box<Reserved>);
+pub struct Reservation(Box<ReservationInner>);
 
 #[derive(Debug)]
-struct Reserved {
+struct ReservationInner {
     grants: HeldGrants,
-    /// None if the tokens were there at once.
-    booking: Option<Booking>,
+    /// None if the bucket had the tokens at once.
+    slot: Option<ReservedSlot>,
     made: Timestamp,
     jitter: Duration,
 }
 
 impl Reservation {
-    /// Reads what a store has answered to these demands, which are at least one.
+    /// Makes a reservation or a refusal of the answer of a store to these demands, one or more.
     ///
     /// # Errors
     ///
-    /// If the answer is not complete; and, within that, if it is a refusal.
+    /// If the answer is not complete. A refusal is the inner error.
     pub(super) fn from_answer(
         limiter: RateLimiter,
         demands: Vec<Demand<Arc<Limit>>>,
         applied: Applied,
         max_wait: Duration,
         jitter: Duration,
-        book: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<Booking>,
+        hold: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<ReservedSlot>,
     ) -> Result<Result<Self, RateLimited>, BackendError> {
         let outcome = Outcome::new(&demands, applied)?;
         let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
@@ -95,35 +97,36 @@ impl Reservation {
         let mut grants = outcome.grants(demands.into_iter());
         let first = grants.next().ok_or_else(BackendError::incomplete)?;
         let rest: Vec<_> = grants.collect();
-        let (booking, jitter) = match verdict {
+        let (slot, jitter) = match verdict {
             Verdict::Reserved => {
                 let all: SmallVec<[&Grant; 4]> = iter::once(&first).chain(&rest).collect();
-                let booking =
-                    book(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
-                // Chance never decides whether there is a reservation.
-                (Some(booking), jitter.min(max_wait.saturating_sub(wait)))
+                let slot = hold(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
+                // The jitter is cut where the wait would get too long: a random number must not
+                // decide whether there is a reservation.
+                (Some(slot), jitter.min(max_wait.saturating_sub(wait)))
             }
             _ => (None, Duration::ZERO),
         };
-        // A slot is given up by the booking; what was there at once is undone.
-        let undo_on_drop = booking.is_none().then(|| limiter.queues().event(made));
+        // A slot is given up by dropping `slot`. Tokens that were there at once have none, and are
+        // undone.
+        let undo_on_drop = slot.is_none().then(|| limiter.queues().event(made));
         let grants = HeldGrants { limiter, first, rest, undo_on_drop };
-        Ok(Ok(Self(Box::new(Reserved { grants, booking, made, jitter }))))
+        Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter }))))
     }
 
-    /// The instant at which the work may run, jitter included.
+    /// The instant from which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.booking.as_ref().map_or(self.0.made, Booking::at) + self.0.jitter
+        self.0.slot.as_ref().map_or(self.0.made, ReservedSlot::at) + self.0.jitter
     }
 
-    /// How long that was from when the reservation was made; zero if the tokens were there.
+    /// The wait from the reservation to that instant; zero if the bucket had the tokens.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.at().since(self.0.made)
     }
 
-    /// How the limit stands after this; of several, the first.
+    /// How the limit stands after this; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.0.grants.first.snapshot()
@@ -134,48 +137,51 @@ impl Reservation {
         iter::once(&self.0.grants.first).chain(&self.0.grants.rest).map(Grant::snapshot)
     }
 
-    /// Waits for the turn: until [`at`](Self::at), or less if a waiter before it leaves or tokens
-    /// come back. A waiter that stops being polled delays no other.
+    /// Waits for the turn: until [`at`](Self::at) at the latest.
+    ///
+    /// The turn comes earlier if a waiter before it leaves or tokens are returned. A waiter that
+    /// stops being polled delays no other.
     ///
     /// # Panics
     ///
-    /// The future, if it has to wait and is polled outside of a tokio runtime or in one whose time
-    /// is not enabled.
+    /// The future panics if it has to wait and is polled outside of a tokio runtime, or in one
+    /// without a timer.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future cancels the reservation.
+    #[doc(alias = "wait_until_ready")]
     #[doc(alias = "until_ready")]
     pub fn ready(self) -> Ready {
-        let Reserved { grants, booking, made, jitter } = *self.0;
-        let booking = booking.map(|booking| (booking, jitter));
-        Ready { grants: Some(grants), at: made, booking, waiting: None }
+        let ReservationInner { grants, slot, made, jitter } = *self.0;
+        let slot = slot.map(|slot| (slot, jitter));
+        Ready { grants: Some(grants), at: made, slot, waiting: None }
     }
 
-    /// Keeps the reservation without waiting for it, for work that is planned for its instant.
+    /// Keeps the reservation without waiting, for work that is planned for its instant.
     ///
-    /// The permit holds from [`at`](Self::at) on. Dropping it gives nothing back.
+    /// The permit is valid from [`at`](Self::at) on. Dropping it gives nothing back.
     ///
-    /// It stands in line all the same. So its tokens may be granted before that instant, and the
-    /// bound of the quota counts them from then.
-    #[must_use = "the permit is leave to run, and what is settled"]
+    /// The reservation stands in line all the same. So its tokens may be granted before `at`, and
+    /// the bound of the quota counts them from then.
+    #[must_use = "the permit settles or refunds the work; dropping it gives nothing back"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
-        let Reserved { mut grants, booking, .. } = *self.0;
-        if let Some(booking) = booking {
-            booking.keep(grants.iter_mut());
+        let ReservationInner { mut grants, slot, .. } = *self.0;
+        if let Some(slot) = slot {
+            slot.keep(grants.iter_mut());
         }
         grants.into_permit(at)
     }
 }
 
-/// What a reservation was granted.
+/// The grants of a reservation that was not kept or used yet.
 #[derive(Debug)]
 struct HeldGrants {
     limiter: RateLimiter,
     first: Grant,
     rest: Vec<Grant>,
-    /// When it was made, if it is to be undone.
+    /// When it was made, if its tokens are undone on drop.
     undo_on_drop: Option<StoreEvent>,
 }
 
@@ -187,19 +193,21 @@ impl HeldGrants {
     fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
         self.undo_on_drop = None;
         let rest = mem::take(&mut self.rest);
-        Permit::owned(self.limiter.clone(), self.first.clone(), rest, at)
+        Permit::from_grants(self.limiter.clone(), self.first.clone(), rest, at)
     }
 
-    /// Gives everything back: in memory to the waiters, or else to the bucket. In a store that
-    /// other processes take from as well, only if no request has charged one of the buckets since.
+    /// Returns all tokens: in memory to the waiters, or else to the bucket. In a store that other
+    /// processes use as well, only if no request has charged one of the buckets since.
     ///
-    /// There a plain refund would break the bound of the quota. Of 5 tokens, A takes 5, and B
-    /// reserves 5 for the time when they have come back. If A gave its 5 back, a newcomer could take
-    /// those that have come back, and run together with B: 10 tokens at one instant.
+    /// There, a plain refund would break the bound of the quota. Take a bucket of 5 tokens: A takes
+    /// 5, and B reserves 5 for the instant at which the bucket has gained 5. If A returned its 5
+    /// now, a newcomer could take 5 at that instant as well, and run together with B: 10 tokens at
+    /// once.
     fn undo(&self, made: &StoreEvent) {
         let grants = iter::once(&self.first).chain(&self.rest);
         let has_lines = self.limiter.has_lines();
-        // One list, as a bucket that is named twice is untouched only until the first is undone.
+        // In one call: of a bucket that is named twice, the second part could not be undone after
+        // the first, which changes it.
         let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = grants
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
@@ -219,7 +227,7 @@ impl HeldGrants {
             })
             .collect();
         if let Some(undo) = undo {
-            // The store completes it by itself.
+            // Not awaited: it completes in a task if the store answers later.
             drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
         }
     }
@@ -244,7 +252,7 @@ pin_project! {
     pub struct Ready {
         grants: Option<HeldGrants>,
         at: Timestamp,
-        booking: Option<(Booking, Duration)>,
+        slot: Option<(ReservedSlot, Duration)>,
         #[pin]
         waiting: Option<Wait>,
     }
@@ -255,18 +263,18 @@ impl Future for Ready {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         let mut this = self.project();
-        if let Some((booking, jitter)) = this.booking.take() {
-            this.waiting.set(Some(Wait::new(booking, jitter, None)));
+        if let Some((slot, jitter)) = this.slot.take() {
+            this.waiting.set(Some(Wait::new(slot, jitter, None)));
         }
         if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
             let turn = ready!(waiting.poll(cx));
             this.waiting.set(None);
-            // Only a waiter that can be sent away is.
+            // Only a drainable waiter is drained, and this one is not.
             let Ok(turn) = turn else { return Poll::Pending };
             turn.outlive_resets(this.grants.iter_mut().flat_map(HeldGrants::iter_mut));
             *this.at = turn.use_up().at();
         }
-        // A future that has given its answer is not polled again.
+        // A future that has completed stays pending.
         let Some(grants) = this.grants.take() else { return Poll::Pending };
         Poll::Ready(grants.into_permit(*this.at))
     }

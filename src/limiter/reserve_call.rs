@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
-use super::booking::Booking;
 use super::demand::{Demand, Demands, Mode};
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
@@ -15,20 +14,23 @@ use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
 use super::progress::Progress;
-use super::queue::{HeldSlot, ReservationUnderWay};
+use super::queue::{HeldSlot, PendingReservation};
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
+use super::reserved_slot::ReservedSlot;
 use crate::backend::{Answer, BackendError};
 use crate::clock::Timestamp;
 
-/// A request for tokens that may come later, made by [`LimitCall::reserve`](super::LimitCall::reserve); await it.
+/// A request for tokens that may come later, made by
+/// [`LimitCall::reserve`](super::LimitCall::reserve); await it.
 ///
 /// Its output is `Result<Reservation, RateLimited>`.
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives up what it may have reserved. With a store that answers later, that takes the
-/// tokio runtime in which it is dropped: outside of one the tokens may stay taken.
+/// Dropping the call gives up what it may have reserved. With a store that answers later, this
+/// needs a tokio runtime: the one in which the call is dropped. Outside of a runtime, the tokens
+/// may stay taken.
 #[must_use = "nothing is asked until it is awaited"]
 pub struct ReserveCall<'l> {
     pub(super) limiter: &'l RateLimiter,
@@ -40,14 +42,16 @@ pub struct ReserveCall<'l> {
 }
 
 impl ReserveCall<'_> {
-    /// Makes the wait longer at random, for the reservation and for coming back: by at most
-    /// this much, and never shorter.
+    /// Adds up to `spread`, at random, to the wait of the reservation or of the refusal.
     ///
-    /// Work that would run at the same instant, such as the start of a window, then runs one after
-    /// another. Within [`reserve_within`](super::LimitCall::reserve_within) the jitter gets smaller where
-    /// the wait would get too long. Work that runs later by this much may meet work that was to run
-    /// later: with jitter, the bound on what runs in some time is that of a time which is longer by
-    /// `spread`, and reserved work runs in the order of its instants with jitter.
+    /// Work that would all run at the same instant, such as the start of a window, then runs one
+    /// after another. The wait is never shorter than without it.
+    /// [`reserve_within`](super::LimitCall::reserve_within) cuts the jitter where the wait would
+    /// exceed its bound.
+    ///
+    /// Jitter widens the bound of the quota: delayed work may run together with work of a later
+    /// instant. So the bound for a window of time is that of a window longer by `spread`. Reserved
+    /// work runs in the order of its instants with jitter.
     #[inline]
     pub fn jitter(mut self, spread: Duration) -> Self {
         self.answer.restart();
@@ -74,32 +78,33 @@ impl Future for ReserveCall<'_> {
                     limiter.reserve(&memory, demands.as_mut_slice(), modes, None)?;
                 let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
                 let owned = own(demands.as_slice());
-                let book = |_: &_, grants: &[&Grant], now, wait| {
+                let hold = |_: &_, grants: &[&Grant], now, wait| {
                     let grants = grants.iter().copied();
-                    Some(Booking::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
+                    Some(ReservedSlot::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
                 };
                 let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
                 return Ok(Answer::Ready(Ok(reserved)));
             }
-            let under_way = ReservationUnderWay::new(limiter.queues());
+            let pending = PendingReservation::new(limiter.queues());
             let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
             let owned = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
             let reserve = move |applied| {
-                let book = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
+                let hold = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
                     let grants = grants.iter().copied();
                     let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
-                    Some(Booking::Slot(Box::new(slot)))
+                    Some(ReservedSlot::Slot(Box::new(slot)))
                 };
                 let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, book);
-                drop(under_way);
+                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
+                drop(pending);
                 reserved
             };
             Ok(match submitted.map(reserve) {
                 ready @ Answer::Ready(_) => ready,
-                // Completed even if the call is dropped: what was reserved has to be given up then.
+                // The answer is awaited even if the call is dropped, since what it reserved has to
+                // be given up then.
                 pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
             })
         };
@@ -117,7 +122,7 @@ impl fmt::Debug for ReserveCall<'_> {
     }
 }
 
-/// A time as a number, which takes half the room of a `Duration`.
+/// A duration in nanoseconds, which takes half the space.
 pub(super) const fn nanos(spread: Duration) -> u64 {
     let nanos = spread.as_secs().saturating_mul(1_000_000_000);
     // `u64::from` is not const.
@@ -125,7 +130,7 @@ pub(super) const fn nanos(spread: Duration) -> u64 {
     nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]))
 }
 
-/// What a call shows of itself.
+/// Formats a call for `Debug`.
 pub(super) fn debug<T>(
     name: &str,
     demands: &Demands<'_>,

@@ -1,4 +1,4 @@
-//! Settling: giving back what the work did not cost.
+//! Settling: corrects what was taken to what the work really cost.
 
 use std::borrow::Borrow;
 use std::pin::Pin;
@@ -16,32 +16,32 @@ use super::snapshot::{Level, Snapshot};
 use crate::algebra::{Units, Verdict};
 use crate::backend::{Adjustment, Applied, BackendError, Reading};
 
-/// The future of [`Permit::settle`](super::Permit::settle): how the limit stands then; of several,
-/// the first that is concerned.
+/// The future of [`Permit::settle`](super::Permit::settle) and [`refund`](super::Permit::refund).
 ///
-/// It borrows nothing, so it can be spawned.
+/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then; of several limits, the
+/// first that was settled. It borrows nothing, so it can be spawned.
 ///
 /// # Cancel safety
 ///
-/// The store was asked when the future was made. Dropping it does not undo that.
+/// The store was asked before the future was returned. Dropping it does not undo that.
 #[derive(Debug)]
 #[must_use = "whether it worked is known only when it is awaited"]
 pub struct Settle {
     answer: DetachOnDrop<Applied>,
     limit: Limit,
     actual: u64,
-    /// What stays taken of the buckets of that limit.
+    /// What stays taken from each bucket of that limit.
     kept: SmallVec<[Units; 2]>,
 }
 
-/// What is settled of a request.
+/// What a request keeps of its tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Settlement {
-    /// The limits with an explicit cost, or all if none has one, keep this many tokens.
+    /// The limits with an explicit cost keep this many tokens; all limits, if none has one.
     Actual(u64),
-    /// All limits keep this many.
+    /// All limits keep this many tokens.
     All(u64),
-    /// Everything goes back, but for what has been gained since in place of it.
+    /// Nothing is kept. What a bucket has gained since in place of a token is not returned again.
     LateRefund,
 }
 
@@ -59,7 +59,7 @@ impl Settle {
             Settlement::All(actual) => (actual, false, false),
             Settlement::LateRefund => (0, true, false),
         };
-        // Where one limit has a cost, one that only counts requests is left alone.
+        // If one limit has an explicit cost, limits that only count requests keep their tokens.
         let by_cost = by_cost && grants.clone().any(Grant::has_explicit_cost);
         let (mut concerned, mut kept) = (None, SmallVec::new());
         let mut refunds = SmallVec::<[Adjustment<'_>; 4]>::new();

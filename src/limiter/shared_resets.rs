@@ -1,4 +1,4 @@
-//! The resets that were made through a limiter, on a store that does not count them.
+//! The resets that were made through a limiter, for a store that does not record them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,18 +7,26 @@ use smallvec::SmallVec;
 
 use crate::backend::{Adjustment, Answer, BucketId, ResetLog, ResetMark};
 
-/// Knows what a reset through this limiter has forgiven.
+/// Knows which tokens a reset through this limiter has forgiven, so that they are not refunded as
+/// well.
 ///
 /// # Design
 ///
-/// What a store answers later may be carried out at any time between the request and the answer. So a
-/// charge is marked when it is sent, and a reset is counted twice: when it is sent, as refunds that
-/// follow may be carried out after it, and when its answer comes, as charges that were sent before
-/// that may have been carried out before it. What is given back is too little at worst: nothing, for
-/// what was charged while the reset was under way, or if the reset has failed.
+/// Between a call and its answer, a store may carry the call out at any time. So a charge is marked
+/// when it is *sent*, and a reset is recorded twice: when it is sent, since later refunds may be
+/// carried out after it, and when its answer comes, since charges that were sent meanwhile may have
+/// been carried out before it.
 ///
-/// One log knows the resets of all limits, in stripes by a hash of the bucket's name, under a random key of
-/// the limiter: no client can aim at the stripe of another one.
+/// ```text
+/// charge A sent   reset sent     charge B sent   reset answered   charge C sent
+///    mark 0        record 1           mark 1         record 2          mark 2
+/// ```
+///
+/// A refund of A or B returns nothing, one of C returns all. B may have been carried out after the
+/// reset: its tokens are then lost. The error is always on that side, also when a reset fails.
+///
+/// One log has the resets of all limits, in stripes by a hash of the bucket's name. The hash has a
+/// random key, so that no client can fill the stripe of another one.
 #[derive(Debug, Default)]
 pub(super) struct SharedResets {
     log: Mutex<ResetLog>,
@@ -26,7 +34,7 @@ pub(super) struct SharedResets {
 }
 
 impl SharedResets {
-    /// What is charged from now on is marked with this.
+    /// The mark for all that is charged from now on.
     pub(super) fn mark(&self) -> ResetMark {
         self.log().mark()
     }
@@ -35,7 +43,7 @@ impl SharedResets {
         self.log().has_forgiven(self.hasher.hash_one(id), mark)
     }
 
-    /// What is still to be given back of this.
+    /// The adjustment without what a reset has forgiven.
     pub(super) fn owed<'a>(&self, adjustment: Adjustment<'a>) -> Adjustment<'a> {
         match adjustment.mark() {
             Some(mark) if self.has_forgiven(adjustment.id(), mark) => {
@@ -45,14 +53,14 @@ impl SharedResets {
         }
     }
 
-    /// Asks a store to reset these buckets.
+    /// Asks a store to reset these buckets, and records the reset before and after.
     pub(super) fn record_around(
         self: &Arc<Self>,
         ids: &[BucketId<'_>],
         ask: impl FnOnce() -> Answer<()>,
     ) -> Answer<()> {
         let buckets = ids.iter().map(|id| self.hasher.hash_one(id)).collect();
-        let reset = ResetUnderWay { resets: Arc::clone(self), buckets };
+        let reset = PendingReset { resets: Arc::clone(self), buckets };
         reset.record();
         match ask() {
             ready @ Answer::Ready(_) => ready,
@@ -70,20 +78,20 @@ impl SharedResets {
     }
 }
 
-/// Counted once more when it is dropped: it was answered, or its call has gone.
-struct ResetUnderWay {
+/// Records a reset again when it is dropped: the store has answered, or the call was dropped.
+struct PendingReset {
     resets: Arc<SharedResets>,
     buckets: SmallVec<[u64; 2]>,
 }
 
-impl ResetUnderWay {
+impl PendingReset {
     fn record(&self) {
         let mut log = self.resets.log();
         self.buckets.iter().for_each(|&bucket| log.record(bucket));
     }
 }
 
-impl Drop for ResetUnderWay {
+impl Drop for PendingReset {
     fn drop(&mut self) {
         self.record();
     }

@@ -8,18 +8,18 @@ use crate::backend::Reading;
 use crate::clock::Timestamp;
 use crate::quota::Kind;
 
-/// How a limit stands for a key at one instant: what is left, whether a cost fits, and the wait.
+/// How a limit stands for a key: what is left, whether a cost fits, and the wait.
 ///
-/// [`peek`](crate::RateLimiter::peek) looks at a bucket and answers one. A permit, a reservation, a
-/// settlement and a refusal tell by it how the limit stood when they were decided.
+/// [`peek`](crate::RateLimiter::peek) looks at a bucket and answers with a snapshot. A permit, a
+/// reservation, a settlement and a refusal have one of the instant at which they were decided.
 ///
-/// Of a limit in [`shards`](crate::Quota::shards), `peek` tells the sum of all shards at one
-/// instant. A decision looks at two of them only, and tells what all would hold if the others
-/// were as these two were before it: an estimate, which is right on average.
+/// For a limit in [`shards`](crate::Quota::shards), `peek` has the sum of all shards at one
+/// instant. A decision looks at only two of them. Its snapshot is an estimate, right on average: it
+/// assumes that the other shards held as much as these two before the decision.
 ///
 /// # Examples
 ///
-/// Predicting elsewhere what the limiter would say, from what it last said:
+/// Predicts a later decision from a snapshot, without asking the limiter:
 ///
 /// ```
 /// use tollgate::algebra::{Verdict, calculate};
@@ -46,36 +46,37 @@ pub struct Snapshot {
     level: Level,
 }
 
-/// A [`Snapshot`] without the limit, for code that has the limit at hand.
+/// A [`Snapshot`] without its limit, for code that has the limit at hand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     pub(crate) verdict: Verdict,
-    /// Of a limit in shards, what all of them hold.
+    /// For a limit in shards, the value of all shards.
     pub(crate) state: State,
-    /// Until the cost fits; `None` if it never will.
+    /// The wait until the cost fits; `None` if it never will.
     pub(crate) wait: Option<Duration>,
     pub(crate) cost: u64,
     pub(crate) at: Timestamp,
 }
 
 impl Level {
-    /// A bucket that holds this after a charge was taken from it.
+    /// The level of a bucket after a charge was taken from it.
     pub(crate) const fn admitted(state: State, cost: u64, at: Timestamp) -> Self {
         Self { verdict: Verdict::Admitted, state, wait: Some(Duration::ZERO), cost, at }
     }
 
-    /// A bucket that holds this and has refused the cost for as long as that.
+    /// The level of a bucket that has refused the cost.
     #[cfg(feature = "memory")]
     pub(super) const fn refused(state: State, wait: Duration, cost: u64, at: Timestamp) -> Self {
         Self { verdict: Verdict::Refused, state, wait: Some(wait), cost, at }
     }
 
-    /// What the readings of one charge come to: one, or two for a limit in shards.
+    /// Combines readings of a limit: of one bucket, of the two shards of a charge, or of all
+    /// shards.
     #[inline]
     pub(crate) fn new(limit: &Limit, readings: &[Reading], cost: u64, at: Timestamp) -> Self {
-        // The shards of one charge answer the same. Of all shards, one that has it is enough.
+        // Both shards of a charge have the same wait. Of all shards, the shortest wait counts.
         let Some(first) = readings.iter().min_by_key(|reading| reading.wait()) else {
-            // An answer without a reading does not become an outcome: see `Outcome::new`.
+            // Not reached with a store's answer: `Outcome::new` refuses one without readings.
             let state = State { value: 0, ts: Timestamp::UNIX_EPOCH };
             return Self { verdict: Verdict::Refused, state, wait: None, cost, at };
         };
@@ -88,8 +89,11 @@ impl Level {
     }
 }
 
-/// What `shards` shards hold if all are as these, of which each holds a value and has paid some
-/// units, were on average before they paid.
+/// The value of a limit with `shards` shards, estimated from some of them.
+///
+/// Each item is the value that a shard holds and the units that it has just paid. The others are
+/// taken to hold the average of these before they paid. For example, of 10 shards, one holds 5 and
+/// has paid 1, and the other holds 8: on average they held 7, so the limit holds 10 × 7 - 1 = 69.
 pub(super) fn sum_of_shards(
     held_and_paid: impl Iterator<Item = (Units, Units)>,
     shards: u32,
@@ -119,53 +123,57 @@ impl Snapshot {
         &self.limit
     }
 
-    /// The whole tokens that could be taken at once; zero in debt.
+    /// The whole tokens that are left; zero in debt.
     ///
-    /// Of a limit in shards, a single request can take no more than what two of them hold.
+    /// For a limit in shards, a single request can take no more than two shards hold.
+    #[doc(alias = "remaining_burst_capacity")]
     #[doc(alias = "available")]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.tokens().whole()
     }
 
-    /// The most tokens that the limit saves up.
+    /// The capacity: the most tokens that the limit saves up.
     #[doc(alias = "burst")]
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.limit.quota().get_capacity()
     }
 
-    /// The tokens that were asked about.
+    /// The number of tokens that the decision or the peek was about.
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.level.cost
     }
 
-    /// Whether the limit by itself has the [`cost`](Self::cost), whatever other limits say that
-    /// were asked with it.
+    /// Whether this limit has the tokens for the [`cost`](Self::cost), whatever other limits of the
+    /// call say.
     ///
-    /// In a permit it does: it is what the limit admitted. In a reservation it does not where the
-    /// limit went into debt for it.
+    /// In a permit, it has them. In a reservation, it does not if the limit went into debt for it.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.level.verdict == Verdict::Admitted
     }
 
-    /// How long until the limit has the [`cost`](Self::cost): zero if it [fits](Self::fits), `None`
-    /// if no wait helps because it is more than the limit ever holds.
+    /// The wait until the limit has the tokens for the [`cost`](Self::cost).
+    ///
+    /// It is zero if the cost [fits](Self::fits), and `None` if the limit can never hold as much.
     #[must_use]
     pub const fn wait(&self) -> Option<Duration> {
         self.level.wait
     }
 
-    /// The time at which this was so, by the store's clock.
+    /// The time of the snapshot, by the store's clock.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.level.at
     }
 
-    /// The time at which the bucket is full, if nothing is taken until then; of a limit in shards,
-    /// if all of them hold the same.
+    /// The time at which the bucket is full if nothing more is taken.
+    ///
+    /// For a limit in shards, it assumes that all of them hold the same.
+    #[doc(alias = "reset_at")]
+    #[doc(alias = "reset_time")]
     #[must_use]
     pub fn full_at(&self) -> Timestamp {
         let State { value, ts } = self.level.state;
@@ -173,20 +181,21 @@ impl Snapshot {
         self.limit.bucket().full_at(State { value: each, ts }).max(self.level.at)
     }
 
-    /// The exact tokens, fraction and debt included.
+    /// The exact tokens: with their fraction, and negative in debt.
     #[must_use]
     pub fn tokens(&self) -> Tokens {
         self.limit.bucket().tokens(self.level.state.value)
     }
 
-    /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it; of a limit in
-    /// shards, the value of all of them.
+    /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it.
+    ///
+    /// For a limit in shards, its value is that of all of them.
     #[must_use]
     pub const fn state(&self) -> State {
         self.level.state
     }
 
-    /// The start of the window; `None` for a token bucket.
+    /// The start of the current window; `None` for a token bucket.
     #[must_use]
     pub fn window_start(&self) -> Option<Timestamp> {
         match self.limit.bucket().kind() {

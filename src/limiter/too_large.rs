@@ -1,4 +1,4 @@
-//! What a cost that can never fit is told: what the limit can grant, and the way out.
+//! The message about a cost that can never fit: what the limit can grant, and the way out.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) fn explain(
     f.write_str(")")
 }
 
-/// What a limit can grant on these terms, and the way out.
+/// What a limit of one bucket can grant on these terms, and the way out.
 fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "it holds at most {}", limit.quota().get_capacity())?;
     match DebtBound::new(limit, terms) {
@@ -39,7 +39,7 @@ fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fm
     }
 }
 
-/// The same of a limit in shards, of which a request gets two.
+/// The same for a limit in shards. A request gets two of them.
 fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (bucket, quota) = (limit.bucket(), limit.quota());
     let each_and_both =
@@ -75,7 +75,7 @@ fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fm
     if matches!(debt, DebtBound::Tokens(_)) {
         f.write_str("raise max_reserved, ")?;
     }
-    // Where no other capacity was said, it is the rate.
+    // If the user has set no capacity, it is the rate.
     f.write_str(match quota.get_capacity() == quota.rate() {
         true => "or raise rate and period together",
         false => "or raise its capacity",
@@ -91,7 +91,7 @@ const fn longest(terms: Terms) -> Duration {
 enum DebtBound {
     None,
     Tokens(Units),
-    /// Nothing else does.
+    /// Only the longest wait does.
     Time,
 }
 

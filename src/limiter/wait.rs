@@ -1,4 +1,4 @@
-//! Waiting for a turn, whatever the store.
+//! The future of a waiter, the same for every store: its timer, its jitter, and the end by a drain.
 
 use std::fmt;
 use std::mem;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::booking::{Booking, PendingTurn, PlaceAnswer, WaitPlace};
 use super::queue::{Drained, QueueRegistry};
+use super::reserved_slot::{EntryPoll, PendingTurn, QueueEntry, ReservedSlot};
 
 pin_project! {
     /// Waits for a turn, and then for the jitter.
     ///
-    /// Dropped before that, the reservation is cancelled.
+    /// Dropping it before it completes cancels the reservation.
     #[derive(Debug)]
     pub(crate) struct Wait {
         stage: WaitStage,
         // In nanoseconds.
         jitter: u64,
-        // By which it can be sent away, if it can be.
+        // The registry of the limiter that can drain it, if one can.
         drained_by: Option<Arc<QueueRegistry>>,
-        // None until it is polled, as timers can be made in a runtime only.
+        // None until the first poll: a timer can only be made inside a runtime.
         #[pin]
         sleep: Option<Sleep>,
     }
@@ -33,21 +33,21 @@ pin_project! {
 #[derive(Debug)]
 enum WaitStage {
     /// Not polled yet.
-    Booked(Booking),
+    Reserved(ReservedSlot),
     Waiting {
-        place: WaitPlace,
-        /// Whether its instant has come, and it has looked by itself.
-        has_looked: bool,
+        entry: QueueEntry,
+        /// Whether the timer has fired and the queue was asked to grant the waiter.
+        has_checked: bool,
     },
-    /// It has its turn, and lets the jitter pass.
+    /// It has its turn, and waits for the jitter.
     Jitter(PendingTurn, Box<Jitter>),
     Done,
 }
 
-/// The time by which a turn is made later at random.
+/// The random delay of a turn.
 struct Jitter {
     until: Instant,
-    /// Completes when all waiting comes to an end, if that concerns it.
+    /// Completes when the limiter is drained. `None` if that does not concern the waiter.
     drained: Option<DrainedFuture>,
 }
 
@@ -59,15 +59,15 @@ fn drained_by(registry: &Arc<QueueRegistry>) -> DrainedFuture {
 }
 
 impl Wait {
-    /// Waits for what was booked, and for `jitter` longer. The limiter whose registry is named can
-    /// send it away.
+    /// Waits for the turn of `slot`, and for `jitter` longer. `drained_by` is the registry of the
+    /// limiter that can drain it.
     pub(crate) fn new(
-        booking: Booking,
+        slot: ReservedSlot,
         jitter: Duration,
         drained_by: Option<&Arc<QueueRegistry>>,
     ) -> Self {
-        let stage = WaitStage::Booked(booking);
-        // Five centuries of jitter are as good as more.
+        let stage = WaitStage::Reserved(slot);
+        // 2^64 nanoseconds are five centuries.
         let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
         Self { stage, jitter, drained_by: drained_by.cloned(), sleep: None }
     }
@@ -81,39 +81,42 @@ impl Future for Wait {
         loop {
             let registry = this.drained_by.as_ref();
             let (stage, until) = match mem::replace(this.stage, WaitStage::Done) {
-                WaitStage::Booked(booking) => {
-                    // One that enters while its limiter is drained looks at the end itself.
-                    let place = booking.enter(registry.is_some());
-                    let end = registry.and_then(|registry| registry.end_instant());
-                    if end.is_some_and(|end| end < place.turn()) {
+                WaitStage::Reserved(slot) => {
+                    // A waiter that enters after the drain is in none of the queues that the drain
+                    // has visited, so it reads the deadline itself.
+                    let entry = slot.enter(registry.is_some());
+                    let end = registry.and_then(|registry| registry.drain_instant());
+                    if end.is_some_and(|end| end < entry.turn()) {
                         return Poll::Ready(Err(Drained));
                     }
-                    *this.stage = WaitStage::Waiting { place, has_looked: false };
+                    *this.stage = WaitStage::Waiting { entry, has_checked: false };
                     continue;
                 }
-                WaitStage::Waiting { place, has_looked } => match place.poll(cx) {
-                    PlaceAnswer::Go(turn) if *this.jitter == 0 => {
+                WaitStage::Waiting { entry, has_checked } => match entry.poll(cx) {
+                    EntryPoll::Granted(turn) if *this.jitter == 0 => {
                         return Poll::Ready(Ok(turn));
                     }
-                    PlaceAnswer::Go(turn) => {
+                    EntryPoll::Granted(turn) => {
                         let jitter =
                             Box::new(Jitter::new(Duration::from_nanos(*this.jitter), registry));
                         *this.stage = WaitStage::Jitter(turn, jitter);
                         continue;
                     }
-                    PlaceAnswer::Wait(place, until) => {
-                        // One that has looked in vain does not look without end.
-                        let again = Instant::now().checked_add(AGAIN).filter(|_| has_looked);
+                    EntryPoll::Wait(entry, until) => {
+                        // The timer has fired, but the store's clock has not reached the instant.
+                        // Polling again at once would be a busy loop.
+                        let again =
+                            Instant::now().checked_add(RECHECK_INTERVAL).filter(|_| has_checked);
                         let until = again.map_or(until, |again| again.max(until));
-                        (WaitStage::Waiting { place, has_looked: false }, until)
+                        (WaitStage::Waiting { entry, has_checked: false }, until)
                     }
-                    PlaceAnswer::Drained => return Poll::Ready(Err(Drained)),
+                    EntryPoll::Drained => return Poll::Ready(Err(Drained)),
                 },
                 WaitStage::Jitter(turn, mut jitter) => {
                     let until = jitter.poll(registry, cx);
                     (WaitStage::Jitter(turn, jitter), until)
                 }
-                // A future that has given its answer is not polled again.
+                // A future that has completed stays pending.
                 WaitStage::Done => return Poll::Pending,
             };
             *this.stage = stage;
@@ -126,9 +129,9 @@ impl Future for Wait {
             ready!(sleep.poll(cx));
             match mem::replace(this.stage, WaitStage::Done) {
                 WaitStage::Jitter(turn, _) => return Poll::Ready(Ok(turn)),
-                WaitStage::Waiting { place, .. } => {
-                    place.grant();
-                    *this.stage = WaitStage::Waiting { place, has_looked: true };
+                WaitStage::Waiting { entry, .. } => {
+                    entry.grant();
+                    *this.stage = WaitStage::Waiting { entry, has_checked: true };
                 }
                 stage => *this.stage = stage,
             }
@@ -140,20 +143,21 @@ impl Jitter {
     fn new(jitter: Duration, registry: Option<&Arc<QueueRegistry>>) -> Self {
         let now = Instant::now();
         let drained = registry.map(drained_by);
-        // Some decades are as good as for ever.
-        Self { until: now.checked_add(jitter.min(FOR_EVER)).unwrap_or(now), drained }
+        // `Instant` may overflow beyond that.
+        Self { until: now.checked_add(jitter.min(FAR_FUTURE)).unwrap_or(now), drained }
     }
 
-    /// Until when it lasts: no longer than all waiting.
+    /// Until when the jitter lasts: not beyond the deadline of a drain.
     fn poll(&mut self, registry: Option<&Arc<QueueRegistry>>, cx: &mut Context<'_>) -> Instant {
-        // Before the end is read, so that an end that is set then is heard of.
+        // Registers for the next drain before it reads the deadline. In the other order, a drain in
+        // between would be missed.
         while let (Some(registry), Some(drained)) = (registry, &mut self.drained)
             && drained.as_mut().poll(cx).is_ready()
         {
-            // There may be another end, which comes sooner.
+            // The limiter may be drained again with an earlier deadline.
             self.drained = Some(drained_by(registry));
         }
-        let end = registry.and_then(|registry| registry.end_instant());
+        let end = registry.and_then(|registry| registry.drain_instant());
         end.map_or(self.until, |end| end.min(self.until))
     }
 }
@@ -164,7 +168,7 @@ impl fmt::Debug for Jitter {
     }
 }
 
-/// After which it looks again if its instant has come and its turn has not.
-const AGAIN: Duration = Duration::from_millis(1);
+/// How long a waiter waits before it polls again, if its instant has come and its turn has not.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

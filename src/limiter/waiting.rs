@@ -7,11 +7,11 @@ use super::engine::RateLimiter;
 use crate::backend::Key;
 
 impl RateLimiter {
-    /// Tells how many requests of this process wait for a limit: in the bucket that all callers
-    /// share, unless [`key`](Waiting::key) names another.
+    /// Tells how many requests of this process wait for a limit, and for how long.
     ///
-    /// It asks no store that others take from as well. There it tells of the requests that wait in
-    /// this process, and of those that this limiter or a clone of it has let in.
+    /// It reads the bucket that all callers share, unless [`key`](Waiting::key) names another. It
+    /// never asks a store that other processes use as well. There it counts the requests that this
+    /// limiter and its clones have let in.
     ///
     /// # Examples
     ///
@@ -34,20 +34,21 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "queue_len")]
+    #[doc(alias = "queue_length")]
     pub const fn waiting<'l>(&'l self, limit: &'l Limit) -> Waiting<'l> {
         Waiting { limiter: self, limit, key: Key::GLOBAL }
     }
 }
 
-/// How many requests wait for a limit, for how long, and how many have left; made by
-/// [`RateLimiter::waiting`].
+/// How many requests wait for a limit and for how long; made by [`RateLimiter::waiting`].
 ///
-/// Each method looks anew. In memory a request waits from when it was reserved until it is granted,
-/// whether it is awaited or not; in other stores it waits once it is awaited. A reservation that is
-/// [kept](super::Reservation::keep) does not wait. Of a limit in shards, a request that waits for
-/// two shards counts twice.
+/// Each method reads the current numbers. In memory, a request waits from its reservation until it
+/// is granted, whether it is awaited or not. In other stores, it waits from the first poll of
+/// [`ready`](super::Reservation::ready). A reservation that is [kept](super::Reservation::keep)
+/// does not wait. A request that waits for two shards of a limit counts twice.
 #[derive(Clone, Debug)]
-#[must_use = "it tells nothing until it is asked"]
+#[must_use = "it counts nothing until one of its methods is called"]
 pub struct Waiting<'l> {
     limiter: &'l RateLimiter,
     limit: &'l Limit,
@@ -55,7 +56,7 @@ pub struct Waiting<'l> {
 }
 
 impl Waiting<'_> {
-    /// The key whose bucket is meant; the bucket that all callers share if not set.
+    /// The key of the bucket to read; the bucket that all callers share if not set.
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.key = key.into();
         self
@@ -67,13 +68,13 @@ impl Waiting<'_> {
         self.status().0
     }
 
-    /// How long the last of them has to wait if no other leaves; zero if none waits.
+    /// How long the last of them waits if no other leaves; zero if none waits.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.status().1
     }
 
-    /// How many have left before their turn since a request last began to wait where none did.
+    /// How many have left before their turn since a request last entered the empty queue.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.status().2
@@ -89,6 +90,6 @@ impl Waiting<'_> {
             });
         }
         let status = self.limiter.queues().status(self.limit.name(), &self.key);
-        (status.waiting, status.until.unwrap_or(Duration::ZERO), status.left)
+        (status.waiting, status.until.unwrap_or(Duration::ZERO), status.leavers)
     }
 }

@@ -12,7 +12,7 @@ use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
 use super::places::WaiterPlace;
 use super::planned_rule::Choice;
-use crate::limiter::{Booking, Demand, Outcome, RateLimited};
+use crate::limiter::{Demand, Outcome, RateLimited, ReservedSlot};
 
 /// What is demanded for a request by the rules; mostly by one.
 pub(super) type RuleDemands<'p> = SmallVec<[Demand<Choice<'p>>; 1]>;
@@ -63,7 +63,7 @@ pub(super) struct Refusal<'p> {
 
 /// A slot that was reserved for a request.
 pub(super) struct QueuedSlot {
-    pub(super) booking: Booking,
+    pub(super) booking: ReservedSlot,
     pub(super) place: WaiterPlace,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,

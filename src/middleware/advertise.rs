@@ -45,7 +45,7 @@ pub(super) fn on_lone_response(
 /// The fields of a response to a request that has waited, in the order of the rules.
 pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
     let mut levels = Vec::new();
-    for (part, state) in turn.stands() {
+    for (part, state) in turn.bucket_states() {
         // Of two shards of a limit, one will do.
         if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
             // Nothing remains that has not been promised, whatever a request costs.

@@ -26,7 +26,7 @@ use crate::key::Head;
 #[cfg(feature = "memory")]
 use crate::limiter::LineSlot;
 use crate::limiter::{
-    Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, ReservationUnderWay,
+    Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, PendingReservation, ReservedSlot,
 };
 
 /// Decides what is done with a request.
@@ -96,7 +96,7 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
             match plan.limiter.reserve(memory, &mut demands, modes, Some(queues)) {
                 Ok((applied, ticket)) => {
                     let book = |grants: &[Grant], now, wait| {
-                        Some(Booking::Line(LineSlot::new(
+                        Some(ReservedSlot::Line(LineSlot::new(
                             memory,
                             ticket?,
                             grants.iter(),
@@ -111,7 +111,7 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
         );
     }
     let reserves = matches!(submission.mode, Mode::Reserve(_));
-    let under_way = reserves.then(|| ReservationUnderWay::new(plan.limiter.queues()));
+    let under_way = reserves.then(|| PendingReservation::new(plan.limiter.queues()));
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
             let book = book_slot(plan);
@@ -192,7 +192,7 @@ fn read<'p>(
     submission: Submission,
     demands: RuleDemands<'p>,
     answer: Result<Applied, BackendError>,
-    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking>,
+    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot>,
 ) -> Action<'p> {
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
     let outcome = match answer.and_then(|applied| Outcome::new(&demands, applied)) {
@@ -224,10 +224,10 @@ fn read<'p>(
 }
 
 /// Holds the slot of a request in a store that other processes take from as well.
-fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking> {
+fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot> {
     |grants, now, wait| {
         let slot = HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now);
-        Some(Booking::Slot(Box::new(slot)))
+        Some(ReservedSlot::Slot(Box::new(slot)))
     }
 }
 
@@ -238,7 +238,7 @@ fn wait_in<'p>(
     submission: Submission,
     demands: RuleDemands<'p>,
     outcome: Outcome,
-    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking>,
+    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot>,
 ) -> Action<'p> {
     let (at, wait) = (outcome.at(), outcome.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));

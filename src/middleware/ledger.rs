@@ -272,7 +272,7 @@ impl RequestLedger {
         let mut grants = grants.into_iter();
         let first = grants.next()?;
         let at = first.at();
-        Some(Permit::owned(self.plan.limiter.clone(), first, grants.collect(), at))
+        Some(Permit::from_grants(self.plan.limiter.clone(), first, grants.collect(), at))
     }
 }
 

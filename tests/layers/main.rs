@@ -43,7 +43,7 @@ const CRATES: [(&str, &[&str]); 12] = [
         &[
             "backend/redis/",
             "clock/",
-            "limiter/booking.rs",
+            "limiter/reserved_slot.rs",
             "limiter/detached.rs",
             "limiter/line/",
             "limiter/queue/",

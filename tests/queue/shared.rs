@@ -541,3 +541,50 @@ async fn nothing_is_owed_when_none_waits() {
         assert!(tokens(&limiters[0], &FIVE) >= 0.0, "seed {seed}");
     }
 }
+
+/// One a second, and one saved up.
+static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND).capacity(1));
+
+/// The example in the documentation of `limiter::queue`, in both kinds of stores.
+#[tokio::test(start_paused = true)]
+async fn a_leaver_and_a_settlement_move_those_behind_forward_as_documented() {
+    for limiter in [Shared::new().limiter(), support::queue::paused()] {
+        let start = Instant::now();
+        let request = take(&limiter, &ONE, 1);
+        let [a, b, c] = [(); 3].map(|()| waiter(&limiter, &ONE, 1));
+        assert_eq!(tokens(&limiter, &ONE), -3.0);
+        assert_eq!(limiter.waiting(&ONE).longest(), 3 * SECOND);
+
+        advance(ms(500)).await;
+        drop(b);
+        assert_eq!(tokens(&limiter, &ONE), -1.5, "what `b` took is undone");
+        assert_eq!(limiter.waiting(&ONE).longest(), ms(1_500), "`c` has the slot of `b`");
+
+        assert_eq!(ran_after(a, start).await, ms(1_000));
+        advance(ms(200)).await;
+        at_once(request.refund()).unwrap();
+        assert_eq!(ran_after(c, start).await, ms(1_200));
+        assert_eq!(tokens(&limiter, &ONE), 0.2);
+    }
+}
+
+/// The same where another process has charged the bucket since.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_cannot_be_undone_goes_to_a_newcomer_as_documented() {
+    let store = Shared::new();
+    let (limiter, other) = (store.limiter(), store.limiter());
+    let _ran = take(&limiter, &ONE, 1);
+    let [_a, b, _c] = [(); 3].map(|()| waiter(&limiter, &ONE, 1));
+    let d = reserve(&other, &ONE, 1);
+    assert_eq!(d.wait(), 4 * SECOND);
+
+    advance(ms(500)).await;
+    drop(b);
+    assert_eq!(tokens(&limiter, &ONE), -3.5, "the slot at 3 s is free, and stays spent");
+    let e = reserve(&limiter, &ONE, 1);
+    assert_eq!(e.wait(), ms(4_500));
+    let mut e = Box::pin(e.ready());
+    assert!(poll(&mut e).is_none());
+    assert_eq!(limiter.waiting(&ONE).longest(), ms(2_500), "`e` runs at 3 s");
+    assert_eq!(tokens(&limiter, &ONE), -3.5, "the slot of `e` at 5 s is undone");
+}

@@ -1,4 +1,4 @@
-//! The timer of a line in which several wait.
+//! The timer of a line in which several requests wait.
 
 use std::sync::{Arc, Weak};
 
@@ -10,50 +10,51 @@ use tokio::time::{Instant, timeout_at};
 use crate::backend::{LinePlace, LineTimer, Memory};
 use crate::clock::Timestamp;
 
-/// Grants the head of a line when it is due, in a task of its own that ends when there is nothing
-/// to wait for.
+/// Grants the head of a line when it is due, from a task of its own.
 ///
-/// It is a task and not the future of a waiter, as a waiter may stop being polled.
+/// It is a task and not the future of a waiter, since a waiter may stop being polled. The task ends
+/// when the line has nothing to wait for.
 #[derive(Debug)]
 pub(super) struct LineDriver {
-    /// Weak, as the store holds the driver.
+    /// Weak, since the store holds the driver.
     memory: Weak<Memory>,
-    /// Any place in the line.
+    /// A place in the line, which identifies the line.
     place: LinePlace,
     runtime: Handle,
     state: Mutex<DriverState>,
-    is_sooner: Notify,
+    rearmed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct DriverState {
     is_running: bool,
     due: Option<Timestamp>,
-    /// An instant of the store's clock, and when this process was told of it. Of all that were told,
-    /// the pair that was on its way for the shortest time.
-    heard: Option<(Timestamp, Instant)>,
+    /// A time that the store's clock has shown, and when this process received it. Of all such
+    /// pairs, the one that took the shortest time on its way.
+    anchor: Option<(Timestamp, Instant)>,
     last_shown: Option<Timestamp>,
 }
 
 impl LineDriver {
-    /// A driver in the runtime of the caller, if it is in one.
-    pub(super) fn in_this_runtime(
+    /// A driver on the runtime of the caller, or `None` if the caller is outside of one.
+    pub(super) fn try_current(
         memory: &Arc<Memory>,
         place: LinePlace,
     ) -> Option<Arc<dyn LineTimer>> {
         let runtime = Handle::try_current().ok()?;
-        let (state, is_sooner) = Default::default();
+        let (state, rearmed) = Default::default();
         let memory = Arc::downgrade(memory);
-        Some(Arc::new(Self { memory, place, runtime, state, is_sooner }))
+        Some(Arc::new(Self { memory, place, runtime, state, rearmed }))
     }
 }
 
 impl LineTimer for LineDriver {
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp) {
         let mut state = self.state.lock();
-        state.hear(now);
+        state.observe(now);
         let is_sooner = state.due.is_none_or(|armed| due < armed);
-        // A call that was overtaken says what was true before; at worst, the task looks once in vain.
+        // Calls may arrive out of order. An older one can only make the timer too early, and then
+        // the task finds nothing due and arms it again.
         if is_sooner {
             state.due = Some(due);
         }
@@ -61,83 +62,84 @@ impl LineTimer for LineDriver {
             state.is_running = true;
             drop(state);
             let driver = Arc::clone(&self);
-            self.runtime.spawn(drive(Running { driver, has_ended: false }));
+            self.runtime.spawn(drive(DriverGuard { driver, has_ended: false }));
         } else if is_sooner {
             drop(state);
-            self.is_sooner.notify_one();
+            self.rearmed.notify_one();
         }
     }
 
     fn disarm(&self) {
         self.state.lock().due = None;
-        // The task looks, finds nothing to wait for, and ends.
-        self.is_sooner.notify_one();
+        // Wakes the task, which finds nothing to wait for and ends.
+        self.rearmed.notify_one();
     }
 }
 
 impl DriverState {
-    fn hear(&mut self, shown: Timestamp) {
+    fn observe(&mut self, shown: Timestamp) {
         let now = Instant::now();
-        let known = self.heard.and_then(|heard| instant_of(heard, shown));
-        // A clock that was set back counts from where it is.
+        let known = self.anchor.and_then(|anchor| instant_of(anchor, shown));
+        // If the clock was set back, the old pair is useless: start again from what it shows now.
         let went_back = self.last_shown.is_some_and(|last| shown < last);
         if went_back || known.is_none_or(|known| now < known) {
-            self.heard = Some((shown, now));
+            self.anchor = Some((shown, now));
         }
         self.last_shown = Some(shown);
     }
 
     /// What is due next, and when; `None` if there is nothing to wait for.
     fn next(&mut self) -> Option<(Timestamp, Instant)> {
-        let next = self.due.and_then(|due| Some((due, instant_of(self.heard?, due)?)));
+        let next = self.due.and_then(|due| Some((due, instant_of(self.anchor?, due)?)));
         self.is_running = next.is_some();
         next
     }
 
-    /// Takes what was due, unless something else is by now. Returns what the store's clock shows at
-    /// least: all that is due by then is granted at once.
+    /// Takes out `due`, unless the timer was armed for another instant meanwhile. Returns a time
+    /// that the store's clock has certainly reached: all waiters due by then are granted together.
     fn take(&mut self, due: Timestamp) -> Option<Timestamp> {
         self.due.take_if(|armed| *armed == due)?;
-        let (shown, heard) = self.heard?;
-        Some(due.max(shown + Instant::now().saturating_duration_since(heard)))
+        let (shown, received) = self.anchor?;
+        Some(due.max(shown + Instant::now().saturating_duration_since(received)))
     }
 }
 
-/// When the store's clock shows `at`, given an instant that it has shown.
-fn instant_of((shown, heard): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
+/// When the store's clock shows `at`, from a time that it has shown.
+fn instant_of((shown, received): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
     if at >= shown {
-        heard.checked_add(at.since(shown))
+        received.checked_add(at.since(shown))
     } else {
-        heard.checked_sub(shown.since(at))
+        received.checked_sub(shown.since(at))
     }
 }
 
-async fn drive(mut running: Running) {
+async fn drive(mut guard: DriverGuard) {
     loop {
-        let driver = &running.driver;
+        let driver = &guard.driver;
         let Some((due, until)) = driver.state.lock().next() else {
-            running.has_ended = true;
+            guard.has_ended = true;
             return;
         };
-        if timeout_at(until, driver.is_sooner.notified()).await.is_ok() {
+        if timeout_at(until, driver.rearmed.notified()).await.is_ok() {
             continue;
         }
         let until = driver.state.lock().take(due);
         if let (Some(until), Some(memory)) = (until, driver.memory.upgrade()) {
-            // The store arms the driver again if there is a head to wait for.
+            // The store arms the driver again if the line still has a head.
             memory.grant_until(&driver.place, until);
         }
     }
 }
 
-/// The task.
-struct Running {
+/// A guard of the task.
+struct DriverGuard {
     driver: Arc<LineDriver>,
     has_ended: bool,
 }
 
-/// Dropped before it has ended, its runtime has gone. One of the waiters brings another.
-impl Drop for Running {
+/// If the task is dropped before it has ended, its runtime was shut down. The store then wakes the
+/// waiters, and the first to poll brings a new driver.
+impl Drop for DriverGuard {
     fn drop(&mut self) {
         if !self.has_ended
             && let Some(memory) = self.driver.memory.upgrade()

@@ -1,14 +1,30 @@
-//! Waiting in the memory store: a request stands in the lines of its buckets, first in, first out.
+//! Waiting in the memory store: the timers of its lines.
 //!
 //! # Design
 //!
-//! The store keeps the lines, and grants what is due whenever a bucket is touched. What is here are
-//! the timers that touch it when nothing else does:
+//! The store keeps a line for each bucket, first in, first out, and grants the waiters that are due
+//! whenever a call touches the bucket. The timers here do so when no call comes:
 //!
-//! * A line in which several wait has one for its head, the [driver](LineDriver). It wakes those
-//!   whose turn has come in their order.
-//! * A waiter that stands alone has one of its own, at the instant that it was told. The others have
-//!   one a little later, so that none depends on a driver whose runtime is blocked.
+//! * A line in which several requests wait has one timer for its head, the [driver](LineDriver). It
+//!   wakes the waiters in the order of the line.
+//! * A waiter that is alone in its line has a timer of its own, at the instant that it was told. It
+//!   needs no task.
+//! * The other waiters have a timer of their own as well, 10 ms later. They need it if the runtime
+//!   of the driver is blocked.
+//!
+//! ```text
+//! LineSlot -- in line --> LineTurn -- use_up() --> used: the work runs
+//!     |          |            |
+//!     | keep()   | drop       | drop
+//!     v          v            v
+//!   kept      leaves       its tokens go to the waiters behind it, or to the bucket
+//! ```
+//!
+//! A request over several buckets stands in the line of each one that is short, and has its turn
+//! when all of them have granted. If it leaves before that, the tokens of those that have granted
+//! go back.
+//!
+//! The page of [`queue`](super::queue) compares this with stores that other processes use as well.
 
 mod driver;
 mod slot;

@@ -1,4 +1,4 @@
-//! A reservation in the memory store: a place in line.
+//! A reservation that waits in the memory store.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -14,23 +14,23 @@ use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 use crate::limiter::queue::{Drained, QueueBucket};
 
-/// A place in the line of each bucket that has granted nothing yet.
+/// A place in the line of each bucket that has not granted yet.
 ///
-/// Dropped before its work runs, it leaves: those behind it move forward, and what was granted
-/// already goes back.
+/// When it is dropped before its work runs, it leaves the lines: the waiters behind it move
+/// forward, and tokens that some buckets have granted already go back.
 #[derive(Debug)]
 pub(crate) struct LineSlot {
     memory: Arc<Memory>,
     ticket: LineTicket,
     parts: Box<[LinePart]>,
-    told: Timestamp,
-    /// The same, as the runtime counts time.
+    promised: Timestamp,
+    /// The same, by the clock of the runtime.
     turn: Instant,
-    /// Whether it is still to leave.
+    /// Whether it leaves the lines on drop.
     is_held: bool,
 }
 
-/// What was taken of one bucket.
+/// What was taken from one bucket.
 #[derive(Debug)]
 struct LinePart {
     bucket: QueueBucket,
@@ -39,9 +39,9 @@ struct LinePart {
     mark: ResetMark,
 }
 
-/// A turn that has come: its work may run.
+/// A turn that has come: the work may run.
 ///
-/// Dropped before it does, its tokens are given back.
+/// Dropping it before [`use_up`](LineSlot::use_up) gives its tokens back.
 #[derive(Debug)]
 pub(crate) struct LineTurn {
     pub(crate) slot: LineSlot,
@@ -49,7 +49,7 @@ pub(crate) struct LineTurn {
 }
 
 impl LineSlot {
-    /// The place of these grants, whose work may run after `wait` from `now` on.
+    /// The place of these grants. Their work may run `wait` after `now`.
     pub(crate) fn new<'g>(
         memory: &Arc<Memory>,
         ticket: LineTicket,
@@ -65,52 +65,55 @@ impl LineSlot {
             })
         });
         let start = Instant::now();
-        // Some decades are as good as for ever.
-        let turn = start.checked_add(wait.min(FOR_EVER)).unwrap_or(start);
-        let (memory, parts, told) = (Arc::clone(memory), parts.collect(), now + wait);
-        Self { memory, ticket, parts, told, turn, is_held: true }
+        // `Instant` may overflow beyond that.
+        let turn = start.checked_add(wait.min(FAR_FUTURE)).unwrap_or(start);
+        let (memory, parts, promised) = (Arc::clone(memory), parts.collect(), now + wait);
+        Self { memory, ticket, parts, promised, turn, is_held: true }
     }
 
-    /// The instant that it was told.
-    pub(crate) const fn told(&self) -> Timestamp {
-        self.told
+    /// The instant that the caller was told.
+    pub(crate) const fn promised(&self) -> Timestamp {
+        self.promised
     }
 
-    /// When its turn comes if no other leaves.
+    /// When its turn comes if no other waiter leaves.
     pub(crate) const fn turn(&self) -> Instant {
         self.turn
     }
 
-    /// When it looks by itself whether its turn has come.
+    /// When its own timer fires.
     pub(crate) fn deadline(&self) -> Instant {
-        let patience = if self.ticket.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
-        self.turn.checked_add(patience).unwrap_or(self.turn)
+        let delay = if self.ticket.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
+        self.turn.checked_add(delay).unwrap_or(self.turn)
     }
 
-    /// Keeps the place without waiting in it: the work will run at the instant that was told.
+    /// Keeps the place without waiting: the work will run at the instant that the caller was told.
     pub(crate) fn keep<'g>(mut self, grants: impl Iterator<Item = &'g mut Grant>) {
         self.is_held = false;
         for place in &self.ticket.places {
             self.memory.keep(place);
         }
-        // Only now: what is kept does not outlive the next reset.
+        // After `keep`: the store does not track resets for a place without a waiter, so the marks
+        // are final.
         self.outlive_resets(grants);
     }
 
-    /// What was granted by a bucket that was reset in the meantime is taken after that.
+    /// Notes in the grants which buckets were reset while they had not granted: their tokens were
+    /// taken after the reset.
     pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
         for grant in grants {
             grant.outlive_resets(|id| self.memory.mark_of(&self.ticket, id));
         }
     }
 
-    /// When it was granted. If it waits, the waker is woken when that changes.
+    /// When it was granted. While it waits, the waker is woken once that changes.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Timestamp, Drained>> {
         let mut status = self.ticket.waiter.poll(waker);
         if status == WaiterStatus::Waiting {
-            // That grants what is due, and so it may be its turn.
+            // The store grants all due waiters when a timer is attached, so this one may have its
+            // turn now.
             for place in &self.ticket.places {
-                self.memory.attach(place, || LineDriver::in_this_runtime(&self.memory, *place));
+                self.memory.attach(place, || LineDriver::try_current(&self.memory, *place));
             }
             status = self.ticket.waiter.poll(waker);
         }
@@ -121,14 +124,14 @@ impl LineSlot {
         }
     }
 
-    /// The instant that it was told has come.
+    /// Grants the waiter, since the instant that the caller was told has come.
     pub(crate) fn grant(&self) {
         for place in &self.ticket.places {
-            self.memory.grant_through(place, self.told);
+            self.memory.grant_through(place, self.promised);
         }
     }
 
-    /// The work runs now: nothing is given back when this is dropped.
+    /// Uses the turn, since the work runs now. Nothing is given back on drop after that.
     pub(crate) fn use_up(&mut self) {
         self.is_held = false;
     }
@@ -152,8 +155,9 @@ impl Drop for LineSlot {
     }
 }
 
-/// How late the driver of a line may be, as when its runtime is blocked, before a waiter looks by
-/// itself. Were it zero, waiters of one millisecond would run in the order of their timers.
+/// How late a driver may be, for example because its runtime is blocked, before the waiters' own
+/// timers fire. With zero, waiters that are due in the same millisecond would run in the order of
+/// their timers and not of the line.
 const DRIVER_TIMEOUT: Duration = Duration::from_millis(10);
 
-const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

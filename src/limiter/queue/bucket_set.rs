@@ -1,4 +1,4 @@
-//! Which buckets a queue waits for.
+//! The set of buckets that a queue is on.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::algebra::{Bucket, State, Units};
 use crate::backend::{BucketId, Key};
 use crate::limiter::Limit;
 
-/// The buckets of a reservation, sorted by name: all that reserve from the same ones stand in one
-/// line.
+/// The buckets of a reservation, sorted by name. All reservations on the same set share a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketSet(Arc<[QueueBucket]>);
 
-/// One bucket. Numbers are part of it: a slot is worth nothing under other ones.
+/// One bucket of a set. The numbers of its limit are part of it, since a slot that was reserved
+/// under other numbers is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueBucket {
     limit: Arc<Limit>,
@@ -38,39 +38,39 @@ impl QueueBucket {
         self.limit.bucket()
     }
 
-    /// Whether it is the same limit's for the same key, be it another shard.
+    /// Whether both are buckets of the same limit and key, possibly of different shards.
     pub(crate) fn is_of_same_limit(&self, other: &Self) -> bool {
         self.limit.name() == other.limit.name() && self.key == other.key
     }
 }
 
-/// What a reservation took of a bucket, and what it left there.
+/// What a reservation took from a bucket, and what the bucket held after that.
 #[derive(Debug)]
 pub(super) struct TakenUnits {
     pub(super) part: QueueBucket,
     pub(super) units: Units,
-    pub(super) left: State,
+    pub(super) after: State,
 }
 
 impl BucketSet {
-    /// The buckets that were asked, in their order, with what was taken. A bucket that was named
-    /// twice is there once.
-    pub(super) fn sorted(mut took: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
-        if took.len() > 1 {
-            took.sort_by_cached_key(|took| {
-                let QueueBucket { limit, key, shard } = &took.part;
+    /// Makes a set of the buckets of a reservation. Returns it with what was taken from each, in
+    /// the order of the set. A bucket that the call named twice is in it once, with the sum.
+    pub(super) fn from_taken(mut taken: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
+        if taken.len() > 1 {
+            taken.sort_by_cached_key(|taken| {
+                let QueueBucket { limit, key, shard } = &taken.part;
                 (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
             });
         }
-        // Each reading of a bucket shows what it holds in the end.
-        took.dedup_by(|again, first| {
+        // Both readings of such a bucket show what it holds after the whole call.
+        taken.dedup_by(|again, first| {
             let is_same = again.part == first.part;
             if is_same {
                 first.units = first.units.saturating_add(again.units);
             }
             is_same
         });
-        (Self(took.iter().map(|took| took.part.clone()).collect()), took)
+        (Self(taken.iter().map(|taken| taken.part.clone()).collect()), taken)
     }
 
     pub(crate) fn parts(&self) -> &[QueueBucket] {

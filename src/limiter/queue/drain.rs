@@ -1,4 +1,4 @@
-//! The end of waiting, for a shutdown.
+//! Ends all waiting of a limiter, for a shutdown.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -6,14 +6,14 @@ use tokio::time::Instant;
 use crate::limiter::engine::RateLimiter;
 
 impl RateLimiter {
-    /// Lets no request wait in a layer's queue for longer than this from now on, for a shutdown.
+    /// Lets no request wait in a layer's queue for longer than `within`, for a shutdown.
     ///
-    /// Requests whose turn comes within that time are served at their turn. The others are answered
-    /// at once, with 503, and give up their slots. Requests that arrive after this may wait for
-    /// what is left of the time, and are answered with 503 if that is not enough. Reservations that
-    /// handlers hold are left to them.
+    /// A request with a turn within that time is served at its turn. All others are answered
+    /// with 503 at once, and give up their slots. Requests that arrive later may wait for the rest
+    /// of the time; those that would have to wait longer are answered with 503.
     ///
-    /// It concerns all clones of the limiter. Of several calls, the one that ends first counts.
+    /// It concerns all clones of the limiter. If it is called several times, the earliest end
+    /// counts. A [`Reservation`](crate::Reservation) that your own code holds is not affected.
     ///
     /// # Examples
     ///
@@ -31,6 +31,8 @@ impl RateLimiter {
     /// axum::serve(listener, app).with_graceful_shutdown(stopped(limiter)).await
     /// # }
     /// ```
+    #[doc(alias = "shutdown")]
+    #[doc(alias = "close")]
     pub fn drain(&self, within: Duration) {
         let queues = self.queues();
         let now = queues.epoch().now();
@@ -40,14 +42,14 @@ impl RateLimiter {
             memory.drain(id, self.time_to_drain().unwrap_or(within));
         }
         for queue in waiting {
-            queue.with(|line, wakers| line.drain(end, now, wakers));
+            queue.with(|waiters, wakers| waiters.drain(end, now, wakers));
             queue.undo_free_slots();
         }
     }
 
-    /// How long a request may wait, if there is a bound.
+    /// How long a request may still wait, if the limiter is drained.
     pub(crate) fn time_to_drain(&self) -> Option<Duration> {
-        let (epoch, end) = (self.queues().epoch(), self.queues().end()?);
+        let (epoch, end) = (self.queues().epoch(), self.queues().drain_deadline()?);
         Some(epoch.instant(end).saturating_duration_since(Instant::now()))
     }
 }

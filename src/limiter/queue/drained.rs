@@ -1,5 +1,5 @@
-//! The end of a wait without a turn.
+//! The error of a waiter that a drain removes.
 
-/// The limiter is closing, and the turn would come too late.
+/// The limiter was drained, and the turn of this waiter would have come too late.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drained;

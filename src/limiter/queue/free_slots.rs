@@ -1,40 +1,42 @@
-//! Slots that no waiter uses.
+//! The slots of a queue that no waiter uses.
 
 use std::collections::BTreeMap;
 
 use super::local_instant::{LocalInstant, StoreClock};
 use super::retries::RetryKey;
-use super::time_slot::{MadeOrder, SlotKey, TimeSlot};
+use super::time_slot::{CreationKey, SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 
-/// How many are kept: as many as wait in a layer's queue if nothing else is said, since all of these
-/// may leave while the store is asked about the first one.
-const KEPT: usize = 1_000;
+/// How many free slots are kept. A layer's queue has at most 1,000 waiters unless set, and all of
+/// them may leave while the store is asked about the slot of the first.
+const MAX_SLOTS: usize = 1_000;
 
-/// How many of them are offered at once when one cannot be undone.
-const OFFERED: usize = 64;
+/// How many free slots are offered to the waiters at once when one of them cannot be undone.
+const MAX_OFFERED: usize = 64;
 
-/// For how many returns on their way one slot waits. In a busy process there is always another one,
-/// and each asks the store once more about the slots of all queues on the bucket.
-const AWAITED: u8 = 4;
+/// How often one slot is tried again after a pending return. In a busy process some return is
+/// always pending, and each of these tries is one more call of the store.
+const MAX_RETRIES: u8 = 4;
 
-/// Free slots in the order in which they were made. They are undone one after another from the
-/// last one on: of the others it is known that the bucket was charged since.
+/// Free slots in the order in which they were reserved. The newest is undone first: as long as it
+/// stands, it is a charge that came after all others, and none of them can be undone.
 ///
-/// A slot that cannot be undone is kept: a newcomer may fit in, and once a later one was undone,
-/// this one may be as well.
+/// A slot that cannot be undone is kept. A newcomer may use it, and it can be undone later if the
+/// slot after it is.
 #[derive(Debug, Default)]
 pub(super) struct FreeSlots {
-    slots: BTreeMap<MadeOrder, TimeSlot>,
-    /// Whether the store was asked to undo one and has not answered.
+    slots: BTreeMap<CreationKey, TimeSlot>,
+    /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
+    /// time: a store that answers late may carry out several in any order, and refuse all but one.
     undoing: bool,
-    /// The slot that could not be undone: nor can those before it, until there is a reason to ask
-    /// again.
-    refused: Option<MadeOrder>,
-    /// Whether that may be for a return on its way, which the store had not carried out yet.
+    /// The slot that the store refused to undo. Neither it nor an older one is tried until
+    /// something has changed.
+    refused: Option<CreationKey>,
+    /// Whether a pending return may be the reason: this process counted it, but the store had not
+    /// carried it out yet.
     waits_for_return: bool,
-    /// The slot that was last refused when returns were on their way, and how often.
-    awaited: Option<(MadeOrder, u8)>,
+    /// The slot that was last refused while returns were pending, and how often.
+    awaited: Option<(CreationKey, u8)>,
 }
 
 impl FreeSlots {
@@ -42,26 +44,26 @@ impl FreeSlots {
         self.undoing
     }
 
-    /// When the slot was made that would be undone first, if there is one.
+    /// When the newest free slot was reserved. That one would be undone first.
     pub(super) fn newest(&self) -> Option<RetryKey> {
         self.slots.last_key_value().map(|(_, slot)| RetryKey::new(&slot.grant.made))
     }
 
     pub(super) fn add(&mut self, slot: TimeSlot) {
-        self.slots.insert(slot.made_order(), slot);
-        if self.slots.len() > KEPT {
+        self.slots.insert(slot.creation_key(), slot);
+        if self.slots.len() > MAX_SLOTS {
             self.slots.pop_first();
         }
     }
 
-    /// Whether this would be the next slot to be undone.
+    /// Whether this slot, if it were free, would be the next one to be undone.
     pub(super) fn undoes_next(&self, slot: &TimeSlot) -> bool {
-        let own = slot.made_order();
+        let own = slot.creation_key();
         let is_refused = self.refused.is_some_and(|refused| own <= refused);
         !is_refused && self.slots.last_key_value().is_none_or(|(last, _)| *last < own)
     }
 
-    /// The next slot to be undone, if it is time for one.
+    /// Takes out the slot to undo next, unless a call is pending or the store would refuse.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
         let last = *self.slots.last_key_value()?.0;
         if self.undoing || self.refused.is_some_and(|refused| last <= refused) {
@@ -71,49 +73,51 @@ impl FreeSlots {
         self.slots.remove(&last)
     }
 
-    /// Hears that the store has undone a slot, or that what became of it is not known.
-    pub(super) const fn undone(&mut self) {
+    /// Records that the store has undone a slot, or that its answer was lost. In the second case
+    /// the slot counts as spent, since it may have been undone.
+    pub(super) const fn record_undone(&mut self) {
         self.undoing = false;
         self.refused = None;
     }
 
-    /// Hears that a slot could not be undone. Returns the first of those that are free and still to
-    /// come, to be offered once more.
-    pub(super) fn refused(
+    /// Records that the store refused to undo a slot. Takes out the first free slots with
+    /// instants still to come, so that they can be offered to the waiters.
+    pub(super) fn record_refusal(
         &mut self,
         slot: TimeSlot,
         is_to_come: impl Fn(&TimeSlot) -> bool,
     ) -> Vec<TimeSlot> {
         self.undoing = false;
-        self.refused = Some(slot.made_order());
+        self.refused = Some(slot.creation_key());
         self.add(slot);
         let to_come = self.slots.iter().filter(|(_, slot)| is_to_come(slot));
-        let offered: Vec<_> = to_come.map(|(made, _)| *made).take(OFFERED).collect();
+        let offered: Vec<_> = to_come.map(|(made, _)| *made).take(MAX_OFFERED).collect();
         offered.iter().filter_map(|made| self.slots.remove(made)).collect()
     }
 
-    /// Tries once more what could not be undone.
+    /// Lets the refused slots be tried again.
     pub(super) const fn retry(&mut self) {
         self.refused = None;
         self.waits_for_return = false;
     }
 
-    /// Tries the slot that was refused when the returns on their way are there, unless that was in
-    /// vain before. Returns whether it is to be tried.
+    /// Lets the refused slot be tried again once the pending returns are answered. Returns whether
+    /// it will be; not if that was in vain `MAX_RETRIES` times.
     pub(super) fn retry_on_return(&mut self) -> bool {
         let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
         let times = before.map_or(1, |(_, times)| times.saturating_add(1));
         self.awaited = self.refused.map(|slot| (slot, times));
-        self.waits_for_return = times <= AWAITED;
+        self.waits_for_return = times <= MAX_RETRIES;
         self.waits_for_return
     }
 
-    /// Whether there is a slot to be tried when returns are there.
+    /// Whether a slot is to be tried once pending returns are answered.
     pub(super) fn waits_for_return(&self) -> bool {
         self.waits_for_return && !self.slots.is_empty()
     }
 
-    /// Takes out the first slot before `own` that is large enough for this and still to come.
+    /// Takes out the smallest free slot before `own` that covers `cost` and is still
+    /// to come.
     pub(super) fn take_before(
         &mut self,
         own: SlotKey,
@@ -125,9 +129,9 @@ impl FreeSlots {
             return None;
         }
         let on_offer = self.slots.iter().filter(|(_, slot)| {
-            slot.order < own && clock.moment(slot.order.at()) > now && cost.fits(&slot.grant.taken)
+            slot.key < own && clock.instant_of(slot.key.at()) > now && cost.fits(&slot.grant.taken)
         });
-        let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.order))?.0;
+        let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.key))?.0;
         self.slots.remove(&key)
     }
 }

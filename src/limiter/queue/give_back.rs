@@ -1,4 +1,15 @@
-//! What requests return: to the waiters of this process first, and the rest to the store.
+//! Returns the tokens of settlements and refunds: to the waiters of this process first, and the
+//! rest to the store.
+//!
+//! # Design
+//!
+//! A waiter gets its turn by returned units only if they cover its cost in *all* buckets of its
+//! queue. Its own slot is then free, as if it had left. The units never reach the store, so no
+//! newcomer can take them first.
+//!
+//! For example, the first waiter costs 3 and the second 1. A return of 2 does not cover the first
+//! waiter, so all of it goes to the store: the second waiter must not overtake. A return of 4
+//! grants both.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,37 +27,41 @@ use crate::clock::Timestamp;
 use crate::limiter::detached::DetachOnDrop;
 
 impl QueueRegistry {
-    /// Makes these adjustments. The first waiter on the buckets runs at once if what they return
-    /// covers its cost, then the next one; the rest goes to the store, which answers.
+    /// Carries out these adjustments. Returned units grant the first waiter on their buckets if
+    /// they cover its cost, then the next one. What is left goes to the store, which answers.
+    ///
+    /// The ledgers count the returns from before the store is asked, so that an undo at the same
+    /// time never takes them for too little.
     pub(crate) fn give_back(
         self: &Arc<Self>,
         adjustments: &mut [Adjustment<'_>],
     ) -> Answer<Applied> {
         self.grant_waiters(adjustments);
-        let mut returning = Returning { registry: Arc::downgrade(self), returns: SmallVec::new() };
+        let mut returning =
+            PendingReturns { registry: Arc::downgrade(self), returns: SmallVec::new() };
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
             if units > 0 {
                 let ledger = self.ledgers.get(adjustment.id());
-                ledger.ask(units);
+                ledger.begin_return(units);
                 let (bucket, change) = (*adjustment.bucket(), adjustment.change());
-                returning.returns.push(Return { ledger, bucket, change, units });
+                returning.returns.push(PendingReturn { ledger, bucket, change, units });
             }
         }
         match self.backend.adjust(adjustments) {
             Answer::Ready(answer) => {
-                returning.hear(answer.as_ref().ok(), true);
+                returning.finish(answer.as_ref().ok(), true);
                 Answer::Ready(answer)
             }
             Answer::Pending(answer) => Answer::pending(async move {
                 let answer = answer.await;
-                returning.hear(answer.as_ref().ok(), false);
+                returning.finish(answer.as_ref().ok(), false);
                 answer
             }),
         }
     }
 
-    /// Takes out of the adjustments what grants waiters their turn.
+    /// Grants the first waiters what the adjustments return, and deducts it from these.
     fn grant_waiters(&self, adjustments: &mut [Adjustment<'_>]) {
         let mut buckets = SmallVec::<[BucketId<'_>; 4]>::new();
         for adjustment in adjustments.iter().filter(|one| one.change().returns_at_most() > 0) {
@@ -54,26 +69,27 @@ impl QueueRegistry {
                 buckets.push(adjustment.id());
             }
         }
-        for queue in self.within(&buckets) {
-            let parts = queue.whose().parts().iter();
-            let Some(places) = parts.map(|part| place_of(part, adjustments)).collect() else {
+        for queue in self.find_subsets(&buckets) {
+            let parts = queue.buckets().parts().iter();
+            let Some(indices) = parts.map(|part| adjustment_index(part, adjustments)).collect()
+            else {
                 continue;
             };
-            let places: SmallVec<[usize; 2]> = places;
+            let indices: SmallVec<[usize; 2]> = indices;
             let now = queue.now();
             let covers = |cost: &UnitVec, adjustments: &[Adjustment<'_>], at| {
-                let mut parts = places.iter().zip(cost.as_slice());
-                parts.all(|(&place, &units)| {
-                    let adjustment = adjustments.get(place);
-                    adjustment.is_some_and(|one| units <= returned_surely(one, at))
+                let mut parts = indices.iter().zip(cost.as_slice());
+                parts.all(|(&index, &units)| {
+                    let adjustment = adjustments.get(index);
+                    adjustment.is_some_and(|one| units <= certain_return(one, at))
                 })
             };
-            while let Some(cost) = queue.with(|line, wakers| {
-                let at = line.clock.shows(now);
-                line.grant_returned(|cost| covers(cost, adjustments, at), now, wakers)
+            while let Some(cost) = queue.with(|waiters, wakers| {
+                let at = waiters.clock.time_at(now);
+                waiters.grant_returned(|cost| covers(cost, adjustments, at), now, wakers)
             }) {
-                for (&place, &units) in places.iter().zip(cost.as_slice()) {
-                    if let Some(adjustment) = adjustments.get_mut(place) {
+                for (&index, &units) in indices.iter().zip(cost.as_slice()) {
+                    if let Some(adjustment) = adjustments.get_mut(index) {
                         let change = adjustment.change().returning_less(units);
                         *adjustment = adjustment.with_change(change);
                     }
@@ -85,57 +101,59 @@ impl QueueRegistry {
 }
 
 impl SharedQueue {
-    /// Gives back what a waiter was granted of returned units and has not used.
+    /// Returns the units that a waiter was granted and has not used.
     pub(super) fn give_back(&self, units: &UnitVec) {
-        let parts = self.whose().parts().iter().zip(units.as_slice());
+        let parts = self.buckets().parts().iter().zip(units.as_slice());
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
             .map(|(part, &units)| Adjustment::refund(part.id(), part.bucket(), units))
             .collect();
         if let Some(registry) = self.registry.upgrade() {
-            // The store completes it by itself.
+            // Not awaited: it completes in a task if the store answers later.
             drop(DetachOnDrop::new(registry.give_back(&mut refunds)));
         }
     }
 }
 
-/// The adjustment that returns units to this bucket.
-fn place_of(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Option<usize> {
+/// The position of the adjustment that returns units to this bucket.
+fn adjustment_index(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Option<usize> {
     adjustments.iter().position(|one| {
         one.id() == part.id() && one.bucket() == part.bucket() && one.change().returns_at_most() > 0
     })
 }
 
-/// How much an adjustment returns, if that does not depend on the store's time. (A late refund is
-/// less the more the bucket has gained; what is left of one could be too much otherwise.)
-fn returned_surely(adjustment: &Adjustment<'_>, at: Timestamp) -> Units {
+/// The units that an adjustment returns whenever the store carries it out, or zero.
+///
+/// A late refund returns less the more the bucket has gained meanwhile. If it granted a waiter now,
+/// the rest could be more than the store would return.
+fn certain_return(adjustment: &Adjustment<'_>, at: Timestamp) -> Units {
     let (change, bucket) = (adjustment.change(), adjustment.bucket());
     let most = change.returns_at_most();
-    if change.returns(bucket, at + LEEWAY) < most { 0 } else { most }
+    if change.returns(bucket, at + CLOCK_MARGIN) < most { 0 } else { most }
 }
 
-/// By how much the store's clock may be ahead of what is known.
-const LEEWAY: Duration = Duration::from_secs(1);
+/// How far the store's clock may be ahead of what this process knows.
+const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 
-/// Returns that the store was asked for.
-struct Returning {
+/// Returns that the store was asked for and has not answered.
+struct PendingReturns {
     registry: Weak<QueueRegistry>,
-    /// Empty once the answer was heard.
-    returns: SmallVec<[Return; 2]>,
+    /// Empty once the answer was recorded.
+    returns: SmallVec<[PendingReturn; 2]>,
 }
 
-struct Return {
+struct PendingReturn {
     ledger: Arc<Ledger<SharedQueue>>,
     bucket: Bucket,
     change: Change,
-    /// What the ledger was told.
+    /// The units that the ledger counts until then.
     units: Units,
 }
 
-impl Returning {
-    fn hear(&mut self, answer: Option<&Applied>, at_once: bool) {
+impl PendingReturns {
+    fn finish(&mut self, answer: Option<&Applied>, at_once: bool) {
         let returns = std::mem::take(&mut self.returns);
         let registry = self.registry.upgrade();
-        for Return { ledger, bucket, change, units, .. } in &returns {
+        for PendingReturn { ledger, bucket, change, units, .. } in &returns {
             let number = registry.as_ref().map_or(0, |registry| registry.number());
             let thread = at_once.then(|| std::thread::current().id());
             let returned = answer.map(|applied| {
@@ -143,16 +161,16 @@ impl Returning {
                 let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
                 (StoreEvent { at: applied.now(), number, thread }, returned)
             });
-            ledger.hear(*units, returned, number);
+            ledger.end_return(*units, returned, number);
         }
         let queues = returns.iter().flat_map(|one| one.ledger.retries().take_awaiting());
-        queues.for_each(|queue| queue.returned());
+        queues.for_each(|queue| queue.retry_after_return());
     }
 }
 
-/// Not heard, as the runtime has gone or the store's client has panicked.
-impl Drop for Returning {
+/// Without an answer, since the runtime was shut down or the store's client panicked.
+impl Drop for PendingReturns {
     fn drop(&mut self) {
-        self.hear(None, false);
+        self.finish(None, false);
     }
 }

@@ -1,66 +1,72 @@
-//! Waiters whose turn comes: at the instants of their slots, or by units that come back.
+//! How waiters get their turn: at the instants of their slots, or by returned units.
+//!
+//! A grant never waits for the waiter: it moves the waiter to [`WaitQueue::granted`] and wakes it.
+//! So a waiter that is no longer polled delays no other.
 
 use std::task::Waker;
 
-use super::budget::HandOnBudget;
-use super::class::{ClassId, Waiter};
+use super::cost_class::{ClassId, Waiter};
 use super::local_instant::LocalInstant;
+use super::reassign_budget::ReassignBudget;
 use super::time_slot::TimeSlot;
 use super::unit_vec::{StateVec, UnitVec};
-use super::wait_queue::{GrantSource, Granted, WaitQueue, WaiterId};
-use super::wakers::{Wakers, remember};
+use super::wait_queue::{GrantSource, WaitQueue, WaiterGrant, WaiterId};
+use super::wakers::{Wakers, replace_waker};
 use crate::clock::Timestamp;
 
-/// What a waiter is told that asks for its turn.
+/// The answer to a waiter that is polled.
 #[derive(Debug)]
-pub(super) enum WaiterAnswer {
-    /// Its instant has come.
-    Go,
-    /// It will not before then, unless it is woken.
+pub(super) enum WaiterPoll {
+    /// Its turn has come.
+    Granted,
+    /// Its turn has not come. It sets its timer to this instant, and is woken if it may run
+    /// earlier.
     Wait(LocalInstant),
-    /// It is not to wait any longer.
+    /// The limiter was drained: its turn would come too late.
     Drained,
 }
 
 impl WaitQueue {
-    /// Says what a waiter has to do.
+    /// Grants all waiters that are due, and answers the waiter that is polled.
+    ///
+    /// Without a task for the queue, this is where the timer of any waiter serves all of them.
     pub(super) fn poll(
         &mut self,
-        who: WaiterId,
+        id: WaiterId,
         waker: &Waker,
         now: LocalInstant,
         wakers: &mut Wakers,
-    ) -> WaiterAnswer {
-        self.grant_due(now, Some(who.number), wakers);
-        let answer = self.answer(who, waker, wakers);
+    ) -> WaiterPoll {
+        self.grant_due(now, Some(id.number), wakers);
+        let answer = self.answer(id, waker, wakers);
         self.wake_next(wakers);
         answer
     }
 
-    fn answer(&mut self, who: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterAnswer {
-        if self.granted.contains_key(&who.number) {
-            return WaiterAnswer::Go;
+    fn answer(&mut self, id: WaiterId, waker: &Waker, wakers: &mut Wakers) -> WaiterPoll {
+        if self.granted.contains_key(&id.number) {
+            return WaiterPoll::Granted;
         }
         let mut next = self.next_two().into_iter().flatten();
-        let moved = next.find_map(|(number, .., due)| (number == who.number).then_some(due));
-        let told = self.clock.moment(who.told);
-        let until = moved.map_or(told, |due| due.min(told));
-        let entry = self.waiting.get(&who.number);
+        let moved = next.find_map(|(number, .., due)| (number == id.number).then_some(due));
+        let promised = self.clock.instant_of(id.promised);
+        let until = moved.map_or(promised, |due| due.min(promised));
+        let entry = self.waiting.get(&id.number);
         let waiter =
             entry.and_then(|(class, label)| self.classes.get_mut(class)?.waiters.get_mut(label));
-        let Some(waiter) = waiter else { return WaiterAnswer::Drained };
+        let Some(waiter) = waiter else { return WaiterPoll::Drained };
         waiter.alarm = until;
-        wakers.dead.extend(remember(&mut waiter.waker, waker));
-        WaiterAnswer::Wait(until)
+        wakers.discard.extend(replace_waker(&mut waiter.waker, waker));
+        WaiterPoll::Wait(until)
     }
 
-    /// Lets a waiter out whose work runs.
-    pub(super) fn used(&mut self, who: WaiterId) -> Option<Granted> {
-        self.granted.remove(&who.number)
+    /// Takes out what a waiter was granted, since its work runs now or its future was dropped.
+    pub(super) fn take_granted(&mut self, id: WaiterId) -> Option<WaiterGrant> {
+        self.granted.remove(&id.number)
     }
 
-    /// Grants the first waiter the units that come back to its buckets, if they cover its cost.
-    /// Returns that cost.
+    /// Grants the first waiter the units that a request returns, if they cover its cost. Its slot
+    /// is then free. Returns the cost, which the caller deducts from what it returns to the store.
     pub(super) fn grant_returned(
         &mut self,
         covers: impl FnOnce(&UnitVec) -> bool,
@@ -70,18 +76,19 @@ impl WaitQueue {
         self.grant_due(now, None, wakers);
         let (_, class) = self.slots.first_key_value().filter(|(_, class)| covers(&class.cost))?;
         let (class, cost) = (class.clone(), class.cost.clone());
-        let at = self.clock.shows(now);
+        let at = self.clock.time_at(now);
         let (waiter, slot) = self.take_first(&class)?;
-        let at = at.max(slot.grant.made.at).min(slot.order.at());
+        // `time_at` may be a little early: not before the reservation, nor after its own slot.
+        let at = at.max(slot.grant.made.at).min(slot.key.at());
         let source = GrantSource::Returned(cost.clone());
-        self.grant(waiter, at, &slot.grant.left.clone(), source, None, wakers);
-        self.give_up(slot, true, &mut HandOnBudget::default());
+        self.grant(waiter, at, &slot.grant.after.clone(), source, None, wakers);
+        self.reassign(slot, true, &mut ReassignBudget::default());
         self.wake_next(wakers);
         Some(cost)
     }
 
-    /// Grants every waiter its slot whose instant has come, and wakes it: one that is not polled
-    /// holds up no other.
+    /// Grants every waiter with a slot that is due, and wakes it; all but `except`, which is being
+    /// polled or dropped and needs no wake-up.
     pub(super) fn grant_due(
         &mut self,
         now: LocalInstant,
@@ -93,8 +100,8 @@ impl WaitQueue {
         {
             let (at, class) = (order.at(), class.clone());
             let Some((waiter, slot)) = self.take_first(&class) else { return };
-            let left = slot.grant.left.clone();
-            self.grant(waiter, at, &left, GrantSource::Slot(slot), except, wakers);
+            let after = slot.grant.after.clone();
+            self.grant(waiter, at, &after, GrantSource::Slot(slot), except, wakers);
         }
     }
 
@@ -102,30 +109,34 @@ impl WaitQueue {
         &mut self,
         mut waiter: Waiter,
         at: Timestamp,
-        left: &StateVec,
+        after: &StateVec,
         source: GrantSource,
         except: Option<u64>,
         wakers: &mut Wakers,
     ) {
         match Some(waiter.number) == except {
-            true => wakers.dead.extend(waiter.waker.take()),
+            true => wakers.discard.extend(waiter.waker.take()),
             false => wakers.wake.extend(waiter.waker.take()),
         }
-        let granted = Granted { at, left: left.clone(), source };
+        let granted = WaiterGrant { at, after: after.clone(), source };
         self.granted.insert(waiter.number, granted);
     }
 
-    /// Takes the first waiter of a class out, with its slot.
+    /// Takes out the first waiter of a class and the first slot of that class.
     fn take_first(&mut self, class: &ClassId) -> Option<(Waiter, TimeSlot)> {
         let (waiter, slot) = self.classes.get_mut(class)?.first()?;
-        self.slots.remove(&slot.order);
+        self.slots.remove(&slot.key);
         self.waiting.remove(&waiter.number);
         self.drop_empty(class);
         Some((waiter, slot))
     }
 
-    /// Wakes the waiters of the first two slots whose timers would wake them later: two of them, as
-    /// there may be one that is not polled.
+    /// Wakes the waiters of the first two slots if their timers are later than these slots, so that
+    /// they set them again.
+    ///
+    /// The others need no earlier timer: a timer at one of the first slots grants them all when
+    /// they are due, and wakes the next two. There are two timers because one waiter may no longer
+    /// be polled.
     pub(super) fn wake_next(&mut self, wakers: &mut Wakers) {
         for (_, class, nth, due) in self.next_two().into_iter().flatten() {
             let waiter =
@@ -139,11 +150,12 @@ impl WaitQueue {
         }
     }
 
-    /// The waiters of the first two slots, as numbers and as places in their classes, and when
-    /// these are due.
+    /// The waiters of the first two slots: number, class, position in that class, and when the slot
+    /// is due.
     fn next_two(&self) -> [Option<(u64, ClassId, usize, LocalInstant)>; 2] {
         let mut slots = self.slots.iter().map(|(order, class)| (*order, class.clone()));
         let (first, second) = (slots.next(), slots.next());
+        // If both slots are of one class, the second one is that of its second waiter.
         let are_equal = matches!((&first, &second), (Some((_, one)), Some((_, two))) if one == two);
         [(first, 0), (second, usize::from(are_equal))].map(|(slot, nth)| {
             let (order, class) = slot?;

@@ -1,4 +1,4 @@
-//! A reservation that is held: given up when it is dropped.
+//! The slot of a reservation that was not polled yet.
 
 use std::sync::Arc;
 
@@ -8,66 +8,69 @@ use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
-/// A slot that is held for work which does not stand in the queue for it.
+/// A slot that a reservation holds before it enters the queue.
+///
+/// It keeps its instant, since the caller may have planned the work for it. When it is dropped, the
+/// slot is offered to the waiters behind it.
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
     queue: Arc<SharedQueue>,
-    place: TimeSlot,
-    /// Whether the slot is still to be given up.
+    slot: TimeSlot,
+    /// Whether the slot is given up on drop.
     held: bool,
 }
 
 impl HeldSlot {
-    /// Holds the slot that these grants were reserved, whose work may run at `at`.
+    /// Holds the slot of these grants. The store reserved it at `now`, for work that runs at `at`.
     pub(crate) fn new<'g>(
         registry: &Arc<QueueRegistry>,
         grants: impl Iterator<Item = &'g Grant>,
         at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let took = grants.flat_map(|grant| {
+        let taken = grants.flat_map(|grant| {
             grant.paid().map(|paid| {
                 let part = QueueBucket::new(
                     Arc::clone(grant.shared_limit()),
                     grant.key().clone(),
                     paid.shard,
                 );
-                TakenUnits { part, units: paid.units, left: paid.after }
+                TakenUnits { part, units: paid.units, after: paid.after }
             })
         });
-        let (whose, took) = BucketSet::sorted(took.collect());
-        let left = took.iter().map(|took| (took.part.bucket(), took.left));
+        let (buckets, taken) = BucketSet::from_taken(taken.collect());
+        let after = taken.iter().map(|taken| (taken.part.bucket(), taken.after));
         let made = registry.event(now);
-        let order = SlotKey::new(left, at, made.number);
-        let taken = took.iter().map(|took| took.units).collect();
-        let left = took.iter().map(|took| took.left).collect();
-        let place = TimeSlot { order, grant: SlotGrant { taken, left, made } };
-        Self { queue: registry.reserve(whose, now), place, held: true }
+        let key = SlotKey::new(after, at, made.number);
+        let units = taken.iter().map(|taken| taken.units).collect();
+        let after = taken.iter().map(|taken| taken.after).collect();
+        let slot = TimeSlot { key, grant: SlotGrant { taken: units, after, made } };
+        Self { queue: registry.queue_for(buckets, now), slot, held: true }
     }
 
     pub(crate) const fn at(&self) -> Timestamp {
-        self.place.order.at()
+        self.slot.key.at()
     }
 
-    /// Stays away from the slot without giving it up: the work will run at its time.
+    /// Spends the slot without waiting: the work is planned for its instant.
     pub(crate) fn keep(mut self) {
         self.held = false;
         self.queue.end_reservation();
         self.queue.undo_free_slots();
     }
 
-    /// Hands the slot over: the caller is responsible for it from now on.
-    pub(super) fn hand_over(mut self) -> (Arc<SharedQueue>, TimeSlot) {
+    /// The queue and the slot. The caller has to give the slot up from now on.
+    pub(super) fn into_parts(mut self) -> (Arc<SharedQueue>, TimeSlot) {
         self.held = false;
-        (Arc::clone(&self.queue), self.place.clone())
+        (Arc::clone(&self.queue), self.slot.clone())
     }
 }
 
 impl Drop for HeldSlot {
     fn drop(&mut self) {
         if self.held {
-            let (place, now) = (self.place.clone(), self.queue.now());
-            self.queue.with(|line, wakers| line.offer(place, now, wakers));
+            let (slot, now) = (self.slot.clone(), self.queue.now());
+            self.queue.with(|waiters, wakers| waiters.offer(slot, now, wakers));
             self.queue.end_reservation();
             self.queue.undo_free_slots();
         }

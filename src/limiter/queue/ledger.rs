@@ -1,15 +1,19 @@
-//! What this process has returned to a bucket, so that it is not mistaken for a charge.
+//! Counts what this process has returned to each bucket, so that a return is not taken for a
+//! charge.
 //!
 //! # Design
 //!
-//! A reservation can be undone while no process has charged its bucket since. The bucket then holds
-//! what the reservation left, and what was returned since. The store compares; this process keeps
-//! count of its own returns.
+//! A slot can be undone if no process has charged its bucket since it was reserved. Then the bucket
+//! holds exactly what the reservation left, plus what was returned since. The store does the
+//! comparison; this process supplies the second number. For example, a reservation left -5 units
+//! and a settlement returned 3. The store undoes the slot only if the bucket is at -2.
 //!
-//! The count must never be too small: a return that is left out could hide a charge of as many
-//! units. So a return counts from when the store is asked, in full, until the answer tells how much
-//! it was and when; one whose answer stays away counts for all reservations of the next minute too.
-//! A count that is too large only spends a slot that could have been undone.
+//! The number must never be too small. With a settlement of 3 left out and another process' charge
+//! of 3, the bucket would be at -5 and look untouched. So a return counts in full from before the
+//! store is asked until its answer says how much it was, and when. If no answer comes, the return
+//! also counts for all reservations of the next minute, since the store may carry it out late.
+//!
+//! A number that is too large does no harm but one: a slot is spent that could have been undone.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +26,7 @@ use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
 
-/// The returns to one bucket, and the queues `Q` on it that are to be tried once more.
+/// The returns to one bucket, and the queues `Q` on it that have slots to be undone later.
 #[derive(Debug)]
 pub(super) struct Ledger<Q> {
     returns: Mutex<Returns>,
@@ -31,91 +35,99 @@ pub(super) struct Ledger<Q> {
 
 #[derive(Debug, Default)]
 struct Returns {
-    heard: VecDeque<(StoreEvent, Units)>,
-    /// No return that is not listed came after this.
+    listed: VecDeque<(StoreEvent, Units)>,
+    /// The latest time of a return that is no longer listed.
     forgotten: Option<Timestamp>,
-    /// What the store was asked to return and has not answered, at most.
-    asked: Units,
-    /// The latest time of the store that is known.
+    /// The most units that the store was asked to return and has not answered.
+    pending: Units,
+    /// The latest time of the store that an answer has shown.
     latest: Option<Timestamp>,
 }
 
-/// How many returns are listed. A reservation with more of them behind it is not undone.
-const KEPT: usize = 1_024;
+/// How many returns are listed. A reservation that is older than these is not undone.
+const MAX_RETURNS: usize = 1_024;
 
-/// How long a store may take to carry out what it did not answer.
-const UNKNOWN: Duration = Duration::from_secs(60);
+/// How long after the last answer a store may still carry out a return that it did not answer.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 impl<Q> Ledger<Q> {
-    /// Hears that a reservation was made then.
-    pub(super) fn reserved(&self, at: Timestamp) {
+    /// Records that the store made a reservation at `at`.
+    pub(super) fn record_reservation(&self, at: Timestamp) {
         let mut returns = lock(&self.returns);
         returns.latest = returns.latest.max(Some(at));
     }
 
-    /// The store is asked to return this.
-    pub(super) fn ask(&self, units: Units) {
+    /// Counts units that the store is asked to return.
+    pub(super) fn begin_return(&self, units: Units) {
         let mut returns = lock(&self.returns);
-        returns.asked = returns.asked.saturating_add(units);
+        returns.pending = returns.pending.saturating_add(units);
     }
 
-    /// Hears what became of the units `asked`; nothing if the answer stayed away.
-    pub(super) fn hear(&self, asked: Units, returned: Option<(StoreEvent, Units)>, number: u64) {
+    /// Records the answer about a return of `asked` units: when the store carried it out and how
+    /// much it was. `None` if no answer came.
+    pub(super) fn end_return(
+        &self,
+        asked: Units,
+        returned: Option<(StoreEvent, Units)>,
+        number: u64,
+    ) {
         let mut returns = lock(&self.returns);
-        returns.asked = returns.asked.saturating_sub(asked);
+        returns.pending = returns.pending.saturating_sub(asked);
         let (event, units) = returned.unwrap_or_else(|| {
             let end = Timestamp::from_micros(i64::MAX);
-            let at = returns.latest.map_or(end, |latest| latest + UNKNOWN);
+            let at = returns.latest.map_or(end, |latest| latest + MAX_DELAY);
             (StoreEvent { at, number, thread: None }, asked)
         });
         if returned.is_some() {
             returns.latest = returns.latest.max(Some(event.at));
         }
-        returns.heard.push_back((event, units));
-        if returns.heard.len() > KEPT
-            && let Some((oldest, _)) = returns.heard.pop_front()
+        returns.listed.push_back((event, units));
+        if returns.listed.len() > MAX_RETURNS
+            && let Some((oldest, _)) = returns.listed.pop_front()
         {
             returns.forgotten = returns.forgotten.max(Some(oldest.at));
         }
     }
 
-    /// What was returned since a reservation, at most; none if that is not known any more.
+    /// The most units that may have been returned since a reservation; `None` if that is no longer
+    /// known.
     pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
         let returns = lock(&self.returns);
         if returns.forgotten.is_some_and(|forgotten| made.at <= forgotten) {
             return None;
         }
-        let since = returns.heard.iter().filter(|(event, _)| !event.is_before(made));
-        Some(since.fold(returns.asked, |all, (_, units)| all.saturating_add(*units)))
+        let since = returns.listed.iter().filter(|(event, _)| !event.is_before(made));
+        Some(since.fold(returns.pending, |all, (_, units)| all.saturating_add(*units)))
     }
 
-    /// The bucket is reset: what was reserved before that is not undone any more.
+    /// Records a reset of the bucket: no slot that was reserved before is undone.
     pub(super) fn forget(&self) {
         let mut returns = lock(&self.returns);
         returns.forgotten = returns.forgotten.max(returns.latest);
     }
 
     /// Whether the store was asked to return something and has not answered.
-    pub(super) fn is_asking(&self) -> bool {
-        lock(&self.returns).asked > 0
+    pub(super) fn has_pending_return(&self) -> bool {
+        lock(&self.returns).pending > 0
     }
 
-    /// The queues on the bucket whose free slots could not be undone.
+    /// The queues on the bucket with free slots that the store refused to undo.
     pub(super) fn retries(&self) -> MutexGuard<'_, Retries<Q>> {
         lock(&self.retries)
     }
 
-    fn last(&self) -> Option<Timestamp> {
+    fn latest_return(&self) -> Option<Timestamp> {
         let returns = lock(&self.returns);
-        let heard = returns.heard.iter().map(|(event, _)| event.at).max();
-        heard.max(returns.forgotten)
+        let listed = returns.listed.iter().map(|(event, _)| event.at).max();
+        listed.max(returns.forgotten)
     }
 }
 
-/// The ledgers of all buckets that something was returned to of late, or that have a queue.
+/// The ledgers of all buckets that have a queue, or had a return lately.
 #[derive(Debug)]
 pub(super) struct Ledgers<Q> {
-    /// By a hash of the bucket's name. Two that share a ledger by chance only spend slots.
+    /// By a hash of the bucket's name. If two buckets share a ledger by chance, its count is too
+    /// large for both, which only spends slots.
     map: Mutex<LedgerMap<Q>>,
     hasher: RandomState,
 }
@@ -124,22 +136,22 @@ pub(super) struct Ledgers<Q> {
 struct LedgerMap<Q> {
     ledgers: HashMap<u64, Arc<Ledger<Q>>>,
     forgotten: Option<Timestamp>,
-    /// With how many to look for those that are not used any more.
+    /// Unused ledgers are dropped when there are this many.
     sweep: usize,
 }
 
-/// How many ledgers are kept at least before those are dropped that are not used.
-const ROOM: usize = 1_024;
+/// How many ledgers there may be at least before unused ones are dropped.
+const MIN_LEDGERS: usize = 1_024;
 
 impl<Q> Default for Ledgers<Q> {
     fn default() -> Self {
-        let map = LedgerMap { ledgers: HashMap::new(), forgotten: None, sweep: ROOM };
+        let map = LedgerMap { ledgers: HashMap::new(), forgotten: None, sweep: MIN_LEDGERS };
         Self { map: Mutex::new(map), hasher: RandomState::new() }
     }
 }
 
 impl<Q> Ledgers<Q> {
-    /// The ledger of a bucket, which is kept while it is held.
+    /// The ledger of a bucket. It is kept for as long as the caller holds it.
     pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Ledger<Q>> {
         let key = self.hasher.hash_one(id);
         let mut map = lock(&self.map);
@@ -158,22 +170,22 @@ impl<Q> Ledgers<Q> {
 }
 
 impl<Q> LedgerMap<Q> {
-    /// Drops what is neither waited for nor asked for.
+    /// Drops the ledgers that neither a queue nor a pending return holds.
     fn sweep(&mut self) {
         let forgotten = &mut self.forgotten;
         self.ledgers.retain(|_, ledger| {
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
-                *forgotten = (*forgotten).max(ledger.last());
+                *forgotten = (*forgotten).max(ledger.latest_return());
             }
             is_used
         });
-        self.sweep = self.ledgers.len().saturating_mul(2).max(ROOM);
+        self.sweep = self.ledgers.len().saturating_mul(2).max(MIN_LEDGERS);
     }
 }
 
-/// What a lock guards is never left half changed by anything that can panic, so that a panic
-/// elsewhere in the holder's thread does no harm here.
+/// Locks a mutex, poisoned or not. Nothing that can panic runs while a value is half changed, so a
+/// panic of another thread leaves it consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,13 @@
-//! The queues of a limiter, found by the buckets that they wait for.
+//! An index of queues by their sets of buckets.
+//!
+//! # Design
+//!
+//! A call that returns tokens to some buckets has to find the queues on any subset of these. A
+//! bucket that all clients share may be part of thousands of other queues, which it must not visit.
+//!
+//! So the hash of a set is the *sum* of the hashes of its buckets. For buckets with hashes 3, 5 and
+//! 9, the queues on subsets have the hashes 3, 5, 9, 8, 12, 14 and 17: seven look-ups, however many
+//! queues there are.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,24 +18,22 @@ use smallvec::SmallVec;
 use super::bucket_set::BucketSet;
 use crate::backend::BucketId;
 
-/// The queues `Q`, by the names of their buckets.
-///
-/// The hash of a set is the sum of those of its buckets, so that the queues of all subsets of some
-/// buckets are found without looking at any other queue on them.
+/// The queues `Q`, by the sum of the hashes of their buckets' names.
 #[derive(Debug)]
 pub(super) struct QueueIndex<Q> {
     queues: HashMap<u64, SameHash<Q>>,
     hasher: RandomState,
 }
 
-/// The queues whose buckets have one hash: nearly always one queue.
+/// The queues on sets with the same hash: nearly always a single one.
 type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
 
-/// Above this, room for queues is given back when most of it is not used.
-const ROOM: usize = 1_024;
+/// A map with more capacity than this shrinks when seven eighths of it are unused.
+const MIN_CAPACITY: usize = 1_024;
 
-/// Of so many buckets all subsets are looked up; of more, each one alone, and all together.
-const FEW: usize = 6;
+/// Up to this many buckets, all subsets are looked up (63 for six). Of more buckets, only each one
+/// alone and all together.
+const MAX_SUBSET_BUCKETS: usize = 6;
 
 impl<Q> Default for QueueIndex<Q> {
     fn default() -> Self {
@@ -35,32 +42,32 @@ impl<Q> Default for QueueIndex<Q> {
 }
 
 impl<Q> QueueIndex<Q> {
-    fn hash(&self, whose: &BucketSet) -> u64 {
-        let hashes = whose.parts().iter().map(|part| self.hasher.hash_one(part.id()));
+    fn hash(&self, buckets: &BucketSet) -> u64 {
+        let hashes = buckets.parts().iter().map(|part| self.hasher.hash_one(part.id()));
         hashes.fold(0, u64::wrapping_add)
     }
 
-    /// The queue of these buckets.
-    pub(super) fn get(&self, whose: &BucketSet) -> Option<&Arc<Q>> {
-        let found = self.queues.get(&self.hash(whose))?;
-        found.iter().find(|(known, _)| known == whose).map(|(_, queue)| queue)
+    /// The queue on exactly these buckets.
+    pub(super) fn get(&self, buckets: &BucketSet) -> Option<&Arc<Q>> {
+        let found = self.queues.get(&self.hash(buckets))?;
+        found.iter().find(|(known, _)| known == buckets).map(|(_, queue)| queue)
     }
 
-    pub(super) fn insert(&mut self, whose: BucketSet, queue: Arc<Q>) {
-        let hash = self.hash(&whose);
-        self.queues.entry(hash).or_default().push((whose, queue));
+    pub(super) fn insert(&mut self, buckets: BucketSet, queue: Arc<Q>) {
+        let hash = self.hash(&buckets);
+        self.queues.entry(hash).or_default().push((buckets, queue));
     }
 
-    pub(super) fn remove(&mut self, whose: &BucketSet) -> Option<Arc<Q>> {
-        let hash = self.hash(whose);
+    pub(super) fn remove(&mut self, buckets: &BucketSet) -> Option<Arc<Q>> {
+        let hash = self.hash(buckets);
         let found = self.queues.get_mut(&hash)?;
-        let place = found.iter().position(|(known, _)| known == whose)?;
-        let (_, removed) = found.swap_remove(place);
+        let index = found.iter().position(|(known, _)| known == buckets)?;
+        let (_, removed) = found.swap_remove(index);
         if found.is_empty() {
             self.queues.remove(&hash);
         }
-        if self.queues.capacity() > ROOM && self.queues.len() < self.queues.capacity() / 8 {
-            self.queues.shrink_to(ROOM);
+        if self.queues.capacity() > MIN_CAPACITY && self.queues.len() < self.queues.capacity() / 8 {
+            self.queues.shrink_to(MIN_CAPACITY);
         }
         Some(removed)
     }
@@ -69,12 +76,13 @@ impl<Q> QueueIndex<Q> {
         self.queues.values().flatten().map(|(_, queue)| Arc::clone(queue)).collect()
     }
 
-    /// The queues that wait for some of these buckets and for no other, and by chance for others.
-    pub(super) fn within(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<Q>> {
-        let hashes: SmallVec<[u64; FEW]> =
+    /// The queues on subsets of these buckets, as far as `MAX_SUBSET_BUCKETS` allows. If hashes
+    /// collide, queues on other buckets are among them.
+    pub(super) fn find_subsets(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<Q>> {
+        let hashes: SmallVec<[u64; MAX_SUBSET_BUCKETS]> =
             buckets.iter().map(|&id| self.hasher.hash_one(id)).collect();
         let mut sums = Vec::new();
-        if hashes.len() <= FEW {
+        if hashes.len() <= MAX_SUBSET_BUCKETS {
             for hash in hashes {
                 let with: Vec<_> = sums.iter().map(|sum: &u64| sum.wrapping_add(hash)).collect();
                 sums.push(hash);
@@ -108,13 +116,13 @@ mod tests {
     }
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
-        let left = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let took = buckets.into_iter().map(|part| TakenUnits { part, units: 1, left });
-        BucketSet::sorted(took.collect()).0
+        let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+        let taken = buckets.into_iter().map(|part| TakenUnits { part, units: 1, after });
+        BucketSet::from_taken(taken.collect()).0
     }
 
     #[test]
-    fn queues_of_the_same_names_are_told_apart_by_their_numbers() {
+    fn queues_on_the_same_names_with_other_quotas_are_kept_apart() {
         let mut index = QueueIndex::default();
         let [small, large] = [5, 7].map(|rate| set([bucket(1, rate)]));
         index.insert(small.clone(), Arc::new("small"));
@@ -125,7 +133,7 @@ mod tests {
         assert_eq!((index.remove(&large), index.all().len()), (None, 1));
     }
 
-    /// Whichever of them a queue waits for, and whatever other queues wait for one of them.
+    /// Plays all sets of seven buckets against queues on all sets of seven buckets.
     #[test]
     fn the_queues_of_all_subsets_are_found_and_no_other() {
         let key = |nth: u32| bucket(u64::from(nth), 5);
@@ -137,21 +145,21 @@ mod tests {
         for asked in 1_u32..1 << 7 {
             let asked_for: Vec<_> = (0..7).filter(|nth| asked >> nth & 1 == 1).map(key).collect();
             let ids: Vec<_> = asked_for.iter().map(QueueBucket::id).collect();
-            let mut found: Vec<_> = index.within(&ids).iter().map(|queue| **queue).collect();
+            let mut found: Vec<_> = index.find_subsets(&ids).iter().map(|queue| **queue).collect();
             found.sort_unstable();
             let subsets: Vec<_> = (1..1 << 7).filter(|one| one & asked == *one).collect();
-            let is_few = ids.len() <= FEW;
+            let is_few = ids.len() <= MAX_SUBSET_BUCKETS;
             let singles = (0..7).map(|nth| 1 << nth).chain(iter::once(asked));
             assert_eq!(found, if is_few { subsets } else { singles.collect() }, "{asked:b}");
         }
     }
 
     #[test]
-    fn the_room_of_many_queues_is_given_back() {
+    fn the_memory_of_many_queues_is_given_back() {
         let mut index = QueueIndex::default();
         let sets: Vec<_> = (0..20_000).map(|key| set([bucket(key, 5)])).collect();
         sets.iter().for_each(|set| index.insert(set.clone(), Arc::new(())));
         sets.iter().for_each(|set| assert!(index.remove(set).is_some()));
-        assert!(index.queues.capacity() <= 8 * ROOM);
+        assert!(index.queues.capacity() <= 8 * MIN_CAPACITY);
     }
 }

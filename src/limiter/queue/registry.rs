@@ -1,4 +1,4 @@
-//! The queues of a limiter, found by the buckets that they wait for.
+//! All queues of a limiter, and the lock around each.
 
 #[cfg(feature = "memory")]
 use std::num::NonZeroU64;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::bucket_set::BucketSet;
 use super::ledger::{Ledger, Ledgers, lock};
-use super::lingering::Lingering;
 use super::local_instant::{Epoch, LocalInstant};
 use super::queue_index::QueueIndex;
+use super::queue_retention::QueueRetention;
 use super::time_slot::StoreEvent;
 use super::wait_queue::{WaitQueue, WaitStatus};
 use super::wakers::Wakers;
@@ -23,69 +23,71 @@ use crate::algebra::Units;
 use crate::backend::{Backend, BucketId, Key};
 use crate::clock::Timestamp;
 
-/// The queues in which a request waits or for which there is a reservation.
+/// The queues of one limiter, shared by its clones: one for each set of buckets that has a waiter
+/// or a reservation.
 #[derive(Debug)]
 pub(crate) struct QueueRegistry {
     pub(super) backend: Arc<dyn Backend>,
     queues: Mutex<QueueIndex<SharedQueue>>,
-    /// What was returned to the buckets.
+    /// What this process has returned to each bucket.
     pub(super) ledgers: Ledgers<SharedQueue>,
-    /// The queues that are kept although nothing waits.
-    pub(super) lingering: Lingering<SharedQueue>,
-    /// After which no request is to wait.
-    end: Mutex<Option<LocalInstant>>,
+    /// The queues without waiters that are kept for their free slots.
+    pub(super) retention: QueueRetention<SharedQueue>,
+    /// The instant after which no request may wait, once the limiter is drained.
+    drain_deadline: Mutex<Option<LocalInstant>>,
     drained: Notify,
     epoch: Epoch,
-    numbers: AtomicU64,
+    next_number: AtomicU64,
 }
 
 impl QueueRegistry {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
-        let (queues, ledgers, lingering) = Default::default();
-        let (end, drained, epoch, numbers) =
+        let (queues, ledgers, retention) = Default::default();
+        let (drain_deadline, drained, epoch, next_number) =
             (Mutex::default(), Notify::new(), Epoch::new(), AtomicU64::new(0));
-        Self { backend, queues, ledgers, lingering, end, drained, epoch, numbers }
+        Self { backend, queues, ledgers, retention, drain_deadline, drained, epoch, next_number }
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Numbers what this process hears of.
+    /// The next number of the sequence in which this process receives answers of its store.
     pub(super) fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A reservation that the store made at `at`, and of which this thread has just heard.
+    /// A reservation that the store made at `at`. This thread has just received the answer.
     pub(crate) fn event(&self, at: Timestamp) -> StoreEvent {
         StoreEvent { at, number: self.number(), thread: Some(thread::current().id()) }
     }
 
-    /// What this process has returned to a bucket since then, at most; none if that is not known.
+    /// The most units that this process may have returned to a bucket since a reservation; `None`
+    /// if that is no longer known.
     pub(crate) fn returned_since(&self, id: BucketId<'_>, made: &StoreEvent) -> Option<Units> {
         self.ledgers.get(id).returned_since(made)
     }
 
-    /// These buckets are reset: no slot from before that is undone.
+    /// Records that these buckets are reset: no slot that was reserved before is undone.
     pub(crate) fn forget_returns(&self, ids: &[BucketId<'_>]) {
         ids.iter().for_each(|&id| self.ledgers.get(id).forget());
     }
 
-    /// How many wait in this process for what a limit has for a key.
+    /// How many requests of this process wait for a limit with this key, on any shard.
     pub(crate) fn status(&self, limit: &str, key: &Key) -> WaitStatus<Duration> {
         let (queues, now) = (self.all(), self.epoch.now());
         let concerned = queues.iter().filter(|queue| {
-            let mut parts = queue.whose().parts().iter();
+            let mut parts = queue.buckets().parts().iter();
             parts.any(|part| part.limit().name() == limit && part.key() == key)
         });
-        let none = WaitStatus { waiting: 0, until: None, left: 0 };
+        let none = WaitStatus { waiting: 0, until: None, leavers: 0 };
         concerned.fold(none, |all, queue| {
-            let one = queue.with(|line, _| line.status());
+            let one = queue.with(|waiters, _| waiters.status());
             let until = one.until.map(|until| until.since(now));
             WaitStatus {
                 waiting: all.waiting.saturating_add(one.waiting),
                 until: all.until.max(until),
-                left: all.left.saturating_add(one.left),
+                leavers: all.leavers.saturating_add(one.leavers),
             }
         })
     }
@@ -94,74 +96,83 @@ impl QueueRegistry {
         lock(&self.queues).all()
     }
 
-    /// The queues that wait for some of these buckets, and few others.
-    pub(super) fn within(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<SharedQueue>> {
-        lock(&self.queues).within(buckets)
+    /// The queues on subsets of these buckets: all of them for up to six buckets, and possibly a
+    /// few others. See [`QueueIndex::find_subsets`].
+    pub(super) fn find_subsets(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<SharedQueue>> {
+        lock(&self.queues).find_subsets(buckets)
     }
 
-    /// The queue of these buckets, with one reservation more, which the store made at `now`.
-    pub(super) fn reserve(self: &Arc<Self>, whose: BucketSet, now: Timestamp) -> Arc<SharedQueue> {
+    /// The queue on these buckets, which counts one more held slot, reserved by the store at `now`.
+    pub(super) fn queue_for(
+        self: &Arc<Self>,
+        buckets: BucketSet,
+        now: Timestamp,
+    ) -> Arc<SharedQueue> {
         let heard = self.epoch.now();
         let queue = {
             let mut queues = lock(&self.queues);
-            let known = queues.get(&whose).map(Arc::clone);
+            let known = queues.get(&buckets).map(Arc::clone);
             let queue = known.unwrap_or_else(|| {
-                let queue = Arc::new(SharedQueue::new(self, whose.clone()));
-                queues.insert(whose, Arc::clone(&queue));
+                let queue = Arc::new(SharedQueue::new(self, buckets.clone()));
+                queues.insert(buckets, Arc::clone(&queue));
                 queue
             });
-            // While the registry is locked, so that this queue is not forgotten as empty. The queue
-            // itself may be locked for other work, which other queues need not wait for.
-            queue.outside.fetch_add(1, Ordering::AcqRel);
+            // Counted while the registry is locked: `forget` checks the count under the same lock,
+            // so it cannot remove this queue in between. The count is an atomic, since the queue
+            // itself may be locked for longer work, and other queues must not wait for that.
+            queue.held_slots.fetch_add(1, Ordering::AcqRel);
             queue
         };
         for ledger in &queue.ledgers {
-            ledger.reserved(now);
+            ledger.record_reservation(now);
         }
-        queue.with(|line, _| line.clock.heard(now, heard));
+        queue.with(|waiters, _| waiters.clock.observe(now, heard));
         queue
     }
 
-    /// Forgets a queue that has no waiter and no reservation.
+    /// Removes a queue, if it has neither a waiter nor a held slot.
     pub(super) fn forget(&self, queue: &SharedQueue) {
         let mut queues = lock(&self.queues);
-        let found = queues.get(queue.whose());
+        let found = queues.get(queue.buckets());
         let is_this = found.is_some_and(|found| std::ptr::eq(&raw const **found, queue));
         let forgotten =
-            if is_this && queue.is_empty() { queues.remove(queue.whose()) } else { None };
-        // It may hold the last handle of the store, which runs foreign code when it is dropped.
+            if is_this && queue.is_empty() { queues.remove(queue.buckets()) } else { None };
+        // Unlocked before the queue is dropped: it may hold the last handle of the
+        // store, and the destructor of that is code of another crate.
         drop(queues);
         if let Some(forgotten) = forgotten {
             forgotten.ledgers.iter().for_each(|ledger| ledger.retries().forget(&forgotten));
         }
     }
 
-    /// After which instant no request is to wait, if there is one.
-    pub(super) fn end(&self) -> Option<LocalInstant> {
-        *lock(&self.end)
+    /// The instant after which no request may wait, if the limiter is drained.
+    pub(super) fn drain_deadline(&self) -> Option<LocalInstant> {
+        *lock(&self.drain_deadline)
     }
 
-    /// The same, as the runtime counts time.
-    pub(crate) fn end_instant(&self) -> Option<Instant> {
-        self.end().map(|end| self.epoch.instant(end))
+    /// The same, by the clock of the runtime.
+    pub(crate) fn drain_instant(&self) -> Option<Instant> {
+        self.drain_deadline().map(|end| self.epoch.instant(end))
     }
 
-    /// Completes when such an instant is set.
+    /// Completes when [`drain`](Self::drain) sets or shortens that instant.
     pub(crate) async fn drained(&self) {
         self.drained.notified().await;
     }
 
-    /// Tells this limiter from others that share its store.
+    /// A number that tells this limiter apart from others on the same store.
     #[cfg(feature = "memory")]
     pub(crate) fn id(self: &Arc<Self>) -> Option<NonZeroU64> {
         NonZeroU64::new(u64::try_from(Arc::as_ptr(self).addr()).ok()?)
     }
 
-    /// Lets no request wait for longer than until `end`. Returns the queues that may have waiters.
+    /// Lets no request wait beyond `end`, or beyond an earlier instant that was set before. Returns
+    /// the instant that counts, and the queues that may have waiters.
     pub(super) fn drain(&self, end: LocalInstant) -> (LocalInstant, Vec<Arc<SharedQueue>>) {
-        // A waiter that enters after this sees the end; one that entered before is in a queue.
+        // No waiter is missed: one that enters after this reads the deadline itself, and one that
+        // entered before is in a queue that is returned.
         let end = {
-            let mut known = lock(&self.end);
+            let mut known = lock(&self.drain_deadline);
             let end = known.map_or(end, |known| known.min(end));
             *known = Some(end);
             end
@@ -171,43 +182,45 @@ impl QueueRegistry {
     }
 }
 
-/// A queue behind its lock, shared by its waiters and reservations.
+/// One queue and its lock, shared by its waiters and its held slots.
 #[derive(Debug)]
 pub(crate) struct SharedQueue {
     pub(super) backend: Arc<dyn Backend>,
-    /// Weak, as the registry holds the queue: neither would be dropped.
+    /// Weak, since the registry holds the queue: two strong handles would keep both alive.
     pub(super) registry: Weak<QueueRegistry>,
     epoch: Epoch,
-    whose: BucketSet,
-    /// Of its buckets, in their order.
+    buckets: BucketSet,
+    /// The ledgers of its buckets, in the same order.
     pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
-    /// The reservations that do not stand in the queue, or not yet.
-    outside: AtomicUsize,
-    line: Mutex<WaitQueue>,
+    /// How many slots are held outside of the queue, by reservations that were not polled yet.
+    held_slots: AtomicUsize,
+    waiters: Mutex<WaitQueue>,
 }
 
 impl SharedQueue {
-    fn new(registry: &Arc<QueueRegistry>, whose: BucketSet) -> Self {
+    fn new(registry: &Arc<QueueRegistry>, buckets: BucketSet) -> Self {
         let (backend, epoch) = (Arc::clone(&registry.backend), registry.epoch);
-        let ledgers = whose.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
-        let (outside, line) = Default::default();
+        let ledgers = buckets.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
+        let (held_slots, waiters) = Default::default();
         let registry = Arc::downgrade(registry);
-        Self { backend, registry, epoch, whose, ledgers, outside, line }
+        Self { backend, registry, epoch, buckets, ledgers, held_slots, waiters }
     }
 
-    /// A reservation stands in the queue now, or has been given up.
+    /// Counts one held slot less: its waiter has entered the queue, or the slot was given up or
+    /// kept.
     pub(super) fn end_reservation(&self) {
-        self.outside.fetch_sub(1, Ordering::AcqRel);
+        self.held_slots.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether it has no waiter and no reservation.
+    /// Whether the queue has neither a waiter nor a held slot.
     pub(super) fn is_empty(&self) -> bool {
-        // In this order: a reservation stands in the queue before it is no longer outside.
-        self.outside.load(Ordering::Acquire) == 0 && self.with(|line, _| line.is_empty())
+        // The count first: a slot enters the queue before it stops being counted. In the other
+        // order, one that enters in between would be in neither.
+        self.held_slots.load(Ordering::Acquire) == 0 && self.with(|waiters, _| waiters.is_empty())
     }
 
-    pub(crate) const fn whose(&self) -> &BucketSet {
-        &self.whose
+    pub(crate) const fn buckets(&self) -> &BucketSet {
+        &self.buckets
     }
 
     pub(super) const fn epoch(&self) -> Epoch {
@@ -218,10 +231,11 @@ impl SharedQueue {
         self.epoch.now()
     }
 
-    /// Works on the queue, and wakes the waiters that it concerns when its lock is free again.
+    /// Runs `work` under the lock of the queue. Wakes its wakers after the lock is released, since
+    /// they may run code that locks the queue again.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
-        let done = work(&mut lock(&self.line), &mut wakers);
+        let done = work(&mut lock(&self.waiters), &mut wakers);
         wakers.wake.into_iter().for_each(Waker::wake);
         done
     }

@@ -1,4 +1,4 @@
-//! The queues on a bucket whose free slots are to be tried once more.
+//! The queues on a bucket that have free slots to be undone later.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::time_slot::StoreEvent;
 use crate::clock::Timestamp;
 
-/// When a slot was made, among all of a limiter.
+/// When a slot was reserved: the time of the store, then the number of the answer in this limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RetryKey(Timestamp, u64);
 
@@ -16,48 +16,51 @@ impl RetryKey {
     }
 }
 
-/// The queues `Q` that have free slots which could not be undone.
+/// The queues `Q` on one bucket with free slots that the store refused to undo.
 ///
-/// Of all free slots on a bucket, the one that was made last has to be undone first. So once a slot
-/// was undone, one queue is tried, and the next one only if that has undone one as well: not all that
-/// wait for the bucket, of which there may be as many as clients.
+/// The newest free slot on a bucket has to be undone first, and it may be in any of the queues on
+/// that bucket. So when a slot is undone, only the queue with the next newest one is tried, and
+/// then the one after it only if that has succeeded. A bucket may have as many queues as there are
+/// clients: to try all of them would be as many calls of the store for each slot.
 #[derive(Debug)]
 pub(super) struct Retries<Q> {
-    /// By their last free slots, each queue once.
+    /// By the newest free slot of each queue. Each queue is in it once.
     kept: BTreeMap<RetryKey, Weak<Q>>,
-    /// The same by the addresses of the queues, which no other queue has while one is kept.
+    /// The keys of `kept`, by the address of the queue. No other queue has the address: the `Weak`
+    /// keeps the allocation.
     keys: HashMap<usize, RetryKey>,
-    /// Those that are to be tried when a return is there, by their addresses.
+    /// The queues to try once a pending return is answered, by address.
     awaiting: HashMap<usize, Weak<Q>>,
-    /// With how many to look for those that are gone.
+    /// Queues that were dropped are removed from `awaiting` when it has this many.
     sweep: usize,
 }
 
-/// How many queues are remembered. The slots of others are spent, unless their own waiters try.
-const KEPT: usize = 1_024;
+/// How many queues are kept. The slots of the oldest beyond that are spent, unless their own
+/// waiters undo them.
+const MAX_QUEUES: usize = 1_024;
 
 impl<Q> Default for Retries<Q> {
     fn default() -> Self {
         let (kept, keys, awaiting) = Default::default();
-        Self { kept, keys, awaiting, sweep: KEPT }
+        Self { kept, keys, awaiting, sweep: MAX_QUEUES }
     }
 }
 
 impl<Q> Retries<Q> {
-    /// The queue keeps a free slot that was made then, and none that was made later.
+    /// Keeps a queue. Its newest free slot was reserved at `made`.
     pub(super) fn keep(&mut self, made: RetryKey, queue: &Arc<Q>) {
         if let Some(before) = self.keys.insert(Arc::as_ptr(queue).addr(), made) {
             self.kept.remove(&before);
         }
         self.kept.insert(made, Arc::downgrade(queue));
-        if self.kept.len() > KEPT
+        if self.kept.len() > MAX_QUEUES
             && let Some((_, queue)) = self.kept.pop_first()
         {
             self.keys.remove(&queue.as_ptr().addr());
         }
     }
 
-    /// Takes out the queue whose free slot was made last, and when that was.
+    /// Takes out the queue with the newest free slot, and when that slot was reserved.
     pub(super) fn take_newest(&mut self) -> Option<(RetryKey, Arc<Q>)> {
         while let Some((made, queue)) = self.kept.pop_last() {
             self.keys.remove(&queue.as_ptr().addr());
@@ -68,7 +71,7 @@ impl<Q> Retries<Q> {
         None
     }
 
-    /// The queue has no slot that is worth a try.
+    /// Removes a queue that has no slot to try.
     pub(super) fn forget(&mut self, queue: &Q) {
         let address = (&raw const *queue).addr();
         if let Some(made) = self.keys.remove(&address) {
@@ -77,16 +80,16 @@ impl<Q> Retries<Q> {
         self.awaiting.remove(&address);
     }
 
-    /// The queue is to be tried when a return is there.
+    /// Tries this queue once a pending return is answered.
     pub(super) fn await_return(&mut self, queue: &Arc<Q>) {
         self.awaiting.insert(Arc::as_ptr(queue).addr(), Arc::downgrade(queue));
         if self.awaiting.len() >= self.sweep {
             self.awaiting.retain(|_, queue| queue.strong_count() > 0);
-            self.sweep = self.awaiting.len().saturating_mul(2).max(KEPT);
+            self.sweep = self.awaiting.len().saturating_mul(2).max(MAX_QUEUES);
         }
     }
 
-    /// Takes out the queues that are to be tried now that a return is there.
+    /// Takes out the queues to try now, since a return was answered.
     pub(super) fn take_awaiting(&mut self) -> Vec<Arc<Q>> {
         let awaiting = std::mem::take(&mut self.awaiting);
         awaiting.into_values().filter_map(|queue| queue.upgrade()).collect()
@@ -108,7 +111,7 @@ mod tests {
         for nth in [1, 3, 0, 2] {
             retries.keep(made(10 * *queues[nth]), &queues[nth]);
         }
-        // Once more, with a slot that was made before or after the one that is known.
+        // Kept again with a newer or an older slot, which replaces the first.
         retries.keep(made(50), &queues[1]);
         retries.keep(made(15), &queues[3]);
         retries.keep(made(25), &queues[2]);
@@ -120,19 +123,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_bound() {
+    fn the_number_of_remembered_queues_has_a_bound() {
         let mut retries = Retries::default();
         let queues: Vec<_> = (0..5_000_u64).map(Arc::new).collect();
         for queue in &queues {
-            // Each queue is there once, however often it is kept.
+            // However often a queue is kept, it is counted once.
             (0..3).for_each(|again| retries.keep(made(3 * **queue + again), queue));
         }
-        assert_eq!((retries.kept.len(), retries.keys.len()), (KEPT, KEPT));
+        assert_eq!((retries.kept.len(), retries.keys.len()), (MAX_QUEUES, MAX_QUEUES));
         for _ in 0..5_000 {
-            // Gone at once.
+            // Dropped at once.
             retries.await_return(&Arc::new(0));
         }
-        assert!(retries.awaiting.len() <= 2 * KEPT);
+        assert!(retries.awaiting.len() <= 2 * MAX_QUEUES);
         assert!(retries.take_awaiting().is_empty());
         drop(queues);
         assert!(retries.take_newest().is_none());

@@ -1,4 +1,4 @@
-//! A slot: an instant at which reserved work may run, and what was taken for it.
+//! A slot: an instant from which reserved work may run, and the units that the store took for it.
 
 use std::cmp::Reverse;
 use std::thread::ThreadId;
@@ -7,79 +7,81 @@ use super::unit_vec::{StateVec, UnitVec};
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
-/// Where a reservation stands among all reservations on its bucket: in the order in which the
-/// bucket granted them.
+/// The position of a slot among all slots of its queue: the order in which the buckets granted
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlotKey {
     at: Timestamp,
-    /// What is left of the gain of all buckets at that instant. Of two reservations for the same
-    /// instant the later one finds less.
+    /// The gain of all buckets that is left at that instant. Of two slots for the same instant, the
+    /// one that was reserved later has less.
     slack: Reverse<Units>,
-    /// Tells those apart that are equal in all of that.
+    /// Breaks ties.
     number: u64,
 }
 
 impl SlotKey {
-    /// The order of the reservation which `left` this in its buckets and waits until `at`.
+    /// The position of a reservation that waits until `at` and left the buckets at `after`.
     pub(super) fn new<'b>(
-        left: impl Iterator<Item = (&'b Bucket, State)>,
+        after: impl Iterator<Item = (&'b Bucket, State)>,
         at: Timestamp,
         number: u64,
     ) -> Self {
-        let slack = left.map(|(bucket, left)| bucket.uncapped(left, at));
+        let slack = after.map(|(bucket, after)| bucket.uncapped(after, at));
         Self { at, slack: Reverse(slack.fold(0, Units::saturating_add)), number }
     }
 
-    /// The instant, as the store counts time.
+    /// The instant, by the store's clock.
     pub(crate) const fn at(&self) -> Timestamp {
         self.at
     }
 }
 
-/// When the store did something for this process: made a reservation, returned units.
+/// When the store made a reservation or a return for this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreEvent {
     pub(super) at: Timestamp,
-    /// The order in which this process heard of it.
+    /// The order in which this process received the answers.
     pub(super) number: u64,
-    /// Which thread heard it. Of what was answered late, the order says nothing.
+    /// The thread that called, if the store answered at once. If it answered later, `number` does
+    /// not tell which call it carried out first.
     pub(super) thread: Option<ThreadId>,
 }
 
 impl StoreEvent {
     /// Whether this certainly came before another event on the same bucket.
     ///
-    /// A store may do several things within a microsecond. Where it answers at once, the order
-    /// within a thread is that of the calls; all else that has the same time may have come after.
+    /// A store can do several things within a microsecond. Of events at the same time, only those
+    /// of one thread to which the store answered at once are in a known order, that of the calls.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         let called_before = self.thread.is_some() && self.thread == other.thread;
         self.at < other.at || (self.at == other.at && called_before && self.number < other.number)
     }
 }
 
-/// A slot, and where it stands among the others.
+/// A slot: its position, and what was taken for it.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeSlot {
-    pub(super) order: SlotKey,
+    pub(super) key: SlotKey,
     pub(super) grant: SlotGrant,
 }
 
 impl TimeSlot {
-    pub(super) const fn made_order(&self) -> MadeOrder {
-        (self.grant.made.at, self.order)
+    pub(super) const fn creation_key(&self) -> CreationKey {
+        (self.grant.made.at, self.key)
     }
 }
 
-/// Sorts slots by when they were made. Of those that were made at once, the later one is for a
-/// later instant.
-pub(super) type MadeOrder = (Timestamp, SlotKey);
+/// Sorts slots by when they were reserved. Of those that were reserved in the same microsecond, the
+/// later one is for a later instant.
+pub(super) type CreationKey = (Timestamp, SlotKey);
 
-/// What was granted, and can be used by one waiter.
+/// What the store took for a slot. One waiter can use it, the one that reserved it or another.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotGrant {
-    /// What the reservation took. A smaller waiter may use it.
+    /// The units that the reservation took. It stays what it was when a cheaper waiter uses the
+    /// slot, so that an undo returns all of it.
     pub(super) taken: UnitVec,
-    /// What the reservation left in its buckets.
-    pub(super) left: StateVec,
+    /// What the buckets held after the reservation.
+    pub(super) after: StateVec,
     pub(super) made: StoreEvent,
 }

@@ -1,4 +1,20 @@
-//! Undoing the slots that no waiter uses.
+//! Asks the store to undo the free slots of a queue.
+//!
+//! # Design
+//!
+//! Only the newest charge of a bucket can be undone. So a queue asks about one free slot at a time,
+//! the newest, and about the one before it once that is undone:
+//!
+//! ```text
+//! A, B, C reserve, all three leave       free: A B C
+//! undo C: done, undo B: done, undo A: done
+//!
+//! A, B, C reserve, another process charges the bucket, all three leave
+//! undo C: refused                        free: A B C, on offer to newcomers
+//! ```
+//!
+//! A refusal while a return was pending may be a false one. The slot is then tried again when the
+//! return is answered.
 
 use std::sync::Arc;
 
@@ -11,25 +27,27 @@ use crate::backend::{Adjustment, Answer, Applied, BackendError};
 use crate::limiter::detached::DetachOnDrop;
 
 impl SharedQueue {
-    /// Undoes the free slots that can be: those since which no process has charged the bucket. One
-    /// after another, as the one before can be undone only when the one after it was.
+    /// Undoes the free slots that no process has charged the bucket after, the newest first. Then
+    /// tries the slots of other queues on the same buckets, which may be the next ones.
     ///
-    /// Then forgets the queue if it has no waiter and no reservation.
+    /// Forgets the queue if it has neither a waiter nor a held slot.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
         if self.undo_own_slots() == UndoResult::Undone {
             self.retry_others();
         }
     }
 
-    /// Undoes what other queues have reserved and given up, as it may be untouched again.
+    /// Undoes free slots of other queues on these buckets, since a charge that was made after them
+    /// is undone.
     fn retry_others(&self) {
         let mut ledgers = self.ledgers.clone();
         while let Some(ledger) = ledgers.pop() {
-            // The last one that was made first: if that cannot be undone, none before it can.
+            // The newest first: if the store refuses to undo that one, it would refuse the others.
             while let Some((made, queue)) = { ledger.retries().take_newest() } {
-                match queue.with(|line, _| line.free.newest()) {
-                    Some(newest) if newest == made => queue.with(|line, _| line.free.retry()),
-                    // It was made then, or before what another queue keeps.
+                match queue.with(|waiters, _| waiters.free.newest()) {
+                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.free.retry()),
+                    // The newest slot of that queue was used since, so another queue may have a
+                    // newer one.
                     Some(newest) => {
                         ledger.retries().keep(newest, &queue);
                         continue;
@@ -48,33 +66,37 @@ impl SharedQueue {
         }
     }
 
+    /// Undoes free slots of this queue, and registers it to be tried again if some are left.
     fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
         let mut result = UndoResult::Nothing;
-        while let Some(slot) = self.with(|line, wakers| line.next_to_undo(self.now(), wakers)) {
-            let over_counted = self.is_returning();
+        while let Some(slot) = self.with(|waiters, wakers| waiters.next_to_undo(self.now(), wakers))
+        {
+            // The slot is out of the queue, and its `free` allows no other undo until this one is
+            // recorded. So the queue need not be locked while the store is asked.
+            let over_counted = self.has_pending_return();
             let Some(expected) = self.expected(&slot) else {
-                self.with(|line, wakers| line.refused(slot, self.now(), wakers));
+                self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
                 continue;
             };
             let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.whose().parts().iter().zip(slot.grant.taken.as_slice());
-            for ((part, &units), left) in parts.zip(expected) {
-                undo.push(Adjustment::undo(part.id(), part.bucket(), units, left));
+            let parts = self.buckets().parts().iter().zip(slot.grant.taken.as_slice());
+            for ((part, &units), after) in parts.zip(expected) {
+                undo.push(Adjustment::undo(part.id(), part.bucket(), units, after));
             }
             let answer = self.backend.adjust(&undo);
-            let undo = Undo { queue: Arc::clone(self), slot: Some(slot), over_counted };
+            let undo = PendingUndo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             match answer {
                 Answer::Ready(answer) => {
-                    if undo.hear(&answer) {
+                    if undo.finish(&answer) {
                         result = UndoResult::Undone;
                     }
                 }
-                // No caller waits for this, so a store that answers later completes it in a task of
-                // its own.
+                // No caller waits for this, so the call goes on in a task if the store answers
+                // later.
                 pending @ Answer::Pending(_) => {
                     DetachOnDrop::new(pending).finish_with(|answer| {
                         let queue = Arc::clone(&undo.queue);
-                        if undo.hear(&answer) {
+                        if undo.finish(&answer) {
                             queue.retry_others();
                         }
                         queue.undo_free_slots();
@@ -83,7 +105,7 @@ impl SharedQueue {
                 }
             }
         }
-        if let Some(made) = self.with(|line, _| line.free.newest()) {
+        if let Some(made) = self.with(|waiters, _| waiters.free.newest()) {
             for ledger in &self.ledgers {
                 ledger.retries().keep(made, self);
             }
@@ -91,13 +113,15 @@ impl SharedQueue {
                 result = UndoResult::Kept;
             }
         }
-        if !self.with(|line, _| line.free.waits_for_return())
+        // A request may enter between this check and `forget`, which checks again under the lock of
+        // the registry.
+        if !self.with(|waiters, _| waiters.free.waits_for_return())
             && self.is_empty()
             && let Some(registry) = self.registry.upgrade()
         {
-            let has_slots = self.with(|line, _| line.free.newest().is_some());
+            let has_slots = self.with(|waiters, _| waiters.free.newest().is_some());
             let forgotten = match has_slots {
-                true => registry.lingering.keep(self),
+                true => registry.retention.keep(self),
                 false => Some(Arc::clone(self)),
             };
             if let Some(forgotten) = forgotten {
@@ -107,32 +131,32 @@ impl SharedQueue {
         result
     }
 
-    /// Whether the store was asked to return something and has not answered.
-    fn is_returning(&self) -> bool {
-        self.ledgers.iter().any(|ledger| ledger.is_asking())
+    /// Whether the store was asked to return something to these buckets and has not answered.
+    fn has_pending_return(&self) -> bool {
+        self.ledgers.iter().any(|ledger| ledger.has_pending_return())
     }
 
-    /// Hears that something was returned: an undo that the store carried out before was refused for
-    /// that.
-    pub(super) fn returned(self: &Arc<Self>) {
-        if self.with(|line, _| line.free.waits_for_return()) {
+    /// Tries a refused slot again after a return was answered. The store may have refused only
+    /// because it had not carried out that return yet.
+    pub(super) fn retry_after_return(self: &Arc<Self>) {
+        if self.with(|waiters, _| waiters.free.waits_for_return()) {
             self.retry_undo();
         }
     }
 
-    /// Asks once more about slots that could not be undone: something has changed.
+    /// Tries the refused slots again, since the buckets have changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        self.with(|line, _| line.free.retry());
+        self.with(|waiters, _| waiters.free.retry());
         self.undo_free_slots();
     }
 
-    /// What the buckets hold if none was charged since: what the reservation left, and what this
-    /// process has returned since. None if that is not known any more.
+    /// What the buckets hold if no process has charged them since: what the reservation left, plus
+    /// what this process has returned since. `None` if that is no longer known.
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
-        let parts = self.whose().parts().iter().zip(&self.ledgers);
-        let states = parts.zip(slot.grant.left.as_slice()).map(|((part, ledger), left)| {
+        let parts = self.buckets().parts().iter().zip(&self.ledgers);
+        let states = parts.zip(slot.grant.after.as_slice()).map(|((part, ledger), after)| {
             let returned = ledger.returned_since(&slot.grant.made)?;
-            Some(part.bucket().with_returned(*left, returned))
+            Some(part.bucket().with_returned(*after, returned))
         });
         states.collect()
     }
@@ -141,57 +165,59 @@ impl SharedQueue {
 /// What became of the free slots of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UndoResult {
-    /// There was none.
+    /// It had none.
     Nothing,
-    /// At least one was undone.
+    /// The store has undone at least one.
     Undone,
-    /// None can be undone now.
+    /// The store would undo none of them now.
     Kept,
-    /// The store was asked, and answers later.
+    /// The store was asked and answers later.
     Asked,
 }
 
-/// A slot that the store was asked to undo.
-struct Undo {
+/// A slot that the store is asked to undo.
+struct PendingUndo {
     queue: Arc<SharedQueue>,
-    /// None once the answer was heard.
+    /// `None` once the answer is recorded.
     slot: Option<TimeSlot>,
-    /// Whether returns were counted that the store may not have carried out yet.
+    /// Whether a return was counted that the store may not have carried out yet.
     over_counted: bool,
 }
 
-impl Undo {
-    /// Returns whether the slot was undone, as far as is known.
-    fn hear(mut self, answer: &Result<Applied, BackendError>) -> bool {
+impl PendingUndo {
+    /// Records the answer. Returns whether the slot is undone, or may be.
+    fn finish(mut self, answer: &Result<Applied, BackendError>) -> bool {
         let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
-            let is_awaited = self.queue.with(|line, wakers| {
-                line.refused(slot, self.queue.now(), wakers);
-                self.over_counted && line.free.retry_on_return()
+            let is_awaited = self.queue.with(|waiters, wakers| {
+                waiters.record_refusal(slot, self.queue.now(), wakers);
+                self.over_counted && waiters.free.retry_on_return()
             });
-            // Only now, as a return that was heard before that has tried nothing.
+            // Checked after the queue is registered: a return that was answered before that has
+            // tried nothing.
             if is_awaited {
                 for ledger in &self.queue.ledgers {
                     ledger.retries().await_return(&self.queue);
                 }
-                if !self.queue.is_returning() {
-                    self.queue.with(|line, _| line.free.retry());
+                if !self.queue.has_pending_return() {
+                    self.queue.with(|waiters, _| waiters.free.retry());
                 }
             }
             return false;
         }
-        // What became of it in a store that gives no answer is unknown: it is spent then.
-        self.queue.with(|line, _| line.free.undone());
+        // If no answer came, the slot may have been undone. It is not given to a waiter then.
+        self.queue.with(|waiters, _| waiters.free.record_undone());
         true
     }
 }
 
-/// Not heard, as the runtime has gone or the store's client has panicked.
-impl Drop for Undo {
+/// Without an answer, since the runtime was shut down or the store's client panicked. The slot
+/// counts as spent.
+impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
-            self.queue.with(|line, _| line.free.undone());
+            self.queue.with(|waiters, _| waiters.free.record_undone());
             self.queue.undo_free_slots();
         }
     }

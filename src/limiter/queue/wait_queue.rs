@@ -1,88 +1,102 @@
-//! The waiters on some buckets, and the slots that they wait for.
+//! The waiters of one queue and their slots: a data structure without clock, lock or future.
 //!
 //! # Design
 //!
-//! Waiters of one cost are a [`Class`]. A slot that is free goes to the largest cost that fits in
-//! it, of a waiter that it makes run earlier: with a smaller one, what is left of the slot
-//! would be of no use. The last slot of that class is free in turn, and lies behind; so the slot is
-//! handed on once to a class at most, and to a [bounded](super::hand_on) number of them.
+//! Waiters of one cost are a [`CostClass`]. A free slot goes to the class with the largest cost
+//! that fits, if one of its waiters then runs earlier. A smaller cost would waste the rest of the
+//! slot. The class gives up its last slot in return. That one lies behind the free one, so a slot
+//! passes through each class at most once, and through a [bounded](super::reassign) number of them.
 //!
-//! Whatever one waiter does takes a bounded number of steps, each in a map. What concerns many of
-//! them is done once for each: to grant those that are due, and to drain.
+//! An example, with waiters in the order of their slots, as `name(cost) instant`:
 //!
-//! There is no clock, no lock and no future here; the callers bring the time, wake the waiters
-//! that they are told to, and try to undo the slots that are left over.
+//! ```text
+//! A(2) 2 s   B(1) 3 s   C(2) 5 s   D(1) 6 s      A leaves
+//! C(2) 2 s   B(1) 3 s              D(1) 6 s      its class moves forward; the slot at 5 s is free
+//! C(2) 2 s   B(1) 3 s   D(1) 5 s                 class 1 takes it, and its slot at 6 s is free
+//! ```
+//!
+//! The slot at 5 s was made for a cost of 2. It keeps these 2 units, so that all of them come back
+//! if it is undone later.
+//!
+//! What one waiter does takes a bounded number of steps, each in a map. Two operations visit many
+//! waiters, each of them once: granting those that are due, and draining.
+//!
+//! The caller supplies the time, wakes the [`Wakers`] after it has released the lock, and asks the
+//! store to undo the slots that are left over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::budget::HandOnBudget;
-use super::class::{Class, ClassId, Waiter};
+use super::cost_class::{ClassId, CostClass, Waiter};
 use super::free_slots::FreeSlots;
 use super::local_instant::{LocalInstant, StoreClock};
+use super::reassign_budget::ReassignBudget;
 use super::time_slot::{SlotKey, TimeSlot};
 use super::unit_vec::{StateVec, UnitVec};
 use super::wakers::Wakers;
 use crate::clock::Timestamp;
 
-/// How many classes of its cost a newcomer looks at beside the main one.
-const PILES: usize = 8;
+/// How many overflow classes of its cost a newcomer looks at before it begins another one.
+const MAX_OVERFLOW_LOOKS: usize = 8;
 
-/// Waiters and slots.
+/// The waiters of one set of buckets, and their slots.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    pub(super) classes: BTreeMap<ClassId, Class>,
-    /// The slots of all waiters, with the class that each is in.
+    pub(super) classes: BTreeMap<ClassId, CostClass>,
+    /// The slots of all classes, each with the class that has it.
     pub(super) slots: BTreeMap<SlotKey, ClassId>,
-    /// The waiters by their numbers, with class and label.
+    /// The waiters by number, each with its class and its label there.
     pub(super) waiting: HashMap<u64, (ClassId, i64)>,
-    /// The waiters whose instant has come and whose work does not run yet.
-    pub(super) granted: BTreeMap<u64, Granted>,
+    /// The waiters that have their turn but do not run yet, by number.
+    pub(super) granted: BTreeMap<u64, WaiterGrant>,
     pub(super) free: FreeSlots,
-    /// By which the instants of all slots are told.
+    /// Converts the instants of all slots to the clock of this process.
     pub(super) clock: StoreClock,
-    /// How many have left since no waiter was here.
-    left: u64,
+    /// How many waiters have left since one entered the empty queue.
+    leavers: u64,
 }
 
-/// What a waiter was granted.
+/// What a waiter holds from its turn until its work runs.
 #[derive(Debug)]
-pub(super) struct Granted {
-    /// When its work may run, as the store counts time.
+pub(super) struct WaiterGrant {
+    /// When its work may run, by the store's clock.
     pub(super) at: Timestamp,
-    /// What the reservation of its slot left in the buckets.
-    pub(super) left: StateVec,
+    /// What its buckets held after its slot was reserved.
+    pub(super) after: StateVec,
     pub(super) source: GrantSource,
 }
 
-/// What it runs with.
+/// The units that the work of a waiter uses.
 #[derive(Debug)]
 pub(super) enum GrantSource {
+    /// Those of its slot, which is due.
     Slot(TimeSlot),
-    /// Units that were returned to its buckets.
+    /// Units that another request has returned to the buckets.
     Returned(UnitVec),
 }
 
-/// What a waiter knows of itself.
+/// Identifies a waiter, wherever in the queue it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaiterId {
     pub(super) number: u64,
-    /// The instant that it was told, as the store counts time.
-    pub(super) told: Timestamp,
+    /// The instant that the waiter was told, by the store's clock. It never runs later.
+    pub(super) promised: Timestamp,
 }
 
-/// How many wait, for how long, and how many have left.
+/// How many requests wait, for how long, and how many have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaitStatus<T> {
     pub(crate) waiting: usize,
-    /// Until when the last of them waits.
+    /// Until when the last of them waits; `None` if none does.
     pub(crate) until: Option<T>,
-    /// Since the queue was last empty.
-    pub(crate) left: u64,
+    /// How many have left before their turn since one entered the empty queue.
+    pub(crate) leavers: u64,
 }
 
 impl WaitQueue {
-    /// Whether nothing is left to be done.
+    /// Whether the queue has no waiter, and asks the store for no undo.
+    ///
+    /// Free slots do not count: they alone do not keep a queue in memory.
     pub(super) fn is_empty(&self) -> bool {
         let waits = !self.waiting.is_empty() || !self.granted.is_empty();
         !waits && !self.free.is_undoing()
@@ -90,11 +104,13 @@ impl WaitQueue {
 
     pub(super) fn status(&self) -> WaitStatus<LocalInstant> {
         let until = self.slots.last_key_value().map(|(last, _)| self.due(*last));
-        WaitStatus { waiting: self.waiting.len(), until, left: self.left }
+        WaitStatus { waiting: self.waiting.len(), until, leavers: self.leavers }
     }
 
-    /// Lets a waiter in, with the slot that it has reserved. Says when its turn comes, if no other
-    /// leaves.
+    /// Adds a waiter with the slot that it has reserved. Returns when its turn comes if no other
+    /// waiter leaves.
+    ///
+    /// If a free slot before its own fits, the waiter takes that one, and its own is reassigned.
     pub(super) fn enter(
         &mut self,
         slot: TimeSlot,
@@ -102,9 +118,9 @@ impl WaitQueue {
         now: LocalInstant,
     ) -> (WaiterId, LocalInstant) {
         if self.waiting.is_empty() {
-            self.left = 0;
+            self.leavers = 0;
         }
-        let (own, cost, number) = (slot.order, slot.grant.taken.clone(), slot.grant.made.number);
+        let (own, cost, number) = (slot.key, slot.grant.taken.clone(), slot.grant.made.number);
         let waiter = Waiter { number, waker: None, alarm: self.due(own), drainable };
         let (id, label) = self.class_for(own, &cost, number);
         self.slots.insert(own, id.clone());
@@ -113,128 +129,139 @@ impl WaitQueue {
         if let Some(free) = self.free.take_before(own, &cost, &self.clock, now)
             && let Some(rest) = self.exchange(free, &id)
         {
-            self.give_up(rest, true, &mut HandOnBudget::default());
+            self.reassign(rest, true, &mut ReassignBudget::default());
         }
         let turn = self.classes.get(&id).and_then(|class| class.slot_of(label)).unwrap_or(own);
-        (WaiterId { number, told: own.at() }, self.due(turn))
+        (WaiterId { number, promised: own.at() }, self.due(turn))
     }
 
-    /// The class in which a waiter with this slot stands, and its label there. Where it finds no room
-    /// in the main class of its cost, it joins those that found none either.
+    /// The class for a waiter with the slot `own`, and the label of the waiter in that class.
+    ///
+    /// That is the main class of its cost if it has room at that position, or else an overflow
+    /// class of the same cost, or a new one.
     fn class_for(&self, own: SlotKey, cost: &UnitVec, number: u64) -> (ClassId, i64) {
         let (main, last) = (ClassId::main(cost.clone()), ClassId::last(cost.clone()));
-        let Some(class) = self.classes.get(&main) else { return (main, Class::FIRST) };
+        let Some(class) = self.classes.get(&main) else { return (main, CostClass::FIRST) };
         if let Some(label) = class.label_for(own) {
             return (main, label);
         }
-        let piles = self.classes.range((Bound::Excluded(main), Bound::Included(last)));
-        let mut with_room = piles
+        let overflow = self.classes.range((Bound::Excluded(main), Bound::Included(last)));
+        let mut with_room = overflow
             .rev()
-            .take(PILES)
+            .take(MAX_OVERFLOW_LOOKS)
             .filter_map(|(id, class)| class.label_for(own).map(|label| (id.clone(), label)));
-        with_room.next().unwrap_or_else(|| (ClassId::pile(cost.clone(), number), Class::FIRST))
+        with_room
+            .next()
+            .unwrap_or_else(|| (ClassId::overflow(cost.clone(), number), CostClass::FIRST))
     }
 
-    /// Lets a waiter out that gives up. Returns the units that it was granted of those that were
-    /// returned.
+    /// Removes a waiter that was dropped. Returns the units to give back, if it was granted
+    /// units that another request had returned.
     pub(super) fn leave(
         &mut self,
-        who: WaiterId,
+        id: WaiterId,
         now: LocalInstant,
         wakers: &mut Wakers,
     ) -> Option<UnitVec> {
-        self.grant_due(now, Some(who.number), wakers);
-        self.left = self.left.saturating_add(1);
-        if let Some(granted) = self.used(who) {
+        self.grant_due(now, Some(id.number), wakers);
+        self.leavers = self.leavers.saturating_add(1);
+        if let Some(granted) = self.take_granted(id) {
             match granted.source {
-                // A slot whose instant has come is of no use to any other waiter: with it, work of
-                // that instant would run at another.
+                // Not reassigned: the work of another waiter would run later than the instant for
+                // which the store granted these units, beside the work of that later time.
                 GrantSource::Slot(slot) => self.free.add(slot),
                 GrantSource::Returned(units) => return Some(units),
             }
-        } else if let Some((class, label)) = self.waiting.remove(&who.number) {
+        } else if let Some((class, label)) = self.waiting.remove(&id.number) {
             let gone = self.classes.get_mut(&class).and_then(|class| class.waiters.remove(&label));
-            wakers.dead.extend(gone.and_then(|waiter| waiter.waker));
-            self.give_up_last(&class, &mut HandOnBudget::default());
+            wakers.discard.extend(gone.and_then(|waiter| waiter.waker));
+            self.reassign_last(&class, &mut ReassignBudget::default());
         }
         self.wake_next(wakers);
         None
     }
 
-    /// Offers a slot to those behind it.
+    /// Offers a slot that was never waited for to the waiters behind it.
     pub(super) fn offer(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);
-        match self.due(slot.order) > now {
-            true => self.give_up(slot, true, &mut HandOnBudget::default()),
+        match self.due(slot.key) > now {
+            true => self.reassign(slot, true, &mut ReassignBudget::default()),
             false => self.free.add(slot),
         }
         self.wake_next(wakers);
     }
 
-    /// Takes the next slot out that the store is to be asked to undo.
+    /// Takes out the next free slot that the store should undo; `None` if there is none to try.
     pub(super) fn next_to_undo(
         &mut self,
         now: LocalInstant,
         wakers: &mut Wakers,
     ) -> Option<TimeSlot> {
-        let mut budget = HandOnBudget::default();
+        let mut budget = ReassignBudget::default();
         while let Some(slot) = self.free.next_to_undo() {
             if self.is_newest(&slot) {
                 return Some(slot);
             }
-            // The store would say no.
+            // A waiter has a slot that was made later, so the bucket was charged after this one:
+            // the store would refuse.
             self.offer_again(slot, now, &mut budget, wakers);
         }
         None
     }
 
-    /// Hears that a slot could not be undone.
-    pub(super) fn refused(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
-        self.offer_again(slot, now, &mut HandOnBudget::default(), wakers);
+    /// Records that the store refused to undo a slot, and offers it to the waiters behind it.
+    pub(super) fn record_refusal(
+        &mut self,
+        slot: TimeSlot,
+        now: LocalInstant,
+        wakers: &mut Wakers,
+    ) {
+        self.offer_again(slot, now, &mut ReassignBudget::default(), wakers);
     }
 
-    /// Offers free slots to those behind them, as none is going to be undone.
+    /// Reassigns free slots, since neither `slot` nor those made before it can be undone for now.
     fn offer_again(
         &mut self,
         slot: TimeSlot,
         now: LocalInstant,
-        budget: &mut HandOnBudget,
+        budget: &mut ReassignBudget,
         wakers: &mut Wakers,
     ) {
         self.grant_due(now, None, wakers);
         let clock = &self.clock;
-        let mut offered = self.free.refused(slot, |slot| clock.moment(slot.order.at()) > now);
-        offered.sort_unstable_by_key(|slot| slot.order);
+        let mut offered =
+            self.free.record_refusal(slot, |slot| clock.instant_of(slot.key.at()) > now);
+        offered.sort_unstable_by_key(|slot| slot.key);
         for slot in offered {
-            self.give_up(slot, false, budget);
+            self.reassign(slot, false, budget);
         }
         self.wake_next(wakers);
     }
 
-    /// Sends the waiters away whose turn would come after `end`, and wakes those that wait although
-    /// their turn has come.
+    /// Removes the drainable waiters that would run after `end`, and wakes them. Waiters
+    /// that are due are granted first.
     pub(super) fn drain(&mut self, end: LocalInstant, now: LocalInstant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);
         let mut late = Vec::new();
-        for (waiter, slot) in self.classes.values().flat_map(Class::iter) {
+        for (waiter, slot) in self.classes.values().flat_map(CostClass::iter) {
             if waiter.drainable && self.due(*slot) > end {
                 late.push((*slot, waiter.number));
             }
         }
         late.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(*slot));
-        let mut budget = HandOnBudget::default();
+        let mut budget = ReassignBudget::default();
         for (_, number) in late {
             let Some((class, label)) = self.waiting.remove(&number) else { continue };
             let gone = self.classes.get_mut(&class).and_then(|class| class.waiters.remove(&label));
             wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
-            self.left = self.left.saturating_add(1);
-            self.give_up_last(&class, &mut budget);
+            self.leavers = self.leavers.saturating_add(1);
+            self.reassign_last(&class, &mut budget);
         }
         self.wake_next(wakers);
     }
 
-    /// The instant of a slot, as this process counts time.
+    /// The instant of a slot, by the clock of this process.
     pub(super) fn due(&self, slot: SlotKey) -> LocalInstant {
-        self.clock.moment(slot.at())
+        self.clock.instant_of(slot.at())
     }
 }

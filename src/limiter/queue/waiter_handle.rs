@@ -1,4 +1,4 @@
-//! A waiter's handle: its stay in the queue, and then its turn.
+//! The handle of a waiter: from its first poll until its work runs.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
 use super::drained::Drained;
-use super::granting::WaiterAnswer;
+use super::granting::WaiterPoll;
 use super::held_slot::HeldSlot;
 use super::local_instant::LocalInstant;
 use super::registry::SharedQueue;
@@ -18,84 +18,91 @@ use crate::clock::Timestamp;
 
 /// A waiter in the queue, and then its turn.
 ///
-/// Dropped in the queue, it leaves; dropped after its turn has come but before it was used, it
-/// gives up what it was granted.
+/// When it is dropped while it waits, it leaves the queue. When it is dropped after its turn has
+/// come, but before [`use_up`](Self::use_up), it gives up what it was granted.
 #[derive(Debug)]
 pub(crate) struct WaiterHandle {
     queue: Arc<SharedQueue>,
-    who: WaiterId,
+    id: WaiterId,
+    /// When its turn was to come when it entered.
     turn: LocalInstant,
-    /// Whether its work runs.
+    /// Whether its work runs: then nothing is given up on drop.
     used: bool,
 }
 
-/// The turn that was used.
+/// A turn that was used: the work of the waiter runs.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    /// The instant at which its work may run.
+pub(crate) struct SlotTurn {
+    /// The instant from which its work may run.
     pub(crate) at: Timestamp,
-    /// What its reservation had left in the buckets.
-    left: StateVec,
+    /// What the buckets held after its slot was reserved.
+    after: StateVec,
     queue: Arc<SharedQueue>,
 }
 
-impl Turn {
-    /// The buckets, and how each of them stands at that instant for the next request: later
-    /// reservations count on whatever there is.
-    pub(crate) fn stands(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
-        let parts = self.queue.whose().parts().iter().zip(self.left.as_slice());
-        parts.map(|(part, left)| {
-            let State { value, ts } = part.bucket().refresh(*left, self.at);
+impl SlotTurn {
+    /// The buckets, and how each of them stands at that instant for the next request.
+    ///
+    /// That is zero or less: whatever a bucket gains is promised to later reservations.
+    pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
+        let parts = self.queue.buckets().parts().iter().zip(self.after.as_slice());
+        parts.map(|(part, after)| {
+            let State { value, ts } = part.bucket().refresh(*after, self.at);
             (part, State { value: value.min(0), ts })
         })
     }
 }
 
 impl WaiterHandle {
-    /// Stands in the queue with what was booked. If it is `drainable`, it can be sent away.
-    pub(crate) fn enter(booking: HeldSlot, drainable: bool) -> Self {
-        let (queue, slot) = booking.hand_over();
+    /// Enters the queue with a slot. [`RateLimiter::drain`](crate::RateLimiter::drain) removes only
+    /// `drainable` waiters.
+    pub(crate) fn enter(slot: HeldSlot, drainable: bool) -> Self {
+        let (queue, slot) = slot.into_parts();
         let now = queue.now();
-        let (who, turn) = queue.with(|line, _| line.enter(slot, drainable, now));
+        let (id, turn) = queue.with(|waiters, _| waiters.enter(slot, drainable, now));
         queue.end_reservation();
         queue.undo_free_slots();
-        Self { queue, who, turn, used: false }
+        Self { queue, id, turn, used: false }
     }
 
-    /// When its turn comes if no other leaves.
+    /// When its turn comes if no other waiter leaves.
     pub(crate) fn turn(&self) -> Instant {
         self.queue.epoch().instant(self.turn)
     }
 
-    /// Until when it has to wait, unless it is woken before; `None` if its turn has come.
+    /// Until when it has to wait unless it is woken before, or `None` if its turn has come.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter was drained and its turn would come too late.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
         let now = self.queue.now();
-        match self.queue.with(|line, wakers| line.poll(self.who, cx.waker(), now, wakers)) {
-            WaiterAnswer::Go => Ok(None),
-            WaiterAnswer::Wait(until) => Ok(Some(self.queue.epoch().instant(until))),
-            WaiterAnswer::Drained => Err(Drained),
+        match self.queue.with(|waiters, wakers| waiters.poll(self.id, cx.waker(), now, wakers)) {
+            WaiterPoll::Granted => Ok(None),
+            WaiterPoll::Wait(until) => Ok(Some(self.queue.epoch().instant(until))),
+            WaiterPoll::Drained => Err(Drained),
         }
     }
 
-    /// The work runs now: nothing is given back when this is dropped.
-    pub(crate) fn used(mut self) -> Option<Turn> {
+    /// Uses the turn, since the work runs now. Nothing is given back after that.
+    pub(crate) fn use_up(mut self) -> Option<SlotTurn> {
         self.used = true;
-        let granted = self.queue.with(|line, _| line.used(self.who))?;
+        let granted = self.queue.with(|waiters, _| waiters.take_granted(self.id))?;
         self.queue.undo_free_slots();
-        Some(Turn { at: granted.at, left: granted.left, queue: Arc::clone(&self.queue) })
+        Some(SlotTurn { at: granted.at, after: granted.after, queue: Arc::clone(&self.queue) })
     }
 
-    /// The instant that it was promised.
+    /// The instant that the waiter was told when it reserved.
     pub(crate) const fn at(&self) -> Timestamp {
-        self.who.told
+        self.id.promised
     }
 }
 
 impl Drop for WaiterHandle {
     fn drop(&mut self) {
         if !self.used {
-            let (who, now) = (self.who, self.queue.now());
-            let returned = self.queue.with(|line, wakers| line.leave(who, now, wakers));
+            let (id, now) = (self.id, self.queue.now());
+            let returned = self.queue.with(|waiters, wakers| waiters.leave(id, now, wakers));
             if let Some(units) = returned {
                 self.queue.give_back(&units);
             }

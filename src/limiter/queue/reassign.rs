@@ -1,46 +1,48 @@
-//! What happens to a slot that has lost its waiter.
+//! Gives a slot that has lost its waiter to another one.
 //!
 //! # Design
 //!
-//! A free slot goes to the largest cost that fits in it, of a waiter that it makes run earlier, and
-//! the slot of that one is free in turn. With costs in any order, that ends after a few steps; where
-//! each waiter costs less than the one before, it is a step for every waiter in the queue. So the
-//! steps that are done at once have a [bound](HandOnBudget), and what is left of a slot then is kept
-//! like one that fits no waiter.
+//! A free slot goes to the waiter with the largest cost that fits and that then runs earlier. The
+//! slot of that waiter is free in turn. With costs in random order, this ends after a few steps. If
+//! each waiter costs less than the one before it, each waiter of the queue would be a step. So the
+//! number of steps has a [bound](ReassignBudget). When it is used up, the slot is kept as one that
+//! fits no waiter.
 
-use super::budget::HandOnBudget;
-use super::class::ClassId;
+use super::cost_class::ClassId;
+use super::reassign_budget::ReassignBudget;
 use super::time_slot::{SlotKey, TimeSlot};
 use super::unit_vec::UnitVec;
 use super::wait_queue::WaitQueue;
 
 impl WaitQueue {
-    /// Gives up the slot of a waiter of this class that has left: the last one of its class, as those
-    /// behind it have moved forward.
-    pub(super) fn give_up_last(&mut self, class: &ClassId, budget: &mut HandOnBudget) {
+    /// Reassigns the slot of a waiter that has left this class. That is the last slot of the class,
+    /// since those behind the leaver have moved forward.
+    pub(super) fn reassign_last(&mut self, class: &ClassId, budget: &mut ReassignBudget) {
         let last = self.classes.get_mut(class).and_then(|class| class.last_slot());
         self.drop_empty(class);
         if let Some(slot) = last {
-            self.slots.remove(&slot.order);
-            self.give_up(slot, true, budget);
+            self.slots.remove(&slot.key);
+            self.reassign(slot, true, budget);
         }
     }
 
-    /// Hands a slot on, and keeps what is left over in the end.
+    /// Reassigns a slot, and adds the one that is left over to the free slots.
     ///
-    /// A slot can be undone only if no reservation was made after it. Slots come in the order of
-    /// their reservations, so those behind are handed forward at once. Only where units were
-    /// returned may one behind be older; with `undo_first`, the store is asked before that is moved.
-    pub(super) fn give_up(
+    /// A slot can be undone only if no reservation was made after it. Slots are nearly always in
+    /// the order of their reservations, so the slots behind this one are newer, and it is moved
+    /// without asking the store. Only after a return may a slot behind be *older*. With
+    /// `undo_first`, the chain then stops, so that the store is asked to undo this slot before a
+    /// waiter gets it.
+    pub(super) fn reassign(
         &mut self,
         mut slot: TimeSlot,
         undo_first: bool,
-        budget: &mut HandOnBudget,
+        budget: &mut ReassignBudget,
     ) {
         while let Some(class) = self.receiver(&slot, budget) {
             let last = self.classes.get(&class).and_then(|class| class.slots.last_key_value());
             let is_newer =
-                last.is_some_and(|(order, last)| (last.made.at, *order) < slot.made_order());
+                last.is_some_and(|(order, last)| (last.made.at, *order) < slot.creation_key());
             let is_asked = undo_first && is_newer && self.free.undoes_next(&slot);
             if (is_asked && self.is_newest(&slot)) || !budget.take_hop() {
                 break;
@@ -53,33 +55,35 @@ impl WaitQueue {
         self.free.add(slot);
     }
 
-    /// Gives a class a slot, and takes its last one in place of it.
+    /// Gives a class a slot and takes its last one instead.
     pub(super) fn exchange(&mut self, slot: TimeSlot, id: &ClassId) -> Option<TimeSlot> {
         let class = self.classes.get_mut(id)?;
-        self.slots.insert(slot.order, id.clone());
+        self.slots.insert(slot.key, id.clone());
         let last = class.exchange(slot)?;
-        self.slots.remove(&last.order);
+        self.slots.remove(&last.key);
         Some(last)
     }
 
-    /// Whether a slot may be the last that was made, as far as is known here. Another waiter's that
-    /// was made after it has charged the same buckets.
+    /// Whether no waiter has a slot that was made after this one. If one has, its reservation has
+    /// charged the same buckets, and this slot cannot be undone.
     pub(super) fn is_newest(&self, slot: &TimeSlot) -> bool {
         let last = self.slots.last_key_value();
         let last =
             last.and_then(|(order, class)| self.classes.get(class)?.slots.get_key_value(order));
-        last.is_none_or(|(order, grant)| (grant.made.at, *order) < slot.made_order())
+        last.is_none_or(|(key, grant)| (grant.made.at, *key) < slot.creation_key())
     }
 
-    /// The largest cost that fits in a slot, of a waiter that it makes run earlier.
-    fn receiver(&self, slot: &TimeSlot, budget: &mut HandOnBudget) -> Option<ClassId> {
-        let (at, taken) = (slot.order.at(), &slot.grant.taken);
+    /// The class to get a slot: the one with the largest cost that fits, if its last waiter then
+    /// runs earlier.
+    fn receiver(&self, slot: &TimeSlot, budget: &mut ReassignBudget) -> Option<ClassId> {
+        let (at, taken) = (slot.key.at(), &slot.grant.taken);
         let gains = |last: &SlotKey| last.at() > at;
         let fits = |cost: &UnitVec| cost.fits(taken) && !cost.is_nothing();
         let mut largest: Option<&ClassId> = None;
         let mut behind = self.slots.iter().rev().take_while(|(order, _)| gains(order));
-        // Either many slots lie behind, and one of the first classes has one of them; or few do,
-        // and are looked through: whichever search is over first has the answer.
+        // Two searches run side by side, and the first to finish has the answer. Downwards by cost,
+        // a class is soon found if many slots lie behind this one. From the last slot backwards,
+        // the slots are soon all seen if few lie behind it.
         for (id, class) in self.classes.range(..=ClassId::last(taken.clone())).rev() {
             if id.cost.is_nothing() || !budget.take_look() {
                 break;

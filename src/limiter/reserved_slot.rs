@@ -1,5 +1,7 @@
-//! What a reservation holds that has to wait, whatever its store: it is booked, has a place, gets
-//! its turn, and uses it.
+//! The stages of a reservation that has to wait, the same for every store: [`ReservedSlot`],
+//! [`QueueEntry`], [`PendingTurn`], [`UsedTurn`].
+//!
+//! Each stage is consumed by the next one. Dropping any but the last cancels the reservation.
 
 use std::task::Context;
 #[cfg(feature = "memory")]
@@ -11,34 +13,34 @@ use tokio::time::Instant;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::{LineSlot, LineTurn};
-use super::queue::{Drained, HeldSlot, QueueBucket, Turn, WaiterHandle};
+use super::queue::{Drained, HeldSlot, QueueBucket, SlotTurn, WaiterHandle};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// A reservation that has to wait. Dropped, it is cancelled.
+/// A reservation that has to wait and was not polled yet. Dropping it cancels the reservation.
 #[derive(Debug)]
-pub(crate) enum Booking {
-    /// A place in line, in the memory store.
+pub(crate) enum ReservedSlot {
+    /// A place in the lines of the memory store.
     #[cfg(feature = "memory")]
     Line(LineSlot),
-    /// An instant, in a store that other processes take from as well.
+    /// A slot in a store that other processes use as well.
     Slot(Box<HeldSlot>),
 }
 
-impl Booking {
-    /// The instant that it was told.
+impl ReservedSlot {
+    /// The instant that the caller was told.
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => slot.told(),
+            Self::Line(slot) => slot.promised(),
             Self::Slot(slot) => slot.at(),
         }
     }
 
-    /// Keeps what was reserved without waiting for it: the work will run at its instant.
+    /// Spends the slot without waiting for it: the work is planned for its instant.
     #[cfg_attr(
         not(feature = "memory"),
-        expect(unused_variables, reason = "no line outlives a reset")
+        expect(unused_variables, reason = "only lines of the memory store note resets")
     )]
     pub(crate) fn keep<'g>(self, grants: impl Iterator<Item = &'g mut Grant>) {
         match self {
@@ -48,34 +50,34 @@ impl Booking {
         }
     }
 
-    /// Begins to wait. A `drainable` waiter can be sent away.
-    pub(super) fn enter(self, drainable: bool) -> WaitPlace {
+    /// Begins to wait. A drain removes only `drainable` waiters.
+    pub(super) fn enter(self, drainable: bool) -> QueueEntry {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => WaitPlace::Line(slot),
-            Self::Slot(slot) => WaitPlace::Slot(WaiterHandle::enter(*slot, drainable)),
+            Self::Line(slot) => QueueEntry::Line(slot),
+            Self::Slot(slot) => QueueEntry::Slot(WaiterHandle::enter(*slot, drainable)),
         }
     }
 }
 
-/// Where a request waits. Dropped, it leaves.
+/// A waiter in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
-pub(super) enum WaitPlace {
+pub(super) enum QueueEntry {
     #[cfg(feature = "memory")]
     Line(LineSlot),
     Slot(WaiterHandle),
 }
 
-/// What a request is told that waits.
-pub(super) enum PlaceAnswer {
-    Go(PendingTurn),
-    /// Not before it is woken, or this instant.
-    Wait(WaitPlace, Instant),
+/// The answer to a waiter that is polled.
+pub(super) enum EntryPoll {
+    Granted(PendingTurn),
+    /// Its turn has not come: it is woken then, and polls again at this instant at the latest.
+    Wait(QueueEntry, Instant),
     Drained,
 }
 
-impl WaitPlace {
-    /// When its turn comes if no other leaves.
+impl QueueEntry {
+    /// When its turn comes if no other waiter leaves.
     pub(super) fn turn(&self) -> Instant {
         match self {
             #[cfg(feature = "memory")]
@@ -84,26 +86,26 @@ impl WaitPlace {
         }
     }
 
-    pub(super) fn poll(self, cx: &Context<'_>) -> PlaceAnswer {
+    pub(super) fn poll(self, cx: &Context<'_>) -> EntryPoll {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(slot) => match slot.poll(cx.waker()) {
-                Poll::Ready(Ok(at)) => PlaceAnswer::Go(PendingTurn::Line(LineTurn { slot, at })),
+                Poll::Ready(Ok(at)) => EntryPoll::Granted(PendingTurn::Line(LineTurn { slot, at })),
                 Poll::Pending => {
                     let until = slot.deadline();
-                    PlaceAnswer::Wait(Self::Line(slot), until)
+                    EntryPoll::Wait(Self::Line(slot), until)
                 }
-                Poll::Ready(Err(Drained)) => PlaceAnswer::Drained,
+                Poll::Ready(Err(Drained)) => EntryPoll::Drained,
             },
             Self::Slot(waiter) => match waiter.poll(cx) {
-                Ok(None) => PlaceAnswer::Go(PendingTurn::Slot(waiter)),
-                Ok(Some(until)) => PlaceAnswer::Wait(Self::Slot(waiter), until),
-                Err(Drained) => PlaceAnswer::Drained,
+                Ok(None) => EntryPoll::Granted(PendingTurn::Slot(waiter)),
+                Ok(Some(until)) => EntryPoll::Wait(Self::Slot(waiter), until),
+                Err(Drained) => EntryPoll::Drained,
             },
         }
     }
 
-    /// The instant has come until which it was to wait.
+    /// Grants the waiter, since the instant until which it was to wait has come.
     pub(super) fn grant(&self) {
         match self {
             #[cfg(feature = "memory")]
@@ -113,7 +115,7 @@ impl WaitPlace {
     }
 }
 
-/// A turn that has come and was not used yet. Dropped, its tokens are given back.
+/// A turn that has come and was not used yet. Dropping it gives its tokens back.
 #[derive(Debug)]
 pub(crate) enum PendingTurn {
     #[cfg(feature = "memory")]
@@ -122,10 +124,10 @@ pub(crate) enum PendingTurn {
 }
 
 impl PendingTurn {
-    /// Notes which of the buckets were reset while it stood in line there.
+    /// Notes in the grants which buckets were reset while the waiter stood in their lines.
     #[cfg_attr(
         not(feature = "memory"),
-        expect(unused_variables, reason = "no line outlives a reset")
+        expect(unused_variables, reason = "only lines of the memory store note resets")
     )]
     pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
         match self {
@@ -135,7 +137,7 @@ impl PendingTurn {
         }
     }
 
-    /// The work runs now: nothing is given back any more.
+    /// Uses the turn, since the work runs now. Nothing is given back after that.
     pub(crate) fn use_up(self) -> UsedTurn {
         match self {
             #[cfg(feature = "memory")]
@@ -145,7 +147,7 @@ impl PendingTurn {
             }
             Self::Slot(slot) => {
                 let at = slot.at();
-                UsedTurn::Slot { at, turn: slot.used() }
+                UsedTurn::Slot { at, turn: slot.use_up() }
             }
         }
     }
@@ -158,7 +160,7 @@ pub(crate) enum UsedTurn {
     Line(LineTurn),
     Slot {
         at: Timestamp,
-        turn: Option<Turn>,
+        turn: Option<SlotTurn>,
     },
 }
 
@@ -172,9 +174,10 @@ impl UsedTurn {
         }
     }
 
-    /// The buckets, and how each of them stands at that instant for the next request: later
-    /// reservations count on whatever there is.
-    pub(crate) fn stands(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
+    /// The buckets, and how each of them stands at that instant for the next request.
+    ///
+    /// That is zero or less: whatever a bucket gains is promised to later reservations.
+    pub(crate) fn bucket_states(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(turn) => {
@@ -185,7 +188,7 @@ impl UsedTurn {
                 };
                 turn.slot.buckets().map(stand).collect()
             }
-            Self::Slot { turn, .. } => turn.iter().flat_map(Turn::stands).collect(),
+            Self::Slot { turn, .. } => turn.iter().flat_map(SlotTurn::bucket_states).collect(),
         }
     }
 }

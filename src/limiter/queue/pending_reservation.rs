@@ -1,0 +1,25 @@
+//! Reservations that the store was asked for and has not answered.
+
+use std::sync::Arc;
+
+use super::registry::QueueRegistry;
+
+/// A guard for a reservation that the store was asked for, until its slot is held or refused.
+///
+/// While there is one, queues without waiters keep their free slots: see
+/// [`QueueRetention`](super::queue_retention::QueueRetention).
+#[derive(Debug)]
+pub(crate) struct PendingReservation(Arc<QueueRegistry>);
+
+impl PendingReservation {
+    pub(crate) fn new(registry: &Arc<QueueRegistry>) -> Self {
+        registry.retention.begin();
+        Self(Arc::clone(registry))
+    }
+}
+
+impl Drop for PendingReservation {
+    fn drop(&mut self) {
+        self.0.retention.end().iter().for_each(|queue| self.0.forget(queue));
+    }
+}
