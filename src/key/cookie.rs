@@ -7,7 +7,7 @@ use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trimmed;
+use super::field_value::trim;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
@@ -64,7 +64,7 @@ const MAX_LEN: usize = 65_536;
 impl KeyExtractor for Cookie {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let name = &self.name;
-        let lines = || head.headers().get_all(COOKIE).iter().map(trimmed);
+        let lines = || head.headers().get_all(COOKIE).iter().map(trim);
         let len = lines().fold(0, |len: usize, line| len.saturating_add(line.len()));
         if len > MAX_LEN {
             return Err(KeyError::invalid(format!(
@@ -72,14 +72,14 @@ impl KeyExtractor for Cookie {
             )));
         }
         let pairs = lines().flat_map(|line| line.split(|&byte| byte == b';'));
-        let mut values = pairs.filter_map(|pair| value_of(name.as_bytes(), pair));
+        let mut values = pairs.filter_map(|pair| value_if_named(name.as_bytes(), pair));
         let Some(value) = values.next() else {
             return Err(KeyError::missing(format!(
                 "no key: the request has no `{name}` cookie (send it, or choose by `missing_key` \
                  what happens without it)"
             )));
         };
-        if values.any(|other| other != value && !decoded(other).eq(decoded(value))) {
+        if values.any(|other| other != value && !decode(other).eq(decode(value))) {
             return Err(KeyError::invalid(format!(
                 "no key: the request has more than one `{name}` cookie, and they differ (send it once)"
             )));
@@ -89,24 +89,24 @@ impl KeyExtractor for Cookie {
                 "no key: the `{name}` cookie is empty (send a value, or no cookie)"
             )));
         }
-        Ok(Extracted::Key(digest_of_decoded(value)))
+        Ok(Extracted::Key(digest_decoded(value)))
     }
 }
 
 /// The value of this pair without quotes, if the pair has this name.
-fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
+fn value_if_named<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
     let (named, value) = pair.split_at_checked(equals)?;
-    let (named, value) = (trimmed_text(named), trimmed_text(value.strip_prefix(b"=")?));
+    let (named, value) = (trim_text(named), trim_text(value.strip_prefix(b"=")?));
     // Servers decode percent-encoding in names as well.
-    let is_same = || named.contains(&b'%') && decoded(named).eq(name.iter().copied());
-    (named == name || is_same()).then_some(unquoted(value))
+    let is_same = || named.contains(&b'%') && decode(named).eq(name.iter().copied());
+    (named == name || is_same()).then_some(unquote(value))
 }
 
 /// The text without the white space around it, that of Unicode included: servers that read cookies as
 /// text trim it, as the crate `cookie` does, which `tower-sessions` uses. Bytes that are not UTF-8 are no
 /// white space.
-fn trimmed_text(text: &[u8]) -> &[u8] {
+fn trim_text(text: &[u8]) -> &[u8] {
     if text.is_ascii() {
         return text.trim_ascii();
     }
@@ -120,7 +120,7 @@ fn trimmed_text(text: &[u8]) -> &[u8] {
 }
 
 /// The value without quotes: some servers strip them, before or after decoding.
-fn unquoted(value: &[u8]) -> &[u8] {
+fn unquote(value: &[u8]) -> &[u8] {
     let quotes: [&[u8]; 2] = [b"\"", b"%22"];
     let opened = quotes.iter().find_map(|quote| value.strip_prefix(*quote));
     let closed = opened.and_then(|rest| quotes.iter().find_map(|quote| rest.strip_suffix(*quote)));
@@ -129,9 +129,9 @@ fn unquoted(value: &[u8]) -> &[u8] {
 
 /// The digest of the decoded value: a session store may decode it too, and then all the ways to encode
 /// one id have to be one bucket.
-fn digest_of_decoded(value: &[u8]) -> Key {
+fn digest_decoded(value: &[u8]) -> Key {
     let mut digest = Digest::default();
-    for (plain, encoded) in pieces(value) {
+    for (plain, encoded) in chunks(value) {
         digest.update(plain);
         encoded.iter().for_each(|byte| digest.update(&[*byte]));
     }
@@ -139,13 +139,13 @@ fn digest_of_decoded(value: &[u8]) -> Key {
 }
 
 /// The bytes of a text without its percent-encoding.
-fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
-    pieces(text).flat_map(|(plain, encoded)| plain.iter().copied().chain(encoded))
+fn decode(text: &[u8]) -> impl Iterator<Item = u8> {
+    chunks(text).flat_map(|(plain, encoded)| plain.iter().copied().chain(encoded))
 }
 
 /// The runs of bytes in a text that stand for themselves, each with the byte that is percent-encoded behind
 /// it.
-fn pieces(text: &[u8]) -> impl Iterator<Item = (&[u8], Option<u8>)> {
+fn chunks(text: &[u8]) -> impl Iterator<Item = (&[u8], Option<u8>)> {
     let mut rest = text;
     iter::from_fn(move || {
         let Some(at) = rest.iter().position(|&byte| byte == b'%') else {

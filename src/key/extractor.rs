@@ -131,12 +131,12 @@ pub struct Or<A, B> {
     second: B,
     /// Why no request can have the first key. No request is refused for it, as the second key takes its
     /// place, so only a warning can tell.
-    passed_over: OnceLock<KeyError>,
+    first_error: OnceLock<KeyError>,
 }
 
 impl<A, B> Or<A, B> {
     pub(super) const fn new(first: A, second: B) -> Self {
-        Self { first, second, passed_over: OnceLock::new() }
+        Self { first, second, first_error: OnceLock::new() }
     }
 }
 
@@ -145,7 +145,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.first.extract(head) {
             Err(error) if error.is_missing() => {
                 if error.is_misconfigured() {
-                    self.passed_over.get_or_init(|| error);
+                    self.first_error.get_or_init(|| error);
                 }
                 Ok(match self.second.extract(head)? {
                     Extracted::Key(key) => Extracted::Key(key.fallback()),
@@ -157,8 +157,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
-        let set_up = self.passed_over.get().map(|error| SetupWarning::new(error.message()));
-        set_up
+        let warning = self.first_error.get().map(|error| SetupWarning::new(error.message()));
+        warning
             .or_else(|| self.first.setup_warning(head))
             .or_else(|| self.second.setup_warning(head))
     }

@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trimmed;
+use super::field_value::trim;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
@@ -18,8 +18,8 @@ pub struct Header {
 
 #[derive(Clone, Copy, Debug)]
 enum Case {
-    Kept,
-    Ignored,
+    Sensitive,
+    Insensitive,
 }
 
 /// Takes the key from the header field of this name.
@@ -66,7 +66,7 @@ impl Header {
     /// Takes the key from the header field of this name.
     #[must_use]
     pub const fn new(name: HeaderName) -> Self {
-        Self { name, max_len: MAX_LEN, case: Case::Kept }
+        Self { name, max_len: MAX_LEN, case: Case::Sensitive }
     }
 
     /// Accepts values of at most `bytes` bytes.
@@ -92,7 +92,7 @@ impl Header {
     /// ```
     #[must_use]
     pub const fn ignore_case(mut self) -> Self {
-        self.case = Case::Ignored;
+        self.case = Case::Insensitive;
         self
     }
 }
@@ -110,7 +110,7 @@ impl KeyExtractor for Header {
             )));
         };
         Ok(Extracted::Key(match case {
-            Case::Ignored if text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            Case::Insensitive if text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
                 Key::from(text.to_ascii_lowercase())
             }
             _ => Key::from(text),
@@ -125,7 +125,7 @@ pub(super) fn single_value<'h>(
     max_len: usize,
 ) -> Result<&'h [u8], KeyError> {
     let mut values = head.headers().get_all(name).iter();
-    let Some(value) = values.next().map(trimmed) else {
+    let Some(value) = values.next().map(trim) else {
         return Err(KeyError::missing(format!(
             "no key: the request has no `{name}` header (send it, or choose by `missing_key` what \
              happens without it)"

@@ -1,6 +1,6 @@
 //! Keys from the sessions of `tower-sessions`.
 
-use tower_sessions_core::Session as Found;
+use tower_sessions_core::Session as TowerSession;
 
 use super::digest::digest;
 use super::extractor::{Extracted, KeyExtractor};
@@ -52,7 +52,7 @@ pub const fn session() -> Session {
 
 impl KeyExtractor for Session {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        let Some(session) = head.extensions().get::<Found>() else {
+        let Some(session) = head.extensions().get::<TowerSession>() else {
             return Err(KeyError::misconfigured(
                 "no session: the request comes without `tower-sessions` (add its \
                  `SessionManagerLayer` outside of this layer)",

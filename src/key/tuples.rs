@@ -29,9 +29,9 @@ macro_rules! tuples {
             #[expect(non_snake_case, reason = "the types and the values have one name")]
             fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
                 let ($($name,)*) = self;
-                let mut doubt = None;
-                $(doubt = doubt.or_else(|| $name.setup_warning(head));)*
-                doubt
+                let mut warning = None;
+                $(warning = warning.or_else(|| $name.setup_warning(head));)*
+                warning
             }
         }
     };

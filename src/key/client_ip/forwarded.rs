@@ -88,7 +88,7 @@ fn address(element: &[u8]) -> Option<IpAddr> {
             rest = after;
             if name.eq_ignore_ascii_case(b"for") {
                 // Each parameter may be there once (section 4).
-                let before = found.replace(node::forwarded(value)?);
+                let before = found.replace(node::parse_forwarded(value)?);
                 if before.is_some() {
                     return None;
                 }

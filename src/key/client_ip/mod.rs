@@ -207,7 +207,7 @@ impl ClientIp {
     ///
     /// If the server does not provide the peer's address.
     pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
-        self.find(head).map(canonical).ok_or_else(no_address)
+        self.find(head).map(to_canonical).ok_or_else(no_address)
     }
 
     #[inline]
@@ -224,7 +224,7 @@ impl KeyExtractor for ClientIp {
         match self.find(head) {
             // The common case first: no embedded address to look for.
             Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
-            Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded(address) {
+            Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded_ipv4(address) {
                 Some(address) => Key::from(address),
                 None => Key::network(address, self.ipv6_prefix),
             })),
@@ -233,21 +233,21 @@ impl KeyExtractor for ClientIp {
     }
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
-        setup_warnings::find(&self.source, head, self.address(head).ok()?)
+        setup_warnings::find_warning(&self.source, head, self.address(head).ok()?)
     }
 }
 
 /// Extracts an IPv4 address that is embedded in IPv6.
-fn canonical(address: IpAddr) -> IpAddr {
+fn to_canonical(address: IpAddr) -> IpAddr {
     match address {
-        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::from),
+        IpAddr::V6(v6) => embedded_ipv4(v6).map_or(address, IpAddr::from),
         v4 => v4,
     }
 }
 
 /// The IPv4 address that an IPv6 address stands for: mapped (RFC 4291, section 2.5.5.2) or
 /// translated by the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1).
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4_mapped().or(match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

@@ -60,7 +60,7 @@ impl Networks {
     pub fn try_new<T: AsRef<str>>(
         networks: impl IntoIterator<Item = T>,
     ) -> Result<Self, NetworkError> {
-        networks.into_iter().map(|text| network(text.as_ref())).collect()
+        networks.into_iter().map(|text| parse_network(text.as_ref())).collect()
     }
 
     /// The networks that are not routed on the Internet: loopback, link-local and private (RFC 1122,
@@ -86,14 +86,14 @@ impl Networks {
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => {
-                let upto = self.v4.partition_point(|network| network.network() <= address);
-                upto.checked_sub(1)
+                let end = self.v4.partition_point(|network| network.network() <= address);
+                end.checked_sub(1)
                     .and_then(|last| self.v4.get(last))
                     .is_some_and(|network| network.contains(&address))
             }
             IpAddr::V6(address) => {
-                let upto = self.v6.partition_point(|network| network.network() <= address);
-                upto.checked_sub(1)
+                let end = self.v6.partition_point(|network| network.network() <= address);
+                end.checked_sub(1)
                     .and_then(|last| self.v6.get(last))
                     .is_some_and(|network| network.contains(&address))
             }
@@ -106,7 +106,7 @@ impl FromIterator<IpNet> for Networks {
     fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for network in networks {
-            match unmapped(network) {
+            match unmap(network) {
                 IpNet::V4(network) => v4.push(network),
                 IpNet::V6(network) => v6.push(network),
             }
@@ -122,13 +122,14 @@ impl fmt::Debug for Networks {
     }
 }
 
-fn network(text: &str) -> Result<IpNet, NetworkError> {
-    parse(text.trim()).ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
+fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
+    parse_cidr(text.trim())
+        .ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
 }
 
 /// The standard library parses the address, as it does those of clients: the parser of `ipnet` reads
 /// `010.0.0.0/8` as decimal, which other programs read as octal.
-fn parse(text: &str) -> Option<IpNet> {
+fn parse_cidr(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
     };
@@ -138,7 +139,7 @@ fn parse(text: &str) -> Option<IpNet> {
 }
 
 /// The IPv4 network of one that is mapped into IPv6: addresses are unmapped before they are looked up.
-fn unmapped(network: IpNet) -> IpNet {
+fn unmap(network: IpNet) -> IpNet {
     let mapped = match network {
         IpNet::V4(_) => None,
         IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),

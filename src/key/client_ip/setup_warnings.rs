@@ -7,15 +7,15 @@ use super::source::AddressSource;
 use crate::key::head::Head;
 use crate::key::setup_warning::SetupWarning;
 
-pub(super) fn find(
+pub(super) fn find_warning(
     source: &AddressSource,
     head: &Head<'_>,
     address: IpAddr,
 ) -> Option<SetupWarning> {
-    let is_there = |name| head.headers().contains_key(name);
-    let mut fields = FIELDS.iter().filter(|field| is_there(field.name));
+    let is_present = |name| head.headers().contains_key(name);
+    let mut fields = FIELDS.iter().filter(|field| is_present(field.name));
     match (source, source.field()) {
-        (_, Some(read)) if is_there(read.as_str()) => None,
+        (_, Some(read)) if is_present(read.as_str()) => None,
         (AddressSource::Peer, _) => {
             fields.next().map(|field| SetupWarning::new(field.no_proxy_trusted))
         }
