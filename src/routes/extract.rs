@@ -20,15 +20,15 @@ use crate::fields;
 pub struct ExtractLayer<E, S, F> {
     keep: F,
     state: S,
-    rejected: Rejected,
-    of: PhantomData<fn() -> E>,
+    on_rejection: OnRejection,
+    extractor: PhantomData<fn() -> E>,
 }
 
 /// What becomes of a request that the extractor has rejected.
 #[derive(Clone, Copy, Debug)]
-enum Rejected {
-    Answered,
-    GoesOn,
+enum OnRejection {
+    Respond,
+    Continue,
 }
 
 /// Runs the axum extractor `E` on each request, and keeps what the closure makes of what it found as a
@@ -80,15 +80,15 @@ where
     F: Fn(E) -> T + Clone,
     T: Clone + Send + Sync + 'static,
 {
-    ExtractLayer { keep, state: (), rejected: Rejected::Answered, of: PhantomData }
+    ExtractLayer { keep, state: (), on_rejection: OnRejection::Respond, extractor: PhantomData }
 }
 
 impl<E, F> ExtractLayer<E, (), F> {
     /// Runs the extractor with this state.
     #[must_use]
     pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F> {
-        let Self { keep, rejected, .. } = self;
-        ExtractLayer { keep, state, rejected, of: PhantomData }
+        let Self { keep, on_rejection, .. } = self;
+        ExtractLayer { keep, state, on_rejection, extractor: PhantomData }
     }
 }
 
@@ -96,7 +96,7 @@ impl<E, S, F> ExtractLayer<E, S, F> {
     /// Lets requests go on that the extractor has rejected, with nothing kept.
     #[must_use]
     pub fn optional(mut self) -> Self {
-        self.rejected = Rejected::GoesOn;
+        self.on_rejection = OnRejection::Continue;
         self
     }
 }
@@ -111,8 +111,13 @@ impl<I, E, S: Clone, F: Clone> Layer<I> for ExtractLayer<E, S, F> {
 
 impl<E, S: Clone, F: Clone> Clone for ExtractLayer<E, S, F> {
     fn clone(&self) -> Self {
-        let Self { keep, state, rejected, .. } = self;
-        Self { keep: keep.clone(), state: state.clone(), rejected: *rejected, of: PhantomData }
+        let Self { keep, state, on_rejection, .. } = self;
+        Self {
+            keep: keep.clone(),
+            state: state.clone(),
+            on_rejection: *on_rejection,
+            extractor: PhantomData,
+        }
     }
 }
 
@@ -120,7 +125,7 @@ impl<E, S, F> fmt::Debug for ExtractLayer<E, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtractLayer")
             .field("extractor", &format_args!("{}", type_name::<E>()))
-            .field("rejected", &self.rejected)
+            .field("on_rejection", &self.on_rejection)
             .finish_non_exhaustive()
     }
 }
@@ -173,15 +178,15 @@ where
         // will be readied before its own first call.
         let clone = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, clone);
-        let ExtractLayer { keep, state, rejected, .. } = self.layer.clone();
+        let ExtractLayer { keep, state, on_rejection, .. } = self.layer.clone();
         ExtractFuture(Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            match (E::from_request_parts(&mut parts, &state).await, rejected) {
+            match (E::from_request_parts(&mut parts, &state).await, on_rejection) {
                 (Ok(found), _) => drop(parts.extensions.insert(keep(found))),
-                (Err(rejection), Rejected::Answered) => {
-                    return Ok(answer_to(&parts.method, rejection.into_response()));
+                (Err(rejection), OnRejection::Respond) => {
+                    return Ok(omit_body_for_head(&parts.method, rejection.into_response()));
                 }
-                (Err(_), Rejected::GoesOn) => {}
+                (Err(_), OnRejection::Continue) => {}
             }
             let response = ready.call(Request::from_parts(parts, body)).await?;
             Ok(response.into_response())
@@ -190,7 +195,7 @@ where
 }
 
 /// What is sent of a rejection: of one to HEAD, the fields alone.
-fn answer_to(method: &Method, mut rejection: Response) -> Response {
+fn omit_body_for_head(method: &Method, mut rejection: Response) -> Response {
     if method == Method::HEAD {
         let length = rejection.body().size_hint().exact();
         *rejection.body_mut() = Body::empty();

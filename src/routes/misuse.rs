@@ -14,14 +14,14 @@ use crate::fields::{self, RetryAfter, Wording};
 /// log.
 pub(super) struct Misuse {
     #[cfg(feature = "tracing")]
-    is_told: AtomicBool,
+    is_logged: AtomicBool,
 }
 
 impl Misuse {
     pub(super) const fn new() -> Self {
         Self {
             #[cfg(feature = "tracing")]
-            is_told: AtomicBool::new(false),
+            is_logged: AtomicBool::new(false),
         }
     }
 
@@ -30,7 +30,7 @@ impl Misuse {
     #[cfg_attr(not(feature = "tracing"), allow(unused_variables, clippy::unused_self))]
     pub(super) fn response(&self, error: &dyn fmt::Display) -> Response {
         #[cfg(feature = "tracing")]
-        match self.is_told.swap(true, Ordering::Relaxed) {
+        match self.is_logged.swap(true, Ordering::Relaxed) {
             false => tracing::error!("{error} (logged once)"),
             true => tracing::debug!("{error}"),
         }

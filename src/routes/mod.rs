@@ -44,13 +44,13 @@
 //! ```
 
 mod admission;
-mod annotate;
 mod extract;
 mod meter;
 mod misuse;
 mod response;
+mod route;
 
 pub use self::admission::MissingAdmission;
-pub use self::annotate::RateLimitExt;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, extract};
 pub use self::meter::MissingMeter;
+pub use self::route::RateLimitExt;
