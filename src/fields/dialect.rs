@@ -150,7 +150,7 @@ impl Dialects {
     }
 
     /// Whether two of the dialects write different contents into fields of the same name.
-    pub(crate) const fn clash(self) -> bool {
+    pub(crate) const fn has_conflict(self) -> bool {
         self.draft_11 && self.draft_7
     }
 

@@ -12,7 +12,7 @@ pub(super) struct FieldList(Vec<u8>);
 
 impl FieldList {
     /// Begins the next member.
-    pub(super) fn next(&mut self) -> &mut Self {
+    pub(super) fn begin_member(&mut self) -> &mut Self {
         let separator: &[u8] = if self.0.is_empty() { b"" } else { b", " };
         self.bytes(separator)
     }

@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::policy::{FieldNumbers, PolicyText};
-use super::retry_after::seconds_up;
+use super::retry_after::ceil_seconds;
 use super::template::FieldTemplate;
 use super::{NO_STORE, number, problem};
 use crate::limiter::{Level, Limit};
@@ -62,7 +62,7 @@ impl LoneTemplate {
         // A header map iterates in the order in which its fields were inserted, blanks first.
         let mut blanks = response.headers_mut().values_mut();
         if let Some(blank) = blanks.next() {
-            *blank = number::value(seconds_up(retry_after));
+            *blank = number::value(ceil_seconds(retry_after));
         }
         if !self.fields.is_empty()
             && let Some(blank) = blanks.next()

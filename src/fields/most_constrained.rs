@@ -12,7 +12,7 @@ use super::list::{FieldList, MAX_INTEGER};
 use super::number;
 use super::policies::RATELIMIT;
 use super::policy::{FieldNumbers, PolicyText};
-use super::retry_after::{epoch_up, seconds_up};
+use super::retry_after::{ceil_epoch_seconds, ceil_seconds};
 use crate::algebra::Verdict;
 use crate::clock::Timestamp;
 use crate::limiter::Level;
@@ -68,7 +68,7 @@ impl MostConstrained {
             self.insert(headers, &DRAFT_6, seconds());
         }
         if dialects.x_ratelimit && self.replaces(headers, &X_RATELIMIT[1], digits, refused) {
-            let epoch = epoch_up(self.now, self.reset).min(MAX_INTEGER);
+            let epoch = ceil_epoch_seconds(self.now, self.reset).min(MAX_INTEGER);
             self.insert(headers, &X_RATELIMIT, number::value(epoch));
         }
     }
@@ -89,15 +89,15 @@ impl MostConstrained {
     }
 
     fn seconds(&self) -> u64 {
-        seconds_up(self.reset).min(MAX_INTEGER)
+        ceil_seconds(self.reset).min(MAX_INTEGER)
     }
 
     /// `limit=10, remaining=5, reset=30`.
     fn draft_7(&self) -> Option<HeaderValue> {
         let mut text = FieldList::default();
         text.bytes(b"limit=").number(self.limit);
-        text.next().bytes(b"remaining=").number(self.remaining);
-        text.next().bytes(b"reset=").number(self.seconds());
+        text.begin_member().bytes(b"remaining=").number(self.remaining);
+        text.begin_member().bytes(b"reset=").number(self.seconds());
         HeaderValue::from_maybe_shared(Bytes::from(text.into_bytes())).ok()
     }
 

@@ -26,7 +26,7 @@ impl Policies {
 
     pub(super) fn push(&mut self, policy: &PolicyText, partition_key: Option<&str>) {
         if self.dialects.draft_11 {
-            self.list.next().bytes(&policy.text);
+            self.list.begin_member().bytes(&policy.text);
             if let Some(key) = partition_key {
                 self.list.partition_key(key);
             }
@@ -36,7 +36,7 @@ impl Policies {
         let quota = policy.quota.min(MAX_INTEGER);
         if self.dialects.draft_7 && !self.quotas.contains(&quota) {
             self.quotas.push(quota);
-            self.list.next().number(quota).bytes(b";w=").number(policy.window);
+            self.list.begin_member().number(quota).bytes(b";w=").number(policy.window);
         }
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::list::{FieldList, MAX_INTEGER};
-use super::retry_after::seconds_up;
+use super::retry_after::ceil_seconds;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
 use crate::limiter::{Level, Limit};
@@ -55,19 +55,19 @@ impl PolicyText {
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
         let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
         let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
-        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(T.len());
+        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(RESET.len());
         let mut text = Vec::with_capacity(self.prefix.len().saturating_add(digits));
         text.extend_from_slice(&self.prefix);
         text.extend_from_slice(remaining);
-        text.extend_from_slice(T);
+        text.extend_from_slice(RESET);
         text.extend_from_slice(seconds);
         HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 
     /// Adds the limit's member of `RateLimit` to a list of several.
     pub(super) fn push_member(&self, list: &mut FieldList, numbers: FieldNumbers) {
-        list.next().bytes(&self.prefix).number(numbers.remaining);
-        list.bytes(T).number(numbers.seconds());
+        list.begin_member().bytes(&self.prefix).number(numbers.remaining);
+        list.bytes(RESET).number(numbers.seconds());
     }
 
     /// The numbers of the limit that this text belongs to.
@@ -94,7 +94,7 @@ impl PolicyText {
             return Duration::from_secs(refill_seconds(remaining, self.window, self.quota));
         }
         let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
-        let micros = missing.unsigned_abs().div_ceil(gain(limit));
+        let micros = missing.unsigned_abs().div_ceil(gain_of_all_shards(limit));
         Duration::from_micros(saturate(micros))
     }
 }
@@ -103,7 +103,7 @@ impl FieldNumbers {
     /// Whole seconds, rounded up and at least one.
     #[inline]
     pub(super) const fn seconds(&self) -> u64 {
-        seconds_up(self.reset)
+        ceil_seconds(self.reset)
     }
 }
 
@@ -134,13 +134,13 @@ fn quota_and_window(limit: &Limit) -> (u64, u64) {
         tokens => tokens,
     };
     let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
-    let steps = units.div_ceil(gain(limit));
+    let steps = units.div_ceil(gain_of_all_shards(limit));
     let micros = steps.saturating_mul(u128::from(bucket.step()));
     (tokens, saturate(micros.div_ceil(MICROS)))
 }
 
 /// The units that all shards together gain at each step.
-fn gain(limit: &Limit) -> u128 {
+fn gain_of_all_shards(limit: &Limit) -> u128 {
     let shards = u128::from(limit.quota().shard_count());
     u128::from(limit.bucket().gain()).saturating_mul(shards).max(1)
 }
@@ -159,4 +159,4 @@ fn quote(name: &str) -> Vec<u8> {
     text
 }
 
-const T: &[u8; 3] = b";t=";
+const RESET: &[u8; 3] = b";t=";

@@ -30,7 +30,7 @@ pub(super) fn quota_exceeded<'a>(
 }
 
 /// A problem without a type of its own: the status says enough.
-pub(super) fn plain(status: u16, title: &str) -> String {
+pub(super) fn untyped(status: u16, title: &str) -> String {
     let mut json = String::with_capacity(64);
     json.push_str("{\"title\":");
     push_string(&mut json, title);

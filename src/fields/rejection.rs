@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use super::retry_after::{RetryAfter, seconds_up};
+use super::retry_after::{RetryAfter, ceil_seconds};
 use super::{NO_STORE, grpc, number, problem};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
@@ -103,7 +103,7 @@ pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) 
     let soon = status == StatusCode::SERVICE_UNAVAILABLE;
     let mut response = match wording {
         Wording::ProblemDetails => {
-            respond(status, problem::MEDIA_TYPE, problem::plain(status.as_u16(), title(status)))
+            respond(status, problem::MEDIA_TYPE, problem::untyped(status.as_u16(), title(status)))
         }
         Wording::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
         Wording::Grpc => {
@@ -111,14 +111,14 @@ pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) 
         }
     };
     if soon {
-        put_retry_soon(&mut response, format);
+        put_retry_in_a_second(&mut response, format);
     }
     response
 }
 
 /// Adds a `Retry-After` of one second unless the response has one.
-pub(crate) fn put_retry_soon<B>(response: &mut Response<B>, format: RetryAfter) {
-    if let Some(soon) = format.soon() {
+pub(crate) fn put_retry_in_a_second<B>(response: &mut Response<B>, format: RetryAfter) {
+    if let Some(soon) = format.in_a_second() {
         put_if_absent(response, RETRY_AFTER, soon);
     }
 }
@@ -161,7 +161,7 @@ fn title(status: StatusCode) -> &'static str {
 /// Such as "refused by `a` and `b`, try again in 5 seconds".
 fn message(refused: &[&str], after: Duration) -> String {
     let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
-    let (seconds, names) = (seconds_up(after), names.join(" and "));
+    let (seconds, names) = (ceil_seconds(after), names.join(" and "));
     let unit = if seconds == 1 { "second" } else { "seconds" };
     format!("refused by {names}, try again in {seconds} {unit}")
 }

@@ -38,14 +38,14 @@ impl RetryAfter {
     /// The value for a wait that begins at `now`.
     pub(super) fn value(self, wait: Duration, now: Timestamp) -> Option<HeaderValue> {
         match self {
-            Self::Seconds => Some(number::value(seconds_up(wait))),
-            Self::Date => format_date(epoch_up(now, wait)),
+            Self::Seconds => Some(number::value(ceil_seconds(wait))),
+            Self::Date => format_date(ceil_epoch_seconds(now, wait)),
         }
     }
 
     /// The value for a second from now, by the clock of the system: it is for answers without the
     /// time of a store.
-    pub(super) fn soon(self) -> Option<HeaderValue> {
+    pub(super) fn in_a_second(self) -> Option<HeaderValue> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         self.value(Duration::from_secs(1), Timestamp::from_micros(micros))
@@ -54,7 +54,7 @@ impl RetryAfter {
 
 /// Whole seconds, rounded up and never zero: a client that comes back then is not refused again.
 #[inline]
-pub(super) const fn seconds_up(wait: Duration) -> u64 {
+pub(super) const fn ceil_seconds(wait: Duration) -> u64 {
     let up = if wait.subsec_nanos() > 0 { 1 } else { 0 };
     match wait.as_secs().saturating_add(up) {
         0 => 1,
@@ -63,7 +63,7 @@ pub(super) const fn seconds_up(wait: Duration) -> u64 {
 }
 
 /// The whole second since the Unix epoch, rounded up, at which a wait ends that begins at `now`.
-pub(super) fn epoch_up(now: Timestamp, wait: Duration) -> u64 {
+pub(super) fn ceil_epoch_seconds(now: Timestamp, wait: Duration) -> u64 {
     let wait = i128::try_from(wait.as_nanos().div_ceil(1_000)).unwrap_or(i128::MAX);
     let end = i128::from(now.as_micros()).saturating_add(wait);
     let micros = u128::try_from(end).unwrap_or(0);

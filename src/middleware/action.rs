@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
-use super::places::WaiterPlace;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
+use super::waiter_counter::WaiterGuard;
 use crate::limiter::{Booking, Demand, Outcome, RateLimited};
 
 /// What is demanded for a request by the rules; mostly by one.
-pub(super) type RuleDemands<'p> = SmallVec<[Demand<Choice<'p>>; 1]>;
+pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
 
 /// What is done with a request.
 pub(super) enum Action<'p> {
@@ -26,15 +26,15 @@ pub(super) enum Action<'p> {
 }
 
 /// What is done with a request whose head is at hand: if it is rejected, the answer has its words.
-pub(super) enum Step {
+pub(super) enum RenderedAction {
     Run(OnResponse),
     Queue(Box<QueuedSlot>),
-    Answer(Response<RefusalText>),
+    Respond(Response<RefusalText>),
     Pending(PendingAction),
 }
 
 /// An action, or a future of one.
-pub(super) enum ActionStep<'p> {
+pub(super) enum EventualAction<'p> {
     Ready(Action<'p>),
     Pending(PendingAction),
 }
@@ -64,7 +64,7 @@ pub(super) struct Refusal<'p> {
 /// A slot that was reserved for a request.
 pub(super) struct QueuedSlot {
     pub(super) booking: Booking,
-    pub(super) place: WaiterPlace,
+    pub(super) guard: WaiterGuard,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,
 }
@@ -85,6 +85,6 @@ impl Action<'_> {
 }
 
 /// The same demands, for an answer that comes later.
-pub(super) fn to_static(demands: &[Demand<Choice<'_>>]) -> RuleDemands<'static> {
+pub(super) fn to_static(demands: &[Demand<RuleLimit<'_>>]) -> RuleDemands<'static> {
     demands.iter().map(|demand| demand.with_limit(demand.limit.to_static())).collect()
 }

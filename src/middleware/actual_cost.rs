@@ -1,6 +1,6 @@
 //! What a request really cost, told by its handler.
 
-use super::meter::{LateCost, Meter};
+use super::meter::{Meter, PendingCost};
 use crate::limiter::{Permit, Settlement};
 
 /// What a request really cost: put it into the extensions of the response, under a layer that
@@ -33,19 +33,19 @@ use crate::limiter::{Permit, Settlement};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct ActualCost(Actual);
+pub struct ActualCost(CostSource);
 
 #[derive(Clone, Debug)]
-enum Actual {
+enum CostSource {
     Known(u64),
-    Metered(LateCost),
+    Pending(PendingCost),
 }
 
 impl ActualCost {
     /// The request cost this many tokens.
     #[must_use]
     pub const fn new(tokens: u64) -> Self {
-        Self(Actual::Known(tokens))
+        Self(CostSource::Known(tokens))
     }
 
     /// What the request cost is known later, as where its response is a stream: put the cost into
@@ -79,21 +79,21 @@ impl ActualCost {
     /// response.extensions_mut().insert(cost);
     /// ```
     pub fn metered() -> (Self, Meter) {
-        let cost = LateCost::default();
-        (Self(Actual::Metered(cost.clone())), Meter::new(cost))
+        let cost = PendingCost::default();
+        (Self(CostSource::Pending(cost.clone())), Meter::new(cost))
     }
 
     /// What is counted by the meter of the request.
-    pub(super) const fn counted(cost: LateCost) -> Self {
-        Self(Actual::Metered(cost))
+    pub(super) const fn from_pending(cost: PendingCost) -> Self {
+        Self(CostSource::Pending(cost))
     }
 
     /// Settles what was taken, now or once the meter is read.
     pub(super) fn settle(&self, permit: Permit<'static>) {
         match &self.0 {
             // The store completes it by itself.
-            Actual::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
-            Actual::Metered(cost) => cost.settle(permit),
+            CostSource::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
+            CostSource::Pending(cost) => cost.settle(permit),
         }
     }
 }

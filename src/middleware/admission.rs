@@ -100,17 +100,17 @@ impl Admission {
     /// layer [admits](super::OnFailure::Admit) requests then.
     #[must_use]
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        self.seen(false)
+        self.select_snapshots(false)
     }
 
     /// How each limit stood that is a [shadow](super::Rule::shadow) to the request: it would have
     /// admitted the request if its cost [fits](Snapshot::fits).
     #[must_use]
     pub fn shadows(&self) -> Vec<Snapshot> {
-        self.seen(true)
+        self.select_snapshots(true)
     }
 
-    fn seen(&self, in_shadow: bool) -> Vec<Snapshot> {
+    fn select_snapshots(&self, in_shadow: bool) -> Vec<Snapshot> {
         let selection = Selection::All(self.name());
         self.ledgers.iter().flat_map(|ledger| ledger.snapshots(selection, in_shadow)).collect()
     }

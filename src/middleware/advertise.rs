@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
 use crate::limiter::{Demand, Level, Limit, Outcome, UsedTurn};
 
 /// The fields of a response to a request that these limits have decided about.
 pub(super) fn field_set(
     plan: &Plan,
-    demands: &[Demand<Choice<'_>>],
+    demands: &[Demand<RuleLimit<'_>>],
     outcome: &Outcome,
 ) -> FieldSet {
     let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands.len()));
     for (demand, level) in outcome.levels(demands) {
         let limit = demand.limit();
-        let (policy, partition_key) = (plan.policy(limit), plan.partition_of(&demand.key));
+        let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(&demand.key));
         let partition_key = partition_key.as_deref();
         fields.push(Member { policy: &policy, limit, level: &level, partition_key });
     }
@@ -56,7 +56,7 @@ pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
     let mut fields = FieldSetBuilder::new(plan.dialects(), None);
     for (part, level) in &levels {
         let limit = part.limit();
-        let (policy, partition_key) = (plan.policy(limit), plan.partition_of(part.key()));
+        let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(part.key()));
         let partition_key = partition_key.as_deref();
         fields.push(Member { policy: &policy, limit, level, partition_key });
     }

@@ -14,7 +14,7 @@ use super::action::{Action, PendingAction, QueuedSlot};
 use super::body::{RefusalText, ResponseBody};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::queued::{Ended, Queued};
+use super::queued_call::{QueueExit, QueuedCall};
 use super::reject::render;
 use crate::key::Head;
 
@@ -46,7 +46,7 @@ pin_project! {
         Rejected { response: Option<Response<RefusalText>> },
         // These two are boxed, so that requests which are decided at once do not pay for the room.
         Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
-        Queued { queued: Pin<Box<Queued<S, B>>> },
+        Queued { queued: Pin<Box<QueuedCall<S, B>>> },
         Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
@@ -76,7 +76,9 @@ where
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Self {
-        Self { state: ResponseState::Queued { queued: Queued::new(service, request, plan, slot) } }
+        Self {
+            state: ResponseState::Queued { queued: QueuedCall::new(service, request, plan, slot) },
+        }
     }
 
     pub(super) fn deciding(
@@ -155,7 +157,7 @@ where
                         }
                         Action::Queue(slot) => {
                             // Not the one that was made ready: see `RateLimit::call`.
-                            let queued = Queued::new(service.clone(), request, plan, *slot);
+                            let queued = QueuedCall::new(service.clone(), request, plan, *slot);
                             Self::Queued { queued }
                         }
                         Action::Reject(rejection) => {
@@ -166,8 +168,12 @@ where
                 }
                 ResponseStateProjection::Queued { queued } => {
                     match ready!(queued.as_mut().poll(cx))? {
-                        Ended::Called(future, on_response) => Self::Running { future, on_response },
-                        Ended::Rejected(response) => Self::Rejected { response: Some(response) },
+                        QueueExit::Called(future, on_response) => {
+                            Self::Running { future, on_response }
+                        }
+                        QueueExit::Rejected(response) => {
+                            Self::Rejected { response: Some(response) }
+                        }
                     }
                 }
             };

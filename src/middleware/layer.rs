@@ -210,7 +210,7 @@ impl<N> RateLimitLayer<N> {
     pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
         let dialects = dialects.into();
         assert!(
-            !dialects.clash(),
+            !dialects.has_conflict(),
             "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
         );
         self.with(|settings| settings.dialects = dialects)

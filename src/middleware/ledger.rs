@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::actual_cost::ActualCost;
 use super::meter::Meter;
 use super::plan::Plan;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;
 use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
@@ -57,9 +57,9 @@ impl RequestLedger {
     }
 
     /// Of a request that was granted these demands, where it matters afterwards.
-    pub(super) fn of(
+    pub(super) fn from_outcome(
         plan: &Arc<Plan>,
-        demands: &[Demand<Choice<'_>>],
+        demands: &[Demand<RuleLimit<'_>>],
         outcome: &Outcome,
     ) -> Option<Arc<Self>> {
         plan.tracks_charges.then(|| {
@@ -70,7 +70,7 @@ impl RequestLedger {
     }
 
     /// What a shadow rule has decided.
-    pub(super) fn add_shadow(&self, shadow: &Demand<Choice<'static>>, outcome: &Outcome) {
+    pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &Outcome) {
         let demands = slice::from_ref(shadow);
         self.add(demands, outcome, true);
         if outcome.verdict() != Verdict::Refused {
@@ -82,7 +82,7 @@ impl RequestLedger {
         self.entries().refused.extend(refused);
     }
 
-    fn add(&self, demands: &[Demand<Choice<'_>>], outcome: &Outcome, is_shadow: bool) {
+    fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &Outcome, is_shadow: bool) {
         let is_refused = outcome.verdict() == Verdict::Refused;
         let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
         let entries = outcome.grants(owned).zip(demands).map(|(grant, demand)| ChargeEntry {
@@ -117,7 +117,7 @@ impl RequestLedger {
         let settles = self.plan.settings.settles;
         // Dropped at the end, so that it settles by what was handed to it here.
         let meter = self.entries().meter.take();
-        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::counted);
+        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::from_pending);
         let actual = response.extensions().get().or(metered.as_ref()).filter(|_| settles);
         // The rules ask the user's code, which must not find the ledger locked.
         let rules: SmallVec<[(usize, bool); 4]> = {
@@ -188,7 +188,7 @@ impl RequestLedger {
             .charges
             .iter()
             .filter(|entry| entry.is_shadow == in_shadow && !entry.is_refused)
-            .filter(|entry| selection.has(entry, &entries.charges));
+            .filter(|entry| selection.contains(entry, &entries.charges));
         let charged = selected.map(|entry| (entry.rule, entry.grant.snapshot()));
         let refused = entries.refused.iter().filter(|(_, snapshot)| {
             in_shadow && selection.name().is_none_or(|name| snapshot.limit().name() == name)
@@ -208,8 +208,8 @@ impl RequestLedger {
         let (positions, demands) = {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
-            let selected =
-                selected.filter(|(_, entry)| !entry.is_shadow && selection.has(entry, charges));
+            let selected = selected
+                .filter(|(_, entry)| !entry.is_shadow && selection.contains(entry, charges));
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
@@ -255,7 +255,8 @@ impl RequestLedger {
     ) -> Option<Permit<'static>> {
         let mut entries = self.entries();
         let Entries { charges, .. } = &mut *entries;
-        let is_selected = |entry: &ChargeEntry| is_taken(entry) && selection.has(entry, charges);
+        let is_selected =
+            |entry: &ChargeEntry| is_taken(entry) && selection.contains(entry, charges);
         let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
         let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
         let taken = taken.map(|(entry, _)| entry.close()).collect();
@@ -291,7 +292,7 @@ impl<'n> Selection<'n> {
         }
     }
 
-    fn has(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
+    fn contains(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
         match self {
             Self::All(None) => true,
             Self::All(Some(name)) | Self::ByCost(Some(name)) => entry.grant.limit().name() == name,

@@ -15,22 +15,22 @@ use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
 /// The log of one rule. What meets every request is told once as an error, and then as detail: a
-/// mistake in the set-up, and a store that fails until it [has recovered](ToldFailure::recovered).
+/// mistake in the set-up, and a store that fails until it [has recovered](FailureLog::record_success).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    told: Arc<Told>,
+    state: Arc<LogState>,
 }
 
 /// What has been logged. One kind does not use up the line of another: a client can leave a key out,
 /// or send an empty one, at any time.
 #[derive(Debug, Default)]
-struct Told {
+struct LogState {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
-    outage: ToldFailure,
-    full: ToldFailure,
-    misconfigured_store: ToldFailure,
+    outage: FailureLog,
+    full: FailureLog,
+    misconfigured_store: FailureLog,
     overload: AtomicBool,
     undecidable: AtomicBool,
 }
@@ -38,17 +38,17 @@ struct Told {
 impl Log {
     /// A request without a key was answered with this status, or went on without.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
-        let told = match status {
-            _ if error.is_misconfigured() => Some(&self.told.misconfigured_key),
-            _ if error.is_empty() => Some(&self.told.empty_key),
+        let flag = match status {
+            _ if error.is_misconfigured() => Some(&self.state.misconfigured_key),
+            _ if error.is_empty() => Some(&self.state.empty_key),
             // As it was chosen.
             None => return,
             Some(status) if error.is_missing() && status.is_server_error() => {
-                Some(&self.told.missing_key)
+                Some(&self.state.missing_key)
             }
             Some(_) => None,
         };
-        let first = told.is_some_and(|told| !told.swap(true, Ordering::Relaxed));
+        let first = flag.is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
         #[cfg(feature = "tracing")]
         {
             let (limit, status) = (limit.name(), status.map(|status| status.as_u16()));
@@ -107,25 +107,25 @@ impl Log {
     /// The store did not decide. What a client can bring about by itself is told once for all time, or
     /// it would fill the log; but for a full store, which an operator has to know about each time.
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        let told = &self.told;
+        let state = &self.state;
         let (first, hint) = if error.is_outage() {
-            (told.outage.failed(), "no decision (logged once until the backend recovers)")
+            (state.outage.record_failure(), "no decision (logged once until the backend recovers)")
         } else if error.is_full() {
             let hint = "the backend is full, and requests that it has no room for are not admitted \
                         (logged once until the backend recovers)";
-            (told.full.failed(), hint)
+            (state.full.record_failure(), hint)
         } else if error.is_misconfigured() {
             let hint = "the backend cannot be used as it is set up, and requests are not admitted \
                         (logged once until the backend recovers)";
-            (told.misconfigured_store.failed(), hint)
+            (state.misconfigured_store.record_failure(), hint)
         } else if error.is_overload() {
             let hint = "decisions are late before they are sent, and their requests are not admitted \
                         (logged once)";
-            (!told.overload.swap(true, Ordering::Relaxed), hint)
+            (!state.overload.swap(true, Ordering::Relaxed), hint)
         } else {
             let hint = "the backend can never decide such requests, and they are not admitted (logged \
                         once)";
-            (!told.undecidable.swap(true, Ordering::Relaxed), hint)
+            (!state.undecidable.swap(true, Ordering::Relaxed), hint)
         };
         #[cfg(feature = "tracing")]
         {
@@ -140,10 +140,10 @@ impl Log {
 
     /// The store has taken tokens. A refusal does not say as much: a store that is full, or a replica,
     /// refuses and fails by turns.
-    pub(super) fn store_took(&self, limit: &Limit) {
-        let Told { outage, full, misconfigured_store, .. } = &*self.told;
+    pub(super) fn store_charged(&self, limit: &Limit) {
+        let LogState { outage, full, misconfigured_store, .. } = &*self.state;
         // Each of them, as several may have been told.
-        let recovered = [outage, full, misconfigured_store].map(ToldFailure::recovered);
+        let recovered = [outage, full, misconfigured_store].map(FailureLog::record_success);
         if recovered.contains(&true) {
             #[cfg(feature = "tracing")]
             tracing::info!(limit = limit.name(), "backend recovered");
@@ -153,28 +153,28 @@ impl Log {
 
 /// A failure of the store that is told once until the store has recovered.
 #[derive(Debug, Default)]
-struct ToldFailure {
-    is_told: AtomicBool,
+struct FailureLog {
+    is_logged: AtomicBool,
     last: Mutex<Option<Instant>>,
 }
 
-impl ToldFailure {
+impl FailureLog {
     /// Notes a failure. Returns whether it is to be told.
-    fn failed(&self) -> bool {
+    fn record_failure(&self) -> bool {
         *self.last() = Some(Instant::now());
-        !self.is_told.swap(true, Ordering::Relaxed)
+        !self.is_logged.swap(true, Ordering::Relaxed)
     }
 
     /// Notes a success. Returns whether the store has recovered: for a minute, nothing has failed. Of a
     /// cluster, one node may be down for an hour while the others answer, and each request would
     /// have a line otherwise.
-    fn recovered(&self) -> bool {
+    fn record_success(&self) -> bool {
         // The only thing that a store costs that is well.
-        if !self.is_told.load(Ordering::Relaxed) {
+        if !self.is_logged.load(Ordering::Relaxed) {
             return false;
         }
         let is_quiet = self.last().is_none_or(|last| last.elapsed() >= QUIET);
-        is_quiet && self.is_told.swap(false, Ordering::Relaxed)
+        is_quiet && self.is_logged.swap(false, Ordering::Relaxed)
     }
 
     /// A poisoned lock is harmless: nothing panics while it is held.

@@ -4,9 +4,9 @@
 use std::slice;
 use std::sync::Arc;
 
-use super::action::Step;
+use super::action::RenderedAction;
 use super::advertise::on_lone_response;
-use super::decide::{decide_one, run};
+use super::decide::{decide_one, on_admission};
 use super::plan::Plan;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
@@ -18,7 +18,7 @@ use crate::limiter::{Level, Outcome, units_of};
 // A function of its own, compiled once and not with each service. What most layers need is made of
 // what the bucket answers; only others need a demand and an outcome.
 #[inline(never)]
-pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Step {
+pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> RenderedAction {
     let planned = &plan.first;
     let key = match planned.extract(head) {
         Ok(Extracted::Key(key)) => key,
@@ -37,10 +37,10 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Step
         Ok((at, reading)) => {
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
             let step = match reading.verdict() {
-                Verdict::Admitted => on_lone_response(plan, limit, level).map(Step::Run),
+                Verdict::Admitted => on_lone_response(plan, limit, level).map(RenderedAction::Run),
                 _ => {
                     let after = || reading.wait().saturating_add(jitter());
-                    render_lone(plan, limit, &level(), after, head).map(Step::Answer)
+                    render_lone(plan, limit, &level(), after, head).map(RenderedAction::Respond)
                 }
             };
             if let Some(step) = step {
@@ -53,7 +53,14 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Step
     };
     let (demands, outcome) = ([choice.demand(key, explicit_cost, 0)], Outcome::one(at, reading));
     match outcome.verdict() {
-        Verdict::Admitted => Step::Run(run(plan, &demands, &outcome)),
-        _ => Step::Answer(render_refusal(plan, &demands, &outcome, TOO_MANY, jitter(), head)),
+        Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
+        _ => RenderedAction::Respond(render_refusal(
+            plan,
+            &demands,
+            &outcome,
+            TOO_MANY,
+            jitter(),
+            head,
+        )),
     }
 }

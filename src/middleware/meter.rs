@@ -67,21 +67,21 @@ use crate::limiter::{Permit, Settlement};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a meter that is dropped at once counts nothing"]
-pub struct Meter(Arc<Tally>);
+pub struct Meter(Arc<SharedMeter>);
 
 /// What the clones of a meter share with the layers around its request. The last of them to be
 /// dropped settles, so that it happens once, whatever threads they are dropped in.
 #[derive(Debug)]
-struct Tally(LateCost);
+struct SharedMeter(PendingCost);
 
 /// In the extensions of a request: it keeps nothing open, however long the request is kept.
 #[derive(Clone, Debug)]
-struct MeterSlot(Weak<Tally>);
+struct MeterSlot(Weak<SharedMeter>);
 
 impl Meter {
     /// One that is in no request.
-    pub(super) fn new(cost: LateCost) -> Self {
-        Self(Arc::new(Tally(cost)))
+    pub(super) fn new(cost: PendingCost) -> Self {
+        Self(Arc::new(SharedMeter(cost)))
     }
 
     /// That of the request with these extensions, which a layer around it has made already or this
@@ -89,7 +89,7 @@ impl Meter {
     pub(super) fn for_request(extensions: &mut Extensions) -> Self {
         let outer = extensions.get::<MeterSlot>().and_then(|slot| slot.0.upgrade());
         outer.map(Self).unwrap_or_else(|| {
-            let meter = Self::new(LateCost::default());
+            let meter = Self::new(PendingCost::default());
             extensions.insert(MeterSlot(Arc::downgrade(&meter.0)));
             meter
         })
@@ -152,13 +152,13 @@ impl Meter {
     }
 
     /// What the request will have cost, if that is counted.
-    pub(super) fn cost(&self) -> Option<&LateCost> {
+    pub(super) fn cost(&self) -> Option<&PendingCost> {
         let is_used = self.0.0.lock().counted.is_some();
         is_used.then_some(&self.0.0)
     }
 }
 
-impl Drop for Tally {
+impl Drop for SharedMeter {
     fn drop(&mut self) {
         self.0.finish(|counted| counted);
     }
@@ -167,10 +167,10 @@ impl Drop for Tally {
 /// A cost that is known later: it and the permits of all layers meet here, and whichever comes
 /// first waits for the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LateCost(Arc<Mutex<Metered>>);
+pub(super) struct PendingCost(Arc<Mutex<MeterState>>);
 
 #[derive(Debug, Default)]
-struct Metered {
+struct MeterState {
     permits: Vec<Permit<'static>>,
     /// None until anything is counted.
     counted: Option<u64>,
@@ -178,7 +178,7 @@ struct Metered {
     tokens: Option<u64>,
 }
 
-impl LateCost {
+impl PendingCost {
     /// Settles what was taken, now or once the cost is known.
     pub(super) fn settle(&self, permit: Permit<'static>) {
         self.complete(|metered| metered.permits.push(permit));
@@ -192,7 +192,7 @@ impl LateCost {
     }
 
     /// Settles what there is once the tokens are known.
-    fn complete(&self, add: impl FnOnce(&mut Metered)) {
+    fn complete(&self, add: impl FnOnce(&mut MeterState)) {
         let (permits, tokens) = {
             let mut metered = self.lock();
             add(&mut metered);
@@ -205,7 +205,7 @@ impl LateCost {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Metered> {
+    fn lock(&self) -> MutexGuard<'_, MeterState> {
         // A panic elsewhere in the holder's thread leaves nothing half done here.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -58,7 +58,7 @@ pub(super) enum RefusalWording {
     Handler(Arc<Handler>),
 }
 
-pub(super) type Handler = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
+pub(super) type Handler = dyn Fn(&RefusedRequest<'_>) -> Response<Bytes> + Send + Sync;
 
 impl OnRefusal {
     /// Problem details (RFC 9457), which name the limits that have refused; so it is if nothing
@@ -79,11 +79,11 @@ impl OnRefusal {
     /// The layer adds `Retry-After`, `Cache-Control: no-store` and the
     /// [fields](crate::fields::Dialect) that tell how the limits stand, each unless the response has
     /// it already. The status is the function's own:
-    /// [`Refused::status`] is what the layer would say.
+    /// [`RefusedRequest::status`] is what the layer would say.
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self
     where
-        F: Fn(&Refused<'_>) -> Response<B> + Send + Sync + 'static,
+        F: Fn(&RefusedRequest<'_>) -> Response<B> + Send + Sync + 'static,
         B: Into<Bytes>,
     {
         Self(RefusalWording::Handler(Arc::new(move |refused| handler(refused).map(Into::into))))
@@ -108,7 +108,7 @@ impl fmt::Debug for OnRefusal {
 ///
 /// See [`OnRefusal`] for an example.
 #[derive(Debug)]
-pub struct Refused<'r> {
+pub struct RefusedRequest<'r> {
     pub(super) head: Option<Head<'r>>,
     pub(super) status: StatusCode,
     pub(super) snapshots: &'r [Snapshot],
@@ -116,7 +116,7 @@ pub struct Refused<'r> {
     pub(super) error: Option<&'r RateLimited>,
 }
 
-impl Refused<'_> {
+impl RefusedRequest<'_> {
     /// The head of the request; `None` where it is not at hand.
     #[must_use]
     pub const fn head(&self) -> Option<Head<'_>> {

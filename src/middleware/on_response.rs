@@ -16,10 +16,10 @@ pub(super) enum OnResponse {
     /// Tells how the only limit stood. The text is laid out when it is written.
     Member(Arc<LoneTemplate>, FieldNumbers),
     /// Anything else.
-    Tasks(Box<Tasks>),
+    Tasks(Box<ResponseTasks>),
 }
 
-pub(super) struct Tasks {
+pub(super) struct ResponseTasks {
     fields: Option<FieldSet>,
     /// How long the request was in the queue.
     server_timing: Option<HeaderValue>,
@@ -33,13 +33,13 @@ struct RunningLedger(Option<Arc<RequestLedger>>);
 impl Drop for RunningLedger {
     fn drop(&mut self) {
         if let Some(ledger) = self.0.take() {
-            dropped(&ledger);
+            settle_dropped(&ledger);
         }
     }
 }
 
 #[cold]
-fn dropped(ledger: &RequestLedger) {
+fn settle_dropped(ledger: &RequestLedger) {
     // A panic in the service's `call` is a failure of the service, and no client that has gone.
     match std::thread::panicking() {
         true => ledger.fail(),
@@ -57,7 +57,7 @@ impl OnResponse {
             return Self::Nothing;
         }
         let ledger = RunningLedger(ledger);
-        Self::Tasks(Box::new(Tasks { fields, server_timing, ledger }))
+        Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
     }
 
     fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
@@ -75,12 +75,12 @@ impl OnResponse {
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
         if let Some(ledger) = self.shared_ledger() {
-            Self::show(ledger, request);
+            Self::expose_ledger(ledger, request);
         }
     }
 
     /// The same, before the service is called.
-    pub(super) fn show<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
+    pub(super) fn expose_ledger<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         Admission::expose(ledger, request);
         ledger.open_meter(request.extensions_mut());
     }
@@ -106,7 +106,7 @@ impl OnResponse {
     }
 }
 
-impl Tasks {
+impl ResponseTasks {
     fn finish<R>(self, response: &mut Response<R>) {
         let Self { fields, server_timing, mut ledger } = self;
         if let Some(fields) = fields {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::log::Log;
 use super::on_refusal::RefusalWording;
-use super::places::Places;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
+use super::waiter_counter::WaiterCounter;
 use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
 use crate::limiter::{Limit, RateLimiter};
@@ -17,7 +17,7 @@ use crate::limiter::{Limit, RateLimiter};
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
     pub(super) settings: LayerSettings,
-    pub(super) way: Way,
+    pub(super) path: DecisionPath,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     /// Whether it matters after the decision what a request has taken.
@@ -27,23 +27,23 @@ pub(super) struct Plan {
     /// The same of a layer with one limit, and its refusals.
     pub(super) lone_template: Option<Arc<LoneTemplate>>,
     /// Whether refusals are worded as that template does.
-    words_as_template: bool,
+    uses_template_wording: bool,
     /// How many rules the template is of.
     advertised_count: usize,
-    pub(super) places: Places,
+    pub(super) waiters: WaiterCounter,
     pub(super) log: Log,
 }
 
 /// The way that a request takes through a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum DecisionPath {
     /// One rule that applies to all requests, is enforced on all keys and takes at once: in this
     /// process, no list is needed.
     Lone,
     General,
 }
 
-impl Way {
+impl DecisionPath {
     fn new(rules: &Rules) -> Self {
         let Rules { first, rest, settings } = rules;
         let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
@@ -57,16 +57,16 @@ impl Plan {
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let mut plan = Self {
             limiter,
-            way: Way::new(rules),
+            path: DecisionPath::new(rules),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
             template: None,
             lone_template: None,
-            words_as_template: settings.retry_after == RetryAfter::Seconds
+            uses_template_wording: settings.retry_after == RetryAfter::Seconds
                 && matches!(settings.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
-            places: Places::default(),
+            waiters: WaiterCounter::default(),
             log: Log::default(),
             settings,
         };
@@ -130,11 +130,11 @@ impl Plan {
 
     /// The same, if refusals are worded as it does.
     pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
-        self.lone_template.as_deref().filter(|_| self.words_as_template)
+        self.lone_template.as_deref().filter(|_| self.uses_template_wording)
     }
 
     /// Which partition of a quota a key stands for, where clients are told.
-    pub(super) fn partition_of(&self, key: &Key) -> Option<String> {
+    pub(super) fn partition_key_of(&self, key: &Key) -> Option<String> {
         self.settings.partition_key.as_ref()?.encode(key)
     }
 
@@ -153,7 +153,7 @@ impl Plan {
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
-            .field("way", &self.way)
+            .field("path", &self.path)
             .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
             .field("settings", &self.settings)
             .finish_non_exhaustive()

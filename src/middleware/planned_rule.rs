@@ -24,14 +24,14 @@ pub(super) struct PlannedRule {
 }
 
 /// The limit that a request is held to, and by which rule, counted from the first.
-pub(super) struct Choice<'p> {
+pub(super) struct RuleLimit<'p> {
     pub(super) limit: LimitRef<'p>,
     pub(super) rule: usize,
 }
 
 /// The rule's limit, or the one that was chosen for a request.
 pub(super) enum LimitRef<'p> {
-    OfRule(&'p Arc<Limit>),
+    Fixed(&'p Arc<Limit>),
     Chosen(Arc<Limit>),
 }
 
@@ -39,14 +39,14 @@ impl<'p> LimitRef<'p> {
     #[inline]
     pub(super) fn shared(&self) -> &Arc<Limit> {
         match self {
-            Self::OfRule(limit) => limit,
+            Self::Fixed(limit) => limit,
             Self::Chosen(limit) => limit,
         }
     }
 
     /// What is demanded of it by the rule at this position.
-    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<Choice<'p>> {
-        let mut demand = Demand::new(Choice { limit: self, rule });
+    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<RuleLimit<'p>> {
+        let mut demand = Demand::new(RuleLimit { limit: self, rule });
         demand.key = key;
         if let Some(tokens) = cost {
             demand.set_cost(tokens);
@@ -55,18 +55,18 @@ impl<'p> LimitRef<'p> {
     }
 }
 
-impl Choice<'_> {
+impl RuleLimit<'_> {
     pub(super) fn shared_limit(&self) -> Arc<Limit> {
         Arc::clone(self.limit.shared())
     }
 
     /// The same for answers that come later than the plan is at hand.
-    pub(super) fn to_static(&self) -> Choice<'static> {
-        Choice { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
+    pub(super) fn to_static(&self) -> RuleLimit<'static> {
+        RuleLimit { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
     }
 }
 
-impl Borrow<Limit> for Choice<'_> {
+impl Borrow<Limit> for RuleLimit<'_> {
     fn borrow(&self) -> &Limit {
         self.limit.shared()
     }
@@ -89,7 +89,7 @@ impl PlannedRule {
     }
 
     /// Whether it may refuse what is demanded; it is a shadow otherwise.
-    pub(super) fn enforces(&self, demand: &Demand<Choice<'_>>) -> bool {
+    pub(super) fn enforces(&self, demand: &Demand<RuleLimit<'_>>) -> bool {
         let options = self.rule.options.as_ref();
         options.is_none_or(|options| options.enforces(demand.limit().name(), &demand.key))
     }
@@ -104,7 +104,7 @@ impl PlannedRule {
         &self,
         head: &Head<'_>,
         position: usize,
-    ) -> Result<Option<Demand<Choice<'_>>>, StatusCode> {
+    ) -> Result<Option<Demand<RuleLimit<'_>>>, StatusCode> {
         match self.extract(head) {
             Ok(Extracted::Key(key)) => Ok(self.demand_by(head, key, position)),
             keyless => self.demand_without_key(head, keyless, position),
@@ -117,7 +117,7 @@ impl PlannedRule {
         let Rule { limit, key: extractor, .. } = &self.rule;
         let extracted = extractor.extract(head);
         if let Ok(Extracted::Key(_)) = extracted {
-            self.setup_check.look(limit, &**extractor, head);
+            self.setup_check.check(limit, &**extractor, head);
         }
         extracted
     }
@@ -133,7 +133,7 @@ impl PlannedRule {
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
         position: usize,
-    ) -> Result<Option<Demand<Choice<'_>>>, StatusCode> {
+    ) -> Result<Option<Demand<RuleLimit<'_>>>, StatusCode> {
         let error = match &extracted {
             Ok(_) => return Ok(None),
             Err(error) => error,
@@ -160,7 +160,7 @@ impl PlannedRule {
     }
 
     /// As [`demand`](Self::demand), with this key.
-    fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<Choice<'_>>> {
+    fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<RuleLimit<'_>>> {
         Some(self.choose(head)?.demand(key, self.cost(head), rule))
     }
 
@@ -168,7 +168,7 @@ impl PlannedRule {
     #[inline(always)]
     pub(super) fn choose(&self, head: &Head<'_>) -> Option<LimitRef<'_>> {
         Some(match &self.rule.chooser {
-            None => LimitRef::OfRule(&self.rule.limit),
+            None => LimitRef::Fixed(&self.rule.limit),
             Some(choose) => LimitRef::Chosen(choose(head)?),
         })
     }

@@ -81,9 +81,9 @@ impl Portion {
 
     /// Whether a key or a request that drew this number belongs to it; all numbers are equally
     /// likely. What belongs to some percent belongs to more percent.
-    pub(super) fn has(self, drawn: u64) -> bool {
+    pub(super) fn contains(self, random: u64) -> bool {
         // The upper half of the product is even over the whole.
-        let place = u128::from(drawn).saturating_mul(u128::from(self.whole.get())) >> 64;
+        let place = u128::from(random).saturating_mul(u128::from(self.whole.get())) >> 64;
         place < u128::from(self.part)
     }
 }

@@ -22,7 +22,7 @@ use http::StatusCode;
 ///
 /// let limiter = RateLimiter::in_memory();
 /// let layer = limiter.layer(&LLM).queue(Duration::from_secs(30));
-/// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters(50).on_full(QueueFull::TooManyRequests);
+/// let queue = Queue::new(Duration::from_secs(30)).max_waiters(50).on_full(QueueFull::TooManyRequests);
 /// let small = limiter.layer(&LLM).queue(queue);
 /// # drop((layer, small));
 /// ```
@@ -62,7 +62,7 @@ impl Queue {
     /// A queue in which requests wait for at most this long, and at most
     /// [`MAX_WAITERS`](Self::MAX_WAITERS) of them.
     #[must_use]
-    pub const fn up_to(max_wait: Duration) -> Self {
+    pub const fn new(max_wait: Duration) -> Self {
         let (max_waiters, on_full) = (Self::MAX_WAITERS, QueueFull::ServiceUnavailable);
         Self { max_wait, max_waiters, max_waiters_per_key: None, on_full }
     }
@@ -101,7 +101,7 @@ impl Queue {
     ///
     /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE));
     ///
-    /// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters_per_key(20);
+    /// let queue = Queue::new(Duration::from_secs(30)).max_waiters_per_key(20);
     /// let layer = RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer()).queue(queue);
     /// # drop(layer);
     /// ```
@@ -125,12 +125,16 @@ impl Queue {
     /// memory (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
     /// switches", 1998), with a factor of one: `k` keys that ask without end have `1 / (k + 1)` of
     /// the places each, and as many stay free.
-    pub(super) const fn admits(&self, taken: usize, held: Option<usize>) -> Result<(), NoPlace> {
-        let free = self.max_waiters.saturating_sub(taken);
+    pub(super) const fn admits(
+        &self,
+        waiting: usize,
+        held: Option<usize>,
+    ) -> Result<(), QueueRefusal> {
+        let free = self.max_waiters.saturating_sub(waiting);
         match (held, self.max_waiters_per_key) {
-            _ if free == 0 => Err(NoPlace::Full),
-            (Some(held), Some(most)) if held >= most => Err(NoPlace::KeyHasShare),
-            (Some(held), None) if held >= free => Err(NoPlace::KeyHasShare),
+            _ if free == 0 => Err(QueueRefusal::Full),
+            (Some(held), Some(most)) if held >= most => Err(QueueRefusal::KeyAtBound),
+            (Some(held), None) if held >= free => Err(QueueRefusal::KeyAtBound),
             _ => Ok(()),
         }
     }
@@ -138,14 +142,14 @@ impl Queue {
 
 /// Why a request finds no place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum QueueRefusal {
     Full,
     /// Its key has as many waiters as it may.
-    KeyHasShare,
+    KeyAtBound,
 }
 
 impl From<Duration> for Queue {
     fn from(max_wait: Duration) -> Self {
-        Self::up_to(max_wait)
+        Self::new(max_wait)
     }
 }

@@ -14,26 +14,26 @@ use super::advertise::fields_after_turn;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
-use super::places::WaiterPlace;
 use super::plan::Plan;
 use super::reject::render_drained;
+use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
 use crate::limiter::{PendingTurn, Wait};
 
 pin_project! {
     // Boxed as a whole, so that requests which do not wait have no room for it.
-    pub(super) struct Queued<S, B> {
+    pub(super) struct QueuedCall<S, B> {
         #[pin]
-        stage: QueuedStage,
+        stage: QueuedCallStage,
         // None once it is answered.
         held: Option<WaitingRequest<S, B>>,
     }
 }
 
 pin_project! {
-    #[project = QueuedStageProjection]
-    enum QueuedStage {
+    #[project = QueuedCallStageProjection]
+    enum QueuedCallStage {
         Waiting { #[pin] wait: Wait },
         // From its turn until the inner service is called.
         Turn { turn: Option<PendingTurn> },
@@ -46,17 +46,17 @@ struct WaitingRequest<S, B> {
     since: Instant,
     plan: Arc<Plan>,
     /// Room in the queue, until the inner service is called.
-    place: WaiterPlace,
+    guard: WaiterGuard,
     ledger: Option<Arc<RequestLedger>>,
 }
 
 /// How the wait ended.
-pub(super) enum Ended<F> {
+pub(super) enum QueueExit<F> {
     Called(F, OnResponse),
     Rejected(Response<RefusalText>),
 }
 
-impl<S, B> Queued<S, B> {
+impl<S, B> QueuedCall<S, B> {
     /// `service` is not ready: it would hold its place while nothing happens.
     pub(super) fn new(
         service: S,
@@ -64,36 +64,36 @@ impl<S, B> Queued<S, B> {
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, place, jitter, ledger } = slot;
+        let QueuedSlot { booking, guard, jitter, ledger } = slot;
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
-        let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
-        Box::pin(Self { stage: QueuedStage::Waiting { wait }, held: Some(held) })
+        let held = WaitingRequest { service, request, since: Instant::now(), plan, guard, ledger };
+        Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
 
-impl<S, B> Queued<S, B>
+impl<S, B> QueuedCall<S, B>
 where
     S: Service<Request<B>>,
 {
     pub(super) fn poll(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Ended<S::Future>, S::Error>> {
+    ) -> Poll<Result<QueueExit<S::Future>, S::Error>> {
         let mut this = self.project();
         loop {
             let turn = match this.stage.as_mut().project() {
-                QueuedStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
+                QueuedCallStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
                     Ok(turn) => {
-                        this.stage.set(QueuedStage::Turn { turn: Some(turn) });
+                        this.stage.set(QueuedCallStage::Turn { turn: Some(turn) });
                         continue;
                     }
                     Err(_drained) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
                         let response = render_drained(&held.plan, &Head::new(&held.request));
-                        return Poll::Ready(Ok(Ended::Rejected(response)));
+                        return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
                 },
-                QueuedStageProjection::Turn { turn } => turn,
+                QueuedCallStageProjection::Turn { turn } => turn,
             };
             let Some(held) = this.held.as_mut() else { return Poll::Pending };
             match held.service.poll_ready(cx) {
@@ -108,19 +108,22 @@ where
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let WaitingRequest { mut service, mut request, since, plan, place, ledger } = held;
+            let WaitingRequest { mut service, mut request, since, plan, guard, ledger } = held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
-                OnResponse::show(ledger, &mut request);
+                OnResponse::expose_ledger(ledger, &mut request);
             }
             let waited = since.elapsed();
             let future = service.call(request);
             // Only now, so that those behind come after it.
             let used = pending.use_up();
-            drop(place);
+            drop(guard);
             let timing = fields::server_timing(plan.limit(), waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
-            return Poll::Ready(Ok(Ended::Called(future, OnResponse::new(fields, timing, ledger))));
+            return Poll::Ready(Ok(QueueExit::Called(
+                future,
+                OnResponse::new(fields, timing, ledger),
+            )));
         }
     }
 }

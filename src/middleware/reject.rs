@@ -9,9 +9,9 @@ use http::{Method, Response, StatusCode};
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
-use super::on_refusal::{Handler, RefusalWording, Refused};
+use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
 use crate::fields::{self, FieldSet, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
@@ -32,15 +32,19 @@ pub(super) fn render(
         Rejection::Refused(Refusal { demands, outcome, status, jitter }) => {
             render_refusal(plan, demands, outcome, *status, *jitter, head)
         }
-        Rejection::TooLarge(error) => answer_to(head, thin(render_too_large(plan, error, head))),
-        Rejection::Status(status) => answer_to(head, thin(render_status(plan, *status, head))),
+        Rejection::TooLarge(error) => {
+            omit_body_for_head(head, to_refusal_text(render_too_large(plan, error, head)))
+        }
+        Rejection::Status(status) => {
+            omit_body_for_head(head, to_refusal_text(render_status(plan, *status, head)))
+        }
     }
 }
 
 /// Words the answer to a request that limits have refused.
 pub(super) fn render_refusal(
     plan: &Plan,
-    demands: &[Demand<Choice<'_>>],
+    demands: &[Demand<RuleLimit<'_>>],
     outcome: &Outcome,
     status: StatusCode,
     jitter: Duration,
@@ -73,14 +77,14 @@ pub(super) fn render_refusal(
                 refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
             let (retry_after, error) = (Some(after), None);
             let (head, snapshots) = (Some(*head), &*snapshots);
-            let refused = Refused { head, status, snapshots, retry_after, error };
-            let mut response = answer(handler, &refused);
+            let refused = RefusedRequest { head, status, snapshots, retry_after, error };
+            let mut response = call_handler(handler, &refused);
             fields::put_retry_after(&mut response, hint);
             write_missing(fields, &mut response);
             response
         }
     };
-    answer_to(head, thin(response))
+    omit_body_for_head(head, to_refusal_text(response))
 }
 
 /// Words the refusal by the only limit of a layer, if nothing is set about refusals.
@@ -95,11 +99,14 @@ pub(super) fn render_lone(
     let template = plan.refusal_template().filter(|_| !is_grpc(head))?;
     let after = after();
     plan.log.refused(limit, after);
-    Some(answer_to(head, template.refusal(template.numbers(limit, level), after)))
+    Some(omit_body_for_head(head, template.refusal(template.numbers(limit, level), after)))
 }
 
 /// What is sent of an answer: of one to HEAD, the fields alone.
-fn answer_to(head: &Head<'_>, mut response: Response<RefusalText>) -> Response<RefusalText> {
+fn omit_body_for_head(
+    head: &Head<'_>,
+    mut response: Response<RefusalText>,
+) -> Response<RefusalText> {
     if head.method() == Method::HEAD {
         let length = response.body_mut().take().map_or(0, |text| text.len());
         fields::put_content_length(&mut response, u64::try_from(length).ok());
@@ -108,7 +115,7 @@ fn answer_to(head: &Head<'_>, mut response: Response<RefusalText>) -> Response<R
 }
 
 /// Leaves room for one word in place of the text.
-fn thin(response: Response<Bytes>) -> Response<RefusalText> {
+fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
     // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if the
     // stream ends with it.
     response.map(|text| (!text.is_empty()).then(|| Arc::new(text)))
@@ -121,7 +128,10 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
         Renderer::Own(wording) => fields::too_large(wording, error.limit()),
         Renderer::Handler(handler) => {
             let (head, status, error) = (Some(*head), TOO_MANY, Some(error));
-            answer(handler, &Refused { head, status, snapshots: &[], retry_after: None, error })
+            call_handler(
+                handler,
+                &RefusedRequest { head, status, snapshots: &[], retry_after: None, error },
+            )
         }
     };
     write_missing(fields, &mut response);
@@ -131,7 +141,10 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
 /// The answer to a request that was not to wait any longer.
 pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalText> {
     plan.log.drained(plan.limit());
-    answer_to(head, thin(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)))
+    omit_body_for_head(
+        head,
+        to_refusal_text(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)),
+    )
 }
 
 /// Some other answer. That of 503 is to come back in a second.
@@ -142,10 +155,10 @@ fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<B
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);
-            let refused = Refused { head, status, snapshots: &[], retry_after, error: None };
-            let mut response = answer(handler, &refused);
+            let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
+            let mut response = call_handler(handler, &refused);
             if soon.is_some() {
-                fields::put_retry_soon(&mut response, format);
+                fields::put_retry_in_a_second(&mut response, format);
             }
             response
         }
@@ -166,7 +179,7 @@ fn is_grpc(head: &Head<'_>) -> bool {
 }
 
 /// What a handler answers; not to be stored by caches, unless it says something about that itself.
-fn answer(handler: &Handler, refused: &Refused<'_>) -> Response<Bytes> {
+fn call_handler(handler: &Handler, refused: &RefusedRequest<'_>) -> Response<Bytes> {
     let mut response = handler(refused);
     fields::put_no_store(&mut response);
     response

@@ -35,12 +35,12 @@ impl RuleOptions {
     /// Whether the rule applies to this request, for which a number may have to be drawn.
     pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
         let all = self.sample.is_all();
-        self.only.iter().all(|only| only(head)) && (all || self.sample.has(draw()))
+        self.only.iter().all(|only| only(head)) && (all || self.sample.contains(draw()))
     }
 
     /// Whether the rule is enforced on this key: the same on every node and at any time.
     pub(super) fn enforces(&self, limit: &str, key: &Key) -> bool {
-        self.enforced.is_all() || self.enforced.has(BucketId::new(limit, key).sample_hash())
+        self.enforced.is_all() || self.enforced.contains(BucketId::new(limit, key).sample_hash())
     }
 
     /// Whether the response can do something to the tokens.

@@ -7,16 +7,16 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::Step;
+use super::action::RenderedAction;
 use super::body::ResponseBody;
 use super::decide::decide;
 use super::future::ResponseFuture;
 #[cfg(feature = "memory")]
 use super::lone;
 use super::on_response::OnResponse;
-use super::plan::Plan;
 #[cfg(feature = "memory")]
-use super::plan::Way;
+use super::plan::DecisionPath;
+use super::plan::Plan;
 use crate::key::Head;
 
 /// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
@@ -65,22 +65,24 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
         match step(plan, &Head::new(&request)) {
-            Step::Run(on_response @ OnResponse::Tasks(_)) => {
+            RenderedAction::Run(on_response @ OnResponse::Tasks(_)) => {
                 ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
             }
-            Step::Run(on_response) => ResponseFuture::running(inner.call(request), on_response),
-            Step::Queue(slot) => {
+            RenderedAction::Run(on_response) => {
+                ResponseFuture::running(inner.call(request), on_response)
+            }
+            RenderedAction::Queue(slot) => {
                 // What `poll_ready` readied is let go: it may hold something that others need
                 // while this request waits.
                 *inner = inner.clone();
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
-            Step::Answer(response) => {
+            RenderedAction::Respond(response) => {
                 // As above: this request does not use it, and none may follow it.
                 *inner = inner.clone();
                 ResponseFuture::rejected(response)
             }
-            Step::Pending(pending) => {
+            RenderedAction::Pending(pending) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
                 let clone = inner.clone();
@@ -93,9 +95,9 @@ where
 
 /// Decides what is done with a request.
 #[inline]
-fn step(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
+fn step(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     #[cfg(feature = "memory")]
-    if let (Way::Lone, Some(memory)) = (plan.way, plan.limiter.memory()) {
+    if let (DecisionPath::Lone, Some(memory)) = (plan.path, plan.limiter.memory()) {
         return lone::decide(plan, memory, head);
     }
     decide(plan, head)

@@ -4,43 +4,43 @@ use std::slice;
 use std::sync::Arc;
 use std::vec;
 
-use super::action::{Action, ActionStep};
+use super::action::{Action, EventualAction};
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
 use super::plan::Plan;
-use super::planned_rule::{Choice, PlannedRule};
+use super::planned_rule::{PlannedRule, RuleLimit};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::limiter::{Demand, Mode, Outcome};
 
-type Shadow = Demand<Choice<'static>>;
+type Shadow = Demand<RuleLimit<'static>>;
 
 /// Charges the shadow rules for a request that goes on: each by itself, as if it were the only one,
 /// and after those that are enforced, so that these take or refuse as they would without it.
 pub(super) fn charge_after<'p>(
     plan: &Arc<Plan>,
-    step: ActionStep<'p>,
+    step: EventualAction<'p>,
     shadows: Vec<Shadow>,
-) -> ActionStep<'p> {
+) -> EventualAction<'p> {
     match step {
-        ActionStep::Ready(Action::Reject(rejection)) => {
-            ActionStep::Ready(Action::Reject(rejection))
+        EventualAction::Ready(Action::Reject(rejection)) => {
+            EventualAction::Ready(Action::Reject(rejection))
         }
-        ActionStep::Ready(Action::Run(on_response)) => {
+        EventualAction::Ready(Action::Run(on_response)) => {
             match charge_now(plan, on_response.ledger(), shadows) {
-                None => ActionStep::Ready(Action::Run(on_response)),
+                None => EventualAction::Ready(Action::Run(on_response)),
                 Some(rest) => rest.step(plan, Action::Run(on_response)),
             }
         }
-        ActionStep::Ready(Action::Queue(slot)) => {
+        EventualAction::Ready(Action::Queue(slot)) => {
             match charge_now(plan, slot.ledger.as_deref(), shadows) {
-                None => ActionStep::Ready(Action::Queue(slot)),
+                None => EventualAction::Ready(Action::Queue(slot)),
                 Some(rest) => rest.step(plan, Action::Queue(slot)),
             }
         }
-        ActionStep::Pending(pending) => {
+        EventualAction::Pending(pending) => {
             let plan = Arc::clone(plan);
-            ActionStep::Pending(Box::pin(async move {
+            EventualAction::Pending(Box::pin(async move {
                 let action = pending.await;
                 if !matches!(action, Action::Reject(_)) {
                     charge_later(&plan, action.ledger(), shadows.into_iter()).await;
@@ -52,16 +52,16 @@ pub(super) fn charge_after<'p>(
 }
 
 /// The shadows that the store has not answered at once: one that it was asked about, and the rest.
-struct Unanswered {
+struct PendingShadow {
     shadow: Shadow,
     answer: Answer<Applied>,
     rest: vec::IntoIter<Shadow>,
 }
 
-impl Unanswered {
-    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> ActionStep<'p> {
+impl PendingShadow {
+    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> EventualAction<'p> {
         let (plan, Self { shadow, answer, rest }) = (Arc::clone(plan), self);
-        ActionStep::Pending(Box::pin(async move {
+        EventualAction::Pending(Box::pin(async move {
             record(&plan, action.ledger(), shadow, answer.wait().await);
             charge_later(&plan, action.ledger(), rest).await;
             action
@@ -74,13 +74,13 @@ fn charge_now(
     plan: &Plan,
     ledger: Option<&RequestLedger>,
     shadows: Vec<Shadow>,
-) -> Option<Unanswered> {
+) -> Option<PendingShadow> {
     let mut rest = shadows.into_iter();
     while let Some(mut shadow) = rest.next() {
         match charge(plan, &mut shadow) {
             None => {}
             Some(Answer::Ready(answer)) => record(plan, ledger, shadow, answer),
-            Some(answer) => return Some(Unanswered { shadow, answer, rest }),
+            Some(answer) => return Some(PendingShadow { shadow, answer, rest }),
         }
     }
     None
@@ -112,7 +112,7 @@ fn record(
         Ok(outcome) => {
             match outcome.verdict() {
                 Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
-                _ => log.store_took(shadow.limit()),
+                _ => log.store_charged(shadow.limit()),
             }
             if let Some(ledger) = ledger {
                 ledger.add_shadow(&shadow, &outcome);

@@ -35,9 +35,9 @@ impl RetryPolicy {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
             _ => return None,
         }
-        let asked = read_retry_after(response.headers())?;
-        let spare = left.checked_sub(asked)?;
-        Some(asked.saturating_add(self.random.up_to(self.jitter.min(spare))))
+        let requested = read_retry_after(response.headers())?;
+        let remaining = left.checked_sub(requested)?;
+        Some(requested.saturating_add(self.random.up_to(self.jitter.min(remaining))))
     }
 }
 
