@@ -24,8 +24,8 @@ pub(super) fn field_set(
     fields.build()
 }
 
-/// What most layers do with the response of a request that their only limit has admitted: nothing, or
-/// they tell in draft 11 how it stands. `None` if there is more to do.
+/// What most layers do with the response of a request that their only limit has admitted: nothing,
+/// or they tell in draft 11 how it stands. `None` if there is more to do.
 #[inline(always)]
 pub(super) fn on_lone_response(
     plan: &Plan,

@@ -71,8 +71,8 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => {}
-            // Whether the rule is enforced on a key follows from the key. A client that sends none, or
-            // nonsense, must not choose by that to be one of those that it is not enforced on.
+            // Whether the rule is enforced on a key follows from the key. A client that sends none,
+            // or nonsense, must not choose by that to be one of those that it is not enforced on.
             Err(status) if planned.rule.is_enforced_on_some() => {
                 return EventualAction::Ready(Action::reject(status));
             }
@@ -128,8 +128,8 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
             };
             match gives_back {
                 false => EventualAction::Pending(Box::pin(reading)),
-                // Completed even if the client goes meanwhile: what was taken for it has to be given
-                // back then, as the action does that is dropped.
+                // Completed even if the client goes meanwhile: what was taken for it has to be
+                // given back then, as the action does that is dropped.
                 true => {
                     let reading = Answer::pending(async move { Ok(reading.await) });
                     let detached = DetachOnDrop::new(reading);

@@ -15,14 +15,15 @@ use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
 /// The log of one rule. What meets every request is told once as an error, and then as detail: a
-/// mistake in the set-up, and a store that fails until it [has recovered](FailureLog::record_success).
+/// mistake in the set-up, and a store that fails until it [has
+/// recovered](FailureLog::record_success).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     state: Arc<LogState>,
 }
 
-/// What has been logged. One kind does not use up the line of another: a client can leave a key out,
-/// or send an empty one, at any time.
+/// What has been logged. One kind does not use up the line of another: a client can leave a key
+/// out, or send an empty one, at any time.
 #[derive(Debug, Default)]
 struct LogState {
     misconfigured_key: AtomicBool,
@@ -104,8 +105,9 @@ impl Log {
         tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
     }
 
-    /// The store did not decide. What a client can bring about by itself is told once for all time, or
-    /// it would fill the log; but for a full store, which an operator has to know about each time.
+    /// The store did not decide. What a client can bring about by itself is told once for all time,
+    /// or it would fill the log; but for a full store, which an operator has to know about each
+    /// time.
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
         let state = &self.state;
         let (first, hint) = if error.is_outage() {
@@ -138,8 +140,8 @@ impl Log {
         }
     }
 
-    /// The store has taken tokens. A refusal does not say as much: a store that is full, or a replica,
-    /// refuses and fails by turns.
+    /// The store has taken tokens. A refusal does not say as much: a store that is full, or a
+    /// replica, refuses and fails by turns.
     pub(super) fn store_charged(&self, limit: &Limit) {
         let LogState { outage, full, misconfigured_store, .. } = &*self.state;
         // Each of them, as several may have been told.
@@ -165,9 +167,9 @@ impl FailureLog {
         !self.is_logged.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes a success. Returns whether the store has recovered: for a minute, nothing has failed. Of a
-    /// cluster, one node may be down for an hour while the others answer, and each request would
-    /// have a line otherwise.
+    /// Notes a success. Returns whether the store has recovered: for a minute, nothing has failed.
+    /// Of a cluster, one node may be down for an hour while the others answer, and each request
+    /// would have a line otherwise.
     fn record_success(&self) -> bool {
         // The only thing that a store costs that is well.
         if !self.is_logged.load(Ordering::Relaxed) {
@@ -183,5 +185,6 @@ impl FailureLog {
     }
 }
 
-/// After which a store has recovered that has not failed: so the log gets two lines a minute at most.
+/// After which a store has recovered that has not failed: so the log gets two lines a minute at
+/// most.
 const QUIET: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The service: asks the limiter, then calls the inner service or answers for it.
+//! The service: decides about a request, then calls the inner service or responds in its place.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::plan::DecisionPath;
 use super::plan::Plan;
 use crate::key::Head;
 
-/// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
+/// Limits the requests to the service `S`; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -37,13 +37,13 @@ impl<S> RateLimit<S> {
         &self.inner
     }
 
-    /// The inner service, to be changed.
+    /// The inner service, mutably.
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Gives the inner service back.
+    /// Returns the inner service.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.inner
@@ -72,13 +72,14 @@ where
                 ResponseFuture::running(inner.call(request), on_response)
             }
             RenderedAction::Queue(slot) => {
-                // What `poll_ready` readied is let go: it may hold something that others need
-                // while this request waits.
+                // Drops the service that `poll_ready` readied: it may hold a resource that other
+                // requests need while this one waits.
                 *inner = inner.clone();
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
             RenderedAction::Respond(response) => {
-                // As above: this request does not use it, and none may follow it.
+                // As above: this request does not use the ready service, and no other request may
+                // follow.
                 *inner = inner.clone();
                 ResponseFuture::rejected(response)
             }
@@ -103,10 +104,10 @@ fn step(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     decide(plan, head)
 }
 
-/// The request, which shows its handler what was decided and what to count by.
+/// Adds the `Admission` and the meter to the extensions of the request.
 ///
-/// By value and out of the way: a request that the caller changes in place is copied once more,
-/// also where the layer shows nothing.
+/// The request is taken by value, in a function of its own: changing it in place in `call` would
+/// add a copy of the request to every call, also if the layer adds nothing.
 #[cold]
 #[inline(never)]
 fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {

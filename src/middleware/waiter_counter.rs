@@ -3,9 +3,9 @@
 //! # Design
 //!
 //! A request that has to wait takes a [`WaiterGuard`], which is free again when it is dropped: with
-//! the future of the response, whatever that waits for, or when the inner service is called. Requests
-//! that do not wait read one number, and take no lock unless so many wait that a key may be over its
-//! bound.
+//! the future of the response, whatever that waits for, or when the inner service is called.
+//! Requests that do not wait read one number, and take no lock unless so many wait that a key may
+//! be over its bound.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -56,7 +56,8 @@ impl WaiterCounter {
         keys: impl FnOnce() -> KeyHashes,
     ) -> Result<(), QueueRefusal> {
         let waiting = self.0.waiting.load(Ordering::Relaxed);
-        // No key has more waiters than there are: if that many would not be above the bound, none is.
+        // No key has more waiters than there are: if that many would not be above the bound, none
+        // is.
         match queue.admits(waiting, Some(waiting)) {
             Err(QueueRefusal::KeyAtBound) => {
                 let keys = keys();
