@@ -1,4 +1,4 @@
-//! What is done with a request: it runs, it waits, or it is rejected.
+//! The decision about a request: it runs, it waits, or it is rejected.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use super::planned_rule::RuleLimit;
 use super::waiter_counter::WaiterGuard;
 use crate::limiter::{Booking, Demand, Outcome, RateLimited};
 
-/// What is demanded for a request by the rules; mostly by one.
+/// What the rules demand for a request; most layers have one rule.
 pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
 
-/// What is done with a request.
+/// The decision about a request.
 pub(super) enum Action<'p> {
     Run(OnResponse),
-    /// It waits for its turn, and runs then.
+    /// It waits for its turn, then runs.
     Queue(Box<QueuedSlot>),
     Reject(Rejection<'p>),
 }
 
-/// What is done with a request whose head is at hand: if it is rejected, the answer has its words.
+/// An action whose rejection is rendered as a response, while the head of the request is at hand.
 pub(super) enum RenderedAction {
     Run(OnResponse),
     Queue(Box<QueuedSlot>),
@@ -41,14 +41,14 @@ pub(super) enum EventualAction<'p> {
 
 pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
 
-/// Why a request is rejected. Data: it is worded where the request's head is at hand.
+/// Why a request is rejected. It is data, as rendering it takes the head of the request.
 #[expect(clippy::large_enum_variant, reason = "a refused request is to allocate nothing")]
 pub(super) enum Rejection<'p> {
-    /// Limits have refused it.
+    /// One or more limits refused it.
     Refused(Refusal<'p>),
     /// It costs more than a limit can ever grant.
     TooLarge(RateLimited),
-    /// It is answered with this status: its key is missing, the store failed, the limiter is
+    /// It gets this status, because its key is missing, the store failed, or the limiter is
     /// drained.
     Status(StatusCode),
 }
@@ -57,11 +57,11 @@ pub(super) struct Refusal<'p> {
     pub(super) demands: RuleDemands<'p>,
     pub(super) outcome: Outcome,
     pub(super) status: StatusCode,
-    /// What makes the wait longer.
+    /// Added to the wait.
     pub(super) jitter: Duration,
 }
 
-/// A slot that was reserved for a request.
+/// The slot of a request that waits, with all that the request holds meanwhile.
 pub(super) struct QueuedSlot {
     pub(super) booking: Booking,
     pub(super) guard: WaiterGuard,
@@ -74,7 +74,7 @@ impl Action<'_> {
         Self::Reject(Rejection::Status(status))
     }
 
-    /// The ledger of a request that goes on.
+    /// The ledger of a request that is not rejected.
     pub(super) fn ledger(&self) -> Option<&RequestLedger> {
         match self {
             Self::Run(on_response) => on_response.ledger(),
@@ -84,7 +84,7 @@ impl Action<'_> {
     }
 }
 
-/// The same demands, for an answer that comes later.
+/// The same demands without a lifetime, for an answer that comes later.
 pub(super) fn to_static(demands: &[Demand<RuleLimit<'_>>]) -> RuleDemands<'static> {
     demands.iter().map(|demand| demand.with_limit(demand.limit.to_static())).collect()
 }

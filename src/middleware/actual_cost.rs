@@ -1,10 +1,11 @@
-//! What a request really cost, told by its handler.
+//! The actual cost of a request, set by its handler in the response.
 
 use super::meter::{Meter, PendingCost};
 use crate::limiter::{Permit, Settlement};
 
-/// What a request really cost: put it into the extensions of the response, under a layer that
-/// [settles](super::RateLimitLayer::settle).
+/// The actual cost of a request, in the extensions of its response.
+///
+/// A layer that [settles](super::RateLimitLayer::settle) reads it from there.
 ///
 /// # Examples
 ///
@@ -42,25 +43,27 @@ enum CostSource {
 }
 
 impl ActualCost {
-    /// The request cost this many tokens.
+    /// A cost of this many tokens.
     #[must_use]
     pub const fn new(tokens: u64) -> Self {
         Self(CostSource::Known(tokens))
     }
 
-    /// What the request cost is known later, as where its response is a stream: put the cost into
-    /// the response, and keep the meter where the stream ends.
+    /// A cost that is known later, with the meter that sets it.
     ///
-    /// This meter is not that of the request: it goes before it, and if it is dropped without a
-    /// word, the tokens stay taken. A [`Meter`] that the handler takes from the request needs no
-    /// cost in the response.
+    /// Use it for a response that is a stream: put the cost into the response, and keep the meter
+    /// where the stream ends.
+    ///
+    /// This meter is not that of the request, and takes precedence over it. If it is dropped before
+    /// it has counted anything, the tokens stay taken. With the [`Meter`] of the request, a
+    /// response needs no `ActualCost`.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::middleware::{ActualCost, Meter};
     ///
-    /// /// Counts what is sent, also if the client goes away before the end.
+    /// /// Counts what is sent, also if the client disconnects before the end.
     /// struct Counted {
     ///     sent: u64,
     ///     meter: Option<Meter>,
@@ -83,15 +86,15 @@ impl ActualCost {
         (Self(CostSource::Pending(cost.clone())), Meter::new(cost))
     }
 
-    /// What is counted by the meter of the request.
+    /// A cost that the meter of the request counts.
     pub(super) const fn from_pending(cost: PendingCost) -> Self {
         Self(CostSource::Pending(cost))
     }
 
-    /// Settles what was taken, now or once the meter is read.
+    /// Settles the permit, now or once the cost is known.
     pub(super) fn settle(&self, permit: Permit<'static>) {
         match &self.0 {
-            // The store completes it by itself.
+            // The settlement completes by itself, also if its future is dropped.
             CostSource::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
             CostSource::Pending(cost) => cost.settle(permit),
         }

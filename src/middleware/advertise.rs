@@ -1,4 +1,4 @@
-//! What clients are told of the limits that they are held to.
+//! The header fields that show clients how their limits stand.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::planned_rule::RuleLimit;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
 use crate::limiter::{Demand, Level, Limit, Outcome, UsedTurn};
 
-/// The fields of a response to a request that these limits have decided about.
+/// The fields of the response to a request with this outcome.
 pub(super) fn field_set(
     plan: &Plan,
     demands: &[Demand<RuleLimit<'_>>],
@@ -24,8 +24,8 @@ pub(super) fn field_set(
     fields.build()
 }
 
-/// What most layers do with the response of a request that their only limit has admitted: nothing,
-/// or they tell in draft 11 how it stands. `None` if there is more to do.
+/// What most layers do with the response of an admitted request: nothing, or they add the fields of
+/// draft 11 for their only limit. `None` if this layer does more.
 #[inline(always)]
 pub(super) fn on_lone_response(
     plan: &Plan,
@@ -42,13 +42,13 @@ pub(super) fn on_lone_response(
     Some(OnResponse::Member(Arc::clone(template), template.numbers(limit, &level())))
 }
 
-/// The fields of a response to a request that has waited, in the order of the rules.
+/// The fields of the response to a request that has waited, in the order of the rules.
 pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
     let mut levels = Vec::new();
     for (part, state) in turn.stands() {
-        // Of two shards of a limit, one will do.
+        // A limit in shards has several parts; the fields show the first.
         if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
-            // Nothing remains that has not been promised, whatever a request costs.
+            // The cost does not matter: waiters hold all tokens, so none remain.
             levels.push((part, Level::admitted(state, 1, turn.at())));
         }
     }

@@ -1,5 +1,5 @@
-//! The way of a request through a plan: what its rules demand, what the store answers, and the
-//! action that follows.
+//! Decides about a request: collects what its rules demand, submits that to the store, and turns
+//! the answer into an action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,13 @@ use crate::limiter::{
     Booking, Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, ReservationUnderWay,
 };
 
-/// Decides what is done with a request.
+/// Decides about a request.
 pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     render_action(plan, head, decide_all(plan, head))
 }
 
-/// The same by what the only rule [demands](super::planned_rule::PlannedRule::demand).
+/// Decides about a request by what its only rule
+/// [demands](super::planned_rule::PlannedRule::demand).
 #[cfg(feature = "memory")]
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
@@ -49,7 +50,7 @@ pub(super) fn decide_one(
     render_action(plan, head, step)
 }
 
-/// Words the answer to a request that is rejected at once.
+/// Renders the response to a request that is rejected at once.
 fn render_action(plan: &Plan, head: &Head<'_>, step: EventualAction<'_>) -> RenderedAction {
     match step {
         EventualAction::Ready(Action::Run(on_response)) => RenderedAction::Run(on_response),
@@ -71,8 +72,8 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => {}
-            // Whether the rule is enforced on a key follows from the key. A client that sends none,
-            // or nonsense, must not choose by that to be one of those that it is not enforced on.
+            // The key decides whether the rule is enforced. A client must not get out of a partly
+            // enforced rule by a missing or malformed key, so such a request is always rejected.
             Err(status) if planned.rule.is_enforced_on_some() => {
                 return EventualAction::Ready(Action::reject(status));
             }
@@ -86,7 +87,7 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
     if shadows.is_empty() { step } else { shadow::charge_after(plan, step, shadows) }
 }
 
-/// Asks the store, and reads its answer when it is there.
+/// Submits the demands to the store, and reads the answer, now or later.
 fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<'p> {
     let submission = Submission::new(plan, &demands);
     #[cfg(feature = "memory")]
@@ -128,13 +129,13 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
             };
             match gives_back {
                 false => EventualAction::Pending(Box::pin(reading)),
-                // Completed even if the client goes meanwhile: what was taken for it has to be
-                // given back then, as the action does that is dropped.
+                // Completes even if the client disconnects meanwhile. The store may have taken
+                // tokens for the request by then; dropping the action returns them.
                 true => {
                     let reading = Answer::pending(async move { Ok(reading.await) });
                     let detached = DetachOnDrop::new(reading);
                     EventualAction::Pending(Box::pin(async move {
-                        // It was made of a future that has no error.
+                        // `reading` never fails.
                         detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE))
                     }))
                 }
@@ -144,11 +145,12 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
     }
 }
 
-/// How the demands of a request are made, and what it is told if they are refused.
+/// How the demands of a request are submitted, and how it is answered if they are refused.
 #[derive(Clone, Copy)]
 struct Submission {
     mode: Mode,
-    /// What an empty queue could grant is not too large, however full this one is.
+    /// The mode of an empty queue. A cost that an empty queue could grant is not too large, however
+    /// full the queue is now.
     longest: Mode,
     queue: Option<Queue>,
     max_wait: Duration,
@@ -164,14 +166,14 @@ impl Submission {
             let (mode, max_wait) = (Mode::Take, Duration::ZERO);
             return Self { mode, longest: mode, queue, max_wait, status: TOO_MANY, jitter };
         };
-        // Without room in the queue, nothing is reserved that would have to be given up.
+        // If the queue has no room, the request reserves no slot: it could not keep it.
         let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
         let drain = limiter.time_to_drain();
         let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
         let status = match (checked, drain) {
             (Err(refusal), None) => status_of_refusal(&queue, refusal),
             (Err(QueueRefusal::Full), Some(_)) => queue.on_full.status(),
-            // The client has not asked for too much: the server is going away.
+            // The server shuts down, so the refusal is not due to the client.
             (_, Some(_)) => UNAVAILABLE,
             (Ok(()), None) => TOO_MANY,
         };
@@ -186,7 +188,7 @@ impl Submission {
     }
 }
 
-/// Reads what the store has answered.
+/// Turns the answer of the store into an action.
 fn read_answer<'p>(
     plan: &Arc<Plan>,
     submission: Submission,
@@ -207,11 +209,13 @@ fn read_answer<'p>(
         Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
         Verdict::Reserved => match submission.queue {
             Some(queue) => enqueue(&queue, plan, submission, demands, outcome, book),
-            // Not asked for: not now in any case, and no refusal either.
+            // The store reserved a slot that was not demanded. The request can neither run nor
+            // count as refused.
             None => store_failed(plan, first, &BackendError::incomplete()),
         },
         Verdict::Refused => {
-            // What an empty queue would have refused as well is not the fault of other requests.
+            // If an empty queue would have refused the request as well, the full queue is not the
+            // reason.
             let longest = submission.longest;
             let is_full = submission.queue.is_some()
                 && outcome
@@ -223,7 +227,7 @@ fn read_answer<'p>(
     }
 }
 
-/// Holds the slot of a request in a store that other processes take from as well.
+/// Makes the booking of a slot in a store that other processes use as well.
 fn slot_booking(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<Booking> {
     |grants, now, wait| {
         let slot = HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now);
@@ -231,7 +235,7 @@ fn slot_booking(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Op
     }
 }
 
-/// Lets a request wait in the queue for the slot that was reserved for it.
+/// Puts a request into the queue, to wait for the slot that was reserved for it.
 fn enqueue<'p>(
     queue: &Queue,
     plan: &Arc<Plan>,
@@ -247,7 +251,7 @@ fn enqueue<'p>(
         let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
         return store_failed(plan, first, &BackendError::incomplete());
     };
-    // Only now, as a request that need not wait takes no place.
+    // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(queue, counted_keys(plan, &demands)) {
         Ok(guard) => guard,
         Err(refusal) => {
@@ -255,13 +259,13 @@ fn enqueue<'p>(
             return Submission { status, ..submission }.refuse(demands, outcome);
         }
     };
-    // Chance never decides whether there is a turn.
+    // The jitter never pushes a turn beyond the longest wait.
     let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
     let ledger = RequestLedger::from_outcome(plan, &demands, &outcome);
     Action::Queue(Box::new(QueuedSlot { booking, guard, jitter, ledger }))
 }
 
-/// The keys by which the waiters of a request are counted.
+/// The keys for which the request counts as a waiter.
 fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
     let is_counted = |demand: &&Demand<RuleLimit<'_>>| {
         plan.rule_at(demand.limit.rule).is_some_and(|planned| planned.is_keyed)
@@ -273,12 +277,12 @@ fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
 const fn status_of_refusal(queue: &Queue, refusal: QueueRefusal) -> StatusCode {
     match refusal {
         QueueRefusal::Full => queue.on_full.status(),
-        // The client has its share of the queue, and others still find a place.
+        // The queue still has room for other clients.
         QueueRefusal::KeyAtBound => TOO_MANY,
     }
 }
 
-/// What is done with the response of a request that was admitted.
+/// What to do with the response of an admitted request.
 pub(super) fn on_admission(
     plan: &Arc<Plan>,
     demands: &[Demand<RuleLimit<'_>>],
@@ -294,7 +298,7 @@ pub(super) fn on_admission(
     OnResponse::new(fields, None, ledger)
 }
 
-/// Lets a request run that is held to no limit.
+/// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     Action::Run(OnResponse::new(None, None, ledger))

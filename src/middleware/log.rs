@@ -1,4 +1,4 @@
-//! What the log says; nothing without the feature `tracing`.
+//! The lines of the log; none without the feature `tracing`.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
@@ -14,16 +14,17 @@ use crate::backend::BackendError;
 use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
-/// The log of one rule. What meets every request is told once as an error, and then as detail: a
-/// mistake in the set-up, and a store that fails until it [has
-/// recovered](FailureLog::record_success).
+/// The log of one rule.
+///
+/// A misconfiguration or a failed store affects every request. It is logged once as an error, and
+/// then at debug level, a failure until the store [has recovered](FailureLog::record_success).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     state: Arc<LogState>,
 }
 
-/// What has been logged. One kind does not use up the line of another: a client can leave a key
-/// out, or send an empty one, at any time.
+/// Which kinds of lines have been logged. Each kind has a flag of its own: a client can leave a key
+/// out at any time, and must not suppress another line by that.
 #[derive(Debug, Default)]
 struct LogState {
     misconfigured_key: AtomicBool,
@@ -37,12 +38,12 @@ struct LogState {
 }
 
 impl Log {
-    /// A request without a key was answered with this status, or went on without.
+    /// A request without a usable key was answered with this status; `None` if it passes.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
         let flag = match status {
             _ if error.is_misconfigured() => Some(&self.state.misconfigured_key),
             _ if error.is_empty() => Some(&self.state.empty_key),
-            // As it was chosen.
+            // Intended: the configuration lets such requests pass.
             None => return,
             Some(status) if error.is_missing() && status.is_server_error() => {
                 Some(&self.state.missing_key)
@@ -74,7 +75,7 @@ impl Log {
         }
     }
 
-    /// As [`no_key`](Self::no_key), where the request goes on.
+    /// A request without a usable key passes a shadow; it would be answered with this status.
     pub(super) fn no_key_in_shadow(&self, limit: &Limit, error: &KeyError, status: StatusCode) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
@@ -105,9 +106,10 @@ impl Log {
         tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
     }
 
-    /// The store did not decide. What a client can bring about by itself is told once for all time,
-    /// or it would fill the log; but for a full store, which an operator has to know about each
-    /// time.
+    /// The store did not decide.
+    ///
+    /// A failure that clients can cause is logged once in the life of the process, or they could
+    /// fill the log. The exception is a full store, which an operator has to know about each time.
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
         let state = &self.state;
         let (first, hint) = if error.is_outage() {
@@ -140,11 +142,11 @@ impl Log {
         }
     }
 
-    /// The store has taken tokens. A refusal does not say as much: a store that is full, or a
-    /// replica, refuses and fails by turns.
+    /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
+    /// replica, alternates between refusals and failures.
     pub(super) fn store_charged(&self, limit: &Limit) {
         let LogState { outage, full, misconfigured_store, .. } = &*self.state;
-        // Each of them, as several may have been told.
+        // Without short-circuit: several failures may have been logged.
         let recovered = [outage, full, misconfigured_store].map(FailureLog::record_success);
         if recovered.contains(&true) {
             #[cfg(feature = "tracing")]
@@ -153,7 +155,7 @@ impl Log {
     }
 }
 
-/// A failure of the store that is told once until the store has recovered.
+/// A failure of the store that is logged once until the store has recovered.
 #[derive(Debug, Default)]
 struct FailureLog {
     is_logged: AtomicBool,
@@ -161,17 +163,17 @@ struct FailureLog {
 }
 
 impl FailureLog {
-    /// Notes a failure. Returns whether it is to be told.
+    /// Records a failure. Returns whether it is to be logged as an error.
     fn record_failure(&self) -> bool {
         *self.last() = Some(Instant::now());
         !self.is_logged.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes a success. Returns whether the store has recovered: for a minute, nothing has failed.
-    /// Of a cluster, one node may be down for an hour while the others answer, and each request
-    /// would have a line otherwise.
+    /// Records a success. Returns whether the store has recovered, that is, whether nothing has
+    /// failed for a minute. In a cluster, one node may be down for an hour while the others answer:
+    /// without the minute, each request would be logged.
     fn record_success(&self) -> bool {
-        // The only thing that a store costs that is well.
+        // The fast path: while the store works, this load is the only cost.
         if !self.is_logged.load(Ordering::Relaxed) {
             return false;
         }
@@ -185,6 +187,6 @@ impl FailureLog {
     }
 }
 
-/// After which a store has recovered that has not failed: so the log gets two lines a minute at
-/// most.
+/// A store that has not failed for this long has recovered. So the log gets at most two lines a
+/// minute.
 const QUIET: Duration = Duration::from_secs(60);

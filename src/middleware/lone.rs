@@ -1,5 +1,5 @@
-//! The short way to a decision, which most requests go: the only rule of their layer takes from one
-//! bucket of this process, and no list is needed.
+//! The fast path of a decision, which most requests take: the only rule of the layer takes tokens
+//! from one bucket in the memory of this process, so no list is needed.
 
 use std::slice;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::backend::{Charge, Memory};
 use crate::key::{Extracted, Head};
 use crate::limiter::{Level, Outcome, units_of};
 
-/// Decides about a request by the first rule, which is the only one.
-// A function of its own, compiled once and not with each service. What most layers need is made of
-// what the bucket answers; only others need a demand and an outcome.
+/// Decides about a request by the first rule, which is the only one of the layer.
+// Not inlined, so it is compiled once and not for each service. Most responses need only the
+// reading of the bucket; a demand and an outcome are made for the others alone.
 #[inline(never)]
 pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> RenderedAction {
     let planned = &plan.first;
@@ -32,7 +32,7 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
     };
     let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
     let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
-    // This store always answers, so no log has to be told that it does again.
+    // The memory store never fails, so there is no recovery to log.
     let (at, reading) = match memory.charge(&charge()) {
         Ok((at, reading)) => {
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
@@ -48,7 +48,7 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
             }
             (at, reading)
         }
-        // The bucket is new or has got other numbers.
+        // The bucket is new, or its quota has changed.
         Err(unknown) => unknown.charge(&charge()),
     };
     let (demands, outcome) = ([choice.demand(key, explicit_cost, 0)], Outcome::one(at, reading));

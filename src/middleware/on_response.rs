@@ -1,4 +1,4 @@
-//! What is done when the response is there, or when there will be none.
+//! What to do once there is a response, or once it is certain that there will be none.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use super::admission::Admission;
 use super::ledger::RequestLedger;
 use crate::fields::{FieldNumbers, FieldSet, LoneTemplate, SERVER_TIMING};
 
-/// Small, as the future of every response carries it.
+/// Small, since the future of every response contains it.
 #[derive(Default)]
 pub(super) enum OnResponse {
     #[default]
     Nothing,
-    /// Tells how the only limit stood. The text is laid out when it is written.
+    /// Adds the fields for the only limit. The text is formatted when the response is there.
     Member(Arc<LoneTemplate>, FieldNumbers),
-    /// Anything else.
+    /// Any other combination.
     Tasks(Box<ResponseTasks>),
 }
 
 pub(super) struct ResponseTasks {
     fields: Option<FieldSet>,
-    /// How long the request was in the queue.
+    /// The time that the request spent in the queue.
     server_timing: Option<HeaderValue>,
     ledger: RunningLedger,
 }
 
-/// The ledger of a request that may run or runs: if it is dropped before there is a response, so is
-/// the request.
+/// The ledger of a request until there is a response. If it is dropped before, the request was
+/// dropped.
 struct RunningLedger(Option<Arc<RequestLedger>>);
 
 impl Drop for RunningLedger {
@@ -40,7 +40,7 @@ impl Drop for RunningLedger {
 
 #[cold]
 fn settle_dropped(ledger: &RequestLedger) {
-    // A panic in the service's `call` is a failure of the service, and no client that has gone.
+    // During a panic in `call`, the service has failed; the client has not disconnected.
     match std::thread::panicking() {
         true => ledger.fail(),
         false => ledger.abandon(),
@@ -71,7 +71,7 @@ impl OnResponse {
         self.shared_ledger().map(|ledger| &**ledger)
     }
 
-    /// Shows the request's handler what was decided and what to count by, where the layer does.
+    /// Adds the `Admission` and the meter to the extensions of the request, if the layer has any.
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
         if let Some(ledger) = self.shared_ledger() {
@@ -79,13 +79,13 @@ impl OnResponse {
         }
     }
 
-    /// The same, before the service is called.
+    /// Adds the `Admission` and the meter of this ledger to the extensions of the request.
     pub(super) fn expose_ledger<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         Admission::expose(ledger, request);
         ledger.open_meter(request.extensions_mut());
     }
 
-    /// Writes the fields, and settles what the request has taken.
+    /// Adds the header fields, and settles the tokens of the request.
     #[inline]
     pub(super) fn finish<R>(&mut self, response: &mut Response<R>) {
         match std::mem::take(self) {
@@ -95,7 +95,7 @@ impl OnResponse {
         }
     }
 
-    /// Settles what was counted, where the service has failed or panicked.
+    /// Settles the request at its count, after the service has failed or panicked.
     #[cold]
     pub(super) fn fail(&mut self) {
         if let Self::Tasks(mut tasks) = std::mem::take(self)

@@ -1,4 +1,4 @@
-//! The plan of a layer: its rules made ready, and the way that its requests take, chosen once.
+//! The plan of a layer: its rules prepared for requests, and the path of decisions, chosen once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfte
 use crate::key::Key;
 use crate::limiter::{Limit, RateLimiter};
 
-/// What the services of a layer share.
+/// The state that all services of a layer share.
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
     pub(super) settings: LayerSettings,
     pub(super) path: DecisionPath,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
-    /// Whether it matters after the decision what a request has taken.
+    /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
-    /// The fields that are the same for every request that is exempt from nothing.
+    /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
-    /// The same of a layer with one limit, and its refusals.
+    /// The fields and the refusals of a layer with one limit.
     pub(super) lone_template: Option<Arc<LoneTemplate>>,
-    /// Whether refusals are worded as that template does.
+    /// Whether refusals have the wording of that template.
     uses_template_wording: bool,
-    /// How many rules the template is of.
+    /// The number of rules in the template.
     advertised_count: usize,
     pub(super) waiters: WaiterCounter,
     pub(super) log: Log,
 }
 
-/// The way that a request takes through a plan.
+/// How the requests of a layer are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecisionPath {
-    /// One rule that applies to all requests, is enforced on all keys and takes at once: in this
-    /// process, no list is needed.
+    /// By one rule that applies to all requests, is enforced on all keys and does not queue. With a
+    /// memory store, such a decision needs no list.
     Lone,
     General,
 }
@@ -96,18 +96,18 @@ impl Plan {
         }
     }
 
-    /// Which rule, counted from the first, holds requests to a limit of this name.
+    /// The position of the first rule whose limit has this name.
     pub(super) fn position(&self, name: &str) -> usize {
         self.iter().take_while(|planned| planned.rule.limit.name() != name).count()
     }
 
-    /// The rules that clients may be told of.
+    /// The rules that header fields may show: those that are not pure shadows.
     fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
         self.iter().filter(|planned| planned.rule.is_enforced_on_some())
     }
 
-    /// The first limit that clients may be told of, which stands for all where one has to be named;
-    /// nearly always the only one.
+    /// The first limit that header fields may show. It is named where one limit has to stand for
+    /// all.
     pub(super) fn limit(&self) -> &Limit {
         &self.advertised().next().unwrap_or(&self.first).rule.limit
     }
@@ -116,29 +116,29 @@ impl Plan {
         self.settings.dialects
     }
 
-    /// Whether any field tells clients about their limits.
+    /// Whether responses get header fields about limits.
     #[inline]
     pub(super) fn sends_fields(&self) -> bool {
         !self.dialects().is_none()
     }
 
-    /// The template, for a request that is held to this many limits.
+    /// The template, if this many limits are all the limits that it shows.
     #[inline]
     pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
         self.template.as_ref().filter(|_| limits == self.advertised_count)
     }
 
-    /// The same, if refusals are worded as it does.
+    /// The template of a layer with one limit, if its refusals have the configured wording.
     pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
         self.lone_template.as_deref().filter(|_| self.uses_template_wording)
     }
 
-    /// Which partition of a quota a key stands for, where clients are told.
+    /// The partition of a key in base64, if the fields show it.
     pub(super) fn partition_key_of(&self, key: &Key) -> Option<String> {
         self.settings.partition_key.as_ref()?.encode(key)
     }
 
-    /// The policy of a limit; laid out now if no rule is of just this one.
+    /// The text of a limit's policy, formatted now if no rule has exactly this limit.
     pub(super) fn policy(&self, limit: &Limit) -> Cow<'_, PolicyText> {
         let is_it = |planned: &&PlannedRule| {
             std::ptr::eq(&raw const *planned.rule.limit, limit) || *planned.rule.limit == *limit

@@ -1,4 +1,4 @@
-//! A request in the queue: it waits for its turn, and then for the inner service.
+//! A request in the queue: it waits for its turn, then for the inner service to be ready.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::key::Head;
 use crate::limiter::{PendingTurn, Wait};
 
 pin_project! {
-    // Boxed as a whole, so that requests which do not wait have no room for it.
+    // Boxed as a whole, so that the futures of requests that do not wait stay small.
     pub(super) struct QueuedCall<S, B> {
         #[pin]
         stage: QueuedCallStage,
-        // None once it is answered.
+        // `None` once the wait has ended.
         held: Option<WaitingRequest<S, B>>,
     }
 }
@@ -35,7 +35,7 @@ pin_project! {
     #[project = QueuedCallStageProjection]
     enum QueuedCallStage {
         Waiting { #[pin] wait: Wait },
-        // From its turn until the inner service is called.
+        // Its turn has come; the inner service is not called yet.
         Turn { turn: Option<PendingTurn> },
     }
 }
@@ -45,19 +45,20 @@ struct WaitingRequest<S, B> {
     request: Request<B>,
     since: Instant,
     plan: Arc<Plan>,
-    /// Room in the queue, until the inner service is called.
+    /// Counts the request as a waiter until the inner service is called.
     guard: WaiterGuard,
     ledger: Option<Arc<RequestLedger>>,
 }
 
-/// How the wait ended.
+/// How a wait ends.
 pub(super) enum QueueExit<F> {
     Called(F, OnResponse),
     Rejected(Response<RefusalText>),
 }
 
 impl<S, B> QueuedCall<S, B> {
-    /// `service` is not ready: it would hold its place while nothing happens.
+    /// `service` has to be a clone that is not ready: a ready one may hold a resource while the
+    /// request waits.
     pub(super) fn new(
         service: S,
         request: Request<B>,
@@ -99,7 +100,7 @@ where
             match held.service.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    // The slot and the room in the queue are free for others.
+                    // Dropping both frees the slot and the room in the queue for other requests.
                     drop((turn.take(), this.held.take()));
                     return Poll::Ready(Err(error));
                 }
@@ -115,7 +116,7 @@ where
             }
             let waited = since.elapsed();
             let future = service.call(request);
-            // Only now, so that those behind come after it.
+            // After the call, so that the requests behind this one call the service after it.
             let used = pending.use_up();
             drop(guard);
             let timing = fields::server_timing(plan.limit(), waited);

@@ -1,4 +1,4 @@
-//! The answers to requests that do not run.
+//! The responses to requests that do not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::fields::{self, FieldSet, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
 
-/// What words an answer.
+/// What renders a response: the crate, or the handler of the user.
 enum Renderer<'r> {
     Own(Wording),
     Handler(&'r Handler),
 }
 
-/// Words the answer to a request that is rejected.
+/// Renders the response to a request that is rejected.
 pub(super) fn render(
     plan: &Plan,
     rejection: &Rejection<'_>,
@@ -41,7 +41,7 @@ pub(super) fn render(
     }
 }
 
-/// Words the answer to a request that limits have refused.
+/// Renders the response to a request that limits have refused.
 pub(super) fn render_refusal(
     plan: &Plan,
     demands: &[Demand<RuleLimit<'_>>],
@@ -58,7 +58,8 @@ pub(super) fn render_refusal(
         }
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
-    // Where a reservation could not be kept, the limits refuse that made it wait.
+    // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
+    // the request wait are then the ones that refuse it.
     let verdict = outcome.verdict();
     let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
     refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
@@ -87,7 +88,8 @@ pub(super) fn render_refusal(
     omit_body_for_head(head, to_refusal_text(response))
 }
 
-/// Words the refusal by the only limit of a layer, if nothing is set about refusals.
+/// Renders the refusal by the only limit of a layer from the template; `None` if the template does
+/// not apply.
 #[inline(never)]
 pub(super) fn render_lone(
     plan: &Plan,
@@ -102,7 +104,7 @@ pub(super) fn render_lone(
     Some(omit_body_for_head(head, template.refusal(template.numbers(limit, level), after)))
 }
 
-/// What is sent of an answer: of one to HEAD, the fields alone.
+/// Removes the body of a response to HEAD, and keeps its `Content-Length`.
 fn omit_body_for_head(
     head: &Head<'_>,
     mut response: Response<RefusalText>,
@@ -114,10 +116,10 @@ fn omit_body_for_head(
     response
 }
 
-/// Leaves room for one word in place of the text.
+/// Boxes the text, so that a body has the size of one pointer.
 fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
-    // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if the
-    // stream ends with it.
+    // An empty text becomes no text, and so no empty frame: a gRPC client reads the head as
+    // trailers only if the stream ends with it.
     response.map(|text| (!text.is_empty()).then(|| Arc::new(text)))
 }
 
@@ -138,7 +140,7 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
     response
 }
 
-/// The answer to a request that was not to wait any longer.
+/// Renders the response to a request that leaves the queue because the limiter is drained.
 pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalText> {
     plan.log.drained(plan.limit());
     omit_body_for_head(
@@ -147,7 +149,7 @@ pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalTe
     )
 }
 
-/// Some other answer. That of 503 is to come back in a second.
+/// Renders another status. A 503 asks the client to retry after a second.
 fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<Bytes> {
     let format = plan.settings.retry_after;
     match renderer(plan, head) {
@@ -178,14 +180,15 @@ fn is_grpc(head: &Head<'_>) -> bool {
     fields::is_grpc(head.method(), head.version(), head.headers())
 }
 
-/// What a handler answers; not to be stored by caches, unless it says something about that itself.
+/// Calls the handler of the user. Forbids caches to store its response, unless that has a
+/// `Cache-Control`.
 fn call_handler(handler: &Handler, refused: &RefusedRequest<'_>) -> Response<Bytes> {
     let mut response = handler(refused);
     fields::put_no_store(&mut response);
     response
 }
 
-/// Adds the fields that the response does not have.
+/// Adds the fields that the response does not have yet.
 fn write_missing(fields: Option<FieldSet>, response: &mut Response<Bytes>) {
     if let Some(fields) = fields {
         fields.write_missing_to(response.headers_mut());

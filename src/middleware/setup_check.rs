@@ -1,4 +1,4 @@
-//! Looks at the first requests of a rule for signs of a mistake in the set-up.
+//! Looks for signs of a misconfiguration in the first requests of a rule.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::key::{Head, Key, KeyExtractor, SetupWarning};
 use crate::limiter::Limit;
 
-/// How many requests are looked at. So many of one key are hardly chance where clients are several.
+/// How many requests are checked. If several clients are active, it is unlikely that the first
+/// thousand requests all have one key by chance.
 const REQUESTS: u32 = 1_000;
 
-/// Tells each kind of [`SetupWarning`] once.
+/// Logs each kind of [`SetupWarning`] once.
 ///
-/// When it has seen enough, a request costs one load of a number that does not change any more. All
-/// is relaxed: nothing is decided by it, and the worst is a line that is not written.
+/// After the first thousand requests, a check is one load of a number that no longer changes. All
+/// accesses are relaxed, since no decision depends on them: the worst outcome of a race is a line
+/// that is not logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SetupCheck(Arc<SetupCheckState>);
 
@@ -21,9 +23,9 @@ pub(super) struct SetupCheck(Arc<SetupCheckState>);
 struct SetupCheckState {
     requests: AtomicU32,
     is_logged: AtomicBool,
-    /// The key of the first warning that has to be raised always.
+    /// The key of the first warning that all requests have to raise.
     common_key: OnceLock<Key>,
-    /// Some request did not raise it.
+    /// Whether some request did not raise that warning.
     differs: AtomicBool,
 }
 
@@ -38,7 +40,7 @@ impl SetupCheck {
     #[cold]
     fn check_request(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
         let SetupCheckState { requests, is_logged, common_key, differs } = &*self.0;
-        // It cannot wrap: it stops at as many beyond as there are threads.
+        // The counter cannot wrap: it exceeds the bound by at most the number of threads.
         let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == REQUESTS;
         let warning = extractor.setup_warning(head);
         match warning.as_ref().map(|warning| (warning, warning.common_key())) {

@@ -1,4 +1,4 @@
-//! Rules that decide and report, and refuse nothing.
+//! Charges rules that decide and log, but refuse nothing.
 
 use std::slice;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::limiter::{Demand, Mode, Outcome};
 
 type Shadow = Demand<RuleLimit<'static>>;
 
-/// Charges the shadow rules for a request that goes on: each by itself, as if it were the only one,
-/// and after those that are enforced, so that these take or refuse as they would without it.
+/// Charges the shadow rules for a request that is not rejected, each on its own. They come after
+/// the enforced rules, so that those decide as they would without shadows.
 pub(super) fn charge_after<'p>(
     plan: &Arc<Plan>,
     step: EventualAction<'p>,
@@ -51,7 +51,8 @@ pub(super) fn charge_after<'p>(
     }
 }
 
-/// The shadows that the store has not answered at once: one that it was asked about, and the rest.
+/// The shadows that the store has not decided at once: one with its pending answer, and the rest,
+/// which are not sent yet.
 struct PendingShadow {
     shadow: Shadow,
     answer: Answer<Applied>,
@@ -69,7 +70,7 @@ impl PendingShadow {
     }
 }
 
-/// Charges as many as the store answers at once.
+/// Charges shadows as long as the store answers at once.
 fn charge_now(
     plan: &Plan,
     ledger: Option<&RequestLedger>,
@@ -94,7 +95,7 @@ async fn charge_later(plan: &Plan, ledger: Option<&RequestLedger>, shadows: vec:
     }
 }
 
-/// The store's answer; none if the cost can never fit, which the log says.
+/// Submits the demand of a shadow; `None`, with a line in the log, if its cost can never fit.
 fn charge(plan: &Plan, shadow: &mut Shadow) -> Option<Answer<Applied>> {
     let planned = plan.rule_at(shadow.limit.rule)?;
     let answer = plan.limiter.submit(slice::from_mut(shadow), Mode::Take, Mode::Take);
@@ -118,7 +119,7 @@ fn record(
                 ledger.add_shadow(&shadow, &outcome);
             }
         }
-        // The request goes on whatever the layer does otherwise.
+        // The request passes, whatever `on_failure` the layer has.
         Err(error) => log.store_failed(shadow.limit(), &error, OnFailure::Admit),
     }
 }

@@ -1,11 +1,10 @@
-//! The places of a layer's queue: how many requests wait, and how many of them for each key.
+//! Counts the waiters of a layer's queue, in total and for each key.
 //!
 //! # Design
 //!
-//! A request that has to wait takes a [`WaiterGuard`], which is free again when it is dropped: with
-//! the future of the response, whatever that waits for, or when the inner service is called.
-//! Requests that do not wait read one number, and take no lock unless so many wait that a key may
-//! be over its bound.
+//! A request that has to wait holds a [`WaiterGuard`]. Dropping the guard ends the count: with the
+//! future of the response, or when the inner service is called. A request that need not wait reads
+//! one number. It takes the lock only if so many requests wait that a key may be at its bound.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,26 +16,27 @@ use smallvec::SmallVec;
 use super::queue::{Queue, QueueRefusal};
 use crate::key::Key;
 
-/// Stands for a key of a rule. Two keys that share one by chance, which is one pair in 2^64, share
-/// their bound: of hundreds of thousands of waiters, none do.
+/// The hash of a rule's position and a key. Two keys with the same hash share one bound. That is
+/// one pair in 2^64, so it does not happen among hundreds of thousands of waiters.
 pub(super) type KeyHash = u64;
 
-/// Those of a request whose waiters are counted: one of each rule that has a key.
+/// The hashes of a request: one for each rule with a key.
 pub(super) type KeyHashes = SmallVec<[KeyHash; 2]>;
 
-/// How many requests wait in all services of a layer.
+/// The number of requests that wait, in all services of a layer together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaiterCounter(Arc<WaiterCounts>);
 
 #[derive(Debug, Default)]
 struct WaiterCounts {
     waiting: AtomicUsize,
-    /// The keys that have waiters. What is counted here was counted in `taken` before.
+    /// The waiters of each key that has any. A waiter is counted in `waiting` before it is counted
+    /// here, so no key has more than `waiting`.
     by_key: Mutex<HashMap<KeyHash, usize>>,
     hasher: RandomState,
 }
 
-/// A place for one request that waits; free again when it is dropped.
+/// Counts one request as a waiter until it is dropped.
 #[derive(Debug)]
 pub(super) struct WaiterGuard {
     counts: Arc<WaiterCounts>,
@@ -44,20 +44,20 @@ pub(super) struct WaiterGuard {
 }
 
 impl WaiterCounter {
-    /// Stands for the key of a rule, which is given by its position.
+    /// Hashes a key of the rule at this position.
     pub(super) fn hash(&self, rule: usize, key: &Key) -> KeyHash {
         self.0.hasher.hash_one((rule, key))
     }
 
-    /// Why one more cannot wait, as far as is known now.
+    /// Whether one more request may wait, as far as is known now. Does not count it.
     pub(super) fn check(
         &self,
         queue: &Queue,
         keys: impl FnOnce() -> KeyHashes,
     ) -> Result<(), QueueRefusal> {
         let waiting = self.0.waiting.load(Ordering::Relaxed);
-        // No key has more waiters than there are: if that many would not be above the bound, none
-        // is.
+        // No key has more than `waiting` waiters. If a key with that many could have one more, any
+        // key can.
         match queue.admits(waiting, Some(waiting)) {
             Err(QueueRefusal::KeyAtBound) => {
                 let keys = keys();
@@ -67,7 +67,7 @@ impl WaiterCounter {
         }
     }
 
-    /// A place for one more, if there is one.
+    /// Counts one more waiter, if the queue has room for it.
     pub(super) fn add(&self, queue: &Queue, keys: KeyHashes) -> Result<WaiterGuard, QueueRefusal> {
         let Self(counts) = self;
         // Requests without a key take no lock.
@@ -96,7 +96,7 @@ impl WaiterCounter {
 
 impl WaiterCounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<KeyHash, usize>> {
-        // A panic elsewhere in the holder's thread leaves nothing half done here.
+        // A poisoned lock is harmless: no holder can panic halfway through a change.
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +106,7 @@ fn max_waiters_of(by_key: &HashMap<KeyHash, usize>, keys: &[KeyHash]) -> Option<
     keys.iter().map(|key| by_key.get(key).copied().unwrap_or(0)).max()
 }
 
-/// Above this, room for keys is given back when most of it is not used.
+/// A map of more than this capacity shrinks when most of it is unused.
 const MIN_CAPACITY: usize = 1_024;
 
 impl Drop for WaiterGuard {
@@ -125,7 +125,7 @@ impl Drop for WaiterGuard {
                 by_key.shrink_to(MIN_CAPACITY);
             }
         }
-        // Only now: a key never counts more waiters than there are.
+        // After the keys: no key may ever count more waiters than `waiting`.
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -138,7 +138,7 @@ mod tests {
 
     const QUEUE: Queue = Queue::new(Duration::ZERO).max_waiters(1_000);
 
-    fn take(counter: &WaiterCounter, queue: &Queue, key: u64) -> Result<WaiterGuard, QueueRefusal> {
+    fn add(counter: &WaiterCounter, queue: &Queue, key: u64) -> Result<WaiterGuard, QueueRefusal> {
         counter.add(queue, KeyHashes::from_iter([counter.hash(0, &Key::from(key))]))
     }
 
@@ -147,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_forgotten_with_its_last_waiter() {
+    fn a_key_leaves_the_map_with_its_last_waiter() {
         let counter = WaiterCounter::default();
-        let first = take(&counter, &QUEUE, 1).unwrap();
-        let second = take(&counter, &QUEUE, 1).unwrap();
-        let other = take(&counter, &QUEUE, 2).unwrap();
+        let first = add(&counter, &QUEUE, 1).unwrap();
+        let second = add(&counter, &QUEUE, 1).unwrap();
+        let other = add(&counter, &QUEUE, 2).unwrap();
         assert_eq!(keys(&counter), 2);
         drop(first);
         assert_eq!(keys(&counter), 2);
@@ -161,36 +161,36 @@ mod tests {
         assert_eq!((keys(&counter), counter.0.waiting.load(Ordering::Relaxed)), (0, 0));
     }
 
-    /// Room for as many keys as there ever were would be kept for as long as the layer.
+    /// Without shrinking, a burst of keys would keep its memory for the life of the layer.
     #[test]
-    fn the_room_of_many_keys_is_given_back() {
+    fn the_map_shrinks_after_a_burst_of_keys() {
         let counter = WaiterCounter::default();
         let queue = QUEUE.max_waiters(usize::MAX);
-        let all: Vec<_> = (0..50_000).map(|key| take(&counter, &queue, key).unwrap()).collect();
+        let all: Vec<_> = (0..50_000).map(|key| add(&counter, &queue, key).unwrap()).collect();
         assert_eq!(keys(&counter), 50_000);
         drop(all);
         assert!(counter.0.lock().capacity() <= 8 * MIN_CAPACITY);
     }
 
-    /// Without a lock, until a key could be over its bound.
+    /// `check` takes no lock until a key could be at its bound.
     #[test]
-    fn no_key_is_looked_at_while_few_wait() {
+    fn keys_are_not_counted_while_few_requests_wait() {
         let counter = WaiterCounter::default();
-        let unseen = || -> KeyHashes { panic!("it need not be known whose request it is") };
+        let unseen = || -> KeyHashes { panic!("the keys of the request are not needed") };
         let mut waiting = Vec::new();
         for _ in 0..500 {
             assert_eq!(counter.check(&QUEUE, unseen), Ok(()));
-            waiting.push(take(&counter, &QUEUE, 1).unwrap());
+            waiting.push(add(&counter, &QUEUE, 1).unwrap());
         }
         let hashes = |key: u64| KeyHashes::from_iter([counter.hash(0, &Key::from(key))]);
         assert_eq!(counter.check(&QUEUE, || hashes(1)), Err(QueueRefusal::KeyAtBound));
-        assert_eq!(take(&counter, &QUEUE, 1).map(drop), Err(QueueRefusal::KeyAtBound));
+        assert_eq!(add(&counter, &QUEUE, 1).map(drop), Err(QueueRefusal::KeyAtBound));
         assert_eq!(counter.check(&QUEUE, || hashes(2)), Ok(()));
         assert_eq!(counter.check(&QUEUE, KeyHashes::new), Ok(()));
     }
 
     #[test]
-    fn threads_that_take_places_at_once_take_no_more_than_there_are() {
+    fn threads_that_add_waiters_at_once_stay_within_the_bound() {
         let (counter, queue) = (WaiterCounter::default(), QUEUE.max_waiters(30));
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -201,7 +201,7 @@ mod tests {
                         let key = (round + thread) % 3;
                         waiting.extend(match round % 4 {
                             3 => counter.add(queue, KeyHashes::new()),
-                            _ => take(counter, queue, key),
+                            _ => add(counter, queue, key),
                         });
                         assert!(counter.0.waiting.load(Ordering::Relaxed) <= 30);
                         if round % 2 == 1 && !waiting.is_empty() {
