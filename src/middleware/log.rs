@@ -88,7 +88,7 @@ impl Log {
 
     pub(super) fn would_be_too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "would be refused whenever it comes");
+        tracing::debug!(limit = error.limit().name(), %error, "would be too large");
     }
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
@@ -98,12 +98,12 @@ impl Log {
 
     pub(super) fn drained(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = limit.name(), "not waited for, as the limiter is drained");
+        tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
     }
 
     pub(super) fn too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
+        tracing::debug!(limit = error.limit().name(), %error, "too large");
     }
 
     /// The store did not decide.
@@ -119,16 +119,16 @@ impl Log {
                         (logged once until the backend recovers)";
             (state.full.record_failure(), hint)
         } else if error.is_misconfigured() {
-            let hint = "the backend cannot be used as it is set up, and requests are not admitted \
+            let hint = "the backend is misconfigured, and requests are not admitted \
                         (logged once until the backend recovers)";
             (state.misconfigured_store.record_failure(), hint)
         } else if error.is_overload() {
-            let hint = "decisions are late before they are sent, and their requests are not admitted \
-                        (logged once)";
+            let hint = "decisions miss their deadline before they are sent, and their requests are \
+                        not admitted (logged once)";
             (!state.overload.swap(true, Ordering::Relaxed), hint)
         } else {
-            let hint = "the backend can never decide such requests, and they are not admitted (logged \
-                        once)";
+            let hint = "the backend can never decide such requests, and they are not admitted \
+                        (logged once)";
             (!state.undecidable.swap(true, Ordering::Relaxed), hint)
         };
         #[cfg(feature = "tracing")]
