@@ -7,17 +7,18 @@ use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::key_error::KeyError;
 
-/// Takes the digest of the id of a session; made by [`session`].
+/// Takes the digest of a session's id as the key; made by [`session`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Session;
 
-/// Takes the digest of the id of the request's session, which `tower-sessions` manages: add its
-/// `SessionManagerLayer` outside of this layer.
+/// Takes the digest of a session's id as the key, for the sessions of `tower-sessions`.
 ///
-/// A request that has no session yet has no key, and a client that drops its session gets a new one: also
-/// limit requests by address. `tower-sessions` loads sessions lazily: until something reads the session, a
-/// forged id is accepted. A layer between the two that loads the session makes forged ids missing:
+/// Add its `SessionManagerLayer` outside of this layer. A request that has no session yet has no
+/// key, and a client that drops its session gets a new one, so also limit requests by address.
+///
+/// `tower-sessions` loads sessions lazily: until something reads the session, a forged id is
+/// accepted. With a layer between the two that loads the session, a forged id counts as missing:
 ///
 /// ```
 /// use axum::Router;

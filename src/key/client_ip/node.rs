@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address as proxies write it into `X-Forwarded-For`, for which there is no standard: with or without
-/// brackets, port and zone.
+/// Parses an entry of `X-Forwarded-For`. There is no standard for it, so brackets, port and zone
+/// are optional.
 pub(super) fn parse_listed(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     match text.split_once(':') {
@@ -16,10 +16,11 @@ pub(super) fn parse_listed(text: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The node of RFC 7239, section 6: an IPv6 address is in brackets, and a port may be obfuscated.
+/// Parses a node of `Forwarded` (RFC 7239, section 6): an IPv6 address is in brackets, and a port
+/// may be obfuscated.
 ///
-/// Neither `unknown` nor an obfuscated name such as `_hidden` is an address. Nor is a text with quoted
-/// pairs (`\1`): the grammar allows them, but no proxy writes an address like that.
+/// Neither `unknown` nor an obfuscated name such as `_hidden` is an address. Nor is a text with
+/// quoted pairs (`\1`): the grammar allows them, but no proxy writes an address like that.
 pub(super) fn parse_forwarded(text: &[u8]) -> Option<IpAddr> {
     with_port(str::from_utf8(text).ok()?, |port| is_number(port) || is_obfuscated(port))
 }

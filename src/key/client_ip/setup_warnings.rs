@@ -1,4 +1,4 @@
-//! Signs that the wrong address is taken for the client's.
+//! Detects signs that the key is not the address of the client.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(super) fn find_warning(
         }
         _ => None,
     }
-    // If all requests come from one private address, that is probably a proxy.
+    // If all requests come from one private address, that address is probably a proxy.
     .or_else(|| is_private(address).then(|| SetupWarning::with_common_key(address, ONE_PRIVATE)))
 }
 

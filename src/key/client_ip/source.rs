@@ -1,4 +1,4 @@
-//! Where the address is read from.
+//! The source of the client's address.
 
 use std::net::IpAddr;
 
@@ -42,8 +42,8 @@ impl AddressSource {
         }
     }
 
-    /// The address of a request.
-    // Not inlined, so that `ClientIp::peer` stays small: servers without a proxy do not pay for it.
+    /// Finds the address of the client.
+    // Not inlined, so that `ClientIp::peer` stays small for servers without a proxy.
     #[inline(never)]
     pub(super) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = peer(head);
