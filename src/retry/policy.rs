@@ -29,7 +29,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait before the next send, of which `left` may be spent; `None` if this response is the answer.
+    /// The wait before the next send, at most `left`; `None` if this response is returned.
     pub(super) fn wait<R>(&self, response: &Response<R>, left: Duration) -> Option<Duration> {
         match response.status() {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}

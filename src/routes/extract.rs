@@ -1,4 +1,4 @@
-//! Keys from axum's extractors.
+//! Keys from extractors of axum.
 
 use std::any::type_name;
 use std::fmt;
@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use crate::fields;
 
-/// Runs an axum extractor on each request, and keeps what it found for a key; made by [`extract`].
+/// Runs an extractor of axum on each request, and keeps its result; made by [`extract`].
 pub struct ExtractLayer<E, S, F> {
     keep: F,
     state: S,
@@ -24,19 +24,22 @@ pub struct ExtractLayer<E, S, F> {
     extractor: PhantomData<fn() -> E>,
 }
 
-/// What becomes of a request that the extractor has rejected.
+/// What happens to a request that the extractor has rejected.
 #[derive(Clone, Copy, Debug)]
 enum OnRejection {
     Respond,
     Continue,
 }
 
-/// Runs the axum extractor `E` on each request, and keeps what the closure makes of what it found as a
-/// request extension, from where [`extension`](crate::key::extension) or [`claim`](crate::key::claim) takes the key.
+/// Runs the axum extractor `E` on each request, and keeps its result as a request extension.
 ///
-/// Any extractor does that needs no body ([`FromRequestParts`]), however long it takes: a key extractor itself may not wait.
-/// Add this layer outside of the limit, that is after it. If the extractor rejects the request, its rejection is the answer;
-/// [`optional`](ExtractLayer::optional) lets the request go on, and its key is missing.
+/// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension)
+/// or [`claim`](crate::key::claim). The closure `keep` converts the result into the value to keep.
+///
+/// Use it for keys that take a query, since a key extractor itself is not async. `E` may be any
+/// extractor that needs no body ([`FromRequestParts`]). Add this layer outside of the limit, that
+/// is, after it. If the extractor rejects the request, its rejection is the response. With
+/// [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
 ///
 /// # Examples
 ///
@@ -84,7 +87,7 @@ where
 }
 
 impl<E, F> ExtractLayer<E, (), F> {
-    /// Runs the extractor with this state.
+    /// Sets the state of the extractor; `()` by default.
     #[must_use]
     pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F> {
         let Self { keep, on_rejection, .. } = self;
@@ -93,7 +96,7 @@ impl<E, F> ExtractLayer<E, (), F> {
 }
 
 impl<E, S, F> ExtractLayer<E, S, F> {
-    /// Lets requests go on that the extractor has rejected, with nothing kept.
+    /// Lets requests pass that the extractor rejects, without a value.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.on_rejection = OnRejection::Continue;
@@ -143,13 +146,13 @@ impl<I, E, S, F> Extract<I, E, S, F> {
         &self.inner
     }
 
-    /// The inner service, to be changed.
+    /// The inner service, mutably.
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut I {
         &mut self.inner
     }
 
-    /// Gives the inner service back.
+    /// Returns the inner service.
     #[must_use]
     pub fn into_inner(self) -> I {
         self.inner
@@ -194,7 +197,7 @@ where
     }
 }
 
-/// What is sent of a rejection: of one to HEAD, the fields alone.
+/// Removes the body of a rejection to HEAD, and keeps its `Content-Length`.
 fn omit_body_for_head(method: &Method, mut rejection: Response) -> Response {
     if method == Method::HEAD {
         let length = rejection.body().size_hint().exact();
@@ -216,7 +219,9 @@ impl<I: fmt::Debug, E, S, F> fmt::Debug for Extract<I, E, S, F> {
     }
 }
 
-/// The response, after what the extractor has to wait for; boxed, as an extractor's future has no name.
+/// The future of [`Extract`]: runs the extractor, then the inner service.
+///
+/// It is boxed, since the future of an extractor has no name.
 pub struct ExtractFuture<E>(Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>);
 
 impl<E> Future for ExtractFuture<E> {
