@@ -1,4 +1,5 @@
-//! What the fields say about one limit: its policy, laid out once, and how it stands.
+//! One limit in the header fields: the text of its policy, formatted once, and the numbers of how
+//! it stands.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::quota::Kind;
 
 const MICROS: u128 = 1_000_000;
 
-/// The part of the fields that depends on nothing but the limit, laid out once.
+/// The part of the fields that depends on the limit alone, formatted once.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyText {
     /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
@@ -31,7 +32,7 @@ pub(crate) struct PolicyText {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldNumbers {
     pub(super) remaining: u64,
-    /// The time in which as many tokens as remain refill; for a refusal, the wait.
+    /// The `t` or `reset` of the fields; see [`Dialect`](super::Dialect).
     pub(super) reset: Duration,
 }
 
@@ -48,8 +49,8 @@ impl PolicyText {
 
     /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
     ///
-    /// The buffer has exactly the length of the text, as [`Bytes`] would otherwise allocate once
-    /// more to share it.
+    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
+    /// share it.
     #[inline]
     pub(super) fn member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -70,9 +71,9 @@ impl PolicyText {
         list.bytes(RESET).number(numbers.seconds());
     }
 
-    /// The numbers of the limit that this text belongs to.
+    /// The numbers of this limit at this level.
     ///
-    /// After a refusal, a client that waits for `reset` is not refused again.
+    /// After a refusal, `reset` is the wait, so a client that waits for it is not refused again.
     #[inline]
     pub(super) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
         let remaining = limit.bucket().tokens(level.state.value).whole();
@@ -83,7 +84,8 @@ impl PolicyText {
         FieldNumbers { remaining, reset }
     }
 
-    /// The time until more tokens are there.
+    /// The time that the fields show for an admitted request: until the end of the window, until as
+    /// many tokens as are left have refilled, or until the next token.
     #[inline]
     fn reset(&self, limit: &Limit, state: State, now: Timestamp, remaining: u64) -> Duration {
         let bucket = limit.bucket();
@@ -111,7 +113,7 @@ impl FieldNumbers {
 #[inline]
 fn refill_seconds(tokens: u64, window: u64, all: u64) -> u64 {
     let all = all.max(1);
-    // The numbers of real limits fit; only the others pay for a division of 128 bits.
+    // Common limits fit into 64 bits. A division of 128 bits is slower.
     match window.checked_mul(tokens) {
         Some(product) => product.div_ceil(all),
         None => {
@@ -128,7 +130,7 @@ fn saturate(number: u128) -> u64 {
 /// The tokens that a client may count on, and the seconds in which they refill.
 fn quota_and_window(limit: &Limit) -> (u64, u64) {
     let (quota, bucket) = (limit.quota(), limit.bucket());
-    // A capacity of zero has no window; the rate and its period come closest.
+    // A capacity of zero has no window, so the rate and its period stand in.
     let tokens = match quota.tokens_at_most() {
         0 => quota.rate(),
         tokens => tokens,
