@@ -14,10 +14,10 @@ use crate::limiter::{Permit, Settlement};
 ///
 /// use http::{Request, Response};
 /// use tollgate::middleware::ActualCost;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+/// use tollgate::{DAY, Limit, Quota, RateLimiter};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -30,9 +30,9 @@ use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 /// static LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
 ///
 /// async fn chat(admission: Admission) -> Result<String, RateLimited> {
-/// The prompt is longer than estimated. If the tokens are not left, `?` returns 429.
+///     // The prompt is longer than estimated. If the tokens are not left, `?` returns 429.
 ///     admission.charge(500).await?;
-/// .. the work runs here, and costs less ..
+///     // .. the work runs here, and costs less ..
 ///     admission.settle(740).await?;
 ///     Ok(format!("{:?} were left before that", admission.remaining()))
 /// }
@@ -72,7 +72,7 @@ impl Admission {
     /// static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(5, HOUR));
     ///
     /// async fn logged_in(admission: Admission) -> Result<(), RateLimited> {
-    /// Does not reset the other limits on the route.
+    ///     // Does not reset the other limits on the route.
     ///     admission.only(&FAILURES).reset().await
     /// }
     /// # drop(logged_in);

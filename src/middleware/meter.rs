@@ -38,9 +38,9 @@ use crate::limiter::{Permit, Settlement};
 /// ```
 /// use axum::{Router, routing::post};
 /// use tollgate::middleware::Meter;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+/// use tollgate::{DAY, Limit, Quota, RateLimitExt, RateLimiter};
 ///
-/// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
 ///
 /// async fn chat(meter: Meter, prompt: String) -> String {
 ///     meter.add(prompt.len() as u64 / 4);
@@ -108,10 +108,10 @@ impl Meter {
     ///
     /// use http::{Request, Response};
     /// use tollgate::middleware::Meter;
-    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    /// use tollgate::{DAY, Limit, Quota, RateLimiter};
     /// use tower::{Layer, ServiceExt, service_fn};
     ///
-    /// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+    /// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
