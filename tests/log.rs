@@ -260,7 +260,7 @@ fn an_admission_that_no_layer_exposes_is_told_with_the_way_out() {
     let lines = logged(tracing::Level::ERROR, || {
         (0..3).for_each(|_| assert_eq!(missing.into_response().status(), 500));
     });
-    assert!(lines.len() == 1 && lines[0].contains("say `.expose()` on its layer"), "{lines:#?}");
+    assert!(lines.len() == 1 && lines[0].contains("call `.expose()` on its layer"), "{lines:#?}");
     assert!(lines[0].contains("(logged once)"), "{lines:#?}");
 }
 

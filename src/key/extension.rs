@@ -54,7 +54,7 @@ where
         match head.extensions().get::<T>() {
             Some(found) => match (self.read)(found).into() {
                 key if key.is_empty() => Err(KeyError::empty(format!(
-                    "no key: the one from the extension of type `{}` is empty (have the layer that \
+                    "no key: the key from the extension of type `{}` is empty (have the layer that \
                      inserts it always set one)",
                     type_name::<T>()
                 ))),

@@ -41,6 +41,7 @@ use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 /// let app: Router = Router::new().route("/chat", post(chat).rate_limit(layer));
 /// # drop(app);
 /// ```
+#[doc(alias("req.rateLimit", "requestPropertyName"))]
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The ledgers of the layers, the outermost first; at least one.

@@ -42,17 +42,17 @@ pub(super) fn decide_one(
     head: &Head<'_>,
     demand: Result<Option<Demand<RuleLimit<'_>>>, StatusCode>,
 ) -> RenderedAction {
-    let step = match demand {
+    let action = match demand {
         Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),
         Ok(None) => EventualAction::Ready(run_uncharged(plan)),
         Err(status) => EventualAction::Ready(Action::reject(status)),
     };
-    render_action(plan, head, step)
+    render_action(plan, head, action)
 }
 
 /// Renders the response to a request that is rejected at once.
-fn render_action(plan: &Plan, head: &Head<'_>, step: EventualAction<'_>) -> RenderedAction {
-    match step {
+fn render_action(plan: &Plan, head: &Head<'_>, action: EventualAction<'_>) -> RenderedAction {
+    match action {
         EventualAction::Ready(Action::Run(on_response)) => RenderedAction::Run(on_response),
         EventualAction::Ready(Action::Queue(slot)) => RenderedAction::Queue(slot),
         EventualAction::Ready(Action::Reject(rejection)) => {
@@ -80,11 +80,11 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
             Err(_) => {}
         }
     }
-    let step = match demands.is_empty() {
+    let action = match demands.is_empty() {
         true => EventualAction::Ready(run_uncharged(plan)),
         false => submit(plan, demands),
     };
-    if shadows.is_empty() { step } else { shadow::charge_after(plan, step, shadows) }
+    if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
 }
 
 /// Submits the demands to the store, and reads the answer, now or later.

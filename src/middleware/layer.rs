@@ -54,7 +54,7 @@ pub struct Several(());
 /// Marks a [`RateLimitLayer`] that has one rule, so that `key` and `cost` can only mean that
 /// rule's.
 #[diagnostic::on_unimplemented(
-    message = "this layer has several rules, and does not know whose key or cost is meant",
+    message = "this layer has several rules, so it is not clear which of them gets the key or the cost",
     note = "set it on the rule: `limiter.layer(Rule::new(&A).key(..)).and(Rule::new(&B).cost(..))`"
 )]
 pub trait IsOne {}
@@ -140,12 +140,12 @@ impl<N> RateLimitLayer<N> {
     ///
     /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, SECOND));
     /// const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(1_000, MINUTE));
-    /// const EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(50_000, MINUTE));
+    /// const OVERALL: Limit = Limit::new("overall", Quota::token_bucket(50_000, MINUTE));
     ///
     /// let layer = RateLimiter::in_memory()
     ///     .layer(Rule::new(&PER_CLIENT).key(ClientIp::peer()))
     ///     .and(Rule::new(&PER_TENANT).key(header("x-tenant")))
-    ///     .and(&EVERYONE);
+    ///     .and(&OVERALL);
     /// # drop(layer);
     /// ```
     ///

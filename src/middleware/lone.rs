@@ -36,15 +36,15 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
     let (at, reading) = match memory.charge(&charge()) {
         Ok((at, reading)) => {
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
-            let step = match reading.verdict() {
+            let action = match reading.verdict() {
                 Verdict::Admitted => on_lone_response(plan, limit, level).map(RenderedAction::Run),
                 _ => {
                     let after = || reading.wait().saturating_add(jitter());
                     render_lone(plan, limit, &level(), after, head).map(RenderedAction::Respond)
                 }
             };
-            if let Some(step) = step {
-                return step;
+            if let Some(action) = action {
+                return action;
             }
             (at, reading)
         }

@@ -65,6 +65,7 @@ use crate::limiter::{Permit, Settlement};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("usage", "weight"))]
 #[derive(Clone, Debug)]
 #[must_use = "a meter that is dropped at once counts nothing"]
 pub struct Meter(Arc<SharedMeter>);

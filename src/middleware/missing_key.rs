@@ -6,6 +6,7 @@ use http::StatusCode;
 ///
 /// A key that is present but cannot be used is a mistake of the client. Such a request is answered
 /// with 400, whatever is set here.
+#[doc(alias("UnableToExtractKey", "anonymous"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {

@@ -48,6 +48,7 @@ use crate::limiter::{RateLimited, Snapshot};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("429", "error_handler", "handler", "GovernorError"))]
 #[derive(Clone, Default)]
 pub struct OnRefusal(RefusalWording);
 
@@ -80,6 +81,7 @@ impl OnRefusal {
     /// would send. The layer adds `Retry-After`, `Cache-Control: no-store` and the
     /// [fields](crate::fields::Dialect) that show how the limits stand, each unless the response
     /// already has it.
+    #[doc(alias("error_handler", "display_error", "message"))]
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self
     where
@@ -107,6 +109,7 @@ impl fmt::Debug for OnRefusal {
 /// A request that does not run, for the function of [`OnRefusal::handler`].
 ///
 /// See [`OnRefusal`] for an example.
+#[doc(alias("GovernorError", "429"))]
 #[derive(Debug)]
 pub struct RefusedRequest<'r> {
     pub(super) head: Option<Head<'r>>,

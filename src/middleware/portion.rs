@@ -17,6 +17,7 @@ use std::num::NonZeroU32;
 /// assert_eq!(TENTH.to_string(), "10 of 100");
 /// assert_eq!(Portion::one_in(1_000).to_string(), "1 of 1000");
 /// ```
+#[doc(alias("percentage", "rollout", "sampling"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Portion {
     part: u32,

@@ -26,6 +26,7 @@ use http::StatusCode;
 /// let small = limiter.layer(&LLM).queue(queue);
 /// # drop((layer, small));
 /// ```
+#[doc(alias("delay", "slowDown", "backpressure"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
     pub(super) max_wait: Duration,

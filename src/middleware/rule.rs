@@ -36,6 +36,7 @@ use crate::limiter::Limit;
 /// let layer = RateLimiter::in_memory().layer(failures).and(planned);
 /// # drop(layer);
 /// ```
+#[doc(alias("GovernorConfig", "GovernorConfigBuilder"))]
 #[derive(Clone)]
 #[must_use = "a rule does nothing until a layer takes it: `limiter.layer(rule)`"]
 pub struct Rule {

@@ -64,7 +64,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
-        match step(plan, &Head::new(&request)) {
+        match dispatch(plan, &Head::new(&request)) {
             RenderedAction::Run(on_response @ OnResponse::Tasks(_)) => {
                 ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
             }
@@ -94,9 +94,9 @@ where
     }
 }
 
-/// Decides what is done with a request.
+/// Decides about a request, on the path of its plan.
 #[inline]
-fn step(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
+fn dispatch(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     #[cfg(feature = "memory")]
     if let (DecisionPath::Lone, Some(memory)) = (plan.path, plan.limiter.memory()) {
         return lone::decide(plan, memory, head);

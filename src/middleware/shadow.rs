@@ -19,23 +19,23 @@ type Shadow = Demand<RuleLimit<'static>>;
 /// the enforced rules, so that those decide as they would without shadows.
 pub(super) fn charge_after<'p>(
     plan: &Arc<Plan>,
-    step: EventualAction<'p>,
+    action: EventualAction<'p>,
     shadows: Vec<Shadow>,
 ) -> EventualAction<'p> {
-    match step {
+    match action {
         EventualAction::Ready(Action::Reject(rejection)) => {
             EventualAction::Ready(Action::Reject(rejection))
         }
         EventualAction::Ready(Action::Run(on_response)) => {
             match charge_now(plan, on_response.ledger(), shadows) {
                 None => EventualAction::Ready(Action::Run(on_response)),
-                Some(rest) => rest.step(plan, Action::Run(on_response)),
+                Some(rest) => rest.into_action(plan, Action::Run(on_response)),
             }
         }
         EventualAction::Ready(Action::Queue(slot)) => {
             match charge_now(plan, slot.ledger.as_deref(), shadows) {
                 None => EventualAction::Ready(Action::Queue(slot)),
-                Some(rest) => rest.step(plan, Action::Queue(slot)),
+                Some(rest) => rest.into_action(plan, Action::Queue(slot)),
             }
         }
         EventualAction::Pending(pending) => {
@@ -60,7 +60,7 @@ struct PendingShadow {
 }
 
 impl PendingShadow {
-    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> EventualAction<'p> {
+    fn into_action<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> EventualAction<'p> {
         let (plan, Self { shadow, answer, rest }) = (Arc::clone(plan), self);
         EventualAction::Pending(Box::pin(async move {
             record(&plan, action.ledger(), shadow, answer.wait().await);

@@ -47,7 +47,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
 /// let missing = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
 /// assert_eq!(
 ///     missing.unwrap_err().to_string(),
-///     "no admission: no rate limit around this route is exposed (say `.expose()` on its layer)"
+///     "no admission: no rate limit around this route is exposed (call `.expose()` on its layer)"
 /// );
 /// # }
 /// ```
@@ -57,7 +57,7 @@ pub struct MissingAdmission(());
 impl fmt::Display for MissingAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no admission: no rate limit around this route is exposed (say `.expose()` on its layer)",
+            "no admission: no rate limit around this route is exposed (call `.expose()` on its layer)",
         )
     }
 }
