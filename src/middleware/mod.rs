@@ -8,7 +8,7 @@
 //! # Every request, by client address
 //!
 //! Add the layer to the whole router, with [`ClientIp`](crate::key::ClientIp) as the key. Each
-//! client then has a bucket of its own. Without a key, all requests share one bucket.
+//! client then has a bucket of its own. Without `key`, all requests share one bucket.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -22,7 +22,7 @@
 //! let app: Router = Router::new()
 //!     .route("/", get(async || "hello"))
 //!     .layer(RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer()));
-//! // Without this, the layer does not know the address, and answers every request with 500.
+//! // This passes the address of each peer to the layer. Without it, every response is 500.
 //! let service = app.into_make_service_with_connect_info::<SocketAddr>();
 //! # drop(service);
 //! ```

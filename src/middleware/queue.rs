@@ -124,7 +124,8 @@ impl Queue {
     /// The default bound is the one of switches in which all ports share a memory (Choudhury and
     /// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998), with a
     /// factor of one. If `k` keys flood the queue, each gets `1 / (k + 1)` of it, and the same part
-    /// stays free.
+    /// stays free. For example, of 1,000 places one key gets 500: it then has 500 waiters, and 500
+    /// places are free. A second key brings both down to 333, once waiters of the first have left.
     pub(super) const fn admits(
         &self,
         waiting: usize,
