@@ -16,8 +16,10 @@ pub struct MatchedPath;
 ///
 /// # Examples
 ///
-/// ``` use axum::{Router, routing::get}; use tollgate::key::{ClientIp, matched_path}; use
-/// tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::key::{ClientIp, matched_path};
+/// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
 ///
 /// const PER_ROUTE: Limit = Limit::new("per-route", Quota::token_bucket(10, MINUTE));
 ///
