@@ -80,8 +80,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// #[derive(Clone)]
     /// struct Internal; // inserted by the layer that verifies client certificates
     ///
-    /// let but_for_us = ClientIp::peer().unless(|head| head.extensions().get::<Internal>().is_some());
-    /// # drop(but_for_us);
+    /// let is_internal = |head: &Head<'_>| head.extensions().get::<Internal>().is_some();
+    /// let but_for_internal_calls = ClientIp::peer().unless(is_internal);
+    /// # drop(but_for_internal_calls);
     /// ```
     #[doc(alias("skip", "exempt", "whitelist", "allowlist"))]
     fn unless<P>(self, is_exempt: P) -> Unless<Self, P>

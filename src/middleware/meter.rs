@@ -46,7 +46,7 @@ use crate::limiter::{Permit, Settlement};
 ///     meter.add(prompt.len() as u64 / 4);
 ///     let mut answer = String::new();
 ///     for word in ["forty", "-", "two"] {
-///         meter.add(1); // if the client disconnects here, the request costs what was counted so far
+///         meter.add(1); // if the client disconnects here, the request costs the count so far
 ///         answer.push_str(word);
 ///     }
 ///     answer

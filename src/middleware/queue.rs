@@ -22,8 +22,8 @@ use http::StatusCode;
 ///
 /// let limiter = RateLimiter::in_memory();
 /// let layer = limiter.layer(&LLM).queue(Duration::from_secs(30));
-/// let queue = Queue::new(Duration::from_secs(30)).max_waiters(50).on_full(QueueFull::TooManyRequests);
-/// let small = limiter.layer(&LLM).queue(queue);
+/// let queue = Queue::new(Duration::from_secs(30)).max_waiters(50);
+/// let small = limiter.layer(&LLM).queue(queue.on_full(QueueFull::TooManyRequests));
 /// # drop((layer, small));
 /// ```
 #[doc(alias("delay", "slowDown", "backpressure"))]

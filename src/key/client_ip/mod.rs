@@ -154,7 +154,8 @@ impl ClientIp {
     /// ```
     /// use tollgate::key::{ClientIp, Networks};
     ///
-    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]); // in production, all of them
+    /// // In production, all networks of the edge.
+    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]);
     /// let client = ClientIp::header("cf-connecting-ip", edge);
     /// # drop(client);
     /// ```
