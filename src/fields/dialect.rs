@@ -1,12 +1,11 @@
-//! Which header fields tell clients about their limits.
+//! The dialects of the header fields that show clients their limits.
 
 use std::fmt;
 
-/// A dialect of the header fields that tell clients about their limits, named after the document or
-/// the service that defines it.
+/// A dialect of the header fields that show clients how their limits stand.
 ///
-/// Clients differ in what they read. All of them obey `Retry-After`, which every refusal has,
-/// whatever the dialect. A layer speaks one dialect or several, in any of these forms:
+/// It is named after the document or the service that defines it. A layer sends one dialect or
+/// several, in any of these forms:
 ///
 /// ```
 /// use tollgate::fields::Dialect;
@@ -24,9 +23,10 @@ use std::fmt;
 ///
 /// # Which one?
 ///
-/// [`Draft11`](Self::Draft11), unless you know that your clients read another. It is on its way to
-/// become the standard, only it names every limit, and a client that does not know it is not misled.
-/// For clients that were written against another service or library:
+/// [`Draft11`](Self::Draft11), unless you know that your clients read another dialect. It is on its
+/// way to become the standard, it is the only one that names every limit, and clients that do not
+/// know it do not misread it. Whatever the dialect, every refusal has `Retry-After`. For clients
+/// that were written for another service or library:
 ///
 /// | clients know | dialect |
 /// |---|---|
@@ -34,8 +34,8 @@ use std::fmt;
 /// | `express-rate-limit` with `draft-6`, the gateway Kong | [`Draft6`](Self::Draft6) |
 /// | `express-rate-limit` with `draft-7` | [`Draft7`](Self::Draft7) |
 ///
-/// This is what each dialect says after a new client's first request to the limit `api` of 10 tokens
-/// a minute, at 1,700,000,123.5 seconds of Unix time:
+/// Each dialect sends these fields after the first request of a new client to the limit `api` of 10
+/// tokens per minute, at a Unix time of 1,700,000,123.5 seconds:
 ///
 /// ```text
 /// Draft11      RateLimit-Policy: "api";q=10;w=60
@@ -66,28 +66,25 @@ use std::fmt;
 /// # Several limits
 ///
 /// Draft 11 lists all limits, in the order of the rules. Draft 6, `X-RateLimit-*` and the field
-/// `RateLimit` of draft 7 have room for one limit. They show the most constrained one, as draft 7
-/// demands in its section 3.2:
+/// `RateLimit` of draft 7 have room for one limit. They show the most constrained one, as section
+/// 3.2 of draft 7 requires:
 ///
-/// * a limit that has refused comes before all others; of several, the one with the longest wait;
-/// * otherwise, the limit that has room for the fewest more requests like this one; of equals, the
-///   one whose time is the longest.
+/// * If limits have refused the request, it is the one of them with the longest wait.
+/// * Otherwise, it is the limit with room for the fewest more requests like this one; of several
+///   such limits, the one with the longest time.
 ///
-/// If layers are nested, lists are joined in one field, outermost layer first. Where there is room
-/// for one limit only, the outer layer replaces what the inner layer wrote, unless that was a refusal
-/// or has no more tokens left. Use the same dialects in all of these layers: draft 11 and draft 7 have
-/// fields with the same names and different contents. A [`RateLimited`](crate::RateLimited) that a
-/// handler returns speaks draft 11.
-#[doc(alias = "headers")]
-#[doc(alias = "use_headers")]
-#[doc(alias = "standardHeaders")]
-#[doc(alias = "legacyHeaders")]
+/// If layers are nested, lists are joined in one field, the outermost layer first. A field with
+/// room for one limit keeps the value of the inner layer if that is a refusal, or shows no more
+/// tokens than the outer limit has; otherwise, the outer layer replaces it. Use the same dialects
+/// in nested layers: draft 11 and draft 7 have fields with the same names and different contents. A
+/// [`RateLimited`](crate::RateLimited) that a handler returns sends draft 11.
+#[doc(alias("headers", "use_headers", "standardHeaders", "legacyHeaders"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
     /// `RateLimit-Policy` and `RateLimit` of the [IETF draft, version
-    /// 11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11): lists of all
-    /// limits by their names.
+    /// 11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11): lists of
+    /// all limits by their names.
     ///
     /// Versions 8 to 10 have the same syntax. With a [`PartitionKey`](super::PartitionKey), each
     /// member has a parameter `pk`.
@@ -96,31 +93,28 @@ pub enum Dialect {
     /// `RateLimit-Policy` and `RateLimit` of the [IETF draft, version
     /// 7](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-07).
     ///
-    /// `RateLimit-Policy` lists all limits, by their numbers. Section 3.5 allows no two members of the
-    /// same quota, so only the first of them is listed.
+    /// `RateLimit-Policy` lists all limits, by their numbers. Section 3.5 forbids two members with
+    /// the same quota, so only the first of them is listed.
     Draft7,
     /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the [IETF draft, version
-    /// 6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06); the reset is
-    /// in seconds from now.
+    /// 6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-06); the reset
+    /// is in seconds from now.
     ///
-    /// Its fourth field, `RateLimit-Policy`, is not sent: it is optional there, and other versions
-    /// have another syntax for it.
+    /// The optional `RateLimit-Policy` of that version is not sent, since other versions have
+    /// another syntax for it.
     Draft6,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as the GitHub API has
-    /// them: the reset is in seconds since the Unix epoch.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as in the GitHub API:
+    /// the reset is in seconds since the Unix epoch.
     ///
-    /// The reset is computed from the time of the store. A client reads it correctly only if its own
-    /// clock is right.
-    #[doc(alias = "x-ratelimit-limit")]
-    #[doc(alias = "x-ratelimit-remaining")]
-    #[doc(alias = "x-ratelimit-reset")]
-    #[doc(alias = "GitHub")]
+    /// The reset is computed from the clock of the store. A client needs the right time to read it.
+    #[doc(alias("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"))]
+    #[doc(alias("X-RateLimit", "x-ratelimit-after", "GitHub"))]
     XRateLimit,
     /// No fields. Refusals still have `Retry-After`.
     None,
 }
 
-/// A set of [`Dialect`]s; made from one, from an array or by `collect`.
+/// A set of [`Dialect`]s, made from one dialect, from an array or by `collect`.
 ///
 /// # Examples
 ///
@@ -149,8 +143,8 @@ impl Dialects {
         self == Self::NONE
     }
 
-    /// Whether two of the dialects write different contents into fields of the same name.
-    pub(crate) const fn clash(self) -> bool {
+    /// Whether two of the dialects have fields with the same names and different contents.
+    pub(crate) const fn has_conflict(self) -> bool {
         self.draft_11 && self.draft_7
     }
 

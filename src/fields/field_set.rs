@@ -1,4 +1,4 @@
-//! The fields that one response gets, and how they are merged with those that are there.
+//! The header fields of one response, and how they are merged with those of inner layers.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::policy::PolicyText;
 use super::template::FieldTemplate;
 use crate::limiter::{Level, Limit};
 
-/// The fields that one response gets.
+/// The header fields of one response.
 #[derive(Debug)]
 pub(crate) struct FieldSet {
     policy: PolicyField,
     /// `RateLimit` of draft 11.
     members: Option<HeaderValue>,
-    /// Boxed, as few layers speak a dialect that needs it.
+    /// Boxed, since few layers send a dialect that needs it.
     most_constrained: Option<Box<(Dialects, MostConstrained)>>,
 }
 
-/// Where `RateLimit-Policy` comes from.
+/// The source of `RateLimit-Policy`.
 #[derive(Debug)]
 enum PolicyField {
     Template(Arc<FieldTemplate>),
@@ -39,7 +39,7 @@ impl PolicyField {
 }
 
 impl FieldSet {
-    /// The policy of a limit, where how it stands is unknown.
+    /// Makes the policy field of a limit, without the numbers of how it stands.
     pub(crate) fn policy_only(dialects: Dialects, limit: &Limit) -> Self {
         let mut policies = Policies::new(dialects);
         policies.push(&PolicyText::new(limit), None);
@@ -47,7 +47,7 @@ impl FieldSet {
         Self { policy, members: None, most_constrained: None }
     }
 
-    /// Writes the fields into these headers, in front of what an inner layer wrote there.
+    /// Writes the fields, in front of those that an inner layer wrote.
     pub(crate) fn write_to(self, headers: &mut HeaderMap) {
         match (self.policy, self.members) {
             (PolicyField::Template(template), Some(members)) => template.write_to(members, headers),
@@ -62,7 +62,7 @@ impl FieldSet {
         }
     }
 
-    /// Writes those of the fields that these headers do not have yet.
+    /// Writes the fields that these headers do not have yet.
     pub(crate) fn write_missing_to(self, headers: &mut HeaderMap) {
         let mut all = HeaderMap::new();
         self.write_to(&mut all);
@@ -83,14 +83,14 @@ pub(crate) struct FieldSetBuilder {
     most_constrained: Option<MostConstrained>,
 }
 
-/// Whether the policies are laid out already, or have to be collected.
+/// Policies that are formatted already, or that have to be collected.
 #[derive(Debug)]
 enum PolicySource {
     Template(Arc<FieldTemplate>),
     Collector(Policies),
 }
 
-/// One limit as the fields show it to one request: a member of their lists.
+/// One limit in the fields of one response: a member of their lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) policy: &'a PolicyText,
@@ -101,7 +101,8 @@ pub(crate) struct Member<'a> {
 }
 
 impl FieldSetBuilder {
-    /// With a template, the policies come from there: it has to be one of the same limits.
+    /// Makes a builder. If there is a template, the policies come from it, so it has to be of the
+    /// same limits.
     pub(crate) fn new(dialects: Dialects, template: Option<&Arc<FieldTemplate>>) -> Self {
         let policy = match template {
             Some(template) => PolicySource::Template(Arc::clone(template)),
@@ -124,7 +125,7 @@ impl FieldSetBuilder {
         }
         if self.dialects.show_most_constrained() {
             let one = MostConstrained::new(policy, numbers, level);
-            self.most_constrained = Some(self.most_constrained.map_or(one, |most| most.max(one)));
+            self.most_constrained = Some(self.most_constrained.map_or(one, |other| other.max(one)));
         }
     }
 

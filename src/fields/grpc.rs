@@ -1,4 +1,4 @@
-//! Answers to gRPC requests: a gRPC client reads the status of gRPC, not that of HTTP.
+//! Responses to gRPC requests: a gRPC client reads the status of gRPC, not that of HTTP.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Ver
 
 use super::{NO_STORE, number};
 
-/// Whether a request is one of gRPC over HTTP/2: a POST of content type `application/grpc`, with or
+/// Whether a request is gRPC over HTTP/2: a POST with the content type `application/grpc`, with or
 /// without a codec (`+proto`). `application/grpc-web` is another protocol.
 ///
-/// Any client can send the content type, and its refusals have status 200: with another method, a cache
-/// could keep them as the response of the resource.
+/// Any client can send this content type, and refusals in gRPC have status 200. With another method
+/// than POST, a cache could store such a refusal as the content of the resource.
 pub(crate) fn is_grpc(method: &Method, version: Version, headers: &HeaderMap) -> bool {
     if (method, version) != (&Method::POST, Version::HTTP_2) {
         return false;
@@ -22,18 +22,18 @@ pub(crate) fn is_grpc(method: &Method, version: Version, headers: &HeaderMap) ->
     let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
     let content_type = content_type.as_bytes().trim_ascii();
     let Some((start, rest)) = content_type.split_at_checked(GRPC.len()) else { return false };
-    // Blanks may stand before parameters (RFC 9110, section 5.6.6), and nowhere else.
+    // Blanks are allowed before parameters only (RFC 9110, section 5.6.6).
     start.eq_ignore_ascii_case(GRPC.as_bytes())
         && (rest.starts_with(b"+") || matches!(rest.trim_ascii_start().first(), None | Some(b';')))
 }
 
-/// The status that a refusal in gRPC stands for, in the extensions of its response.
+/// The status that a refusal would have without gRPC, in the extensions of its response.
 #[derive(Clone, Copy)]
 struct RefusedStatus(StatusCode);
 
-/// The status of a response, where a refusal in gRPC has the status that it would have without gRPC.
+/// The status of a response; for a refusal in gRPC, the status that it would have without gRPC.
 ///
-/// A layer around may count by the status, and the client chooses whether the refusal is in gRPC.
+/// An outer layer may count by the status, and the client must not change that by choosing gRPC.
 pub(crate) fn status_of<B>(response: &Response<B>) -> StatusCode {
     match (response.status(), response.extensions().get()) {
         (StatusCode::OK, Some(&RefusedStatus(status))) => status,
@@ -41,14 +41,14 @@ pub(crate) fn status_of<B>(response: &Response<B>) -> StatusCode {
     }
 }
 
-/// Whether the header fields of a response say that the call has failed. A status in the trailers is
-/// not known yet.
+/// Whether the head of a response says that the call has failed. A status in the trailers is not
+/// known yet.
 pub(crate) fn has_grpc_failed(headers: &HeaderMap) -> bool {
     headers.get(GRPC_STATUS).is_some_and(|status| status != "0")
 }
 
-/// A response of header fields only ("Trailers-Only", gRPC over HTTP/2): HTTP status 200, the gRPC status
-/// that corresponds to `status`, and the time to come back as `google.rpc.RetryInfo`.
+/// Makes a response of header fields only ("Trailers-Only", gRPC over HTTP/2): HTTP status 200, the
+/// gRPC status that corresponds to `status`, and `retry_after` as `google.rpc.RetryInfo`.
 pub(super) fn respond(
     status: StatusCode,
     message: &str,
@@ -59,7 +59,7 @@ pub(super) fn respond(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
     headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(GRPC_STATUS, number::value(code));
-    // Printable ASCII stays as it is, but for the percent sign.
+    // Of printable ASCII, only the percent sign has to be encoded.
     if let Ok(message) = HeaderValue::try_from(message.replace('%', "%25")) {
         headers.insert(GRPC_MESSAGE, message);
     }
@@ -73,7 +73,7 @@ pub(super) fn respond(
     response
 }
 
-/// The gRPC status (`google.rpc.Code`) that corresponds to one of HTTP.
+/// The gRPC status (`google.rpc.Code`) that corresponds to a status of HTTP.
 fn code(status: StatusCode) -> u64 {
     match status.as_u16() {
         400 => 3,        // INVALID_ARGUMENT
@@ -88,9 +88,10 @@ fn code(status: StatusCode) -> u64 {
     }
 }
 
-/// A `google.rpc.Status` with one detail, a `google.rpc.RetryInfo`.
+/// Encodes a `google.rpc.Status` with one detail, a `google.rpc.RetryInfo`.
 ///
-/// It is written by hand in the wire format of protocol buffers: five fields are not worth a library.
+/// The wire format of protocol buffers is written by hand, since five fields do not justify a
+/// dependency.
 fn retry_details(code: u64, message: &str, delay: Duration) -> Vec<u8> {
     // google.protobuf.Duration: seconds = 1, nanos = 2
     let mut duration = Vec::new();
@@ -111,7 +112,7 @@ fn retry_details(code: u64, message: &str, delay: Duration) -> Vec<u8> {
     status
 }
 
-/// A field of wire type 0 (varint); zero is the default and is left out.
+/// Appends a field of wire type 0 (varint). Zero is the default and is omitted.
 fn number_field(to: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         to.push(field << 3);
@@ -119,14 +120,14 @@ fn number_field(to: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-/// A field of wire type 2 (length-delimited).
+/// Appends a field of wire type 2 (length-delimited).
 fn bytes_field(to: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     to.push((field << 3) | 2);
     varint(to, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     to.extend_from_slice(bytes);
 }
 
-/// Seven bits in each byte, the lowest first; the eighth bit says that more bytes follow.
+/// Appends seven bits in each byte, the lowest first. The eighth bit says that more bytes follow.
 fn varint(to: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         let [low, ..] = number.to_le_bytes();
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The decoder of `tonic-types` reads what was written, whatever the numbers.
+    /// The decoder of `tonic-types` reads the details, whatever the numbers.
     #[test]
     fn tonic_decodes_the_details() {
         use tonic_types::StatusExt;

@@ -1,4 +1,4 @@
-//! Lists of structured fields (RFC 9651), written into one buffer, and joined with those that are there.
+//! Lists of structured fields (RFC 9651), written into one buffer and joined with existing lists.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -12,7 +12,7 @@ pub(super) struct FieldList(Vec<u8>);
 
 impl FieldList {
     /// Begins the next member.
-    pub(super) fn next(&mut self) -> &mut Self {
+    pub(super) fn begin_member(&mut self) -> &mut Self {
         let separator: &[u8] = if self.0.is_empty() { b"" } else { b", " };
         self.bytes(separator)
     }
@@ -22,7 +22,7 @@ impl FieldList {
         self
     }
 
-    /// An integer; larger ones become [`MAX_INTEGER`].
+    /// Appends an integer; larger ones become [`MAX_INTEGER`].
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
         self.bytes(itoa::Buffer::new().format(number.min(MAX_INTEGER)).as_bytes())
     }
@@ -36,7 +36,7 @@ impl FieldList {
         self.0
     }
 
-    /// The field's value; `None` if the list has no members.
+    /// The value of the field; `None` if the list has no members.
     pub(super) fn value(self) -> Option<HeaderValue> {
         if self.0.is_empty() {
             return None;
@@ -47,8 +47,8 @@ impl FieldList {
 
 /// Adds members at the start of a field that is a list.
 ///
-/// Mostly the field is not there, and is looked up once. An error means that the map is full, and
-/// then the field is left out.
+/// In most cases the field is absent, and one lookup is enough. An error means that the map is
+/// full; the field is then omitted.
 pub(super) fn prepend(
     headers: &mut HeaderMap,
     name: &'static HeaderName,
@@ -62,7 +62,7 @@ pub(super) fn prepend(
     }
 }
 
-/// The lines of a field as one, the last of them first.
+/// Joins the lines of a field into one, the last line first.
 #[cold]
 fn join_last_first(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut lines = headers.get_all(name).iter();

@@ -1,5 +1,5 @@
-//! What a layer with one limit says in draft 11, or in no dialect: nearly all of it is the same for all
-//! requests, and made once.
+//! The fields and the refusals of a layer with one limit, in draft 11 or in no dialect. Only the
+//! numbers differ between requests, so all else is formatted once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::policy::{FieldNumbers, PolicyText};
-use super::retry_after::seconds_up;
+use super::retry_after::ceil_seconds;
 use super::template::FieldTemplate;
 use super::{NO_STORE, number, problem};
 use crate::limiter::{Level, Limit};
 
-/// The responses of a layer with one limit, but for the numbers.
+/// The fields and the refusals of a layer with one limit, without the numbers.
 #[derive(Debug)]
 pub(crate) struct LoneTemplate {
     policy: PolicyText,
     fields: Arc<FieldTemplate>,
-    /// Problem details with status 429. Its header fields are a blank `Retry-After`, a blank `RateLimit`
-    /// where it is sent, and then those that are the same in all refusals.
+    /// Problem details with status 429. The header fields are a blank `Retry-After`, a blank
+    /// `RateLimit` if that is sent, then those that are the same in all refusals.
     refusal: Response<Option<Arc<Bytes>>>,
 }
 
 impl LoneTemplate {
-    /// `fields` are those of this limit, of draft 11 alone or of no dialect.
+    /// Makes a template. `fields` have to be those of this limit, of draft 11 alone or of no
+    /// dialect.
     pub(crate) fn new(limit: &Limit, fields: Arc<FieldTemplate>) -> Self {
         let (status, names) = (StatusCode::TOO_MANY_REQUESTS, std::iter::once(limit.name()));
         let text = problem::quota_exceeded(status.as_u16(), names, None);
@@ -39,20 +40,20 @@ impl LoneTemplate {
         Self { policy: PolicyText::new(limit), fields, refusal }
     }
 
-    /// How the limit stands.
+    /// The numbers of how the limit stands.
     #[inline]
     pub(crate) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
         self.policy.numbers(limit, level)
     }
 
-    /// Writes the fields into these headers, in front of what an inner layer wrote there.
+    /// Writes the fields, in front of those that an inner layer wrote.
     pub(crate) fn write_to(&self, numbers: FieldNumbers, headers: &mut HeaderMap) {
         if let Some(member) = self.policy.member(numbers) {
             self.fields.write_to(member, headers);
         }
     }
 
-    /// 429 as problem details.
+    /// Makes the response to a refused request: 429 with problem details.
     pub(crate) fn refusal(
         &self,
         numbers: FieldNumbers,
@@ -62,7 +63,7 @@ impl LoneTemplate {
         // A header map iterates in the order in which its fields were inserted, blanks first.
         let mut blanks = response.headers_mut().values_mut();
         if let Some(blank) = blanks.next() {
-            *blank = number::value(seconds_up(retry_after));
+            *blank = number::value(ceil_seconds(retry_after));
         }
         if !self.fields.is_empty()
             && let Some(blank) = blanks.next()

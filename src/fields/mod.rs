@@ -1,16 +1,45 @@
-//! What responses tell clients: header fields, and the answers to requests that are refused.
+//! What responses show clients about their limits: header fields, and the responses to refusals.
 //!
-//! By default, the fields are those of the IETF draft "RateLimit header fields for HTTP", version 11
-//! (`draft-ietf-httpapi-ratelimit-headers-11`), with `Retry-After` of RFC 9110, section 10.2.3.
-//! Refusals are problem details (RFC 9457) with status 429 (RFC 6585, section 4); a gRPC request gets
-//! a status of gRPC. [`Dialect`] is a guide to the other fields that a layer can send.
+//! By default, every response shows how the limits stand, in the fields of the [IETF
+//! draft](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11) "RateLimit
+//! header fields for HTTP", version 11. A refusal also has `Retry-After`:
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! RateLimit-Policy: "api";q=10;w=60
+//! RateLimit: "api";r=0;t=6
+//! Retry-After: 6
+//! Content-Type: application/problem+json
+//! Cache-Control: no-store
+//!
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//!  "title":"Quota Exceeded","status":429,"violated-policies":["api"]}
+//! ```
+//!
+//! Choose other fields by their [`Dialect`], and a date in `Retry-After` by [`RetryAfter`]:
+//!
+//! ```
+//! use tollgate::fields::{Dialect, RetryAfter};
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+//!
+//! const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+//!
+//! let layer = RateLimiter::in_memory()
+//!     .layer(&API)
+//!     .dialects(Dialect::XRateLimit)
+//!     .retry_after(RetryAfter::Date);
+//! # drop(layer);
+//! ```
+//!
+//! [`OnRefusal`](crate::middleware::OnRefusal) sets the body of a refusal, which is problem details
+//! (RFC 9457) by default. A gRPC request gets a status of gRPC instead.
 //!
 //! # Design
 //!
-//! What depends on the limit alone is laid out once: the text of its policy (`policy`), and for a
-//! layer the map of its header fields (`template`). A response clones such a map and fills in the
-//! numbers. Most layers have one limit and speak draft 11: `lone` has all that they say. A `field_set`
-//! is what any other response gets; it is written in front of the fields that an inner layer has left.
+//! The text that depends on the limit alone is formatted once: the policy of a limit in `policy`,
+//! and the header fields of a layer in `template`. A response clones such a header map and fills in
+//! the numbers. `lone` has the template for most layers, which have one limit and send draft 11.
+//! All other responses use a `field_set`, which is written in front of the fields of inner layers.
 
 mod dialect;
 mod field_set;
@@ -35,7 +64,7 @@ pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, PolicyText};
 pub(crate) use self::rejection::{
     RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store, put_retry_after,
-    put_retry_soon, refusal, server_timing, too_large,
+    put_retry_in_a_second, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
 #[cfg(feature = "retry")]

@@ -1,4 +1,4 @@
-//! Dialects with room for one limit show the most constrained one.
+//! The fields of dialects with room for one limit, which show the most constrained one.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use super::list::{FieldList, MAX_INTEGER};
 use super::number;
 use super::policies::RATELIMIT;
 use super::policy::{FieldNumbers, PolicyText};
-use super::retry_after::{epoch_up, seconds_up};
+use super::retry_after::{ceil_epoch_seconds, ceil_seconds};
 use crate::algebra::Verdict;
 use crate::clock::Timestamp;
 use crate::limiter::Level;
 
-/// The limit that is closest to refusing, or that has refused and whose wait is the longest.
+/// The limit that has refused with the longest wait; if none has refused, the limit that is closest
+/// to refusing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MostConstrained {
     limit: u64,
     remaining: u64,
     reset: Duration,
-    /// How many more requests like this one the limit has room for; `None` if it has refused.
+    /// The number of further requests like this one that fit; `None` if the limit has refused.
     requests_left: Option<u64>,
     now: Timestamp,
 }
@@ -46,17 +47,17 @@ impl MostConstrained {
         if other.rank() > self.rank() { other } else { self }
     }
 
-    /// Refusals rank above all others, the longest wait first; then the fewer requests are left, the
-    /// higher, and of equals the longer time.
+    /// Refusals rank highest, then the limits by the fewest requests left. Ties go to the longer
+    /// time.
     fn rank(&self) -> (bool, Reverse<u64>, Duration) {
         (self.requests_left.is_none(), Reverse(self.requests_left.unwrap_or(0)), self.reset)
     }
 
-    /// Writes the fields of those of these dialects that have room for one limit.
+    /// Writes the fields of the dialects in this set that have room for one limit.
     pub(super) fn write_to(&self, dialects: Dialects, headers: &mut HeaderMap) {
         let seconds = || number::value(self.seconds());
-        // It is an inner layer's refusal that has to stay. A refusal of our own has this field as
-        // well, but none of those below yet, so it makes no difference there.
+        // `Retry-After` marks a refusal of an inner layer, whose fields have to stay. A refusal of
+        // this layer has it as well, but has none of the fields below yet, so they are written.
         let refused = headers.contains_key(RETRY_AFTER);
         if dialects.draft_7
             && self.replaces(headers, &RATELIMIT, draft_7_remaining, refused)
@@ -68,13 +69,14 @@ impl MostConstrained {
             self.insert(headers, &DRAFT_6, seconds());
         }
         if dialects.x_ratelimit && self.replaces(headers, &X_RATELIMIT[1], digits, refused) {
-            let epoch = epoch_up(self.now, self.reset).min(MAX_INTEGER);
+            let epoch = ceil_epoch_seconds(self.now, self.reset).min(MAX_INTEGER);
             self.insert(headers, &X_RATELIMIT, number::value(epoch));
         }
     }
 
-    /// Whether this limit replaces what an inner layer wrote. A refusal stays, and so does what has
-    /// no more tokens left than this limit, and what cannot be parsed, such as two lines.
+    /// Whether this limit replaces the field of an inner layer. The field stays if it is a refusal,
+    /// if it shows no more tokens than this limit has left, or if it cannot be parsed, as with two
+    /// lines.
     fn replaces(
         &self,
         headers: &HeaderMap,
@@ -89,19 +91,19 @@ impl MostConstrained {
     }
 
     fn seconds(&self) -> u64 {
-        seconds_up(self.reset).min(MAX_INTEGER)
+        ceil_seconds(self.reset).min(MAX_INTEGER)
     }
 
     /// `limit=10, remaining=5, reset=30`.
     fn draft_7(&self) -> Option<HeaderValue> {
         let mut text = FieldList::default();
         text.bytes(b"limit=").number(self.limit);
-        text.next().bytes(b"remaining=").number(self.remaining);
-        text.next().bytes(b"reset=").number(self.seconds());
+        text.begin_member().bytes(b"remaining=").number(self.remaining);
+        text.begin_member().bytes(b"reset=").number(self.seconds());
         HeaderValue::from_maybe_shared(Bytes::from(text.into_bytes())).ok()
     }
 
-    /// An error means that the map is full, and then the field is left out.
+    /// Writes three fields. An error means that the map is full; the field is then omitted.
     fn insert(&self, headers: &mut HeaderMap, names: &'static [HeaderName; 3], reset: HeaderValue) {
         let values = [number::value(self.limit), number::value(self.remaining), reset];
         for (name, value) in names.iter().zip(values) {
@@ -128,11 +130,11 @@ fn digits(text: &[u8]) -> Option<u64> {
 }
 
 fn draft_7_remaining(text: &[u8]) -> Option<u64> {
-    // A comma in a string would look like the end of a member.
+    // A comma in a string would be mistaken for the end of a member.
     if text.contains(&b'"') {
         return None;
     }
-    // Of members with one name, the last counts (RFC 9651, section 3.2).
+    // Of several members with one name, the last counts (RFC 9651, section 3.2).
     let mut members = text.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii);
     let ends_key = |byte: &u8| matches!(byte, b'=' | b';');
     let last = members.find(|member| member.split(ends_key).next() == Some(b"remaining"))?;

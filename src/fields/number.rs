@@ -2,18 +2,18 @@
 
 use http::HeaderValue;
 
-/// A number in digits; does not allocate for small ones, as most waits are.
+/// Formats a number in digits. Does not allocate for small numbers, which most waits are.
 #[inline]
 pub(super) fn value(number: u64) -> HeaderValue {
     match usize::try_from(number).ok().and_then(|nth| SMALL.get(nth)) {
         Some(digits) => HeaderValue::from_static(digits),
-        // `HeaderValue::from(number)` would write into a shared buffer: two allocations for a few digits.
+        // `HeaderValue::from(number)` writes into a shared buffer, which takes two allocations.
         None => HeaderValue::from_bytes(itoa::Buffer::new().format(number).as_bytes())
             .unwrap_or_else(|_| HeaderValue::from(number)),
     }
 }
 
-/// The numbers up to five minutes.
+/// The numbers of seconds in up to five minutes.
 static SMALL: [&str; 301] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16",
     "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31", "32",

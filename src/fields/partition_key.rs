@@ -1,4 +1,4 @@
-//! The partition of the quota that a request belongs to, shown without showing the key.
+//! The parameter `pk`: identifies the key of a request without revealing it.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,12 +10,15 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::backend::Key;
 
-/// The parameter `pk` of draft 11 (section 4.1.3): which partition of the quota a request belongs to, so
-/// that a client which acts for several users, or asks for several resources, can tell their quotas apart.
+/// The parameter `pk` of draft 11 (section 4.1.3), which shows the partition of a quota.
 ///
-/// It is never the [`Key`] itself, which may be an address or a user's name, but the first 12 bytes of a keyed
-/// hash of it (SipHash-2-4, 128 bits): without the secret, a key cannot be found by trying all of them. A
-/// limit with one bucket for all requests has no partitions, so it has no `pk`.
+/// A client that acts for several users, or requests several resources, can tell their quotas apart
+/// by it.
+///
+/// The value is not the [`Key`] itself, which may be an address or the name of a user. It is the
+/// first 12 bytes of a keyed hash of the key (SipHash-2-4, 128 bits), so without the secret, the
+/// key cannot be found by trying all candidates. A limit with one bucket for all requests has no
+/// `pk`.
 ///
 /// # Examples
 ///
@@ -45,16 +48,17 @@ enum PartitionHash {
 type PartitionFn = dyn Fn(&Key) -> Vec<u8> + Send + Sync;
 
 impl PartitionKey {
-    /// A hash under this secret: processes with the same secret show the same partitions.
+    /// Hashes keys with this secret. Processes with the same secret show the same partitions.
     #[must_use]
     pub fn keyed(secret: [u8; 16]) -> Self {
         Self(PartitionHash::Keyed(SipHasher24::new_with_key(&secret)))
     }
 
-    /// A hash under a random secret of this process.
+    /// Hashes keys with a random secret of this process.
     ///
-    /// After a restart, and in another process behind the same address, the same key is shown as another
-    /// partition. A client that remembers partitions then takes it for a new one; nothing else depends on it.
+    /// After a restart, or in another process behind the same address, the same key has another
+    /// `pk`. To a client that remembers partitions it then looks like a new one; nothing else
+    /// depends on it.
     #[must_use]
     pub fn random() -> Self {
         let random = || RandomState::new().build_hasher().finish().to_le_bytes();
@@ -65,10 +69,11 @@ impl PartitionKey {
         Self::keyed(secret)
     }
 
-    /// The bytes that this function makes of a key; if there are none, the limit has no `pk`.
+    /// Shows the bytes that this function computes from a key; if they are empty, the limit has no
+    /// `pk`.
     ///
-    /// The draft advises you to document how they are made, so that clients can compute them, and to put
-    /// nothing sensitive into them: they are in the response for everyone to read.
+    /// The draft advises to document how they are computed, so that clients can compute them as
+    /// well, and to put nothing sensitive into them, since the response shows them.
     ///
     /// # Examples
     ///
@@ -105,8 +110,8 @@ impl PartitionKey {
     }
 }
 
-/// 96 bits: among a billion keys, the probability of a collision is one in 10^11. A multiple of three
-/// needs no padding in base64.
+/// 96 bits: among a billion keys, the probability of a collision is one in 10^11. A multiple of
+/// three bytes needs no padding in base64.
 const LEN: usize = 12;
 
 /// Leaves the secret out.

@@ -15,7 +15,7 @@ pub(super) static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) struct Policies {
     dialects: Dialects,
     list: FieldList,
-    /// The quotas that are in the list already: draft 7 (section 3.5) allows each only once.
+    /// The quotas in the list so far: draft 7 (section 3.5) allows each only once.
     quotas: SmallVec<[u64; 4]>,
 }
 
@@ -26,21 +26,21 @@ impl Policies {
 
     pub(super) fn push(&mut self, policy: &PolicyText, partition_key: Option<&str>) {
         if self.dialects.draft_11 {
-            self.list.next().bytes(&policy.text);
+            self.list.begin_member().bytes(&policy.text);
             if let Some(key) = partition_key {
                 self.list.partition_key(key);
             }
             return;
         }
-        // Two quotas that are cut to the same largest integer read as the same.
+        // Compared after the cut to the largest integer, as clients see them.
         let quota = policy.quota.min(MAX_INTEGER);
         if self.dialects.draft_7 && !self.quotas.contains(&quota) {
             self.quotas.push(quota);
-            self.list.next().number(quota).bytes(b";w=").number(policy.window);
+            self.list.begin_member().number(quota).bytes(b";w=").number(policy.window);
         }
     }
 
-    /// The field's value; `None` if no dialect has the field.
+    /// The value of the field; `None` if no dialect has the field.
     pub(super) fn value(self) -> Option<HeaderValue> {
         self.list.value()
     }

@@ -1,4 +1,5 @@
-//! What the fields say about one limit: its policy, laid out once, and how it stands.
+//! One limit in the header fields: the text of its policy, formatted once, and the numbers of how
+//! it stands.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::list::{FieldList, MAX_INTEGER};
-use super::retry_after::seconds_up;
+use super::retry_after::ceil_seconds;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
 use crate::limiter::{Level, Limit};
@@ -14,7 +15,7 @@ use crate::quota::Kind;
 
 const MICROS: u128 = 1_000_000;
 
-/// The part of the fields that depends on nothing but the limit, laid out once.
+/// The part of the fields that depends on the limit alone, formatted once.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyText {
     /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
@@ -31,7 +32,7 @@ pub(crate) struct PolicyText {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldNumbers {
     pub(super) remaining: u64,
-    /// The time in which as many tokens as remain refill; for a refusal, the wait.
+    /// The `t` or `reset` of the fields; see [`Dialect`](super::Dialect).
     pub(super) reset: Duration,
 }
 
@@ -48,31 +49,31 @@ impl PolicyText {
 
     /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
     ///
-    /// The buffer has exactly the length of the text, as [`Bytes`] would otherwise allocate once
-    /// more to share it.
+    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
+    /// share it.
     #[inline]
     pub(super) fn member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
         let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
         let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
-        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(T.len());
+        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(RESET.len());
         let mut text = Vec::with_capacity(self.prefix.len().saturating_add(digits));
         text.extend_from_slice(&self.prefix);
         text.extend_from_slice(remaining);
-        text.extend_from_slice(T);
+        text.extend_from_slice(RESET);
         text.extend_from_slice(seconds);
         HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 
     /// Adds the limit's member of `RateLimit` to a list of several.
     pub(super) fn push_member(&self, list: &mut FieldList, numbers: FieldNumbers) {
-        list.next().bytes(&self.prefix).number(numbers.remaining);
-        list.bytes(T).number(numbers.seconds());
+        list.begin_member().bytes(&self.prefix).number(numbers.remaining);
+        list.bytes(RESET).number(numbers.seconds());
     }
 
-    /// The numbers of the limit that this text belongs to.
+    /// The numbers of this limit at this level.
     ///
-    /// After a refusal, a client that waits for `reset` is not refused again.
+    /// After a refusal, `reset` is the wait, so a client that waits for it is not refused again.
     #[inline]
     pub(super) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
         let remaining = limit.bucket().tokens(level.state.value).whole();
@@ -83,7 +84,8 @@ impl PolicyText {
         FieldNumbers { remaining, reset }
     }
 
-    /// The time until more tokens are there.
+    /// The time that the fields show for an admitted request: until the end of the window, until as
+    /// many tokens as are left have refilled, or until the next token.
     #[inline]
     fn reset(&self, limit: &Limit, state: State, now: Timestamp, remaining: u64) -> Duration {
         let bucket = limit.bucket();
@@ -94,7 +96,7 @@ impl PolicyText {
             return Duration::from_secs(refill_seconds(remaining, self.window, self.quota));
         }
         let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
-        let micros = missing.unsigned_abs().div_ceil(gain(limit));
+        let micros = missing.unsigned_abs().div_ceil(gain_of_all_shards(limit));
         Duration::from_micros(saturate(micros))
     }
 }
@@ -103,7 +105,7 @@ impl FieldNumbers {
     /// Whole seconds, rounded up and at least one.
     #[inline]
     pub(super) const fn seconds(&self) -> u64 {
-        seconds_up(self.reset)
+        ceil_seconds(self.reset)
     }
 }
 
@@ -111,7 +113,7 @@ impl FieldNumbers {
 #[inline]
 fn refill_seconds(tokens: u64, window: u64, all: u64) -> u64 {
     let all = all.max(1);
-    // The numbers of real limits fit; only the others pay for a division of 128 bits.
+    // Common limits fit into 64 bits. A division of 128 bits is slower.
     match window.checked_mul(tokens) {
         Some(product) => product.div_ceil(all),
         None => {
@@ -128,19 +130,19 @@ fn saturate(number: u128) -> u64 {
 /// The tokens that a client may count on, and the seconds in which they refill.
 fn quota_and_window(limit: &Limit) -> (u64, u64) {
     let (quota, bucket) = (limit.quota(), limit.bucket());
-    // A capacity of zero has no window; the rate and its period come closest.
+    // A capacity of zero has no window, so the rate and its period stand in.
     let tokens = match quota.get_capacity() {
         0 => quota.rate(),
         tokens => tokens,
     };
     let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
-    let steps = units.div_ceil(gain(limit));
+    let steps = units.div_ceil(gain_of_all_shards(limit));
     let micros = steps.saturating_mul(u128::from(bucket.step()));
     (tokens, saturate(micros.div_ceil(MICROS)))
 }
 
 /// The units that all shards together gain at each step.
-fn gain(limit: &Limit) -> u128 {
+fn gain_of_all_shards(limit: &Limit) -> u128 {
     let shards = u128::from(limit.quota().get_shards());
     u128::from(limit.bucket().gain()).saturating_mul(shards).max(1)
 }
@@ -159,4 +161,4 @@ fn quote(name: &str) -> Vec<u8> {
     text
 }
 
-const T: &[u8; 3] = b";t=";
+const RESET: &[u8; 3] = b";t=";

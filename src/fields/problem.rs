@@ -1,10 +1,10 @@
 //! Problem details (RFC 9457).
 //!
-//! They are written by hand: five members are not worth a JSON library.
+//! The JSON is written by hand, since five members do not justify a dependency.
 
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// The problem type that the IETF draft registers for a quota that is used up.
+/// Formats a problem of the type that the IETF draft registers for an exceeded quota.
 pub(super) fn quota_exceeded<'a>(
     status: u16,
     violated: impl Iterator<Item = &'a str>,
@@ -29,8 +29,8 @@ pub(super) fn quota_exceeded<'a>(
     json
 }
 
-/// A problem without a type of its own: the status says enough.
-pub(super) fn plain(status: u16, title: &str) -> String {
+/// Formats a problem without a type of its own.
+pub(super) fn untyped(status: u16, title: &str) -> String {
     let mut json = String::with_capacity(64);
     json.push_str("{\"title\":");
     push_string(&mut json, title);
@@ -40,14 +40,15 @@ pub(super) fn plain(status: u16, title: &str) -> String {
     json
 }
 
-/// A JSON string (RFC 8259, section 7).
+/// Appends a JSON string (RFC 8259, section 7).
 fn push_string(json: &mut String, text: &str) {
     json.push('"');
     for c in text.chars() {
         match c {
             '"' => json.push_str("\\\""),
             '\\' => json.push_str("\\\\"),
-            // No text of ours has a control character, but a JSON string must not contain one.
+            // A JSON string must not contain control characters. Names of limits have none, so
+            // nothing is lost.
             c if c.is_control() => json.push(' '),
             c => json.push(c),
         }

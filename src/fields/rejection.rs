@@ -1,4 +1,4 @@
-//! The wording of the answers to requests that are not run.
+//! The responses to requests that do not run.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use super::retry_after::{RetryAfter, seconds_up};
+use super::retry_after::{RetryAfter, ceil_seconds};
 use super::{NO_STORE, grpc, number, problem};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
 
-/// How an answer is worded.
+/// The format of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wording {
     #[default]
@@ -20,7 +20,7 @@ pub(crate) enum Wording {
     Grpc,
 }
 
-/// When to come back, and how `Retry-After` says so.
+/// The time after which to retry, and the form of `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryHint {
     pub(crate) after: Duration,
@@ -29,7 +29,7 @@ pub(crate) struct RetryHint {
     pub(crate) format: RetryAfter,
 }
 
-/// 429, or another status, with the time to come back.
+/// Makes the response to a refused request: 429, or another status, with `Retry-After`.
 pub(crate) fn refusal(
     wording: Wording,
     status: StatusCode,
@@ -55,7 +55,7 @@ pub(crate) fn refusal(
     response
 }
 
-/// Adds `Retry-After` unless the response has it.
+/// Adds `Retry-After`, unless the response has it.
 pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
     let RetryHint { after, now, format } = hint;
     if let Some(value) = format.value(after, now) {
@@ -68,11 +68,11 @@ pub(crate) fn put_no_store<B>(response: &mut Response<B>) {
     put_if_absent(response, CACHE_CONTROL, NO_STORE);
 }
 
-/// Adds the length of the body that GET would get to an answer to HEAD (RFC 9110, section 9.3.2), unless
-/// the answer has it. HTTP/1 frames such an answer without it, and HTTP/2 forbids the body itself.
+/// Adds to a response to HEAD the length of the body that GET would get (RFC 9110, section 9.3.2),
+/// unless the response has it.
 pub(crate) fn put_content_length<B>(response: &mut Response<B>, length: Option<u64>) {
     let status = response.status();
-    // These have no body for any method (section 8.6).
+    // Responses with these statuses have no body for any method (section 8.6).
     let has_none = status.is_informational()
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if let Some(length) = length.filter(|_| !has_none) {
@@ -80,7 +80,8 @@ pub(crate) fn put_content_length<B>(response: &mut Response<B>, length: Option<u
     }
 }
 
-/// 429 without a time to come back, as no wait would help.
+/// Makes the response to a request that costs too much: 429 without `Retry-After`, as no wait would
+/// help.
 pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
     let (status, name) = (StatusCode::TOO_MANY_REQUESTS, limit.name());
     let why = "the request costs more than the limit can ever grant";
@@ -97,13 +98,13 @@ pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
     }
 }
 
-/// Another status, without details: the log has the reason. 503 asks the client to come back in a
-/// second.
+/// Makes a response with another status and no details, since the reason is in the log. 503 asks
+/// the client to retry after a second.
 pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
     let soon = status == StatusCode::SERVICE_UNAVAILABLE;
     let mut response = match wording {
         Wording::ProblemDetails => {
-            respond(status, problem::MEDIA_TYPE, problem::plain(status.as_u16(), title(status)))
+            respond(status, problem::MEDIA_TYPE, problem::untyped(status.as_u16(), title(status)))
         }
         Wording::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
         Wording::Grpc => {
@@ -111,26 +112,26 @@ pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) 
         }
     };
     if soon {
-        put_retry_soon(&mut response, format);
+        put_retry_in_a_second(&mut response, format);
     }
     response
 }
 
-/// Adds a `Retry-After` of one second unless the response has one.
-pub(crate) fn put_retry_soon<B>(response: &mut Response<B>, format: RetryAfter) {
-    if let Some(soon) = format.soon() {
+/// Adds a `Retry-After` of one second, unless the response has one.
+pub(crate) fn put_retry_in_a_second<B>(response: &mut Response<B>, format: RetryAfter) {
+    if let Some(soon) = format.in_a_second() {
         put_if_absent(response, RETRY_AFTER, soon);
     }
 }
 
 fn put_if_absent<B>(response: &mut Response<B>, name: HeaderName, value: HeaderValue) {
-    // An error means that the map is full, and then the field is left out.
+    // An error means that the map is full; the field is then omitted.
     if let Ok(entry) = response.headers_mut().try_entry(name) {
         let _ = entry.or_try_insert(value);
     }
 }
 
-/// The metric of `Server-Timing` (W3C) for the time that a request spent in the queue, in
+/// The value of `Server-Timing` (W3C) for the time that a request spent in the queue, in
 /// milliseconds.
 pub(crate) fn server_timing(limit: &Limit, waited: Duration) -> Option<HeaderValue> {
     let micros = waited.as_micros();
@@ -158,10 +159,10 @@ fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
 }
 
-/// Such as "refused by `a` and `b`, try again in 5 seconds".
+/// For example "refused by `a` and `b`, try again in 5 seconds".
 fn message(refused: &[&str], after: Duration) -> String {
     let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
-    let (seconds, names) = (seconds_up(after), names.join(" and "));
+    let (seconds, names) = (ceil_seconds(after), names.join(" and "));
     let unit = if seconds == 1 { "second" } else { "seconds" };
     format!("refused by {names}, try again in {seconds} {unit}")
 }

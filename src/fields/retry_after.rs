@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::number;
 use crate::clock::Timestamp;
 
-/// How `Retry-After` says when to come back (RFC 9110, section 10.2.3).
+/// The form of `Retry-After` (RFC 9110, section 10.2.3): seconds or a date.
 ///
 /// # Examples
 ///
@@ -21,16 +21,17 @@ use crate::clock::Timestamp;
 /// let layer = RateLimiter::in_memory().layer(&API).retry_after(RetryAfter::Date);
 /// # drop(layer);
 /// ```
+#[doc(alias("retry-after", "Retry-After"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RetryAfter {
-    /// In seconds from now: a whole number, rounded up, and at least 1. All clients read it.
+    /// Whole seconds from now, rounded up, at least 1. All clients can read it.
     #[default]
     Seconds,
-    /// At a date, such as `Tue, 14 Nov 2023 22:15:24 GMT`, rounded up to the second.
+    /// A date, such as `Tue, 14 Nov 2023 22:15:24 GMT`, rounded up to the second.
     ///
-    /// Choose it for clients that compare it with the response's `Date`, or whose clock is right. The
-    /// date is computed from the clock of the store, so that clock has to show the time of day.
+    /// Use it for clients that compare it with the `Date` of the response, or that have the right
+    /// time. The date is computed from the clock of the store, which has to show the time of day.
     Date,
 }
 
@@ -38,23 +39,24 @@ impl RetryAfter {
     /// The value for a wait that begins at `now`.
     pub(super) fn value(self, wait: Duration, now: Timestamp) -> Option<HeaderValue> {
         match self {
-            Self::Seconds => Some(number::value(seconds_up(wait))),
-            Self::Date => format_date(epoch_up(now, wait)),
+            Self::Seconds => Some(number::value(ceil_seconds(wait))),
+            Self::Date => format_date(ceil_epoch_seconds(now, wait)),
         }
     }
 
-    /// The value for a second from now, by the clock of the system: it is for answers without the
-    /// time of a store.
-    pub(super) fn soon(self) -> Option<HeaderValue> {
+    /// The value for a second from now, by the system clock: for responses without an answer of the
+    /// store, and so without its time.
+    pub(super) fn in_a_second(self) -> Option<HeaderValue> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         self.value(Duration::from_secs(1), Timestamp::from_micros(micros))
     }
 }
 
-/// Whole seconds, rounded up and never zero: a client that comes back then is not refused again.
+/// Rounds up to whole seconds, at least 1, so that a client which waits for that long is not
+/// refused again.
 #[inline]
-pub(super) const fn seconds_up(wait: Duration) -> u64 {
+pub(super) const fn ceil_seconds(wait: Duration) -> u64 {
     let up = if wait.subsec_nanos() > 0 { 1 } else { 0 };
     match wait.as_secs().saturating_add(up) {
         0 => 1,
@@ -62,8 +64,8 @@ pub(super) const fn seconds_up(wait: Duration) -> u64 {
     }
 }
 
-/// The whole second since the Unix epoch, rounded up, at which a wait ends that begins at `now`.
-pub(super) fn epoch_up(now: Timestamp, wait: Duration) -> u64 {
+/// The end of a wait that begins at `now`, in seconds since the Unix epoch, rounded up.
+pub(super) fn ceil_epoch_seconds(now: Timestamp, wait: Duration) -> u64 {
     let wait = i128::try_from(wait.as_nanos().div_ceil(1_000)).unwrap_or(i128::MAX);
     let end = i128::from(now.as_micros()).saturating_add(wait);
     let micros = u128::try_from(end).unwrap_or(0);
@@ -79,7 +81,7 @@ fn format_date(epoch: u64) -> Option<HeaderValue> {
 /// Friday, 31 December 9999, 23:59:59.
 const END_OF_9999: u64 = 253_402_300_799;
 
-/// Reads the wait that a response asks for; `None` if it asks for none or cannot be understood.
+/// Reads the wait from `Retry-After`; `None` if the field is absent or malformed.
 #[cfg_attr(not(feature = "retry"), expect(dead_code, reason = "only the retry layer reads it"))]
 pub(crate) fn read_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = single_value(headers, &RETRY_AFTER)?;
@@ -88,23 +90,23 @@ pub(crate) fn read_retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let until = parse_date(text)?;
     // The server computed both dates by one clock, so their difference is right even if that clock
-    // or ours is wrong. `Date` is rounded down, so the wait is not too short.
+    // or the local one is wrong. `Date` is rounded down, so the wait is not too short.
     let from = single_value(headers, &DATE).and_then(parse_date).unwrap_or_else(SystemTime::now);
     Some(until.duration_since(from).unwrap_or_default())
 }
 
-/// Digits and nothing else: no sign, no fraction. A number that does not fit is the longest wait.
+/// Parses digits only: no sign and no fraction. A number that does not fit is the longest wait.
 fn parse_seconds(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// A date in any of HTTP's three forms (RFC 9110, section 5.6.7).
+/// Parses a date in any of the three forms of HTTP (RFC 9110, section 5.6.7).
 fn parse_date(text: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(text).ok()
 }
 
-/// The value of a field that is there once. If it is there twice, neither line can be trusted.
+/// The value of a field that occurs once. If it occurs twice, neither line can be trusted.
 fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;

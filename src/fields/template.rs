@@ -1,4 +1,4 @@
-//! The part of the fields that is the same in many responses, made once for a layer.
+//! The header fields that all responses of a layer share, formatted once.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -7,8 +7,7 @@ use super::list::prepend;
 use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
 
-/// A header map whose names are laid out and hashed once: cloning it is cheaper than inserting its
-/// fields one by one.
+/// A header map with hashed names. Cloning it is cheaper than inserting its fields one by one.
 #[derive(Debug)]
 pub(crate) struct FieldTemplate {
     policy: Option<HeaderValue>,
@@ -36,18 +35,18 @@ impl FieldTemplate {
         self.policy.clone()
     }
 
-    /// Whether there are no fields of draft 11.
+    /// Whether the template has no fields of draft 11.
     pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// The fields of draft 11, `RateLimit` first, which has no members yet.
+    /// The fields of draft 11: `RateLimit` first, which has no members yet.
     pub(super) fn blank(&self) -> HeaderMap {
         self.fields.clone()
     }
 
-    /// Writes the fields of draft 11 with these members of `RateLimit` into these headers, in front of
-    /// what an inner layer wrote there.
+    /// Writes the fields of draft 11 with these members of `RateLimit`, in front of those that an
+    /// inner layer wrote.
     pub(super) fn write_to(&self, members: HeaderValue, headers: &mut HeaderMap) {
         if !headers.is_empty() {
             prepend(headers, &RATELIMIT_POLICY, self.policy());

@@ -1,4 +1,4 @@
-//! Keys from header fields with a secret.
+//! Keys from header fields that hold a secret.
 
 use http::HeaderName;
 
@@ -8,22 +8,21 @@ use super::head::Head;
 use super::header::{MAX_LEN, header_name, single_value};
 use super::key_error::KeyError;
 
-/// Takes the digest of a header field; made by [`api_key`].
+/// Takes the digest of a header field as the key; made by [`api_key`].
 #[derive(Clone, Debug)]
 pub struct ApiKey {
     name: HeaderName,
     max_len: usize,
 }
 
-/// Takes the digest of the header field of this name, which has a secret: an API key, or the id of a
-/// session.
+/// Takes the digest of a header field as the key, such as of an API key.
 ///
-/// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
-/// The field has to be there exactly once, with a value of at most 1,024 bytes; spaces and tabs around it
-/// do not count.
+/// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store
+/// gets it. The field has to be present exactly once, with a value of at most 1,024 bytes. Spaces
+/// and tabs around the value are ignored.
 ///
-/// The value is not verified: a client that makes up values gets a bucket for each. Put the layer inside
-/// of the authentication, or also limit requests by address.
+/// **The value is not verified**: a client that makes up values gets a bucket for each. Put the
+/// layer inside of the authentication, or also limit requests by address.
 ///
 /// # Panics
 ///
@@ -38,7 +37,7 @@ pub struct ApiKey {
 /// let extracted = key::api_key("X-Api-Key").extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("s3cret"))));
 /// ```
-#[doc(alias = "x-api-key")]
+#[doc(alias("x-api-key"))]
 #[must_use]
 #[track_caller]
 pub fn api_key(name: &str) -> ApiKey {

@@ -8,21 +8,22 @@ use super::head::Head;
 use super::header::single_value;
 use super::key_error::KeyError;
 
-/// Takes the digest of the request's bearer token; made by [`bearer`].
+/// Takes the digest of the bearer token as the key; made by [`bearer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer {
     max_len: usize,
 }
 
-/// Takes the digest of the request's bearer token: `Authorization: Bearer ..` (RFC 6750, section 2.1).
+/// Takes the digest of the bearer token as the key (RFC 6750, section 2.1).
 ///
-/// The token is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
-/// The field may have at most 8,192 bytes, and upper and lower case of the token differ. Spaces and tabs
-/// around the token do not count. If the field is absent or has another scheme, the key is missing. A scheme
-/// that is not ASCII is an error.
+/// It reads the field `Authorization: Bearer ..`. The token is hashed at once (see
+/// [`digest`](super::digest())), so neither the log nor a store gets it. The field may have at most
+/// 8,192 bytes. The token is case-sensitive, and spaces and tabs around it are ignored. If the
+/// field is absent or has another scheme, the key is missing. A scheme that is not ASCII is an
+/// error.
 ///
-/// The token is not verified: a client that makes up tokens gets a bucket for each. Put the layer inside
-/// of the authentication, or also limit requests by address.
+/// **The token is not verified**: a client that makes up tokens gets a bucket for each. Put the
+/// layer inside of the authentication, or also limit requests by address.
 ///
 /// # Examples
 ///
@@ -34,8 +35,7 @@ pub struct Bearer {
 /// let extracted = key::bearer().extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(key::digest("mF_9.B5f-4.1JqM"))));
 /// ```
-#[doc(alias = "authorization")]
-#[doc(alias = "jwt")]
+#[doc(alias("authorization", "jwt", "access token"))]
 #[must_use]
 pub const fn bearer() -> Bearer {
     Bearer { max_len: 8_192 }
@@ -56,12 +56,14 @@ impl KeyExtractor for Bearer {
             Err(error) if error.is_missing() => return Err(no_token()),
             value => value?,
         };
-        // One space, says the grammar. Servers that take other blanks take the same token.
+        // The grammar allows one space here. Lenient servers accept other blanks, so these must not
+        // make another key of the same token.
         let end = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
         let Some((scheme, token)) = value.split_at_checked(end) else {
             return Err(no_token());
         };
-        // A server that reads UTF-8 may take white space of Unicode for a blank, and find the token.
+        // A server that reads the field as UTF-8 may trim Unicode white space and find the token.
+        // The request must not pass as one without a token.
         if !scheme.is_ascii() {
             return Err(KeyError::invalid(
                 "no key: the scheme in the `authorization` header is not ASCII (send \

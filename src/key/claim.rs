@@ -1,4 +1,4 @@
-//! Keys from the claims of a token, which not every token has.
+//! Keys from the claims of a verified token.
 
 use std::any::type_name;
 use std::fmt;
@@ -15,12 +15,13 @@ pub struct Claim<T, F> {
     source: PhantomData<fn(&T)>,
 }
 
-/// Takes the key from the claims `T` of a token, which the layer that verified the token inserted as a
-/// request extension.
+/// Takes the key from the claims of a verified token.
 ///
-/// It is like [`extension`](super::extension()), for closures that return what
-/// [`from_fn`](super::from_fn()) takes: an `Option` if not every token has the claim, or an [`Extracted`]
-/// if a claim exempts the request.
+/// The layer that verifies the token has to insert the claims, of type `T`, as a request extension.
+///
+/// Unlike for [`extension`](super::extension()), the closure may return what that of
+/// [`from_fn`](super::from_fn()) may: an `Option` if not every token has the claim, or an
+/// [`Extracted`] if a claim exempts the request.
 ///
 /// # Examples
 ///

@@ -7,34 +7,35 @@ use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trimmed;
+use super::field_value::trim;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
 
-/// Takes the digest of a cookie; made by [`cookie`].
+/// Takes the digest of a cookie as the key; made by [`cookie`].
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: Arc<str>,
 }
 
-/// Takes the digest of the cookie of this name, such as a session's id.
+/// Takes the digest of a cookie as the key, such as of the id of a session.
 ///
-/// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store gets it.
-/// A value is the same key in any spelling: quoted or not, percent-encoded or not, with white space around
-/// it or not, that of Unicode included. So is the name. All `Cookie` field lines are read, up to 65,536
-/// bytes in total.
+/// The value is hashed at once (see [`digest`](super::digest())), so neither the log nor a store
+/// gets it. All spellings of a value are one key: quotes, percent-encoding, and white space around
+/// it, including that of Unicode, make no difference. The same holds for the name. All `Cookie`
+/// field lines are read, up to 65,536 bytes in total.
 ///
-/// * Two cookies of this name are an error, unless their values are the same. Servers differ in which of
-///   the two they use (RFC 6265, section 5.4): a client could have one counted and the other used, and get
-///   a bucket for each value it makes up.
-/// * A cookie that the server encrypts, or signs together with the time, changes each time it is set, and
-///   old ones may stay valid: a client that collects them gets a bucket for each. Limit by its content
-///   instead, for instance by [`extension`](super::extension()).
+/// * Two cookies of this name with different values are an error. Servers differ in which of the
+///   two they use (RFC 6265, section 5.4): a client could otherwise be counted by one cookie and
+///   served by the other, and would get a bucket for each value that it makes up.
+/// * A cookie that the server encrypts, or signs together with the time, changes each time it is
+///   set, and its old values may stay valid. A client that collects them gets a bucket for each.
+///   Use the content of the cookie as the key instead, for instance by
+///   [`extension`](super::extension()).
 /// * If the name begins with `__Host-`, no other host of the domain can set a second cookie.
 ///
-/// The value is not verified: a client that makes up cookies gets a bucket for each. Also limit requests
-/// by address; the example `anonymous_sessions` shows how.
+/// **The value is not verified**: a client that makes up cookies gets a bucket for each. Also limit
+/// requests by address, as the example `anonymous_sessions` does.
 ///
 /// # Panics
 ///
@@ -58,13 +59,13 @@ pub fn cookie(name: &str) -> Cookie {
     Cookie { name: name.into() }
 }
 
-/// Longer than what any browser sends, and short enough to be read in microseconds.
+/// More than any browser sends, and few enough to be read in microseconds.
 const MAX_LEN: usize = 65_536;
 
 impl KeyExtractor for Cookie {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let name = &self.name;
-        let lines = || head.headers().get_all(COOKIE).iter().map(trimmed);
+        let lines = || head.headers().get_all(COOKIE).iter().map(trim);
         let len = lines().fold(0, |len: usize, line| len.saturating_add(line.len()));
         if len > MAX_LEN {
             return Err(KeyError::invalid(format!(
@@ -72,14 +73,14 @@ impl KeyExtractor for Cookie {
             )));
         }
         let pairs = lines().flat_map(|line| line.split(|&byte| byte == b';'));
-        let mut values = pairs.filter_map(|pair| value_of(name.as_bytes(), pair));
+        let mut values = pairs.filter_map(|pair| value_if_named(name.as_bytes(), pair));
         let Some(value) = values.next() else {
             return Err(KeyError::missing(format!(
                 "no key: the request has no `{name}` cookie (send it, or choose by `missing_key` \
                  what happens without it)"
             )));
         };
-        if values.any(|other| other != value && !decoded(other).eq(decoded(value))) {
+        if values.any(|other| other != value && !decode(other).eq(decode(value))) {
             return Err(KeyError::invalid(format!(
                 "no key: the request has more than one `{name}` cookie, and they differ (send it once)"
             )));
@@ -89,24 +90,23 @@ impl KeyExtractor for Cookie {
                 "no key: the `{name}` cookie is empty (send a value, or no cookie)"
             )));
         }
-        Ok(Extracted::Key(digest_of_decoded(value)))
+        Ok(Extracted::Key(digest_decoded(value)))
     }
 }
 
 /// The value of this pair without quotes, if the pair has this name.
-fn value_of<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
+fn value_if_named<'a>(name: &[u8], pair: &'a [u8]) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|&byte| byte == b'=')?;
     let (named, value) = pair.split_at_checked(equals)?;
-    let (named, value) = (trimmed_text(named), trimmed_text(value.strip_prefix(b"=")?));
-    // Servers decode percent-encoding in names as well.
-    let is_same = || named.contains(&b'%') && decoded(named).eq(name.iter().copied());
-    (named == name || is_same()).then_some(unquoted(value))
+    let (named, value) = (trim_text(named), trim_text(value.strip_prefix(b"=")?));
+    // Servers decode names as well, so an encoded name must not hide the cookie.
+    let is_same = || named.contains(&b'%') && decode(named).eq(name.iter().copied());
+    (named == name || is_same()).then_some(unquote(value))
 }
 
-/// The text without the white space around it, that of Unicode included: servers that read cookies as
-/// text trim it, as the crate `cookie` does, which `tower-sessions` uses. Bytes that are not UTF-8 are no
-/// white space.
-fn trimmed_text(text: &[u8]) -> &[u8] {
+/// Trims white space, including that of Unicode: servers that read cookies as text do so, as the
+/// crate `cookie` does, which `tower-sessions` uses. Bytes that are not UTF-8 are kept.
+fn trim_text(text: &[u8]) -> &[u8] {
     if text.is_ascii() {
         return text.trim_ascii();
     }
@@ -119,33 +119,32 @@ fn trimmed_text(text: &[u8]) -> &[u8] {
     text.get(..text.len().saturating_sub(trailing)).unwrap_or(text)
 }
 
-/// The value without quotes: some servers strip them, before or after decoding.
-fn unquoted(value: &[u8]) -> &[u8] {
+/// Strips quotes, as some servers do, before or after decoding.
+fn unquote(value: &[u8]) -> &[u8] {
     let quotes: [&[u8]; 2] = [b"\"", b"%22"];
     let opened = quotes.iter().find_map(|quote| value.strip_prefix(*quote));
     let closed = opened.and_then(|rest| quotes.iter().find_map(|quote| rest.strip_suffix(*quote)));
     closed.unwrap_or(value)
 }
 
-/// The digest of the decoded value: a session store may decode it too, and then all the ways to encode
-/// one id have to be one bucket.
-fn digest_of_decoded(value: &[u8]) -> Key {
+/// Hashes the decoded value. A session store may decode the value too, so all encodings of one id
+/// have to be one key.
+fn digest_decoded(value: &[u8]) -> Key {
     let mut digest = Digest::default();
-    for (plain, encoded) in pieces(value) {
+    for (plain, encoded) in chunks(value) {
         digest.update(plain);
         encoded.iter().for_each(|byte| digest.update(&[*byte]));
     }
     digest.key()
 }
 
-/// The bytes of a text without its percent-encoding.
-fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
-    pieces(text).flat_map(|(plain, encoded)| plain.iter().copied().chain(encoded))
+/// Decodes percent-encoding.
+fn decode(text: &[u8]) -> impl Iterator<Item = u8> {
+    chunks(text).flat_map(|(plain, encoded)| plain.iter().copied().chain(encoded))
 }
 
-/// The runs of bytes in a text that stand for themselves, each with the byte that is percent-encoded behind
-/// it.
-fn pieces(text: &[u8]) -> impl Iterator<Item = (&[u8], Option<u8>)> {
+/// Splits a text into runs of plain bytes, each with the percent-encoded byte after it, if any.
+fn chunks(text: &[u8]) -> impl Iterator<Item = (&[u8], Option<u8>)> {
     let mut rest = text;
     iter::from_fn(move || {
         let Some(at) = rest.iter().position(|&byte| byte == b'%') else {

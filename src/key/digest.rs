@@ -1,16 +1,17 @@
-//! Digests of secrets: the secrets themselves are not kept.
+//! Digests of secrets, which are kept in place of the secrets.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::backend::Key;
 
-/// The key of a secret, such as an API key: its digest, which does not reveal the secret.
+/// Hashes a secret, such as an API key, into a key that does not reveal it.
 ///
-/// [`bearer`](super::bearer()), [`api_key`](super::api_key()) and [`cookie`](super::cookie()) make such keys.
-/// The digest is the first 16 bytes of SHA-256: the same in every process and in every version, so a handler
-/// can name the bucket of a token that it knows.
+/// [`bearer`](super::bearer()), [`api_key`](super::api_key()) and [`cookie`](super::cookie()) make
+/// such keys. The digest is the first 16 bytes of SHA-256: the same in every process and in every
+/// version, so a handler can name the bucket of a token that it knows.
 ///
-/// A secret that can be guessed can also be found from its digest: tokens should have 128 random bits.
+/// A secret that can be guessed can also be found from its digest. Tokens should have 128 random
+/// bits.
 ///
 /// # Examples
 ///
@@ -38,7 +39,8 @@ impl Digest {
 
     pub(super) fn key(self) -> Key {
         let full: [u8; 32] = self.0.finalize().into();
-        // 128 bits rule out collisions in practice, and leave room for an address in an inline key.
+        // 128 bits rule out collisions in practice, and a tuple with an address still fits into a
+        // key without an allocation.
         match full.as_chunks::<16>() {
             ([first, _], _) => Key::from(*first),
             _ => Key::from(full),

@@ -1,4 +1,4 @@
-//! Keys from what other layers know about a request.
+//! Keys from request extensions, which other layers insert.
 
 use std::any::type_name;
 use std::fmt;
@@ -15,10 +15,10 @@ pub struct Extension<T, F> {
     source: PhantomData<fn(&T)>,
 }
 
-/// Takes the key from the request extension of type `T`, which an outer layer inserted.
+/// Takes the key from a request extension of type `T`, which an outer layer inserts.
 ///
-/// Use it for the user that your authentication established, the claims of a token that it verified, or
-/// anything else that an outer layer knows about the request. An empty text is not a key.
+/// Use it for the user that your authentication established, or for anything else that an outer
+/// layer knows about the request. An empty text is an error.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ where
         match head.extensions().get::<T>() {
             Some(found) => match (self.read)(found).into() {
                 key if key.is_empty() => Err(KeyError::empty(format!(
-                    "no key: the one from the extension of type `{}` is empty (have the layer that \
+                    "no key: the key from the extension of type `{}` is empty (have the layer that \
                      inserts it always set one)",
                     type_name::<T>()
                 ))),

@@ -1,4 +1,4 @@
-//! Key extractors, and the two adapters that their methods make.
+//! The trait of key extractors, and the adapters of its methods.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -10,8 +10,11 @@ use crate::backend::Key;
 
 /// Takes the key of a request from its head.
 ///
-/// A limit is worth nothing if clients can invent keys at will. Use keys that a client cannot invent, or
-/// add a limit by something that it cannot.
+/// A limit does not bound clients that can make up keys. Use keys that a client cannot choose, or
+/// add a limit by such a key.
+///
+/// The [module docs](super) list the extractors of this crate. Implement the trait for your own, or
+/// use [`from_fn`](super::from_fn()).
 ///
 /// # Examples
 ///
@@ -31,6 +34,7 @@ use crate::backend::Key;
 ///     }
 /// }
 /// ```
+#[doc(alias("keyGenerator"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how to take a key from a request",
     note = "use `tollgate::key::header(..)`, `ClientIp::peer()` and the like, or \
@@ -47,8 +51,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Takes the key of `other` if this one is missing.
     ///
-    /// A key that is there but cannot be used stays an error: otherwise a client could change buckets by
-    /// sending nonsense. The keys of `other` are [marked as fallbacks](Key::fallback).
+    /// If the key is present but cannot be used, the error remains. Otherwise, a client could
+    /// change its bucket by sending a malformed key. The keys of `other` are [marked as
+    /// fallbacks](Key::fallback), so they never equal a key of this extractor.
     #[doc(alias = "fallback")]
     fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
     where
@@ -57,10 +62,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or::new(self, other)
     }
 
-    /// Exempts the requests for which the predicate returns true.
+    /// Exempts the requests for which `is_exempt` returns true.
     ///
-    /// Use it for health checks, for internal callers that your authentication has identified, or for
-    /// networks ([`ClientIp::within`](super::ClientIp::within)).
+    /// Use it for health checks, for internal callers that your authentication has identified, or
+    /// for networks ([`ClientIp::within`](super::ClientIp::within)).
     ///
     /// # Examples
     ///
@@ -75,13 +80,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// #[derive(Clone)]
     /// struct Internal; // inserted by the layer that verifies client certificates
     ///
-    /// let but_for_us = ClientIp::peer().unless(|head| head.extensions().get::<Internal>().is_some());
-    /// # drop(but_for_us);
+    /// let is_internal = |head: &Head<'_>| head.extensions().get::<Internal>().is_some();
+    /// let but_for_internal_calls = ClientIp::peer().unless(is_internal);
+    /// # drop(but_for_internal_calls);
     /// ```
-    #[doc(alias = "skip")]
-    #[doc(alias = "exempt")]
-    #[doc(alias = "whitelist")]
-    #[doc(alias = "allowlist")]
+    #[doc(alias("skip", "exempt", "whitelist", "allowlist"))]
     fn unless<P>(self, is_exempt: P) -> Unless<Self, P>
     where
         Self: Sized,
@@ -90,25 +93,25 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Unless::new(self, is_exempt)
     }
 
-    /// Whether it gives all requests the same key, as [`global`](super::global) does.
+    /// Whether all requests get the same key, as with [`global`](super::global); false by default.
     ///
-    /// A [`Queue`](crate::middleware::Queue) bounds the waiters of each key, unless it is that of all
-    /// requests.
+    /// A [`Queue`](crate::middleware::Queue) bounds the waiters of each key, but not those of a key
+    /// that all requests share.
     fn is_global(&self) -> bool {
         false
     }
 
-    /// Looks at a request for a sign of a misconfiguration; most extractors have none to look for.
+    /// Checks a request for a sign of a misconfiguration; returns `None` by default.
     ///
-    /// A rule calls this for its first thousand requests that have a key, and logs the warning once. It has
-    /// no influence on decisions.
+    /// A rule calls this for its first thousand requests with a key, and logs the warning once. The
+    /// result has no influence on decisions.
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
         let _ = head;
         None
     }
 }
 
-/// The result of an extractor.
+/// The result of an extractor: a key, or an exemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extracted {
@@ -129,14 +132,14 @@ impl<K: Into<Key>> From<K> for Extracted {
 pub struct Or<A, B> {
     first: A,
     second: B,
-    /// Why no request can have the first key. No request is refused for it, as the second key takes its
-    /// place, so only a warning can tell.
-    passed_over: OnceLock<KeyError>,
+    /// The error of a misconfigured first key. It causes no refusal, since the second key takes its
+    /// place, so it is only reported as a warning.
+    first_error: OnceLock<KeyError>,
 }
 
 impl<A, B> Or<A, B> {
     pub(super) const fn new(first: A, second: B) -> Self {
-        Self { first, second, passed_over: OnceLock::new() }
+        Self { first, second, first_error: OnceLock::new() }
     }
 }
 
@@ -145,7 +148,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
         match self.first.extract(head) {
             Err(error) if error.is_missing() => {
                 if error.is_misconfigured() {
-                    self.passed_over.get_or_init(|| error);
+                    self.first_error.get_or_init(|| error);
                 }
                 Ok(match self.second.extract(head)? {
                     Extracted::Key(key) => Extracted::Key(key.fallback()),
@@ -157,8 +160,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
-        let set_up = self.passed_over.get().map(|error| SetupWarning::new(error.message()));
-        set_up
+        let warning = self.first_error.get().map(|error| SetupWarning::new(error.message()));
+        warning
             .or_else(|| self.first.setup_warning(head))
             .or_else(|| self.second.setup_warning(head))
     }

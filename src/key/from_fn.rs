@@ -10,18 +10,18 @@ use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
 
-/// Takes the key by calling a closure; made by [`from_fn`].
+/// Takes the key from a closure; made by [`from_fn`].
 #[derive(Clone, Copy)]
 pub struct FromFn<F>(F);
 
-/// Takes the key by calling a closure with the head of the request.
+/// Takes the key from a closure, which gets the head of the request.
 ///
-/// The closure returns a key, an `Option` of one, an [`Extracted`] if it exempts requests, or a `Result` of
-/// these: see [`IntoExtracted`]. An empty text is not a key. The key cannot borrow from the head: return a
-/// [`Key`], which does not allocate up to 36 bytes of text, or a `String`.
+/// The closure returns a key, an `Option` of one, an [`Extracted`] if it exempts requests, or a
+/// `Result` of these: see [`IntoExtracted`]. An empty text is an error. The key cannot borrow from
+/// the head: return a [`Key`], which does not allocate up to 36 bytes of text, or a `String`.
 ///
-/// Trim the value of a header field: over HTTP/2, a client can send spaces and tabs around it, and each
-/// spelling is a key of its own.
+/// Trim the values of header fields: over HTTP/2, a client can send spaces and tabs around a value,
+/// and each spelling would be a key of its own.
 ///
 /// # Examples
 ///
@@ -40,6 +40,7 @@ pub struct FromFn<F>(F);
 /// # takes(by_language);
 /// # takes(but_for_health_checks);
 /// ```
+#[doc(alias("keyGenerator", "custom key"))]
 pub const fn from_fn<F, R>(read: F) -> FromFn<F>
 where
     F: Fn(&Head<'_>) -> R + Send + Sync + 'static,
@@ -91,7 +92,7 @@ impl IntoExtracted for Extracted {
     }
 }
 
-/// `None` is a key that is missing.
+/// `None` means that the key is missing.
 impl<T: IntoExtracted> IntoExtracted for Option<T> {
     fn into_extracted(self) -> Result<Extracted, KeyError> {
         match self {

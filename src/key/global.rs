@@ -5,14 +5,14 @@ use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
 
-/// Gives every request the same key; made by [`global`].
+/// Gives all requests the same key; made by [`global`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Global;
 
-/// Gives every request the same key: one bucket for all.
+/// Gives all requests the same key, and so one bucket.
 ///
-/// It is the default of a layer.
+/// This is the default of a rule.
 ///
 /// # Examples
 ///

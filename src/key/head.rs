@@ -1,4 +1,4 @@
-//! The head of a request: what an extractor sees of it.
+//! The head of a request, which extractors read.
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
@@ -50,7 +50,7 @@ impl<'a> Head<'a> {
         self.headers
     }
 
-    /// The extensions, which other layers have added.
+    /// The extensions, which outer layers have added.
     #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions

@@ -3,12 +3,12 @@
 use http::HeaderName;
 
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trimmed;
+use super::field_value::trim;
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
 
-/// Takes the key from a header field; made by [`header`].
+/// Takes a header field as the key; made by [`header`].
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
@@ -18,23 +18,23 @@ pub struct Header {
 
 #[derive(Clone, Copy, Debug)]
 enum Case {
-    Kept,
-    Ignored,
+    Sensitive,
+    Insensitive,
 }
 
-/// Takes the key from the header field of this name.
+/// Takes a header field as the key.
 ///
-/// The field has to be there exactly once, with a value of printable ASCII and at most 1,024 bytes. The
-/// value is the key as it is written, without the spaces and tabs around it: upper and lower case differ
-/// (unless you [`ignore_case`](Header::ignore_case)), and so do different encodings of one name.
+/// The field has to be present exactly once, with a value of printable ASCII and at most 1,024
+/// bytes. Spaces and tabs around the value are ignored. The key is case-sensitive, unless you
+/// [`ignore_case`](Header::ignore_case), and different encodings of one name are different keys.
 ///
-/// The client chooses the value. Rely on it behind an authentication that sets the field, not on what a
-/// client claims. Do not use a secret as a key: for API keys and sessions there is `api_key`, with the
-/// feature `credentials`.
+/// **The client chooses the value**, unless a proxy or an authentication in front of the server
+/// overwrites the field. Do not use a secret as a key: for API keys and sessions there is
+/// `api_key`, with the feature `credentials`.
 ///
 /// # Panics
 ///
-/// If `name` is not a valid name of a header field; [`Header::new`] takes a parsed one.
+/// If `name` is not a valid name of a header field. [`Header::new`] takes a parsed name.
 ///
 /// # Examples
 ///
@@ -59,14 +59,15 @@ pub(super) fn header_name(name: &str) -> HeaderName {
     }
 }
 
-/// Enough for most tokens. Stores accept keys of any length.
+/// Enough for most values. A bound keeps clients from filling a store with long keys; stores accept
+/// any length.
 pub(super) const MAX_LEN: usize = 1_024;
 
 impl Header {
-    /// Takes the key from the header field of this name.
+    /// Makes an extractor of the header field of this name.
     #[must_use]
     pub const fn new(name: HeaderName) -> Self {
-        Self { name, max_len: MAX_LEN, case: Case::Kept }
+        Self { name, max_len: MAX_LEN, case: Case::Sensitive }
     }
 
     /// Accepts values of at most `bytes` bytes.
@@ -76,10 +77,10 @@ impl Header {
         self
     }
 
-    /// Treats upper and lower case letters of ASCII as the same.
+    /// Ignores the case of ASCII letters.
     ///
-    /// Use it for names that your application looks up without regard to case: otherwise, each spelling
-    /// has its own bucket.
+    /// Use it for names that your application looks up without regard to case. Otherwise, each
+    /// spelling has a bucket of its own.
     ///
     /// # Examples
     ///
@@ -92,7 +93,7 @@ impl Header {
     /// ```
     #[must_use]
     pub const fn ignore_case(mut self) -> Self {
-        self.case = Case::Ignored;
+        self.case = Case::Insensitive;
         self
     }
 }
@@ -101,7 +102,7 @@ impl KeyExtractor for Header {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Self { name, max_len, case } = self;
         let value = single_value(head, name, *max_len)?;
-        // Of the characters that do not print, only the tab can be in a header value.
+        // Of the control characters, a header value can only contain the tab.
         let is_printable = |text: &&str| text.is_ascii() && !text.as_bytes().contains(&b'\t');
         let Some(text) = str::from_utf8(value).ok().filter(is_printable) else {
             return Err(KeyError::invalid(format!(
@@ -110,7 +111,7 @@ impl KeyExtractor for Header {
             )));
         };
         Ok(Extracted::Key(match case {
-            Case::Ignored if text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            Case::Insensitive if text.bytes().any(|byte| byte.is_ascii_uppercase()) => {
                 Key::from(text.to_ascii_lowercase())
             }
             _ => Key::from(text),
@@ -118,14 +119,14 @@ impl KeyExtractor for Header {
     }
 }
 
-/// The trimmed value of a field that has to be there exactly once and not be empty.
+/// The trimmed value of a field that has to be present exactly once and not be empty.
 pub(super) fn single_value<'h>(
     head: &Head<'h>,
     name: &HeaderName,
     max_len: usize,
 ) -> Result<&'h [u8], KeyError> {
     let mut values = head.headers().get_all(name).iter();
-    let Some(value) = values.next().map(trimmed) else {
+    let Some(value) = values.next().map(trim) else {
         return Err(KeyError::missing(format!(
             "no key: the request has no `{name}` header (send it, or choose by `missing_key` what \
              happens without it)"

@@ -1,16 +1,16 @@
-//! Why a request has no key.
+//! The error of a request without a usable key.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a request has no usable key; the message says how to get one.
+/// The error of a request without a usable key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     message: Cow<'static, str>,
     kind: KeyErrorKind,
 }
 
-/// In ascending order of severity.
+/// In ascending order of severity: a tuple reports the worst error of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum KeyErrorKind {
     Missing,
@@ -20,28 +20,28 @@ enum KeyErrorKind {
 }
 
 impl KeyError {
-    /// The key is missing, because of the request or because of a misconfiguration.
+    /// The key is missing, which may be due to the client or to a misconfiguration.
     ///
-    /// The message goes to the log, not to the client: it should say how to fix the configuration.
+    /// The message goes to the log, not to the client. It should say how to fix the configuration.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Missing }
     }
 
-    /// The key is missing because of a misconfiguration: no request could have it.
+    /// The key is missing because of a misconfiguration, so that no request can have it.
     ///
-    /// [`is_missing`](Self::is_missing) is true for it too. It is logged once: as an error, however
-    /// requests without a key are handled, or as a warning if [another
-    /// key](super::KeyExtractor::or) takes its place.
+    /// [`is_missing`](Self::is_missing) is true for it too. It is logged once: as an error,
+    /// whatever `missing_key` is set to, or as a warning if [another key](super::KeyExtractor::or)
+    /// takes its place.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Misconfigured }
     }
 
-    /// The key is there but cannot be used: the request is malformed.
+    /// The key is present but cannot be used, because the request is malformed.
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Invalid }
     }
 
-    /// The key is there but empty, so that all requests without a name would share one bucket.
+    /// The key is present but empty; all requests without a name would share one bucket.
     ///
     /// It is handled like an [`invalid`](Self::invalid) key, and logged once as a warning.
     pub fn empty(message: impl Into<Cow<'static, str>>) -> Self {
@@ -54,13 +54,13 @@ impl KeyError {
         matches!(self.kind, KeyErrorKind::Missing | KeyErrorKind::Misconfigured)
     }
 
-    /// Whether the key is missing because of a misconfiguration, so that no request could have it.
+    /// Whether the key is missing because of a misconfiguration, so that no request can have it.
     #[must_use]
     pub const fn is_misconfigured(&self) -> bool {
         matches!(self.kind, KeyErrorKind::Misconfigured)
     }
 
-    /// Whether the key is there but empty.
+    /// Whether the key is present but empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         matches!(self.kind, KeyErrorKind::Empty)
@@ -70,7 +70,8 @@ impl KeyError {
         self.message.clone()
     }
 
-    /// Of two errors in one request, the client's own is reported; without one, a misconfiguration.
+    /// Of two errors in one request, a mistake of the client is reported rather than a
+    /// misconfiguration.
     pub(super) fn is_worse_than(&self, other: &Self) -> bool {
         self.kind > other.kind
     }

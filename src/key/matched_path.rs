@@ -5,14 +5,28 @@ use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
 
-/// Takes the route that axum matched; made by [`matched_path`].
+/// Takes the route that axum matched as the key; made by [`matched_path`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MatchedPath;
 
-/// Takes the route that axum matched, as it was declared: `/users/{id}`, not `/users/7`.
+/// Takes the route that axum matched as the key: `/users/{id}`, not `/users/7`.
 ///
-/// The layer has to run after routing: add it with `rate_limit` or `route_layer`.
+/// The layer has to run after routing, so add it by `rate_limit` or `route_layer`.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::key::{ClientIp, matched_path};
+/// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+///
+/// const PER_ROUTE: Limit = Limit::new("per-route", Quota::token_bucket(10, MINUTE));
+///
+/// let limit = RateLimiter::in_memory().layer(&PER_ROUTE).key((matched_path(), ClientIp::peer()));
+/// let app: Router = Router::new().route("/users/{id}", get(async || "hello")).rate_limit(limit);
+/// # drop(app);
+/// ```
 #[must_use]
 pub const fn matched_path() -> MatchedPath {
     MatchedPath

@@ -1,39 +1,59 @@
-//! Keys: which client, user or tenant a request belongs to, and how to take that from the request.
+//! Keys: which client, user or tenant a request belongs to.
 //!
-//! A [`KeyExtractor`] reads the [`Head`] of a request and names the bucket that its tokens come from.
-//! The functions here make the usual extractors, tuples combine them, and [`from_fn()`] takes any closure.
+//! Each key of a limit has a bucket of its own. A [`KeyExtractor`] takes the key from the [`Head`]
+//! of a request. Choose it by what the limit is for:
+//!
+//! | requests are limited by | extractor |
+//! |---|---|
+//! | the address of the client | [`ClientIp::peer`], or [`ClientIp::x_forwarded_for`] behind proxies |
+//! | the user or tenant that your authentication established | [`extension`](extension()), [`claim`](claim()), [`header`](header()) |
+//! | a token, an API key, a cookie or a session | `bearer`, `api_key`, `cookie`, `session` |
+//! | the route, in axum | `matched_path` |
+//! | anything else in the head | [`from_fn`](from_fn()) |
+//! | nothing: one bucket for all requests | [`global`](global()) |
 //!
 //! ```
-//! use tollgate::key::{self, ClientIp, KeyExtractor, Networks};
-//! # fn takes(_: impl KeyExtractor) {}
-//! # #[derive(Clone)] struct Tenant { id: u64 }
+//! use tollgate::key::{ClientIp, header};
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 //!
-//! # takes(
-//! ClientIp::peer()                                       // the address of the peer
-//! # ); takes(
-//! ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"])) // the client's, behind these proxies
-//! # ); takes(
-//! key::header("x-user")                                  // a header field
-//! # ); takes(
-//! key::extension(|tenant: &Tenant| tenant.id)            // what another layer knows
-//! # ); takes(
-//! key::from_fn(|head| if head.method().is_safe() { "reads" } else { "writes" }) // anything
-//! # ); takes(
-//! (key::header("x-tenant"), ClientIp::peer())            // each address of each tenant
-//! # ); takes(
-//! key::header("x-user").or(ClientIp::peer())             // the second if the first is missing
-//! # ); takes(
-//! ClientIp::peer().unless(|head| head.uri().path() == "/health") // all but health checks
-//! # );
+//! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE));
+//! const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(60, MINUTE));
+//!
+//! let limiter = RateLimiter::in_memory();
+//! let per_client = limiter.layer(&PER_CLIENT).key(ClientIp::peer());
+//! let per_user = limiter.layer(&PER_USER).key(header("x-user"));
+//! # drop((per_client, per_user));
 //! ```
 //!
-//! The feature `credentials` adds `bearer`, `api_key` and `cookie`, which keep only a digest of the secret,
-//! and `tower-sessions` adds `session`. Extractors cannot wait. What has to, such as a query for the user,
-//! runs in a layer outside of the limit that leaves its result as a request extension;
-//! `tollgate::routes::extract` makes such a layer of any extractor of axum.
+//! A limit does not protect a server from clients that can choose their key: they get a new bucket
+//! for each key that they make up. Use keys that a client cannot choose, or add a limit by address.
 //!
-//! To choose the limit itself by the request (by plan, method or path), see
-//! [`limit_with`](crate::Rule::limit_with).
+//! # Combinations
+//!
+//! A tuple makes a bucket for each combination of keys. [`or`](KeyExtractor::or) takes a second key
+//! if the first is missing, and [`unless`](KeyExtractor::unless) exempts requests:
+//!
+//! ```
+//! use tollgate::key::{ClientIp, KeyExtractor, Networks, header};
+//!
+//! let each_address_of_each_tenant = (header("x-tenant"), ClientIp::peer());
+//! let user_or_address = header("x-user").or(ClientIp::peer());
+//! let all_but_health_checks = ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"]))
+//!     .unless(|head| head.uri().path() == "/health");
+//! # drop((each_address_of_each_tenant, user_or_address, all_but_health_checks));
+//! ```
+//!
+//! # Details
+//!
+//! The feature `credentials` adds `bearer`, `api_key` and `cookie`, whose keys are digests of the
+//! secrets. The feature `tower-sessions` adds `session`.
+//!
+//! Extractors are not async. If a key takes a query, such as for the user of a token, run the query
+//! in a layer outside of the limit, and leave its result in the extensions of the request. For any
+//! extractor of axum, `tollgate::routes::extract` makes such a layer.
+//!
+//! To choose the limit itself by the request, such as by plan, method or path, see
+//! [`Rule::limit_with`](crate::Rule::limit_with).
 
 #[cfg(feature = "credentials")]
 mod api_key;

@@ -1,23 +1,24 @@
 //! Keys from the sessions of `tower-sessions`.
 
-use tower_sessions_core::Session as Found;
+use tower_sessions_core::Session as TowerSession;
 
 use super::digest::digest;
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::key_error::KeyError;
 
-/// Takes the digest of the id of a session; made by [`session`].
+/// Takes the digest of a session's id as the key; made by [`session`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Session;
 
-/// Takes the digest of the id of the request's session, which `tower-sessions` manages: add its
-/// `SessionManagerLayer` outside of this layer.
+/// Takes the digest of a session's id as the key, for the sessions of `tower-sessions`.
 ///
-/// A request that has no session yet has no key, and a client that drops its session gets a new one: also
-/// limit requests by address. `tower-sessions` loads sessions lazily: until something reads the session, a
-/// forged id is accepted. A layer between the two that loads the session makes forged ids missing:
+/// Add its `SessionManagerLayer` outside of this layer. A request that has no session yet has no
+/// key, and a client that drops its session gets a new one, so also limit requests by address.
+///
+/// `tower-sessions` loads sessions lazily: until something reads the session, a forged id is
+/// accepted. With a layer between the two that loads the session, a forged id counts as missing:
 ///
 /// ```
 /// use axum::Router;
@@ -52,7 +53,7 @@ pub const fn session() -> Session {
 
 impl KeyExtractor for Session {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        let Some(session) = head.extensions().get::<Found>() else {
+        let Some(session) = head.extensions().get::<TowerSession>() else {
             return Err(KeyError::misconfigured(
                 "no session: the request comes without `tower-sessions` (add its \
                  `SessionManagerLayer` outside of this layer)",

@@ -1,12 +1,13 @@
-//! Warnings about what is probably a misconfiguration.
+//! Warnings about a possible misconfiguration.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::backend::Key;
 
-/// A sign of a misconfiguration, for the log; see
-/// [`KeyExtractor::setup_warning`](super::KeyExtractor::setup_warning).
+/// A warning about a possible misconfiguration, for the log.
+///
+/// See [`KeyExtractor::setup_warning`](super::KeyExtractor::setup_warning).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupWarning {
     message: Cow<'static, str>,
@@ -14,18 +15,18 @@ pub struct SetupWarning {
 }
 
 impl SetupWarning {
-    /// A warning that is logged at the first request that shows the sign.
+    /// Makes a warning that is logged at the first request that raises it.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), common_key: None }
     }
 
-    /// A warning that is logged only if the first thousand requests all show the sign, and all with this
-    /// key.
+    /// Makes a warning that is logged only if each of the first thousand requests raises it, all
+    /// with this key.
     pub fn with_common_key(key: impl Into<Key>, message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), common_key: Some(key.into()) }
     }
 
-    /// The key that all requests have to share; `None` if one request is enough.
+    /// The key with which all requests have to raise the warning; `None` if one request is enough.
     #[must_use]
     pub const fn common_key(&self) -> Option<&Key> {
         self.common_key.as_ref()

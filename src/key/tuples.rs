@@ -1,4 +1,4 @@
-//! Several extractors as one: a bucket for each combination of their keys.
+//! Tuples of extractors: a bucket for each combination of their keys.
 
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
@@ -6,8 +6,8 @@ use super::key_error::KeyError;
 use super::setup_warning::SetupWarning;
 use crate::backend::Key;
 
-// The request is exempt if one of the extractors exempts it. Of several errors the worst is reported,
-// and of equals the first.
+// A request is exempt if one of the extractors exempts it. Of several errors, the worst is
+// reported, and the first of several equally bad ones.
 macro_rules! tuples {
     ($($name:ident),*) => {
         impl<$($name: KeyExtractor),*> KeyExtractor for ($($name,)*) {
@@ -29,9 +29,9 @@ macro_rules! tuples {
             #[expect(non_snake_case, reason = "the types and the values have one name")]
             fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
                 let ($($name,)*) = self;
-                let mut doubt = None;
-                $(doubt = doubt.or_else(|| $name.setup_warning(head));)*
-                doubt
+                let mut warning = None;
+                $(warning = warning.or_else(|| $name.setup_warning(head));)*
+                warning
             }
         }
     };

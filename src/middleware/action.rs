@@ -1,4 +1,4 @@
-//! What is done with a request: it runs, it waits, or it is rejected.
+//! The decision about a request: it runs, it waits, or it is rejected.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,45 +10,45 @@ use smallvec::SmallVec;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
-use super::places::WaiterPlace;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
+use super::waiter_counter::WaiterGuard;
 use crate::limiter::{Demand, Outcome, RateLimited, ReservedSlot};
 
-/// What is demanded for a request by the rules; mostly by one.
-pub(super) type RuleDemands<'p> = SmallVec<[Demand<Choice<'p>>; 1]>;
+/// What the rules demand for a request; most layers have one rule.
+pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
 
-/// What is done with a request.
+/// The decision about a request.
 pub(super) enum Action<'p> {
     Run(OnResponse),
-    /// It waits for its turn, and runs then.
+    /// It waits for its turn, then runs.
     Queue(Box<QueuedSlot>),
     Reject(Rejection<'p>),
 }
 
-/// What is done with a request whose head is at hand: if it is rejected, the answer has its words.
-pub(super) enum Step {
+/// An action whose rejection is rendered as a response, while the head of the request is at hand.
+pub(super) enum RenderedAction {
     Run(OnResponse),
     Queue(Box<QueuedSlot>),
-    Answer(Response<RefusalText>),
+    Respond(Response<RefusalText>),
     Pending(PendingAction),
 }
 
 /// An action, or a future of one.
-pub(super) enum ActionStep<'p> {
+pub(super) enum EventualAction<'p> {
     Ready(Action<'p>),
     Pending(PendingAction),
 }
 
 pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
 
-/// Why a request is rejected. Data: it is worded where the request's head is at hand.
+/// Why a request is rejected. It is data, as rendering it takes the head of the request.
 #[expect(clippy::large_enum_variant, reason = "a refused request is to allocate nothing")]
 pub(super) enum Rejection<'p> {
-    /// Limits have refused it.
+    /// One or more limits refused it.
     Refused(Refusal<'p>),
     /// It costs more than a limit can ever grant.
     TooLarge(RateLimited),
-    /// It is answered with this status: its key is missing, the store failed, the limiter is
+    /// It gets this status, because its key is missing, the store failed, or the limiter is
     /// drained.
     Status(StatusCode),
 }
@@ -57,14 +57,14 @@ pub(super) struct Refusal<'p> {
     pub(super) demands: RuleDemands<'p>,
     pub(super) outcome: Outcome,
     pub(super) status: StatusCode,
-    /// What makes the wait longer.
+    /// Added to the wait.
     pub(super) jitter: Duration,
 }
 
-/// A slot that was reserved for a request.
+/// The slot of a request that waits, with all that the request holds meanwhile.
 pub(super) struct QueuedSlot {
     pub(super) booking: ReservedSlot,
-    pub(super) place: WaiterPlace,
+    pub(super) guard: WaiterGuard,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,
 }
@@ -74,7 +74,7 @@ impl Action<'_> {
         Self::Reject(Rejection::Status(status))
     }
 
-    /// The ledger of a request that goes on.
+    /// The ledger of a request that is not rejected.
     pub(super) fn ledger(&self) -> Option<&RequestLedger> {
         match self {
             Self::Run(on_response) => on_response.ledger(),
@@ -84,7 +84,7 @@ impl Action<'_> {
     }
 }
 
-/// The same demands, for an answer that comes later.
-pub(super) fn to_static(demands: &[Demand<Choice<'_>>]) -> RuleDemands<'static> {
+/// The same demands without a lifetime, for an answer that comes later.
+pub(super) fn to_static(demands: &[Demand<RuleLimit<'_>>]) -> RuleDemands<'static> {
     demands.iter().map(|demand| demand.with_limit(demand.limit.to_static())).collect()
 }

@@ -1,10 +1,11 @@
-//! What a request really cost, told by its handler.
+//! The actual cost of a request, set by its handler in the response.
 
-use super::meter::{LateCost, Meter};
+use super::meter::{Meter, PendingCost};
 use crate::limiter::{Permit, Settlement};
 
-/// What a request really cost: put it into the extensions of the response, under a layer that
-/// [settles](super::RateLimitLayer::settle).
+/// The actual cost of a request, in the extensions of its response.
+///
+/// A layer that [settles](super::RateLimitLayer::settle) reads it from there.
 ///
 /// # Examples
 ///
@@ -13,10 +14,10 @@ use crate::limiter::{Permit, Settlement};
 ///
 /// use http::{Request, Response};
 /// use tollgate::middleware::ActualCost;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+/// use tollgate::{DAY, Limit, Quota, RateLimiter};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,34 +34,36 @@ use crate::limiter::{Permit, Settlement};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct ActualCost(Actual);
+pub struct ActualCost(CostSource);
 
 #[derive(Clone, Debug)]
-enum Actual {
+enum CostSource {
     Known(u64),
-    Metered(LateCost),
+    Pending(PendingCost),
 }
 
 impl ActualCost {
-    /// The request cost this many tokens.
+    /// A cost of this many tokens.
     #[must_use]
     pub const fn new(tokens: u64) -> Self {
-        Self(Actual::Known(tokens))
+        Self(CostSource::Known(tokens))
     }
 
-    /// What the request cost is known later, as where its response is a stream: put the cost into
-    /// the response, and keep the meter where the stream ends.
+    /// A cost that is known later, with the meter that sets it.
     ///
-    /// This meter is not that of the request: it goes before it, and if it is dropped without a
-    /// word, the tokens stay taken. A [`Meter`] that the handler takes from the request needs no
-    /// cost in the response.
+    /// Use it for a response that is a stream: put the cost into the response, and keep the meter
+    /// where the stream ends.
+    ///
+    /// This meter is not that of the request, and takes precedence over it. If it is dropped before
+    /// it has counted anything, the tokens stay taken. With the [`Meter`] of the request, a
+    /// response needs no `ActualCost`.
     ///
     /// # Examples
     ///
     /// ```
     /// use tollgate::middleware::{ActualCost, Meter};
     ///
-    /// /// Counts what is sent, also if the client goes away before the end.
+    /// /// Counts what is sent, also if the client disconnects before the end.
     /// struct Counted {
     ///     sent: u64,
     ///     meter: Option<Meter>,
@@ -79,21 +82,21 @@ impl ActualCost {
     /// response.extensions_mut().insert(cost);
     /// ```
     pub fn metered() -> (Self, Meter) {
-        let cost = LateCost::default();
-        (Self(Actual::Metered(cost.clone())), Meter::new(cost))
+        let cost = PendingCost::default();
+        (Self(CostSource::Pending(cost.clone())), Meter::new(cost))
     }
 
-    /// What is counted by the meter of the request.
-    pub(super) const fn counted(cost: LateCost) -> Self {
-        Self(Actual::Metered(cost))
+    /// A cost that the meter of the request counts.
+    pub(super) const fn from_pending(cost: PendingCost) -> Self {
+        Self(CostSource::Pending(cost))
     }
 
-    /// Settles what was taken, now or once the meter is read.
+    /// Settles the permit, now or once the cost is known.
     pub(super) fn settle(&self, permit: Permit<'static>) {
         match &self.0 {
-            // The store completes it by itself.
-            Actual::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
-            Actual::Metered(cost) => cost.settle(permit),
+            // The settlement completes by itself, also if its future is dropped.
+            CostSource::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
+            CostSource::Pending(cost) => cost.settle(permit),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler sees of the limits that let its request in, and what it can do with them.
+//! The view of a handler on the limits that admitted its request.
 
 use std::sync::Arc;
 
@@ -8,14 +8,17 @@ use super::ledger::{RequestLedger, Selection};
 use crate::clock::Timestamp;
 use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 
-/// How the limits stood that let a request in, for its handler: in the request's extensions, where
-/// a layer [exposes](crate::RateLimitLayer::expose) it, and an extractor in axum.
+/// How the limits stand that admitted a request, and what its handler can do with its tokens.
 ///
-/// Through it a handler takes more tokens, settles what the work has cost, or makes a fresh start.
-/// What it settles is not settled by the layer again, nor by another clone of this.
+/// A layer that [exposes](crate::RateLimitLayer::expose) puts it into the extensions of the
+/// request. In axum, it is an extractor.
 ///
-/// Where several layers expose what they have decided, it is about all of their limits, those of
-/// the outermost first. [`only`](Self::only) picks one.
+/// With it, a handler takes more tokens, settles the cost of the work, or resets the buckets.
+/// Tokens are settled once: what a handler settles, neither the layer nor a clone of this settles
+/// again.
+///
+/// If several nested layers expose, it covers the limits of all of them, the outermost first.
+/// [`only`](Self::only) selects one limit.
 ///
 /// # Examples
 ///
@@ -27,9 +30,9 @@ use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 /// static LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
 ///
 /// async fn chat(admission: Admission) -> Result<String, RateLimited> {
-///     // The question is longer than was thought: 429 leaves by the question mark.
+///     // The prompt is longer than estimated. If the tokens are not left, `?` returns 429.
 ///     admission.charge(500).await?;
-///     // the work runs here, and has cost less
+///     // .. the work runs here, and costs less ..
 ///     admission.settle(740).await?;
 ///     Ok(format!("{:?} were left before that", admission.remaining()))
 /// }
@@ -38,15 +41,16 @@ use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 /// let app: Router = Router::new().route("/chat", post(chat).rate_limit(layer));
 /// # drop(app);
 /// ```
+#[doc(alias("req.rateLimit", "requestPropertyName"))]
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// Those of the outermost layer first; at least one.
+    /// The ledgers of the layers, the outermost first; at least one.
     ledgers: Vec<Arc<RequestLedger>>,
     only: Option<Arc<str>>,
 }
 
 impl Admission {
-    /// Puts it into the extensions of a request, beside what outer layers have decided, if the
+    /// Puts it into the extensions of a request, together with the ledgers of outer layers, if the
     /// layer of this ledger exposes.
     pub(super) fn expose<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         if !ledger.is_exposed() {
@@ -58,7 +62,7 @@ impl Admission {
         request.extensions_mut().insert(Self { ledgers, only: None });
     }
 
-    /// The same for this limit only; limits are told apart by their names.
+    /// Returns the same for one limit only, which is identified by its name.
     ///
     /// # Examples
     ///
@@ -69,7 +73,7 @@ impl Admission {
     /// static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(5, HOUR));
     ///
     /// async fn logged_in(admission: Admission) -> Result<(), RateLimited> {
-    ///     // Other limits on the route are left as they are.
+    ///     // Does not reset the other limits on the route.
     ///     admission.only(&FAILURES).reset().await
     /// }
     /// # drop(logged_in);
@@ -79,58 +83,58 @@ impl Admission {
         Self { ledgers: self.ledgers.clone(), only: Some(limit.name().into()) }
     }
 
-    /// The whole tokens that were left; of several limits, the least that any had. `None` if the
-    /// request is held to none.
+    /// The tokens that were left, in whole tokens; of several limits, the fewest. `None` if the
+    /// request is not limited.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.snapshots().iter().map(Snapshot::remaining).min()
     }
 
     /// The time at which all limits are full again, if nothing more is taken. `None` if the request
-    /// is held to none.
+    /// is not limited.
     #[must_use]
     pub fn full_at(&self) -> Option<Timestamp> {
         self.snapshots().iter().map(Snapshot::full_at).max()
     }
 
-    /// How each limit stood after it let the request in, or after the last
+    /// How each limit stood after it admitted the request, or after the last
     /// [`charge`](Self::charge).
     ///
-    /// There is none if the request is exempt from all, or if the store did not answer and the
-    /// layer [admits](super::OnFailure::Admit) requests then.
+    /// Empty if the request is exempt from all limits, or if it was
+    /// [admitted](super::OnFailure::Admit) during an outage of the store.
     #[must_use]
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        self.seen(false)
+        self.select_snapshots(false)
     }
 
-    /// How each limit stood that is a [shadow](super::Rule::shadow) to the request: it would have
-    /// admitted the request if its cost [fits](Snapshot::fits).
+    /// How each limit stood that is a [shadow](super::Rule::shadow) for the request. The limit
+    /// would have admitted the request if its cost [fits](Snapshot::fits).
     #[must_use]
     pub fn shadows(&self) -> Vec<Snapshot> {
-        self.seen(true)
+        self.select_snapshots(true)
     }
 
-    fn seen(&self, in_shadow: bool) -> Vec<Snapshot> {
+    fn select_snapshots(&self, in_shadow: bool) -> Vec<Snapshot> {
         let selection = Selection::All(self.name());
         self.ledgers.iter().flat_map(|ledger| ledger.snapshots(selection, in_shadow)).collect()
     }
 
-    /// Takes so many tokens more, from the limits of each layer in one step.
+    /// Takes this many more tokens, from all limits of a layer in one step.
     ///
     /// With several rules, only those with an explicit `cost` are charged; if none has one, all
-    /// are, as in [`Permit::settle`]. A [`settle`](Self::settle) that comes later is about the sum,
-    /// also the layer's. What was settled before is not: what is charged then stays taken in
-    /// addition, also where the response is there and leaves the rest to a [`Meter`](super::Meter).
-    /// Shadow rules are not charged.
+    /// are, as in [`Permit::settle`]. Shadow rules are not charged. A later settlement, by
+    /// [`settle`](Self::settle) or by the layer, covers the sum. After a settlement, further
+    /// charges stay taken in addition, also if the response leaves the rest of the cost to a
+    /// [`Meter`](super::Meter).
     ///
     /// # Errors
     ///
-    /// If they are not there: nothing is taken by that layer then, and the refusal is a response
-    /// with the time to come back. Or if the cost can never fit, or the store did not answer.
+    /// If the tokens are not left, if the cost can never fit, or if the store fails. The layer that
+    /// refuses then takes nothing. As a response, a refusal is 429 with `Retry-After`.
     ///
     /// # Cancel safety
     ///
-    /// As [`RateLimiter::limit`](crate::RateLimiter::limit).
+    /// Like [`RateLimiter::limit`](crate::RateLimiter::limit).
     pub async fn charge(&self, tokens: u64) -> Result<(), RateLimited> {
         for ledger in &self.ledgers {
             ledger.charge_more(Selection::ByCost(self.name()), tokens).await?;
@@ -138,35 +142,36 @@ impl Admission {
         Ok(())
     }
 
-    /// Says what the work really cost: what is left of its tokens is given back, what is short is
-    /// taken, into debt if need be.
+    /// Settles the tokens at the actual cost of the work.
     ///
-    /// It concerns the limits that [`charge`](Self::charge) does. What was settled before stays as
-    /// it is.
+    /// Tokens that the request took in excess are returned. Tokens that it is short of are taken,
+    /// into debt if need be.
+    ///
+    /// It settles the limits that [`charge`](Self::charge) charges. Tokens that were settled before
+    /// stay as they are.
     ///
     /// # Errors
     ///
-    /// If the store could not do it.
+    /// If the store fails.
     ///
     /// # Cancel safety
     ///
-    /// The store is asked when the future is first polled, and completes the settlement if it is
-    /// dropped after that. One that answers later needs a tokio runtime for that, the one in which
-    /// the future is dropped.
+    /// The settlement is sent when the future is first polled, and completes even if the future is
+    /// dropped after that. If the store has not answered by then, this needs a tokio runtime in the
+    /// place where the future is dropped.
     pub async fn settle(&self, actual: u64) -> Result<(), RateLimited> {
         self.settle_selected(Selection::ByCost(self.name()), actual).await
     }
 
-    /// Gives all tokens back that were not settled yet: the work has not run, or is to cost
-    /// nothing.
+    /// Returns all tokens that were not settled yet, because the work has not run or costs nothing.
     ///
     /// # Errors
     ///
-    /// As [`settle`](Self::settle).
+    /// Like [`settle`](Self::settle).
     ///
     /// # Cancel safety
     ///
-    /// As [`settle`](Self::settle).
+    /// Like [`settle`](Self::settle).
     pub async fn refund(&self) -> Result<(), RateLimited> {
         self.settle_selected(Selection::All(self.name()), 0).await
     }
@@ -176,7 +181,7 @@ impl Admission {
         selection: Selection<'_>,
         actual: u64,
     ) -> Result<(), RateLimited> {
-        // All are asked before any is waited for.
+        // All settlements are sent before the first one is awaited.
         let permits = self.ledgers.iter().filter_map(|ledger| ledger.close(selection));
         let settle = |permit: Permit<'static>| permit.settle_by(Settlement::All(actual));
         let settling: Vec<_> = permits.map(settle).collect();
@@ -187,16 +192,18 @@ impl Admission {
         outcome
     }
 
-    /// Makes the buckets as if they had never been used, for all keys by which the request is
-    /// limited, shadows included. Nothing of what it took is given back after that.
+    /// Resets the buckets of the request, including those of shadows, as if they had never been
+    /// used.
+    ///
+    /// The tokens of the request count as settled after that.
     ///
     /// # Errors
     ///
-    /// As [`settle`](Self::settle).
+    /// Like [`settle`](Self::settle).
     ///
     /// # Cancel safety
     ///
-    /// As [`settle`](Self::settle).
+    /// Like [`settle`](Self::settle).
     pub async fn reset(&self) -> Result<(), RateLimited> {
         let selection = Selection::All(self.name());
         let resets: Vec<_> =
@@ -209,10 +216,12 @@ impl Admission {
         outcome
     }
 
-    /// Leave to run, with all that was not settled yet: from now on the holder of the permit
-    /// settles it. `None` if there is nothing of that.
+    /// Takes out a permit with all tokens that were not settled yet; its holder settles them from
+    /// now on.
     ///
-    /// Where several layers expose, it is that of the innermost one that has anything left.
+    /// Returns `None` if everything is settled.
+    ///
+    /// If several layers expose, the permit is that of the innermost layer with tokens to settle.
     #[must_use]
     pub fn permit(&self) -> Option<Permit<'static>> {
         self.ledgers.iter().rev().find_map(|ledger| ledger.permit(Selection::All(self.name())))

@@ -1,31 +1,31 @@
-//! What clients are told of the limits that they are held to.
+//! The header fields that show clients how their limits stand.
 
 use std::sync::Arc;
 
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
 use crate::limiter::{Demand, Level, Limit, Outcome, UsedTurn};
 
-/// The fields of a response to a request that these limits have decided about.
+/// The fields of the response to a request with this outcome.
 pub(super) fn field_set(
     plan: &Plan,
-    demands: &[Demand<Choice<'_>>],
+    demands: &[Demand<RuleLimit<'_>>],
     outcome: &Outcome,
 ) -> FieldSet {
     let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands.len()));
     for (demand, level) in outcome.levels(demands) {
         let limit = demand.limit();
-        let (policy, partition_key) = (plan.policy(limit), plan.partition_of(&demand.key));
+        let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(&demand.key));
         let partition_key = partition_key.as_deref();
         fields.push(Member { policy: &policy, limit, level: &level, partition_key });
     }
     fields.build()
 }
 
-/// What most layers do with the response of a request that their only limit has admitted: nothing, or
-/// they tell in draft 11 how it stands. `None` if there is more to do.
+/// What most layers do with the response of an admitted request: nothing, or they add the fields of
+/// draft 11 for their only limit. `None` if this layer does more.
 #[inline(always)]
 pub(super) fn on_lone_response(
     plan: &Plan,
@@ -42,13 +42,13 @@ pub(super) fn on_lone_response(
     Some(OnResponse::Member(Arc::clone(template), template.numbers(limit, &level())))
 }
 
-/// The fields of a response to a request that has waited, in the order of the rules.
+/// The fields of the response to a request that has waited, in the order of the rules.
 pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
     let mut levels = Vec::new();
     for (part, state) in turn.bucket_states() {
-        // Of two shards of a limit, one will do.
+        // A limit in shards has several parts; the fields show the first.
         if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
-            // Nothing remains that has not been promised, whatever a request costs.
+            // The cost does not matter: waiters hold all tokens, so none remain.
             levels.push((part, Level::admitted(state, 1, turn.at())));
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
     let mut fields = FieldSetBuilder::new(plan.dialects(), None);
     for (part, level) in &levels {
         let limit = part.limit();
-        let (policy, partition_key) = (plan.policy(limit), plan.partition_of(part.key()));
+        let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(part.key()));
         let partition_key = partition_key.as_deref();
         fields.push(Member { policy: &policy, limit, level, partition_key });
     }

@@ -1,4 +1,4 @@
-//! The body of a response: the inner service's, or a refusal's.
+//! The body of a response: that of the inner service, or that of a refusal.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// Either the body that the inner service gave, or the problem details of a refusal.
+    /// The body of a response: that of the inner service, or that of a refusal.
     ///
-    /// It is a [`Body`] where the inner one is, if that one's data can be made of [`Bytes`]: so of
-    /// all bodies whose data are `Bytes`.
+    /// It implements [`Body`] if the inner body does and its data can be made from [`Bytes`], as
+    /// for all bodies of `Bytes`.
     #[derive(Clone, Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -29,7 +29,8 @@ pin_project! {
     }
 }
 
-/// The text of a refusal, if it has any; one word, as every response has room for it.
+/// The text of a refusal, if any. It has the size of one pointer, since every response has room for
+/// it.
 pub(super) type RefusalText = Option<Arc<Bytes>>;
 
 impl<B> ResponseBody<B> {
@@ -41,7 +42,7 @@ impl<B> ResponseBody<B> {
         Self { kind: BodyKind::Refusal { text } }
     }
 
-    /// The inner service's body; `None` if the request was refused.
+    /// Returns the body of the inner service; `None` if the request did not run.
     #[must_use]
     pub fn into_inner(self) -> Option<B> {
         match self.kind {

@@ -1,10 +1,10 @@
-//! What a rule chooses for a request: a limit, or none.
+//! The limit that a rule has chosen for a request.
 
 use std::sync::Arc;
 
 use crate::limiter::Limit;
 
-/// What [`Rule::limit_with`](super::Rule::limit_with) may choose: a limit, or none.
+/// What the function of [`Rule::limit_with`](super::Rule::limit_with) returns: a limit, or none.
 #[derive(Clone, Debug)]
 pub struct ChosenLimit(pub(super) Option<Arc<Limit>>);
 
@@ -26,7 +26,7 @@ impl From<Arc<Limit>> for ChosenLimit {
     }
 }
 
-/// `None` is not limited.
+/// With `None`, the request is not limited.
 impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
     fn from(limit: Option<L>) -> Self {
         limit.map_or(Self(None), L::into)

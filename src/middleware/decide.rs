@@ -1,5 +1,5 @@
-//! The way of a request through a plan: what its rules demand, what the store answers, and the
-//! action that follows.
+//! Decides about a request: collects what its rules demand, submits that to the store, and turns
+//! the answer into an action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::action::{
-    Action, ActionStep, QueuedSlot, Refusal, Rejection, RuleDemands, Step, to_static,
+    Action, EventualAction, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands, to_static,
 };
 use super::advertise::{field_set, on_lone_response};
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
 use super::on_response::OnResponse;
-use super::places::KeyHashes;
 use super::plan::Plan;
-use super::planned_rule::Choice;
-use super::queue::{NoPlace, Queue};
+use super::planned_rule::RuleLimit;
+use super::queue::{Queue, QueueRefusal};
 use super::reject::{TOO_MANY, render};
 use super::shadow;
+use super::waiter_counter::KeyHashes;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::clock::Timestamp;
@@ -29,39 +29,40 @@ use crate::limiter::{
     Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, PendingReservation, ReservedSlot,
 };
 
-/// Decides what is done with a request.
-pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
-    word(plan, head, decide_all(plan, head))
+/// Decides about a request.
+pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
+    render_action(plan, head, decide_all(plan, head))
 }
 
-/// The same by what the only rule [demands](super::planned_rule::PlannedRule::demand).
+/// Decides about a request by what its only rule
+/// [demands](super::planned_rule::PlannedRule::demand).
 #[cfg(feature = "memory")]
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<Choice<'_>>>, StatusCode>,
-) -> Step {
-    let step = match demand {
+    demand: Result<Option<Demand<RuleLimit<'_>>>, StatusCode>,
+) -> RenderedAction {
+    let action = match demand {
         Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),
-        Ok(None) => ActionStep::Ready(run_uncharged(plan)),
-        Err(status) => ActionStep::Ready(Action::reject(status)),
+        Ok(None) => EventualAction::Ready(run_uncharged(plan)),
+        Err(status) => EventualAction::Ready(Action::reject(status)),
     };
-    word(plan, head, step)
+    render_action(plan, head, action)
 }
 
-/// Words the answer to a request that is rejected at once.
-fn word(plan: &Plan, head: &Head<'_>, step: ActionStep<'_>) -> Step {
-    match step {
-        ActionStep::Ready(Action::Run(on_response)) => Step::Run(on_response),
-        ActionStep::Ready(Action::Queue(slot)) => Step::Queue(slot),
-        ActionStep::Ready(Action::Reject(rejection)) => {
-            Step::Answer(render(plan, &rejection, head))
+/// Renders the response to a request that is rejected at once.
+fn render_action(plan: &Plan, head: &Head<'_>, action: EventualAction<'_>) -> RenderedAction {
+    match action {
+        EventualAction::Ready(Action::Run(on_response)) => RenderedAction::Run(on_response),
+        EventualAction::Ready(Action::Queue(slot)) => RenderedAction::Queue(slot),
+        EventualAction::Ready(Action::Reject(rejection)) => {
+            RenderedAction::Respond(render(plan, &rejection, head))
         }
-        ActionStep::Pending(pending) => Step::Pending(pending),
+        EventualAction::Pending(pending) => RenderedAction::Pending(pending),
     }
 }
 
-fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
+fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -71,28 +72,28 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => {}
-            // Whether the rule is enforced on a key follows from the key. A client that sends none, or
-            // nonsense, must not choose by that to be one of those that it is not enforced on.
+            // The key decides whether the rule is enforced. A client must not get out of a partly
+            // enforced rule by a missing or malformed key, so such a request is always rejected.
             Err(status) if planned.rule.is_enforced_on_some() => {
-                return ActionStep::Ready(Action::reject(status));
+                return EventualAction::Ready(Action::reject(status));
             }
             Err(_) => {}
         }
     }
-    let step = match demands.is_empty() {
-        true => ActionStep::Ready(run_uncharged(plan)),
+    let action = match demands.is_empty() {
+        true => EventualAction::Ready(run_uncharged(plan)),
         false => submit(plan, demands),
     };
-    if shadows.is_empty() { step } else { shadow::charge_after(plan, step, shadows) }
+    if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
 }
 
-/// Asks the store, and reads its answer when it is there.
-fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'p> {
+/// Submits the demands to the store, and reads the answer, now or later.
+fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<'p> {
     let submission = Submission::new(plan, &demands);
     #[cfg(feature = "memory")]
     if let (Some(memory), Mode::Reserve(_)) = (plan.limiter.memory(), submission.mode) {
         let (modes, queues) = ([submission.mode, submission.longest], plan.limiter.queues());
-        return ActionStep::Ready(
+        return EventualAction::Ready(
             match plan.limiter.reserve(memory, &mut demands, modes, Some(queues)) {
                 Ok((applied, ticket)) => {
                     let book = |grants: &[Grant], now, wait| {
@@ -104,7 +105,7 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
                             wait,
                         )))
                     };
-                    read(plan, submission, demands, Ok(applied), book)
+                    read_answer(plan, submission, demands, Ok(applied), book)
                 }
                 Err(error) => Action::Reject(Rejection::TooLarge(error)),
             },
@@ -114,41 +115,42 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> ActionStep<'
     let under_way = reserves.then(|| PendingReservation::new(plan.limiter.queues()));
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
-            let book = book_slot(plan);
-            ActionStep::Ready(read(plan, submission, demands, answer, book))
+            let book = slot_booking(plan);
+            EventualAction::Ready(read_answer(plan, submission, demands, answer, book))
         }
         Ok(Answer::Pending(answer)) => {
             let gives_back = reserves || plan.settings.refunds_dropped;
             let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reading = async move {
                 let answer = answer.await;
-                let action = read(&plan, submission, demands, answer, book_slot(&plan));
+                let action = read_answer(&plan, submission, demands, answer, slot_booking(&plan));
                 drop(under_way);
                 action
             };
             match gives_back {
-                false => ActionStep::Pending(Box::pin(reading)),
-                // Completed even if the client goes meanwhile: what was taken for it has to be given
-                // back then, as the action does that is dropped.
+                false => EventualAction::Pending(Box::pin(reading)),
+                // Completes even if the client disconnects meanwhile. The store may have taken
+                // tokens for the request by then; dropping the action returns them.
                 true => {
                     let reading = Answer::pending(async move { Ok(reading.await) });
                     let detached = DetachOnDrop::new(reading);
-                    ActionStep::Pending(Box::pin(async move {
-                        // It was made of a future that has no error.
+                    EventualAction::Pending(Box::pin(async move {
+                        // `reading` never fails.
                         detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE))
                     }))
                 }
             }
         }
-        Err(error) => ActionStep::Ready(Action::Reject(Rejection::TooLarge(error))),
+        Err(error) => EventualAction::Ready(Action::Reject(Rejection::TooLarge(error))),
     }
 }
 
-/// How the demands of a request are made, and what it is told if they are refused.
+/// How the demands of a request are submitted, and how it is answered if they are refused.
 #[derive(Clone, Copy)]
 struct Submission {
     mode: Mode,
-    /// What an empty queue could grant is not too large, however full this one is.
+    /// The mode of an empty queue. A cost that an empty queue could grant is not too large, however
+    /// full the queue is now.
     longest: Mode,
     queue: Option<Queue>,
     max_wait: Duration,
@@ -157,25 +159,25 @@ struct Submission {
 }
 
 impl Submission {
-    fn new(plan: &Plan, demands: &[Demand<Choice<'_>>]) -> Self {
+    fn new(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> Self {
         let (limiter, queue) = (&plan.limiter, plan.settings.queue);
         let jitter = limiter.random().up_to(plan.settings.jitter);
         let Some(queue) = queue else {
             let (mode, max_wait) = (Mode::Take, Duration::ZERO);
             return Self { mode, longest: mode, queue, max_wait, status: TOO_MANY, jitter };
         };
-        // Without room in the queue, nothing is reserved that would have to be given up.
-        let place = plan.places.look(&queue, || counted_keys(plan, demands));
+        // If the queue has no room, the request reserves no slot: it could not keep it.
+        let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
         let drain = limiter.time_to_drain();
         let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
-        let status = match (place, drain) {
-            (Err(no_place), None) => status_without_place(&queue, no_place),
-            (Err(NoPlace::Full), Some(_)) => queue.on_full.status(),
-            // The client has not asked for too much: the server is going away.
+        let status = match (checked, drain) {
+            (Err(refusal), None) => status_of_refusal(&queue, refusal),
+            (Err(QueueRefusal::Full), Some(_)) => queue.on_full.status(),
+            // The server shuts down, so the refusal is not due to the client.
             (_, Some(_)) => UNAVAILABLE,
             (Ok(()), None) => TOO_MANY,
         };
-        let mode = if place.is_ok() { Mode::Reserve(max_wait) } else { Mode::Take };
+        let mode = if checked.is_ok() { Mode::Reserve(max_wait) } else { Mode::Take };
         let longest = Mode::Reserve(queue.max_wait);
         Self { mode, longest, queue: Some(queue), max_wait, status, jitter }
     }
@@ -186,8 +188,8 @@ impl Submission {
     }
 }
 
-/// Reads what the store has answered.
-fn read<'p>(
+/// Turns the answer of the store into an action.
+fn read_answer<'p>(
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
@@ -201,17 +203,19 @@ fn read<'p>(
     };
     let verdict = outcome.verdict();
     if verdict != Verdict::Refused {
-        plan.log.store_took(first);
+        plan.log.store_charged(first);
     }
     match verdict {
-        Verdict::Admitted => Action::Run(run(plan, &demands, &outcome)),
+        Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
         Verdict::Reserved => match submission.queue {
-            Some(queue) => wait_in(&queue, plan, submission, demands, outcome, book),
-            // Not asked for: not now in any case, and no refusal either.
+            Some(queue) => enqueue(&queue, plan, submission, demands, outcome, book),
+            // The store reserved a slot that was not demanded. The request can neither run nor
+            // count as refused.
             None => store_failed(plan, first, &BackendError::incomplete()),
         },
         Verdict::Refused => {
-            // What an empty queue would have refused as well is not the fault of other requests.
+            // If an empty queue would have refused the request as well, the full queue is not the
+            // reason.
             let longest = submission.longest;
             let is_full = submission.queue.is_some()
                 && outcome
@@ -223,16 +227,16 @@ fn read<'p>(
     }
 }
 
-/// Holds the slot of a request in a store that other processes take from as well.
-fn book_slot(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot> {
+/// Makes the booking of a slot in a store that other processes use as well.
+fn slot_booking(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot> {
     |grants, now, wait| {
         let slot = HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now);
         Some(ReservedSlot::Slot(Box::new(slot)))
     }
 }
 
-/// Lets a request wait in the queue for the slot that was reserved for it.
-fn wait_in<'p>(
+/// Puts a request into the queue, to wait for the slot that was reserved for it.
+fn enqueue<'p>(
     queue: &Queue,
     plan: &Arc<Plan>,
     submission: Submission,
@@ -247,41 +251,41 @@ fn wait_in<'p>(
         let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
         return store_failed(plan, first, &BackendError::incomplete());
     };
-    // Only now, as a request that need not wait takes no place.
-    let place = match plan.places.take(queue, counted_keys(plan, &demands)) {
-        Ok(place) => place,
-        Err(no_place) => {
-            let status = status_without_place(queue, no_place);
+    // Counted only here: a request that need not wait does not count.
+    let guard = match plan.waiters.add(queue, counted_keys(plan, &demands)) {
+        Ok(guard) => guard,
+        Err(refusal) => {
+            let status = status_of_refusal(queue, refusal);
             return Submission { status, ..submission }.refuse(demands, outcome);
         }
     };
-    // Chance never decides whether there is a turn.
+    // The jitter never pushes a turn beyond the longest wait.
     let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
-    let ledger = RequestLedger::of(plan, &demands, &outcome);
-    Action::Queue(Box::new(QueuedSlot { booking, place, jitter, ledger }))
+    let ledger = RequestLedger::from_outcome(plan, &demands, &outcome);
+    Action::Queue(Box::new(QueuedSlot { booking, guard, jitter, ledger }))
 }
 
-/// The keys by which the waiters of a request are counted.
-fn counted_keys(plan: &Plan, demands: &[Demand<Choice<'_>>]) -> KeyHashes {
-    let is_counted = |demand: &&Demand<Choice<'_>>| {
+/// The keys for which the request counts as a waiter.
+fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
+    let is_counted = |demand: &&Demand<RuleLimit<'_>>| {
         plan.rule_at(demand.limit.rule).is_some_and(|planned| planned.is_keyed)
     };
     let counted = demands.iter().filter(is_counted);
-    counted.map(|demand| plan.places.hash(demand.limit.rule, &demand.key)).collect()
+    counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()
 }
 
-const fn status_without_place(queue: &Queue, no_place: NoPlace) -> StatusCode {
-    match no_place {
-        NoPlace::Full => queue.on_full.status(),
-        // The client has its share of the queue, and others still find a place.
-        NoPlace::KeyHasShare => TOO_MANY,
+const fn status_of_refusal(queue: &Queue, refusal: QueueRefusal) -> StatusCode {
+    match refusal {
+        QueueRefusal::Full => queue.on_full.status(),
+        // The queue still has room for other clients.
+        QueueRefusal::KeyAtBound => TOO_MANY,
     }
 }
 
-/// What is done with the response of a request that was admitted.
-pub(super) fn run(
+/// What to do with the response of an admitted request.
+pub(super) fn on_admission(
     plan: &Arc<Plan>,
-    demands: &[Demand<Choice<'_>>],
+    demands: &[Demand<RuleLimit<'_>>],
     outcome: &Outcome,
 ) -> OnResponse {
     if let [demand] = demands
@@ -290,11 +294,11 @@ pub(super) fn run(
         return lone;
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
-    let ledger = RequestLedger::of(plan, demands, outcome);
+    let ledger = RequestLedger::from_outcome(plan, demands, outcome);
     OnResponse::new(fields, None, ledger)
 }
 
-/// Lets a request run that is held to no limit.
+/// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     Action::Run(OnResponse::new(None, None, ledger))

@@ -1,4 +1,4 @@
-//! The future of a response: asking, queued, running, or answered already.
+//! The future of a response: deciding, queued, running, or rejected.
 
 use std::fmt;
 use std::mem;
@@ -14,7 +14,7 @@ use super::action::{Action, PendingAction, QueuedSlot};
 use super::body::{RefusalText, ResponseBody};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::queued::{Ended, Queued};
+use super::queued_call::{QueueExit, QueuedCall};
 use super::reject::render;
 use crate::key::Head;
 
@@ -24,10 +24,10 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropping it drops the request, or the future of the inner service. A request that waits in
-    /// the [queue](crate::RateLimitLayer::queue) gives up its place, and so does one whose store
-    /// has yet to answer. A request that runs is settled at what was counted by its
-    /// [`Meter`](super::Meter), if that was taken, or costs nothing if the layer
-    /// [says so](crate::RateLimitLayer::refund_dropped). Other tokens that were taken stay taken.
+    /// the [queue](crate::RateLimitLayer::queue), or for an answer about its slot, gives up the
+    /// slot. If the inner service runs already, the request is settled at the count of its
+    /// [`Meter`](super::Meter), if its handler took that, or costs nothing if the layer [refunds
+    /// dropped requests](crate::RateLimitLayer::refund_dropped). Otherwise, its tokens stay taken.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -44,14 +44,14 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Rejected { response: Option<Response<RefusalText>> },
-        // These two are boxed, so that requests which are decided at once do not pay for the room.
+        // Both are boxed: most requests are decided at once, and their futures stay small.
         Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
-        Queued { queued: Pin<Box<Queued<S, B>>> },
+        Queued { queued: Pin<Box<QueuedCall<S, B>>> },
         Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
 
-/// What waits for the store's answer: the service that was made ready, and its request.
+/// A request that waits for the answer of the store, with the service that was made ready for it.
 struct HeldRequest<S, B> {
     service: S,
     request: Request<B>,
@@ -76,7 +76,9 @@ where
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Self {
-        Self { state: ResponseState::Queued { queued: Queued::new(service, request, plan, slot) } }
+        Self {
+            state: ResponseState::Queued { queued: QueuedCall::new(service, request, plan, slot) },
+        }
     }
 
     pub(super) fn deciding(
@@ -128,8 +130,9 @@ impl<S, B> ResponseState<S, B>
 where
     S: Service<Request<B>> + Clone,
 {
-    /// Polls what comes before the inner service runs: the answer in place of it, or it runs now.
-    // Out of the way of the requests that run at once.
+    /// Polls the decision. Returns the response to a request that is rejected, and `None` once the
+    /// inner service runs.
+    // Not inlined: requests that run at once do not get here.
     #[inline(never)]
     fn poll_decision(
         mut self: Pin<&mut Self>,
@@ -138,7 +141,7 @@ where
         loop {
             let next = match self.as_mut().project() {
                 ResponseStateProjection::Running { .. } => return Poll::Ready(Ok(None)),
-                // A future that has given its answer is not polled again.
+                // A future that has returned its output is not polled again.
                 ResponseStateProjection::Rejected { response } => match response.take() {
                     Some(response) => return Poll::Ready(Ok(Some(response))),
                     None => return Poll::Pending,
@@ -154,8 +157,8 @@ where
                             Self::Running { future, on_response }
                         }
                         Action::Queue(slot) => {
-                            // Not the one that was made ready: see `RateLimit::call`.
-                            let queued = Queued::new(service.clone(), request, plan, *slot);
+                            // A clone, which is not ready: see `RateLimit::call`.
+                            let queued = QueuedCall::new(service.clone(), request, plan, *slot);
                             Self::Queued { queued }
                         }
                         Action::Reject(rejection) => {
@@ -166,8 +169,12 @@ where
                 }
                 ResponseStateProjection::Queued { queued } => {
                     match ready!(queued.as_mut().poll(cx))? {
-                        Ended::Called(future, on_response) => Self::Running { future, on_response },
-                        Ended::Rejected(response) => Self::Rejected { response: Some(response) },
+                        QueueExit::Called(future, on_response) => {
+                            Self::Running { future, on_response }
+                        }
+                        QueueExit::Rejected(response) => {
+                            Self::Rejected { response: Some(response) }
+                        }
                     }
                 }
             };
@@ -176,8 +183,8 @@ where
     }
 }
 
-/// Takes a panic of the service for a failure, also where a layer catches it and drops the future
-/// later, as a client does that goes away.
+/// Treats a panic of the service as a failure. A layer outside may catch the panic and drop the
+/// future later, which would otherwise look like a client that disconnected.
 struct FailOnPanic<'r>(&'r mut OnResponse);
 
 impl Drop for FailOnPanic<'_> {

@@ -1,4 +1,4 @@
-//! The layer: one rule or several, ready to be put around services.
+//! The layer: holds the rules and the settings, and makes services.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,15 +18,14 @@ use crate::fields::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
 use crate::limiter::RateLimiter;
 
-/// Holds the requests to a service to one rule or to several; made by [`RateLimiter::layer`].
+/// Limits the requests to a service by one rule or by several; made by [`RateLimiter::layer`].
 ///
-/// What concerns one limit is set on its [`Rule`]; what concerns the layer, on the layer. While the
-/// layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) are short for those of the rule.
+/// What concerns one limit is set on its [`Rule`], and what concerns all of them on the layer.
+/// While the layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) set those of the rule.
 ///
 /// See the [module docs](super) for examples.
-#[doc(alias = "GovernorLayer")]
-#[doc(alias = "GovernorConfigBuilder")]
-#[doc(alias = "throttle")]
+#[doc(alias("GovernorLayer", "GovernorConfig", "GovernorConfigBuilder", "Governor"))]
+#[doc(alias("throttle", "rateLimit", "429"))]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer<N = One> {
     limiter: RateLimiter,
@@ -35,7 +34,7 @@ pub struct RateLimitLayer<N = One> {
     count: PhantomData<fn() -> N>,
 }
 
-// By hand: a derived one would ask the marker to be `Clone`.
+// Written by hand: a derived `Clone` would require `N: Clone`.
 impl<N> Clone for RateLimitLayer<N> {
     fn clone(&self) -> Self {
         let Self { limiter, rules, plan, .. } = self;
@@ -44,17 +43,18 @@ impl<N> Clone for RateLimitLayer<N> {
     }
 }
 
-/// Of a [`RateLimitLayer`]: it has one rule.
+/// Marks a [`RateLimitLayer`] that has one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct One(());
 
-/// Of a [`RateLimitLayer`]: it has several rules.
+/// Marks a [`RateLimitLayer`] that has several rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Several(());
 
-/// Of a [`RateLimitLayer`]: it has one rule, so that `key` and `cost` are that rule's.
+/// Marks a [`RateLimitLayer`] that has one rule, so that `key` and `cost` can only mean that
+/// rule's.
 #[diagnostic::on_unimplemented(
-    message = "this layer has several rules, and does not know whose key or cost is meant",
+    message = "this layer has several rules, so it is not clear which of them gets the key or the cost",
     note = "set it on the rule: `limiter.layer(Rule::new(&A).key(..)).and(Rule::new(&B).cost(..))`"
 )]
 pub trait IsOne {}
@@ -62,8 +62,10 @@ pub trait IsOne {}
 impl IsOne for One {}
 
 impl RateLimiter {
-    /// Makes a layer of a rule, or of a bare limit: one token of each request, from the one bucket
-    /// of [`global`](crate::key::global), unless the methods of the rule say otherwise.
+    /// Makes a tower layer of a rule or of a limit.
+    ///
+    /// A limit without further settings takes one token for each request, from one bucket that all
+    /// requests share ([`global`](crate::key::global)).
     ///
     /// # Examples
     ///
@@ -83,7 +85,7 @@ impl RateLimiter {
 
 /// For a layer of one rule: short forms of the methods of [`Rule`].
 impl<N> RateLimitLayer<N> {
-    /// Takes the key of each request by this extractor, as [`Rule::key`].
+    /// Sets the extractor of the key, like [`Rule::key`].
     pub fn key(self, extractor: impl KeyExtractor) -> Self
     where
         N: IsOne,
@@ -91,7 +93,7 @@ impl<N> RateLimitLayer<N> {
         self.with_rule(|rule| rule.key(extractor))
     }
 
-    /// Takes the key of each request by this function of its head, as [`Rule::key_with`].
+    /// Sets a function that computes the key from the head of a request, like [`Rule::key_with`].
     pub fn key_with<F, K>(self, key: F) -> Self
     where
         F: Fn(&Head<'_>) -> K + Send + Sync + 'static,
@@ -101,7 +103,7 @@ impl<N> RateLimitLayer<N> {
         self.with_rule(|rule| rule.key_with(key))
     }
 
-    /// Takes this many tokens for each request, as [`Rule::cost`].
+    /// Sets the tokens that each request takes, like [`Rule::cost`]; 1 by default.
     pub fn cost(self, tokens: u64) -> Self
     where
         N: IsOne,
@@ -109,8 +111,7 @@ impl<N> RateLimitLayer<N> {
         self.with_rule(|rule| rule.cost(tokens))
     }
 
-    /// Takes as many tokens for a request as this function of its head says, as
-    /// [`Rule::cost_with`].
+    /// Sets a function that computes the cost from the head of a request, like [`Rule::cost_with`].
     pub fn cost_with<F>(self, cost: F) -> Self
     where
         F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
@@ -122,13 +123,14 @@ impl<N> RateLimitLayer<N> {
 
 /// More rules.
 impl<N> RateLimitLayer<N> {
-    /// Holds the requests to one more rule: each takes its tokens from all limits or from none, in
-    /// one step and one round trip to the store.
+    /// Adds a rule: each request takes its tokens from all limits or from none.
     ///
-    /// A request that is exempt from some of the rules is held to the others. One whose key for any
-    /// of them is missing, and may not be, is answered at once and takes from none: where clients
-    /// can leave a key out, [`missing_key`](Rule::missing_key) lets them pay without it. The
-    /// refusal names each limit that refused, and `Retry-After` is the longest of their waits.
+    /// The store decides about all of them in one step and one round trip.
+    ///
+    /// A request that is exempt from some of the rules is limited by the others. If one rule
+    /// rejects the request because its key is missing, the request takes no tokens from any limit;
+    /// [`missing_key`](Rule::missing_key) sets what such a rule does. The refusal names each limit
+    /// that refused, and `Retry-After` is the longest of their waits.
     ///
     /// # Examples
     ///
@@ -138,16 +140,17 @@ impl<N> RateLimitLayer<N> {
     ///
     /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, SECOND));
     /// const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(1_000, MINUTE));
-    /// const EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(50_000, MINUTE));
+    /// const OVERALL: Limit = Limit::new("overall", Quota::token_bucket(50_000, MINUTE));
     ///
     /// let layer = RateLimiter::in_memory()
     ///     .layer(Rule::new(&PER_CLIENT).key(ClientIp::peer()))
     ///     .and(Rule::new(&PER_TENANT).key(header("x-tenant")))
-    ///     .and(&EVERYONE);
+    ///     .and(&OVERALL);
     /// # drop(layer);
     /// ```
     ///
-    /// After it, a key has to say which rule it belongs to. This does not compile:
+    /// A layer of several rules has no `key`, as that could mean any of them. This does not
+    /// compile:
     ///
     /// ```compile_fail,E0277
     /// # use tollgate::key::{ClientIp, header};
@@ -162,119 +165,128 @@ impl<N> RateLimitLayer<N> {
     }
 }
 
-/// Waiting in place of refusals.
+/// Waiting instead of refusals.
 impl<N> RateLimitLayer<N> {
-    /// Lets requests that are short of tokens wait for their turn, in the order in which they came.
+    /// Lets requests that are short of tokens wait for their turn, first in, first out.
     ///
-    /// A request waits in its own future, without a task, a thread or polling; then the inner
-    /// service is made ready and called. The response says in `Server-Timing` for how long it
-    /// waited. What would have to wait longer than the queue allows is refused at once, and so is
-    /// what finds the queue full; `Retry-After` says when it would not have to wait at all. If the
-    /// client goes away, its slot goes to the next waiter.
+    /// A request waits in its own future, without a task or a thread. When its turn comes, the
+    /// layer makes the inner service ready and calls it. `Server-Timing` in the response shows how
+    /// long the request waited. If the client disconnects, its slot goes to the next waiter.
     ///
-    /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the debt, and so the queue.
-    /// Call [`drain`](RateLimiter::drain) when the server shuts down.
+    /// A request is refused at once if it would have to wait longer than the queue allows, or if
+    /// the queue is full. Its `Retry-After` is the time after which it would not have to wait at
+    /// all.
+    ///
+    /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the tokens that waiters may
+    /// have reserved. Call [`drain`](RateLimiter::drain) when the server shuts down.
     ///
     /// # Panics
     ///
-    /// The response's future, if it has to wait outside of a tokio runtime, or in one whose time is
-    /// not enabled.
-    #[doc(alias = "delay")]
-    #[doc(alias = "wait")]
+    /// The future of the response panics if it has to wait outside of a tokio runtime, or in a
+    /// runtime without a timer.
+    #[doc(alias("delay", "wait", "until_ready", "slowDown"))]
     pub fn queue(self, queue: impl Into<Queue>) -> Self {
         let queue = queue.into();
         self.with(|settings| settings.queue = Some(queue))
     }
 
-    /// Makes waits longer at random, by at most this much and never shorter: those in the queue,
-    /// and those that refused clients are told.
+    /// Adds a random time of at most `spread` to each wait in the queue and to each `Retry-After`.
     ///
-    /// See [`ReserveCall::jitter`](crate::limiter::ReserveCall::jitter) for what that changes.
+    /// Clients that were refused at the same time then do not come back at the same time. See
+    /// [`ReserveCall::jitter`](crate::limiter::ReserveCall::jitter) for the waits in the queue.
     pub fn jitter(self, spread: Duration) -> Self {
         self.with(|settings| settings.jitter = spread)
     }
 }
 
-/// What clients are told, and what happens while the store fails.
+/// What responses show, and what happens while the store fails.
 impl<N> RateLimitLayer<N> {
-    /// Tells clients about the limits in these header fields: one
-    /// [`Dialect`](crate::fields::Dialect), which is a guide to them, or several in an array.
+    /// Sets the header fields that show clients how their limits stand; draft 11 by default.
+    ///
+    /// The argument is one [`Dialect`](crate::fields::Dialect), or several in an array. The page of
+    /// `Dialect` shows what each sends.
     ///
     /// # Panics
     ///
-    /// If drafts 11 and 7 are among them, whose fields have the same names and different contents.
-    #[doc(alias = "headers")]
-    #[doc(alias = "use_headers")]
-    #[doc(alias = "standardHeaders")]
+    /// If both draft 11 and draft 7 are given: their fields have the same names and different
+    /// contents.
+    #[doc(alias("headers", "use_headers", "standardHeaders", "legacyHeaders", "x-ratelimit"))]
     #[track_caller]
     pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
         let dialects = dialects.into();
         assert!(
-            !dialects.clash(),
+            !dialects.has_conflict(),
             "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
         );
         self.with(|settings| settings.dialects = dialects)
     }
 
-    /// Sets the form in which `Retry-After` says when to come back.
+    /// Sets the form of `Retry-After`: seconds, the default, or a date.
+    #[doc(alias("retry-after", "Retry-After"))]
     pub fn retry_after(self, retry_after: RetryAfter) -> Self {
         self.with(|settings| settings.retry_after = retry_after)
     }
 
-    /// Tells clients of draft 11 which partition of each quota their requests belong to; they are
-    /// told nothing of that otherwise.
+    /// Adds the parameter `pk` to the fields of draft 11; not sent by default.
+    ///
+    /// It shows a client which partition of each quota its request belongs to.
     pub fn partition_key(self, partition_key: PartitionKey) -> Self {
         self.with(|settings| settings.partition_key = Some(partition_key))
     }
 
-    /// Sets how a request is answered that does not run.
-    #[doc(alias = "error_handler")]
+    /// Sets the response to requests that do not run; problem details by default.
+    #[doc(alias("error_handler", "handler", "message", "statusCode"))]
     pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
         self.with(|settings| settings.on_refusal = on_refusal)
     }
 
-    /// Sets what happens to requests while the store does not answer.
-    #[doc(alias = "fail_open")]
+    /// Sets what happens to requests while the store fails; they are answered with 503 by default.
+    #[doc(alias("fail_open", "passOnStoreError"))]
     pub fn on_failure(self, on_failure: OnFailure) -> Self {
         self.with(|settings| settings.on_failure = on_failure)
     }
 }
 
-/// Settling, requests whose clients go away, and handlers that look.
+/// Settling, clients that disconnect, and what handlers can see.
 impl<N> RateLimitLayer<N> {
-    /// Settles each request by the [`ActualCost`](super::ActualCost) in its response's extensions,
-    /// or by what its handler has counted with the [`Meter`](super::Meter) of the request: what is
-    /// left of the tokens is given back, what is short is taken, into debt if need be.
+    /// Settles each request at its actual cost, when its work is done.
+    ///
+    /// The actual cost is what the handler counted with the [`Meter`](super::Meter) of the request,
+    /// or the [`ActualCost`](super::ActualCost) in the extensions of the response. Tokens that the
+    /// request took in excess are returned. Tokens that it is short of are taken, into debt if need
+    /// be.
     ///
     /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none
-    /// has one, all are. So set a cost on a limit of tokens, and a limit of requests is left alone.
+    /// has one, all are. So set a cost on the limit that counts tokens, and none on a limit that
+    /// counts requests.
     ///
-    /// What is given back is there for the next request, which may then come before those that wait
-    /// already and were promised their instants. The fields that tell clients about the limit show
-    /// how it stood when the request was let in.
+    /// In stores that other processes use as well, returned tokens may serve a new request before
+    /// requests that wait, as those hold slots at fixed instants. The header fields show how the
+    /// limit stood when the request was admitted.
     ///
-    /// If the client goes away before the response is there, or the service fails or panics, the
-    /// request is settled at what its handler has counted so far. A handler that has not taken the
-    /// meter leaves the tokens taken, and so does its response without a cost. Once there is a
-    /// response, the client does not matter: a store that answers later completes the settlement.
+    /// If the client disconnects before there is a response, or the service fails or panics, the
+    /// request is settled at what its handler has counted so far. If the handler has not taken the
+    /// meter, the tokens stay taken, unless the response has an `ActualCost`. Once there is a
+    /// response, the settlement completes even if the client disconnects.
     ///
-    /// Each request gets a meter, taken or not, which costs a few small allocations.
+    /// Every request gets a meter, at the price of a few small allocations.
     pub fn settle(self) -> Self {
         self.with(|settings| settings.settles = true)
     }
 
-    /// Gives all tokens of a request back whose future is dropped before there is a response: its
-    /// client has gone away, or a timeout outside of this layer has passed.
+    /// Returns all tokens of a request whose future is dropped before there is a response.
     ///
-    /// Such a request costs nothing, in all rules and whatever its [`Meter`](super::Meter) has
-    /// counted. Its tokens stay taken otherwise, or are [settled](Self::settle) at what was counted.
-    /// What the bucket has gained meanwhile is not given a second time, as in
-    /// [`Rule::refund_if`]. A request whose service fails or panics was not dropped, and neither was
-    /// one whose client leaves in the middle of the response.
+    /// That happens if the client disconnects, or if a timeout outside of this layer expires.
     ///
-    /// **A client can have work done for nothing**: it disconnects shortly before the response, as
-    /// often as it likes, and the limit then only bounds how much runs at the same time. Use it
-    /// where work that is dropped costs next to nothing, or where clients are trusted.
+    /// The request then costs nothing, in all rules and whatever its [`Meter`](super::Meter) has
+    /// counted. Without this method, its tokens stay taken, or are [settled](Self::settle) at what
+    /// was counted. Tokens that have refilled in the meantime are not returned a second time, as in
+    /// [`Rule::refund_if`]. A request whose service fails or panics does not count as dropped, and
+    /// neither does one whose client disconnects in the middle of the response.
+    ///
+    /// **Clients can use this to get work done for free**: a client that always disconnects shortly
+    /// before the response is only limited in how many requests it runs at the same time. Use it if
+    /// dropped work costs next to nothing, or if clients are trusted.
     ///
     /// # Examples
     ///
@@ -304,11 +316,13 @@ impl<N> RateLimitLayer<N> {
         self.with(|settings| settings.refunds_dropped = true)
     }
 
-    /// Shows handlers what the layer has decided: puts an [`Admission`](super::Admission) into the
-    /// extensions of each request, which is an extractor in axum.
+    /// Puts an [`Admission`](super::Admission) into the extensions of each request, for its
+    /// handler.
     ///
-    /// Layers that do not expose pay nothing for it, and neither do the routes below them. Of
-    /// nested layers that do, a handler sees all.
+    /// It shows how the limits stand. In axum, it is an extractor.
+    ///
+    /// Only the layers that call this method pay for it. If several nested layers do, the handler
+    /// sees the limits of all of them.
     ///
     /// # Examples
     ///
@@ -349,7 +363,7 @@ impl<N> RateLimitLayer<N> {
     }
 }
 
-/// A layer of one rule goes wherever one of several does.
+/// A layer of one rule can be used where a layer of several rules is expected.
 impl From<RateLimitLayer> for RateLimitLayer<Several> {
     fn from(layer: RateLimitLayer) -> Self {
         let RateLimitLayer { limiter, rules, plan, .. } = layer;

@@ -1,4 +1,4 @@
-//! What a request has taken, until it is settled.
+//! The tokens that a request has taken, until they are settled.
 
 use std::fmt;
 use std::slice;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::actual_cost::ActualCost;
 use super::meter::Meter;
 use super::plan::Plan;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;
 use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
@@ -20,7 +20,7 @@ use crate::limiter::{
     Settlement, Snapshot,
 };
 
-/// Kept for a request whose response, or whose handler, may do something to its tokens.
+/// The tokens of a request, kept if its response or its handler may have an effect on them.
 pub(super) struct RequestLedger {
     plan: Arc<Plan>,
     entries: Mutex<Entries>,
@@ -29,37 +29,38 @@ pub(super) struct RequestLedger {
 #[derive(Default)]
 struct Entries {
     charges: Charges,
-    /// How the limits stood that would have refused as shadows, and by which rule.
+    /// How each limit stood that would have refused as a shadow, with the position of its rule.
     refused: Vec<(usize, Snapshot)>,
-    /// What the request is metered by; none once it is over.
+    /// The meter of the request; `None` once the request is over.
     meter: Option<Meter>,
 }
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
 
-/// What was taken by one rule; nothing by a shadow that would have refused.
+/// The tokens taken by one rule; none if a shadow would have refused.
 struct ChargeEntry {
     grant: Grant,
     rule: usize,
-    /// Whether the rule was a shadow to the request.
+    /// Whether the rule was a shadow for the request.
     is_shadow: bool,
-    /// Whether it would have refused as a shadow. Its bucket can be reset all the same, and its
-    /// cost says which other shadows are settled.
+    /// Whether it would have refused as a shadow. The entry is kept since its bucket can be reset,
+    /// and since its cost says which other shadows are settled.
     is_refused: bool,
-    /// Whether it is still to be settled. It is closed first, so that nothing is given back twice.
+    /// Whether it is still to be settled. Closing it comes before settling, so nothing is returned
+    /// twice.
     is_open: bool,
 }
 
 impl RequestLedger {
-    /// Of a request that was charged nothing.
+    /// Makes the ledger of a request that was charged nothing.
     pub(super) fn new(plan: &Arc<Plan>) -> Self {
         Self { plan: Arc::clone(plan), entries: Mutex::default() }
     }
 
-    /// Of a request that was granted these demands, where it matters afterwards.
-    pub(super) fn of(
+    /// Makes the ledger of a request that was granted these demands; `None` if the plan needs none.
+    pub(super) fn from_outcome(
         plan: &Arc<Plan>,
-        demands: &[Demand<Choice<'_>>],
+        demands: &[Demand<RuleLimit<'_>>],
         outcome: &Outcome,
     ) -> Option<Arc<Self>> {
         plan.tracks_charges.then(|| {
@@ -69,8 +70,8 @@ impl RequestLedger {
         })
     }
 
-    /// What a shadow rule has decided.
-    pub(super) fn add_shadow(&self, shadow: &Demand<Choice<'static>>, outcome: &Outcome) {
+    /// Adds the decision of a shadow rule.
+    pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &Outcome) {
         let demands = slice::from_ref(shadow);
         self.add(demands, outcome, true);
         if outcome.verdict() != Verdict::Refused {
@@ -82,7 +83,7 @@ impl RequestLedger {
         self.entries().refused.extend(refused);
     }
 
-    fn add(&self, demands: &[Demand<Choice<'_>>], outcome: &Outcome, is_shadow: bool) {
+    fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &Outcome, is_shadow: bool) {
         let is_refused = outcome.verdict() == Verdict::Refused;
         let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
         let entries = outcome.grants(owned).zip(demands).map(|(grant, demand)| ChargeEntry {
@@ -95,7 +96,8 @@ impl RequestLedger {
         self.entries().charges.extend(entries);
     }
 
-    /// Its turn has come: notes which of the buckets were reset while it stood in line.
+    /// Called when the turn of the request has come. Notes which of its buckets were reset while it
+    /// waited: the grants were made after those resets, so they can still be returned.
     pub(super) fn outlive_resets(&self, turn: &PendingTurn) {
         turn.outlive_resets(self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
     }
@@ -104,7 +106,7 @@ impl RequestLedger {
         self.plan.settings.exposes
     }
 
-    /// Gives the request with these extensions a meter, where the layer settles.
+    /// Adds a meter to the extensions of the request, if the layer settles.
     pub(super) fn open_meter(&self, extensions: &mut Extensions) {
         if self.plan.settings.settles {
             let meter = Meter::for_request(extensions);
@@ -112,14 +114,15 @@ impl RequestLedger {
         }
     }
 
-    /// Does what the rules say about such a response.
+    /// Applies the effects of the response: refunds, resets and settlement.
     pub(super) fn finish<R>(&self, response: &Response<R>) {
         let settles = self.plan.settings.settles;
-        // Dropped at the end, so that it settles by what was handed to it here.
+        // Dropped at the end of this function, after the permits to settle were handed to it.
         let meter = self.entries().meter.take();
-        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::counted);
+        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::from_pending);
         let actual = response.extensions().get().or(metered.as_ref()).filter(|_| settles);
-        // The rules ask the user's code, which must not find the ledger locked.
+        // The rules call code of the user, which may use the ledger: it must not be locked
+        // meanwhile.
         let rules: SmallVec<[(usize, bool); 4]> = {
             let Entries { charges, .. } = &*self.entries();
             let is_settled =
@@ -142,7 +145,7 @@ impl RequestLedger {
             }
         }
         drop(entries);
-        // The store completes all of it by itself.
+        // All of this completes by itself, also if the futures are dropped.
         if let Some(permit) = self.permit_of(refunds) {
             drop(permit.settle_by(Settlement::LateRefund));
         }
@@ -154,8 +157,8 @@ impl RequestLedger {
         }
     }
 
-    /// Settles a request without a response by its meter, if that was taken. What became of other
-    /// requests is not known, and their tokens stay taken.
+    /// Settles a request without a response by its meter, if its handler took that. Otherwise, the
+    /// outcome of the work is unknown, and the tokens stay taken.
     pub(super) fn fail(&self) {
         let meter = self.entries().meter.take();
         if let Some(cost) = meter.as_ref().and_then(Meter::cost)
@@ -165,9 +168,10 @@ impl RequestLedger {
         }
     }
 
-    /// The same of a request that was dropped, or gives all of it back where the layer does that.
+    /// Settles a request that was dropped: by its meter, or by a full refund if the layer refunds
+    /// dropped requests.
     pub(super) fn abandon(&self) {
-        // What is closed here is not open to the meter.
+        // The refund closes the entries, so the meter settles nothing.
         if self.plan.settings.refunds_dropped
             && let Some(permit) = self.close(Selection::All(None))
         {
@@ -181,14 +185,14 @@ impl RequestLedger {
         options.map_or(ResponseEffect::Keep, |options| options.effect(response))
     }
 
-    /// How those limits stood that are a shadow to the request, or those that are not.
+    /// How the limits stood that are shadows for the request, or those that are enforced.
     pub(super) fn snapshots(&self, selection: Selection<'_>, in_shadow: bool) -> Vec<Snapshot> {
         let entries = self.entries();
         let selected = entries
             .charges
             .iter()
             .filter(|entry| entry.is_shadow == in_shadow && !entry.is_refused)
-            .filter(|entry| selection.has(entry, &entries.charges));
+            .filter(|entry| selection.contains(entry, &entries.charges));
         let charged = selected.map(|entry| (entry.rule, entry.grant.snapshot()));
         let refused = entries.refused.iter().filter(|(_, snapshot)| {
             in_shadow && selection.name().is_none_or(|name| snapshot.limit().name() == name)
@@ -198,8 +202,8 @@ impl RequestLedger {
         all.into_iter().map(|(_, snapshot)| snapshot).collect()
     }
 
-    /// Takes so many tokens more of those limits that are enforced, from the shards that have paid:
-    /// from all of them or from none.
+    /// Takes this many more tokens from the enforced limits, from the shards that were charged
+    /// before: from all of them or from none.
     pub(super) async fn charge_more(
         &self,
         selection: Selection<'_>,
@@ -208,8 +212,8 @@ impl RequestLedger {
         let (positions, demands) = {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
-            let selected =
-                selected.filter(|(_, entry)| !entry.is_shadow && selection.has(entry, charges));
+            let selected = selected
+                .filter(|(_, entry)| !entry.is_shadow && selection.contains(entry, charges));
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
@@ -231,18 +235,17 @@ impl RequestLedger {
         Ok(())
     }
 
-    /// Hands over what is still to be settled.
+    /// Takes out a permit for all that is still to be settled.
     pub(super) fn close(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
         self.take(selection, |entry| entry.is_open)
     }
 
-    /// The same of what is not in shadow.
+    /// Like [`close`](Self::close), without shadows.
     pub(super) fn permit(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
         self.take(selection, |entry| entry.is_open && !entry.is_shadow)
     }
 
-    /// Makes the buckets as if they had never been used; with it comes the limit to name if that
-    /// fails.
+    /// Resets the buckets. Also returns the limit to name in an error.
     pub(super) fn reset(&self, selection: Selection<'_>) -> Option<(Limit, DetachOnDrop<()>)> {
         let permit = self.take(selection, |_| true)?;
         Some((permit.limit().clone(), permit.reset_buckets()))
@@ -255,7 +258,8 @@ impl RequestLedger {
     ) -> Option<Permit<'static>> {
         let mut entries = self.entries();
         let Entries { charges, .. } = &mut *entries;
-        let is_selected = |entry: &ChargeEntry| is_taken(entry) && selection.has(entry, charges);
+        let is_selected =
+            |entry: &ChargeEntry| is_taken(entry) && selection.contains(entry, charges);
         let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
         let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
         let taken = taken.map(|(entry, _)| entry.close()).collect();
@@ -264,7 +268,7 @@ impl RequestLedger {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // A panic elsewhere in the holder's thread leaves nothing half done here.
+        // A poisoned lock is harmless: no holder can panic halfway through a change.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -276,11 +280,12 @@ impl RequestLedger {
     }
 }
 
-/// The limits of a request that a call is about: all of them, or that of one name.
+/// The entries that a call is about: all of them, or that of the limit with one name.
 #[derive(Clone, Copy)]
 pub(super) enum Selection<'n> {
     All(Option<&'n str>),
-    /// Of all of them, those that a [cost](ChargeEntry::is_settled_by_cost) is about.
+    /// Like `All`, but without a name only those that [a cost
+    /// settles](ChargeEntry::is_settled_by_cost).
     ByCost(Option<&'n str>),
 }
 
@@ -291,7 +296,7 @@ impl<'n> Selection<'n> {
         }
     }
 
-    fn has(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
+    fn contains(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
         match self {
             Self::All(None) => true,
             Self::All(Some(name)) | Self::ByCost(Some(name)) => entry.grant.limit().name() == name,
@@ -301,14 +306,14 @@ impl<'n> Selection<'n> {
 }
 
 impl ChargeEntry {
-    /// Whether a cost is about it: where one rule has an explicit cost, a rule that only counts
-    /// requests is left alone. A shadow changes nothing for those that are none.
+    /// Whether a cost settles this entry. If any rule has an explicit cost, rules that only count
+    /// requests are not settled. Shadows have no influence on enforced rules.
     fn is_settled_by_cost(&self, charges: &[Self]) -> bool {
         let mut others = charges.iter().filter(|other| self.is_shadow || !other.is_shadow);
         self.grant.has_explicit_cost() || !others.any(|other| other.grant.has_explicit_cost())
     }
 
-    /// Hands it over to be settled.
+    /// Closes the entry and returns its grant, to be settled.
     fn close(&mut self) -> Grant {
         self.is_open = false;
         self.grant.clone()

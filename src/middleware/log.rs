@@ -1,4 +1,4 @@
-//! What the log says; nothing without the feature `tracing`.
+//! The lines of the log; none without the feature `tracing`.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
@@ -14,41 +14,43 @@ use crate::backend::BackendError;
 use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
-/// The log of one rule. What meets every request is told once as an error, and then as detail: a
-/// mistake in the set-up, and a store that fails until it [has recovered](ToldFailure::recovered).
+/// The log of one rule.
+///
+/// A misconfiguration or a failed store affects every request. It is logged once as an error, and
+/// then at debug level, a failure until the store [has recovered](FailureLog::record_success).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    told: Arc<Told>,
+    state: Arc<LogState>,
 }
 
-/// What has been logged. One kind does not use up the line of another: a client can leave a key out,
-/// or send an empty one, at any time.
+/// Which kinds of lines have been logged. Each kind has a flag of its own: a client can leave a key
+/// out at any time, and must not suppress another line by that.
 #[derive(Debug, Default)]
-struct Told {
+struct LogState {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
-    outage: ToldFailure,
-    full: ToldFailure,
-    misconfigured_store: ToldFailure,
+    outage: FailureLog,
+    full: FailureLog,
+    misconfigured_store: FailureLog,
     overload: AtomicBool,
     undecidable: AtomicBool,
 }
 
 impl Log {
-    /// A request without a key was answered with this status, or went on without.
+    /// A request without a usable key was answered with this status; `None` if it passes.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
-        let told = match status {
-            _ if error.is_misconfigured() => Some(&self.told.misconfigured_key),
-            _ if error.is_empty() => Some(&self.told.empty_key),
-            // As it was chosen.
+        let flag = match status {
+            _ if error.is_misconfigured() => Some(&self.state.misconfigured_key),
+            _ if error.is_empty() => Some(&self.state.empty_key),
+            // Intended: the configuration lets such requests pass.
             None => return,
             Some(status) if error.is_missing() && status.is_server_error() => {
-                Some(&self.told.missing_key)
+                Some(&self.state.missing_key)
             }
             Some(_) => None,
         };
-        let first = told.is_some_and(|told| !told.swap(true, Ordering::Relaxed));
+        let first = flag.is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
         #[cfg(feature = "tracing")]
         {
             let (limit, status) = (limit.name(), status.map(|status| status.as_u16()));
@@ -73,7 +75,7 @@ impl Log {
         }
     }
 
-    /// As [`no_key`](Self::no_key), where the request goes on.
+    /// A request without a usable key passes a shadow; it would be answered with this status.
     pub(super) fn no_key_in_shadow(&self, limit: &Limit, error: &KeyError, status: StatusCode) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
@@ -86,7 +88,7 @@ impl Log {
 
     pub(super) fn would_be_too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "would be refused whenever it comes");
+        tracing::debug!(limit = error.limit().name(), %error, "would be too large");
     }
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
@@ -96,36 +98,38 @@ impl Log {
 
     pub(super) fn drained(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = limit.name(), "not waited for, as the limiter is drained");
+        tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
     }
 
     pub(super) fn too_large(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
+        tracing::debug!(limit = error.limit().name(), %error, "too large");
     }
 
-    /// The store did not decide. What a client can bring about by itself is told once for all time, or
-    /// it would fill the log; but for a full store, which an operator has to know about each time.
+    /// The store did not decide.
+    ///
+    /// A failure that clients can cause is logged once in the life of the process, or they could
+    /// fill the log. The exception is a full store, which an operator has to know about each time.
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        let told = &self.told;
+        let state = &self.state;
         let (first, hint) = if error.is_outage() {
-            (told.outage.failed(), "no decision (logged once until the backend recovers)")
+            (state.outage.record_failure(), "no decision (logged once until the backend recovers)")
         } else if error.is_full() {
             let hint = "the backend is full, and requests that it has no room for are not admitted \
                         (logged once until the backend recovers)";
-            (told.full.failed(), hint)
+            (state.full.record_failure(), hint)
         } else if error.is_misconfigured() {
-            let hint = "the backend cannot be used as it is set up, and requests are not admitted \
+            let hint = "the backend is misconfigured, and requests are not admitted \
                         (logged once until the backend recovers)";
-            (told.misconfigured_store.failed(), hint)
+            (state.misconfigured_store.record_failure(), hint)
         } else if error.is_overload() {
-            let hint = "decisions are late before they are sent, and their requests are not admitted \
-                        (logged once)";
-            (!told.overload.swap(true, Ordering::Relaxed), hint)
+            let hint = "decisions miss their deadline before they are sent, and their requests are \
+                        not admitted (logged once)";
+            (!state.overload.swap(true, Ordering::Relaxed), hint)
         } else {
-            let hint = "the backend can never decide such requests, and they are not admitted (logged \
-                        once)";
-            (!told.undecidable.swap(true, Ordering::Relaxed), hint)
+            let hint = "the backend can never decide such requests, and they are not admitted \
+                        (logged once)";
+            (!state.undecidable.swap(true, Ordering::Relaxed), hint)
         };
         #[cfg(feature = "tracing")]
         {
@@ -138,12 +142,12 @@ impl Log {
         }
     }
 
-    /// The store has taken tokens. A refusal does not say as much: a store that is full, or a replica,
-    /// refuses and fails by turns.
-    pub(super) fn store_took(&self, limit: &Limit) {
-        let Told { outage, full, misconfigured_store, .. } = &*self.told;
-        // Each of them, as several may have been told.
-        let recovered = [outage, full, misconfigured_store].map(ToldFailure::recovered);
+    /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
+    /// replica, alternates between refusals and failures.
+    pub(super) fn store_charged(&self, limit: &Limit) {
+        let LogState { outage, full, misconfigured_store, .. } = &*self.state;
+        // Without short-circuit: several failures may have been logged.
+        let recovered = [outage, full, misconfigured_store].map(FailureLog::record_success);
         if recovered.contains(&true) {
             #[cfg(feature = "tracing")]
             tracing::info!(limit = limit.name(), "backend recovered");
@@ -151,30 +155,30 @@ impl Log {
     }
 }
 
-/// A failure of the store that is told once until the store has recovered.
+/// A failure of the store that is logged once until the store has recovered.
 #[derive(Debug, Default)]
-struct ToldFailure {
-    is_told: AtomicBool,
+struct FailureLog {
+    is_logged: AtomicBool,
     last: Mutex<Option<Instant>>,
 }
 
-impl ToldFailure {
-    /// Notes a failure. Returns whether it is to be told.
-    fn failed(&self) -> bool {
+impl FailureLog {
+    /// Records a failure. Returns whether it is to be logged as an error.
+    fn record_failure(&self) -> bool {
         *self.last() = Some(Instant::now());
-        !self.is_told.swap(true, Ordering::Relaxed)
+        !self.is_logged.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes a success. Returns whether the store has recovered: for a minute, nothing has failed. Of a
-    /// cluster, one node may be down for an hour while the others answer, and each request would
-    /// have a line otherwise.
-    fn recovered(&self) -> bool {
-        // The only thing that a store costs that is well.
-        if !self.is_told.load(Ordering::Relaxed) {
+    /// Records a success. Returns whether the store has recovered, that is, whether nothing has
+    /// failed for a minute. In a cluster, one node may be down for an hour while the others answer:
+    /// without the minute, each request would be logged.
+    fn record_success(&self) -> bool {
+        // The fast path: while the store works, this load is the only cost.
+        if !self.is_logged.load(Ordering::Relaxed) {
             return false;
         }
         let is_quiet = self.last().is_none_or(|last| last.elapsed() >= QUIET);
-        is_quiet && self.is_told.swap(false, Ordering::Relaxed)
+        is_quiet && self.is_logged.swap(false, Ordering::Relaxed)
     }
 
     /// A poisoned lock is harmless: nothing panics while it is held.
@@ -183,5 +187,6 @@ impl ToldFailure {
     }
 }
 
-/// After which a store has recovered that has not failed: so the log gets two lines a minute at most.
+/// A store that has not failed for this long has recovered. So the log gets at most two lines a
+/// minute.
 const QUIET: Duration = Duration::from_secs(60);

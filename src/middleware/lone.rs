@@ -1,12 +1,12 @@
-//! The short way to a decision, which most requests go: the only rule of their layer takes from one
-//! bucket of this process, and no list is needed.
+//! The fast path of a decision, which most requests take: the only rule of the layer takes tokens
+//! from one bucket in the memory of this process, so no list is needed.
 
 use std::slice;
 use std::sync::Arc;
 
-use super::action::Step;
+use super::action::RenderedAction;
 use super::advertise::on_lone_response;
-use super::decide::{decide_one, run};
+use super::decide::{decide_one, on_admission};
 use super::plan::Plan;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
@@ -14,11 +14,11 @@ use crate::backend::{Charge, Memory};
 use crate::key::{Extracted, Head};
 use crate::limiter::{Level, Outcome, units_of};
 
-/// Decides about a request by the first rule, which is the only one.
-// A function of its own, compiled once and not with each service. What most layers need is made of
-// what the bucket answers; only others need a demand and an outcome.
+/// Decides about a request by the first rule, which is the only one of the layer.
+// Not inlined, so it is compiled once and not for each service. Most responses need only the
+// reading of the bucket; a demand and an outcome are made for the others alone.
 #[inline(never)]
-pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Step {
+pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> RenderedAction {
     let planned = &plan.first;
     let key = match planned.extract(head) {
         Ok(Extracted::Key(key)) => key,
@@ -32,28 +32,35 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Step
     };
     let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
     let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
-    // This store always answers, so no log has to be told that it does again.
+    // The memory store never fails, so there is no recovery to log.
     let (at, reading) = match memory.charge(&charge()) {
         Ok((at, reading)) => {
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
-            let step = match reading.verdict() {
-                Verdict::Admitted => on_lone_response(plan, limit, level).map(Step::Run),
+            let action = match reading.verdict() {
+                Verdict::Admitted => on_lone_response(plan, limit, level).map(RenderedAction::Run),
                 _ => {
                     let after = || reading.wait().saturating_add(jitter());
-                    render_lone(plan, limit, &level(), after, head).map(Step::Answer)
+                    render_lone(plan, limit, &level(), after, head).map(RenderedAction::Respond)
                 }
             };
-            if let Some(step) = step {
-                return step;
+            if let Some(action) = action {
+                return action;
             }
             (at, reading)
         }
-        // The bucket is new or has got other numbers.
+        // The bucket is new, or its quota has changed.
         Err(unknown) => unknown.charge(&charge()),
     };
     let (demands, outcome) = ([choice.demand(key, explicit_cost, 0)], Outcome::one(at, reading));
     match outcome.verdict() {
-        Verdict::Admitted => Step::Run(run(plan, &demands, &outcome)),
-        _ => Step::Answer(render_refusal(plan, &demands, &outcome, TOO_MANY, jitter(), head)),
+        Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
+        _ => RenderedAction::Respond(render_refusal(
+            plan,
+            &demands,
+            &outcome,
+            TOO_MANY,
+            jitter(),
+            head,
+        )),
     }
 }

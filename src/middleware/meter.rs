@@ -8,28 +8,28 @@ use crate::limiter::{Permit, Settlement};
 
 /// Counts what a request costs while it runs, while its response is sent, or in a task.
 ///
-/// Every request below a layer that [settles](crate::RateLimitLayer::settle) has one. In axum it is
-/// an extractor; other services take it by [`from_extensions`](Self::from_extensions). Its clones
-/// count together.
+/// Every request inside of a layer that [settles](crate::RateLimitLayer::settle) has one. In axum
+/// it is an extractor; other services take it by [`from_extensions`](Self::from_extensions). All
+/// clones of a meter share one count.
 ///
-/// The request is settled at the sum when its work is over: when there is a response, or the
-/// request was dropped before that because its client has gone, and all clones of the meter are
-/// dropped as well. So a meter that is kept in the body of the response counts until the stream
-/// ends or the client goes away in the middle of it. Nested layers share one meter, and all of them
-/// are settled by it.
+/// The request is settled at the count when its work is over. That is when all clones of the meter
+/// are dropped, and there is either a response or the request was dropped because its client
+/// disconnected. So a meter that is kept in the body of a response counts until the stream ends, or
+/// until the client disconnects in the middle of it. Nested layers share one meter, which settles
+/// all of them.
 ///
-/// A handler that takes the meter answers for the cost: a request that has counted nothing costs
-/// nothing. Count what is certain before it is done, such as the tokens of a prompt before it is
-/// sent, or a client that disconnects early has it for free. In axum, a request whose body is not
-/// complete or is rejected by a later extractor has counted nothing yet; a second limit, on
-/// requests, bounds those. A request whose meter is not taken keeps its estimate. An
-/// [`ActualCost`](super::ActualCost) in the response goes before the meter.
+/// **A handler that takes the meter has to count.** If it counts nothing, the request costs
+/// nothing. Count certain work before it starts, such as the tokens of a prompt before it is sent;
+/// otherwise a client that disconnects early gets it for free. In axum, nothing is counted yet
+/// while the body is incomplete, or if a later extractor rejects the request: bound those by a
+/// second limit, on requests. If no handler takes the meter, the request costs its estimate. An
+/// [`ActualCost`](super::ActualCost) in the response takes precedence over the meter.
 ///
 /// # Dropping
 ///
-/// The last drop asks the store. It does not wait: a store that answers later completes the
-/// settlement in a task of its own, on the tokio runtime in which the meter is dropped. Dropped
-/// outside of a runtime, it settles nothing with such a store, and the estimate stays taken.
+/// Dropping the last clone settles the request, without waiting for the store. If the store does
+/// not answer at once, the settlement completes in a task, on the tokio runtime in which the meter
+/// is dropped. Outside of a runtime there is no such task, and the estimate stays taken.
 ///
 /// # Examples
 ///
@@ -38,15 +38,15 @@ use crate::limiter::{Permit, Settlement};
 /// ```
 /// use axum::{Router, routing::post};
 /// use tollgate::middleware::Meter;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+/// use tollgate::{DAY, Limit, Quota, RateLimitExt, RateLimiter};
 ///
-/// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
 ///
 /// async fn chat(meter: Meter, prompt: String) -> String {
 ///     meter.add(prompt.len() as u64 / 4);
 ///     let mut answer = String::new();
 ///     for word in ["forty", "-", "two"] {
-///         meter.add(1); // if the client goes away here, what was counted so far is paid
+///         meter.add(1); // if the client disconnects here, the request costs the count so far
 ///         answer.push_str(word);
 ///     }
 ///     answer
@@ -65,40 +65,42 @@ use crate::limiter::{Permit, Settlement};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("usage", "weight"))]
 #[derive(Clone, Debug)]
 #[must_use = "a meter that is dropped at once counts nothing"]
-pub struct Meter(Arc<Tally>);
+pub struct Meter(Arc<SharedMeter>);
 
-/// What the clones of a meter share with the layers around its request. The last of them to be
-/// dropped settles, so that it happens once, whatever threads they are dropped in.
+/// Shared by the clones of a meter and the layers around its request. The last drop settles, so the
+/// settlement happens once, whatever threads drop the clones.
 #[derive(Debug)]
-struct Tally(LateCost);
+struct SharedMeter(PendingCost);
 
-/// In the extensions of a request: it keeps nothing open, however long the request is kept.
+/// The meter in the extensions of a request. The reference is weak: a request that is kept for long
+/// does not delay the settlement.
 #[derive(Clone, Debug)]
-struct MeterSlot(Weak<Tally>);
+struct MeterSlot(Weak<SharedMeter>);
 
 impl Meter {
-    /// One that is in no request.
-    pub(super) fn new(cost: LateCost) -> Self {
-        Self(Arc::new(Tally(cost)))
+    /// Makes a meter that is not in the extensions of a request.
+    pub(super) fn new(cost: PendingCost) -> Self {
+        Self(Arc::new(SharedMeter(cost)))
     }
 
-    /// That of the request with these extensions, which a layer around it has made already or this
-    /// one makes.
+    /// Returns the meter of the request with these extensions. An outer layer may have made it
+    /// already.
     pub(super) fn for_request(extensions: &mut Extensions) -> Self {
         let outer = extensions.get::<MeterSlot>().and_then(|slot| slot.0.upgrade());
         outer.map(Self).unwrap_or_else(|| {
-            let meter = Self::new(LateCost::default());
+            let meter = Self::new(PendingCost::default());
             extensions.insert(MeterSlot(Arc::downgrade(&meter.0)));
             meter
         })
     }
 
-    /// Takes the meter of the request with these extensions: from now on the request costs what is
-    /// counted.
+    /// Takes the meter of the request with these extensions; from now on, the request costs the
+    /// count.
     ///
-    /// `None` if no layer around the service settles, or if the request is over.
+    /// Returns `None` if no layer around the service settles, or if the request is over.
     ///
     /// # Examples
     ///
@@ -107,10 +109,10 @@ impl Meter {
     ///
     /// use http::{Request, Response};
     /// use tollgate::middleware::Meter;
-    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    /// use tollgate::{DAY, Limit, Quota, RateLimiter};
     /// use tower::{Layer, ServiceExt, service_fn};
     ///
-    /// const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+    /// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -133,66 +135,68 @@ impl Meter {
         Some(meter)
     }
 
-    /// Counts so many tokens more. What is counted after the request was settled changes nothing.
+    /// Counts this many more tokens. A count after the settlement changes nothing.
     pub fn add(&self, tokens: u64) {
         let mut metered = self.0.0.lock();
         metered.counted = Some(metered.counted.unwrap_or(0).saturating_add(tokens));
     }
 
-    /// The request cost this many tokens, whatever was counted: what is left of those that it took
-    /// is given back, what is short is taken, into debt if need be.
+    /// Sets the cost of the request to this many tokens, whatever was counted.
     ///
-    /// It is final, also for the clones of this meter; of two that say it, the first counts. A
+    /// Tokens that the request took in excess are returned. Tokens that it is short of are taken,
+    /// into debt if need be.
+    ///
+    /// This is final, also for the clones of the meter: of several calls, the first counts. A
     /// request that is still running is settled once there is a response, or it is dropped.
     ///
-    /// It does not wait: a store that answers later completes it in a task of its own, on the tokio
-    /// runtime in which this is called.
+    /// The call does not wait for the store. If the store does not answer at once, the settlement
+    /// completes in a task, on the tokio runtime in which this is called.
     pub fn settle(self, actual: u64) {
         self.0.0.finish(|_| Some(actual));
     }
 
-    /// What the request will have cost, if that is counted.
-    pub(super) fn cost(&self) -> Option<&LateCost> {
+    /// The cost of the request, if its handler has taken the meter.
+    pub(super) fn cost(&self) -> Option<&PendingCost> {
         let is_used = self.0.0.lock().counted.is_some();
         is_used.then_some(&self.0.0)
     }
 }
 
-impl Drop for Tally {
+impl Drop for SharedMeter {
     fn drop(&mut self) {
         self.0.finish(|counted| counted);
     }
 }
 
-/// A cost that is known later: it and the permits of all layers meet here, and whichever comes
-/// first waits for the other.
+/// A cost that is known later. It and the permits of all layers meet here; whichever comes first
+/// waits for the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LateCost(Arc<Mutex<Metered>>);
+pub(super) struct PendingCost(Arc<Mutex<MeterState>>);
 
 #[derive(Debug, Default)]
-struct Metered {
+struct MeterState {
     permits: Vec<Permit<'static>>,
-    /// None until anything is counted.
+    /// `None` until the meter is taken from its request, or counts.
     counted: Option<u64>,
-    /// What it cost in the end.
+    /// The final cost.
     tokens: Option<u64>,
 }
 
-impl LateCost {
-    /// Settles what was taken, now or once the cost is known.
+impl PendingCost {
+    /// Settles the permit, now or once the cost is known.
     pub(super) fn settle(&self, permit: Permit<'static>) {
         self.complete(|metered| metered.permits.push(permit));
     }
 
-    /// Says what it cost in the end, by what was counted, unless that was said before.
+    /// Sets the final cost, computed from the count, unless it is set already.
     fn finish(&self, tokens: impl FnOnce(Option<u64>) -> Option<u64>) {
         self.complete(|metered| {
             metered.tokens = metered.tokens.or_else(|| tokens(metered.counted));
         });
     }
 
-    /// Settles what there is once the tokens are known.
-    fn complete(&self, add: impl FnOnce(&mut Metered)) {
+    /// Changes the state, and settles all permits if the final cost is known.
+    fn complete(&self, add: impl FnOnce(&mut MeterState)) {
         let (permits, tokens) = {
             let mut metered = self.lock();
             add(&mut metered);
@@ -200,13 +204,13 @@ impl LateCost {
             (std::mem::take(&mut metered.permits), tokens)
         };
         for permit in permits {
-            // The store completes it by itself.
+            // The settlement completes by itself, also if its future is dropped.
             drop(permit.settle_by(Settlement::All(tokens)));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Metered> {
-        // A panic elsewhere in the holder's thread leaves nothing half done here.
+    fn lock(&self) -> MutexGuard<'_, MeterState> {
+        // A poisoned lock is harmless: no holder can panic halfway through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,14 +4,16 @@ use http::StatusCode;
 
 /// What happens to a request whose key [is missing](crate::key::KeyError::missing).
 ///
-/// A key that is there but cannot be used is the client's fault: 400, whatever this says.
+/// A key that is present but cannot be used is a mistake of the client. Such a request is answered
+/// with 400, whatever is set here.
+#[doc(alias("UnableToExtractKey", "anonymous"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// It is answered with this status; 500 if nothing else is set.
+    /// The request is answered with this status; 500 by default.
     Reject(StatusCode),
-    /// It passes without being charged to this limit.
+    /// The request passes without being charged to this limit.
     Exempt,
-    /// It pays from the bucket of all requests that have no key.
+    /// The request takes its tokens from one bucket for all requests without a key.
     Shared,
 }

@@ -1,313 +1,64 @@
-//! The limiter as a tower layer, for servers and clients alike.
+//! The rate limiter as a tower layer, for servers and for clients.
 //!
-//! [`RateLimiter::layer`](crate::RateLimiter::layer) makes a [`RateLimitLayer`]; around a service
-//! it becomes a [`RateLimit`]. For each request it takes the key from the head and asks the
-//! limiter. The request runs, waits for its turn, or is answered with status 429 and the time to
-//! come back.
+//! [`RateLimiter::layer`](crate::RateLimiter::layer) makes a [`RateLimitLayer`] of a limit. Around
+//! a service, the layer becomes a [`RateLimit`]. For each request, it takes the key from the head
+//! and charges the bucket of that key. The request then runs, waits for its turn, or is answered
+//! with status 429 and `Retry-After`. The sections below each show one use.
 //!
-//! # Limit every request
+//! # Every request, by client address
 //!
-//! A bare limit takes one token of each request, from one bucket that all of them share:
+//! Add the layer to the whole router, with [`ClientIp`](crate::key::ClientIp) as the key. Each
+//! client then has a bucket of its own. Without `key`, all requests share one bucket.
 //!
 //! ```
-//! use std::convert::Infallible;
+//! use std::net::SocketAddr;
 //!
-//! use http::{Request, Response};
+//! use axum::{Router, routing::get};
+//! use tollgate::key::ClientIp;
 //! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-//! use tower::{Layer, ServiceExt, service_fn};
 //!
-//! const ALL: Limit = Limit::new("all", Quota::token_bucket(1, MINUTE));
+//! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE));
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Infallible> {
-//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
-//! let service = RateLimiter::in_memory().layer(&ALL).layer(hello);
-//!
-//! let response = service.clone().oneshot(Request::new(())).await?;
-//! assert_eq!(response.headers()["ratelimit"], "\"all\";r=0;t=60");
-//!
-//! let response = service.oneshot(Request::new(())).await?;
-//! assert_eq!(response.status(), 429);
-//! assert_eq!(response.headers()["retry-after"], "60");
-//! # Ok(())
-//! # }
+//! let app: Router = Router::new()
+//!     .route("/", get(async || "hello"))
+//!     .layer(RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer()));
+//! // This passes the address of each peer to the layer. Without it, every response is 500.
+//! let service = app.into_make_service_with_connect_info::<SocketAddr>();
+//! # drop(service);
 //! ```
 //!
-//! # By key
+//! Behind a proxy, the peer is the proxy: name the proxies that you trust, as in
+//! [`ClientIp::x_forwarded_for`](crate::key::ClientIp::x_forwarded_for). The module
+//! [`key`](crate::key) has the extractors for users, API keys and tenants.
 //!
-//! With a key, each client, user or tenant has a bucket of its own. [`key`](crate::key) has the
-//! usual extractors; a tuple of them is a key of several parts, and `key_with` takes any function
-//! of the head. The cost may depend on the request as well. A missing key is answered with 500, as
-//! it is usually a mistake of the server; where clients may leave it out, say what happens then:
+//! # A route with a limit of its own
+//!
+//! In axum, [`rate_limit`](crate::RateLimitExt::rate_limit) puts a limit on one route:
 //!
 //! ```
-//! use std::convert::Infallible;
-//!
-//! use http::{Request, Response, StatusCode};
+//! use axum::{Router, routing::post};
 //! use tollgate::key::header;
-//! use tollgate::middleware::MissingKey;
-//! use tollgate::{HOUR, Limit, Quota, RateLimiter, Rule};
-//! use tower::{Layer, ServiceExt, service_fn};
+//! use tollgate::{HOUR, Limit, Quota, RateLimitExt, RateLimiter};
 //!
 //! const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(10, HOUR));
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Infallible> {
-//! let rule = Rule::new(&EXPORTS)
-//!     .key(header("x-user"))
-//!     .cost_with(|head| if head.uri().path().ends_with(".zip") { 10 } else { 1 })
-//!     .missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
-//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
-//! let service = RateLimiter::in_memory().layer(rule).layer(hello);
-//!
-//! let of = |user| Request::get("/all.zip").header("x-user", user).body(()).unwrap();
-//! for (request, status) in [
-//!     (of("alice"), 200),
-//!     (of("alice"), 429),
-//!     (of("bob"), 200),
-//!     (Request::new(()), 401),
-//! ] {
-//!     assert_eq!(service.clone().oneshot(request).await?.status(), status);
-//! }
-//! # Ok(())
-//! # }
+//! let exports = RateLimiter::in_memory().layer(&EXPORTS).key(header("x-user"));
+//! let app: Router = Router::new().route("/export", post(async || "done").rate_limit(exports));
+//! # drop(app);
 //! ```
 //!
-//! [`Rule::limit_with`] chooses the limit itself by the request, such as that of a plan.
+//! A request without the key is answered with 500, since that is usually a mistake on the server.
+//! [`Rule::missing_key`] sets another answer.
 //!
-//! # Several limits
+//! # What a refusal looks like
 //!
-//! A limit with its key, its cost and its conditions is a [`Rule`]. A layer of several rules takes
-//! from all limits or from none, in one step and one round trip to the store:
+//! The client gets status 429, the seconds to wait, how the limit stands, and problem details that
+//! name the limit:
 //!
 //! ```
 //! use std::convert::Infallible;
 //!
 //! use http::{Request, Response};
-//! use tollgate::key::header;
-//! use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(5, MINUTE));
-//! const EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(1, MINUTE));
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Infallible> {
-//! let limiter = RateLimiter::in_memory();
-//! let layer = limiter.layer(Rule::new(&PER_USER).key(header("x-user"))).and(&EVERYONE);
-//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
-//! let service = layer.layer(hello);
-//!
-//! let ask = || Request::builder().header("x-user", "alice").body(()).unwrap();
-//! assert_eq!(service.clone().oneshot(ask()).await?.status(), 200);
-//! // Refused by the shared limit, so the user pays nothing either.
-//! assert_eq!(service.oneshot(ask()).await?.status(), 429);
-//! assert_eq!(limiter.peek(&PER_USER).key("alice").await.unwrap().remaining(), 4);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Queue
-//!
-//! In a layer with a [`Queue`], requests that are short of tokens wait for their turn, in the order
-//! in which they came:
-//!
-//! ```
-//! use std::convert::Infallible;
-//! use std::time::Duration;
-//!
-//! use http::{Request, Response};
-//! use tollgate::{Limit, Quota, RateLimiter, SECOND};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
-//!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), Infallible> {
-//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
-//! let layer = RateLimiter::in_memory().layer(&SPACED).queue(Duration::from_secs(1));
-//! let response = layer.layer(hello).oneshot(Request::new(())).await?;
-//! assert_eq!(response.headers()["server-timing"], "queue;dur=100.000;desc=\"spaced\"");
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Count by the response
-//!
-//! A rule can give its tokens back if the response says so, and so count failures only. All
-//! requests pay up front, so many at once get no further than one after another:
-//!
-//! ```
-//! use std::convert::Infallible;
-//!
-//! use http::{Method, Request, Response, StatusCode};
-//! use tollgate::key::header;
-//! use tollgate::{HOUR, Limit, Quota, RateLimiter, Rule};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, HOUR));
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Infallible> {
-//! let limiter = RateLimiter::in_memory();
-//! let failures = Rule::new(&FAILURES)
-//!     .key(header("x-user"))
-//!     .only_methods([Method::POST])
-//!     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);
-//! let login = service_fn(async |request: Request<StatusCode>| {
-//!     Ok::<_, Infallible>(Response::builder().status(request.into_body()).body(()).unwrap())
-//! });
-//! let service = limiter.layer(failures).layer(login);
-//!
-//! for (status, left) in [(StatusCode::OK, 5), (StatusCode::UNAUTHORIZED, 4)] {
-//!     let request = Request::post("/").header("x-user", "alice").body(status).unwrap();
-//!     service.clone().oneshot(request).await?;
-//!     assert_eq!(limiter.peek(&FAILURES).key("alice").await.unwrap().remaining(), left);
-//! }
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! [`Rule::reset_if`] makes the bucket as new instead, as after a log-in that has succeeded.
-//!
-//! # Shadow and roll-out
-//!
-//! A [shadow](Rule::shadow) rule decides and reports, but refuses nothing: to see what a limit
-//! would do. [`Rule::enforce`] then enforces it on more and more of the keys:
-//!
-//! ```
-//! use std::convert::Infallible;
-//!
-//! use http::{Request, Response};
-//! use tollgate::middleware::Portion;
-//! use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! const PLANNED: Limit = Limit::new("planned", Quota::token_bucket(1, MINUTE));
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Infallible> {
-//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
-//! for (portion, last) in [(Portion::NONE, 200), (Portion::percent(100), 429)] {
-//!     let rule = Rule::new(&PLANNED).enforce(portion); // of none: the same as `.shadow()`
-//!     let service = RateLimiter::in_memory().layer(rule).layer(hello);
-//!     assert_eq!(service.clone().oneshot(Request::new(())).await?.status(), 200);
-//!     assert_eq!(service.oneshot(Request::new(())).await?.status(), last);
-//! }
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Settle
-//!
-//! Where the cost is known only when the work is done, requests pay an estimate, and the layer
-//! settles it by the [`ActualCost`] of the response:
-//!
-//! ```
-//! use std::convert::Infallible;
-//!
-//! use http::{Request, Response};
-//! use tollgate::middleware::ActualCost;
-//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Infallible> {
-//! let model = service_fn(async |_: Request<()>| {
-//!     let mut response = Response::new("forty-two");
-//!     response.extensions_mut().insert(ActualCost::new(300));
-//!     Ok::<_, Infallible>(response)
-//! });
-//! let limiter = RateLimiter::in_memory();
-//! let service = limiter.layer(&LLM).cost(1_000).settle().layer(model);
-//! service.oneshot(Request::new(())).await?;
-//! assert_eq!(limiter.peek(&LLM).await.unwrap().remaining(), 39_700);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A handler that takes the [`Meter`] of its request counts as it goes, and so does the stream of
-//! its response that keeps it. If the client goes away in the middle of either, what was counted so
-//! far is paid, and the rest is given back:
-//!
-//! ```
-//! use std::convert::Infallible;
-//! use std::future::pending;
-//!
-//! use http::{Request, Response};
-//! use tollgate::middleware::Meter;
-//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-//! use tower::{Layer, ServiceExt, service_fn};
-//!
-//! const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
-//!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), tollgate::RateLimited> {
-//! let model = service_fn(async |request: Request<()>| {
-//!     if let Some(meter) = Meter::from_extensions(request.extensions()) {
-//!         meter.add(300);
-//!     }
-//!     pending::<()>().await; // the client goes away
-//!     Ok::<_, Infallible>(Response::new("forty-two"))
-//! });
-//! let limiter = RateLimiter::in_memory();
-//! let service = limiter.layer(&LLM).cost(1_000).settle().layer(model);
-//! let response = service.oneshot(Request::new(()));
-//! let timeout = tokio::time::timeout(MINUTE, response).await;
-//! assert!(timeout.is_err());
-//! assert_eq!(limiter.peek(&LLM).await?.remaining(), 39_700);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! [`RateLimitLayer::refund_dropped`] gives everything back instead.
-//!
-//! # Handlers that look
-//!
-//! A layer that [exposes](RateLimitLayer::expose) what it has decided puts an [`Admission`] into
-//! the request's extensions. By it a handler sees how its limits stand, takes more, or settles by
-//! itself. In axum it is an extractor:
-//!
-//! ```
-//! use axum::Router;
-//! use axum::body::{Body, to_bytes};
-//! use axum::routing::get;
-//! use http::Request;
-//! use tollgate::middleware::Admission;
-//! use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter};
-//! use tower::ServiceExt;
-//!
-//! const SEARCHES: Limit = Limit::new("searches", Quota::token_bucket(10, MINUTE));
-//!
-//! async fn search(admission: Admission) -> Result<String, RateLimited> {
-//!     admission.charge(4).await?; // a slow one, as it turns out: 429 if that is not left
-//!     Ok(format!("{:?} left", admission.remaining()))
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let layer = RateLimiter::in_memory().layer(&SEARCHES).expose();
-//! let app: Router = Router::new().route("/", get(search).rate_limit(layer));
-//! let response = app.oneshot(Request::new(Body::empty())).await?;
-//! assert_eq!(to_bytes(response.into_body(), 100).await?, "Some(5) left");
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # Answer in other words
-//!
-//! What concerns the layer as a whole is set on the layer: how it [words](OnRefusal) a refusal,
-//! which [header fields](crate::fields::Dialect) it sends, and what it does while the store
-//! [fails](OnFailure):
-//!
-//! ```
-//! use std::convert::Infallible;
-//!
-//! use http::{Request, Response};
-//! use tollgate::fields::Dialect;
-//! use tollgate::middleware::{OnFailure, OnRefusal};
 //! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 //! use tower::{Layer, ServiceExt, service_fn};
 //!
@@ -315,30 +66,223 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Infallible> {
-//! let layer = RateLimiter::in_memory()
-//!     .layer(&API)
-//!     .dialects(Dialect::XRateLimit)
-//!     .on_refusal(OnRefusal::plain_text())
-//!     .on_failure(OnFailure::Admit);
 //! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
-//! let response = layer.layer(hello).oneshot(Request::new(())).await?;
-//! assert_eq!(response.headers()["x-ratelimit-remaining"], "0");
+//! let service = RateLimiter::in_memory().layer(&API).layer(hello);
+//!
+//! let admitted = service.clone().oneshot(Request::new(())).await?;
+//! assert_eq!(admitted.headers()["ratelimit"], "\"api\";r=0;t=60");
+//!
+//! let refused = service.oneshot(Request::new(())).await?;
+//! assert_eq!(refused.status(), 429);
+//! assert_eq!(refused.headers()["retry-after"], "60");
+//! assert_eq!(refused.headers()["content-type"], "application/problem+json");
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! The layer can send [other header fields](crate::fields::Dialect), plain text, or the response of
+//! [your own handler](OnRefusal::handler):
+//!
+//! ```
+//! use tollgate::fields::Dialect;
+//! use tollgate::middleware::OnRefusal;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+//!
+//! const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+//!
+//! let layer = RateLimiter::in_memory()
+//!     .layer(&API)
+//!     .dialects(Dialect::XRateLimit)
+//!     .on_refusal(OnRefusal::plain_text());
+//! # drop(layer);
+//! ```
+//!
+//! # Log-ins that fail
+//!
+//! [`Rule::refund_if`] returns the tokens of a request whose response shows that it should not
+//! count. All requests pay up front, so 1,000 wrong passwords at once are limited like 1,000 in a
+//! row:
+//!
+//! ```
+//! use http::{Method, StatusCode};
+//! use tollgate::key::header;
+//! use tollgate::{HOUR, Limit, Quota, RateLimiter, Rule};
+//!
+//! const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, HOUR));
+//!
+//! let failures = Rule::new(&FAILURES)
+//!     .key(header("x-user"))
+//!     .only_methods([Method::POST])
+//!     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);
+//! let layer = RateLimiter::in_memory().layer(failures);
+//! # drop(layer);
+//! ```
+//!
+//! [`Rule::reset_if`] makes the bucket full instead, for example after a log-in that succeeds.
+//!
+//! # A cost from the request
+//!
+//! [`Rule::cost_with`] computes the tokens that a request takes; [`Rule::limit_with`] chooses the
+//! limit itself, such as that of a plan:
+//!
+//! ```
+//! use tollgate::{HOUR, Limit, Quota, RateLimiter};
+//!
+//! const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, HOUR));
+//!
+//! let layer = RateLimiter::in_memory()
+//!     .layer(&EXPORTS)
+//!     .cost_with(|head| if head.uri().path().ends_with(".zip") { 10 } else { 1 });
+//! # drop(layer);
+//! ```
+//!
+//! # A cost that is known afterwards
+//!
+//! With [`settle`](RateLimitLayer::settle), requests pay an estimate first. The layer then returns
+//! what is left of it, or takes what is short. The handler reports the cost by the [`Meter`] of the
+//! request, also if the client disconnects in between, or by an [`ActualCost`] in the response:
+//!
+//! ```
+//! use axum::{Router, routing::post};
+//! use tollgate::middleware::Meter;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+//!
+//! const LLM: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+//!
+//! async fn chat(meter: Meter) -> &'static str {
+//!     meter.add(300); // the work has cost this much so far
+//!     "forty-two"
+//! }
+//!
+//! let layer = RateLimiter::in_memory().layer(&LLM).cost(1_000).settle();
+//! let app: Router = Router::new().route("/chat", post(chat).rate_limit(layer));
+//! # drop(app);
+//! ```
+//!
+//! # Several limits
+//!
+//! A limit with its key, its cost and its conditions is a [`Rule`]. A layer of several rules takes
+//! tokens from all limits or from none, in one round trip to the store:
+//!
+//! ```
+//! use tollgate::key::{ClientIp, header};
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule};
+//!
+//! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE));
+//! const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(1_000, MINUTE));
+//!
+//! let layer = RateLimiter::in_memory()
+//!     .layer(Rule::new(&PER_CLIENT).key(ClientIp::peer()))
+//!     .and(Rule::new(&PER_TENANT).key(header("x-tenant")));
+//! # drop(layer);
+//! ```
+//!
+//! # Queue
+//!
+//! With a [`Queue`], a request that is short of tokens waits for its turn instead of being refused.
+//! Requests run in the order in which they came:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use tollgate::{Limit, Quota, RateLimiter, SECOND};
+//!
+//! const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+//!
+//! let layer = RateLimiter::in_memory().layer(&SPACED).queue(Duration::from_secs(30));
+//! # drop(layer);
+//! ```
+//!
+//! # Watch first, then enforce
+//!
+//! A [shadow](Rule::shadow) rule decides and logs, but refuses nothing. [`Rule::enforce`] then
+//! enforces the limit on more and more of the keys:
+//!
+//! ```
+//! use tollgate::key::ClientIp;
+//! use tollgate::middleware::Portion;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule};
+//!
+//! const PLANNED: Limit = Limit::new("planned", Quota::token_bucket(10, MINUTE));
+//!
+//! let rule = || Rule::new(&PLANNED).key(ClientIp::peer());
+//! let first_week = RateLimiter::in_memory().layer(rule().shadow());
+//! let second_week = RateLimiter::in_memory().layer(rule().enforce(Portion::percent(10)));
+//! # drop((first_week, second_week));
+//! ```
+//!
+//! # When the store fails
+//!
+//! By default, requests are answered with 503 while the store does not answer.
+//! [`OnFailure::Admit`] lets them pass during an outage. In both cases, the log has the error:
+//!
+//! ```
+//! use tollgate::middleware::OnFailure;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+//!
+//! const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+//!
+//! let layer = RateLimiter::in_memory().layer(&API).on_failure(OnFailure::Admit);
+//! # drop(layer);
+//! ```
+//!
+//! # What a handler can see and do
+//!
+//! With [`expose`](RateLimitLayer::expose), a handler gets an [`Admission`]. It shows how the
+//! limits stand, takes more tokens, or settles:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tollgate::middleware::Admission;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter};
+//!
+//! const SEARCHES: Limit = Limit::new("searches", Quota::token_bucket(10, MINUTE));
+//!
+//! async fn search(admission: Admission) -> Result<String, RateLimited> {
+//!     admission.charge(4).await?; // 429 if the bucket has fewer than four tokens left
+//!     Ok(format!("{:?} left", admission.remaining()))
+//! }
+//!
+//! let layer = RateLimiter::in_memory().layer(&SEARCHES).expose();
+//! let app: Router = Router::new().route("/", get(search).rate_limit(layer));
+//! # drop(app);
+//! ```
+//!
+//! # On the client side
+//!
+//! The same layer around an HTTP client keeps a process within the quota of a server. `RetryLayer`,
+//! with the feature `retry`, also obeys the server's `Retry-After`:
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//!
+//! use http::{Request, Response};
+//! use tollgate::retry::RetryLayer;
+//! use tollgate::{Limit, Quota, RateLimiter, SECOND};
+//! use tower::{Layer, service_fn};
+//!
+//! const UPSTREAM: Limit = Limit::new("upstream", Quota::token_bucket(10, SECOND));
+//!
+//! let client = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
+//! let limited = RateLimiter::in_memory().layer(&UPSTREAM).queue(Duration::from_secs(30));
+//! let client = RetryLayer::new().layer(limited.layer(client));
+//! # drop(client);
+//! ```
+//!
 //! # Design
 //!
-//! The layer never changes the error of the inner service: a refusal is a response. The service
-//! that was made ready is the one that is called, so that services which reserve something in
-//! `poll_ready` work as they should. If the store answers at once, as the memory store does, the
-//! inner service is called within `call`, and nothing is boxed or cloned. The inner service has to
-//! be `Clone` for stores that answer later; tower's `Buffer` makes any service so.
+//! **The layer never changes the error of the inner service.** A refusal is a response.
 //!
-//! A request that has to wait lets go of the service that was made ready for it, as that may hold
-//! something that other requests need meanwhile, and makes another one ready when its turn has
-//! come. The requests behind it are released once it has called that service, or was told to wait
-//! by it: so the inner service is called in the order of admission.
+//! **The service that was made ready is the one that is called**, so a service that reserves
+//! something in `poll_ready` works as it should. A store that answers at once, as the memory store
+//! does, lets the layer call the inner service within `call`, without boxes or clones. For stores
+//! that answer later, the inner service has to be `Clone`; tower's `Buffer` makes any service so.
+//!
+//! **A request that waits does not hold a ready service.** Readiness may be a resource that other
+//! requests need, so the request gives it up, and makes a service ready again when its turn comes.
+//! The queue releases the next request after this call of the service, or after its `poll_ready`
+//! returned `Pending`. So the inner service is called in the order of admission.
 
 mod action;
 mod actual_cost;
@@ -358,12 +302,11 @@ mod missing_key;
 mod on_failure;
 mod on_refusal;
 mod on_response;
-mod places;
 mod plan;
 mod planned_rule;
 mod portion;
 mod queue;
-mod queued;
+mod queued_call;
 mod reject;
 mod response_head;
 mod rule;
@@ -373,6 +316,7 @@ mod rules;
 mod service;
 mod setup_check;
 mod shadow;
+mod waiter_counter;
 
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
@@ -383,7 +327,7 @@ pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 pub use self::meter::Meter;
 pub use self::missing_key::MissingKey;
 pub use self::on_failure::OnFailure;
-pub use self::on_refusal::{OnRefusal, Refused};
+pub use self::on_refusal::{OnRefusal, RefusedRequest};
 pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;

@@ -1,27 +1,30 @@
-//! What happens to requests while the store does not answer.
+//! What happens to requests while the store fails.
 
-/// What happens to requests while the store does not answer.
+/// What happens to requests while the store fails.
 ///
-/// [`Admit`](Self::Admit) is for outages. A request is answered with 503 whatever is chosen here if a
-/// client could bring the failure about by itself, and then pass as often as it likes:
+/// [`Admit`](Self::Admit) applies to outages only. Whatever is set here, a request is answered with
+/// 503 if a client could cause the failure itself, since it could otherwise pass as often as it
+/// likes:
 ///
-/// * The store can never decide it: its buckets are in several slots of a cluster, what the store
-///   holds under the name is no bucket, or the numbers are too large. The log tells that once.
-/// * Its decision was late because too many calls of this process waited to be sent, while the
-///   store was answering. A client does that by a flood of its own.
-/// * The store has no room for it. A client fills it by keys that it makes up.
+/// * The store can never decide the request: its buckets are in several slots of a cluster, the
+///   value under the name of a bucket is not a bucket, or the numbers are too large. This is logged
+///   once.
+/// * The decision is late because too many calls of this process wait to be sent, while the store
+///   does answer. A client causes that by flooding the process.
+/// * The store has no room for the bucket. A client fills it by making up keys.
 ///
-/// A mistake in the set-up, such as a wrong password, is answered with 503 as well: no limit would
-/// count until an operator notices. [`BackendError::is_outage`](crate::backend::BackendError::is_outage)
-/// says what is an outage, with a table of what Redis answers.
+/// A misconfiguration, such as a wrong password, is answered with 503 as well: otherwise no limit
+/// would count until an operator notices.
+/// [`BackendError::is_outage`](crate::backend::BackendError::is_outage) defines an outage, with a
+/// table of the errors of Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// They are answered with 503: nothing gets through uncounted.
+    /// Requests are answered with 503, so none passes without being charged.
     #[default]
-    #[doc(alias = "fail_closed")]
+    #[doc(alias("fail_closed", "fail closed"))]
     Refuse,
-    /// They pass without being charged, while there is an outage.
-    #[doc(alias = "fail_open")]
+    /// During an outage, requests pass without being charged.
+    #[doc(alias("fail_open", "fail open", "passOnStoreError"))]
     Admit,
 }

@@ -10,15 +10,16 @@ use http::{Response, StatusCode};
 use crate::key::Head;
 use crate::limiter::{RateLimited, Snapshot};
 
-/// How a request is answered that does not run: because it was refused, because the store failed,
-/// or because its key is missing.
+/// The response to requests that do not run: those that are refused, those without a key, and all
+/// while the store fails.
 ///
-/// A gRPC request (a POST over HTTP/2 of content type `application/grpc`) is answered by a status of
-/// gRPC whatever this says, as its client can read nothing else: `RESOURCE_EXHAUSTED` for 429, with
-/// `google.rpc.RetryInfo`, and `UNAVAILABLE` for 503. Its HTTP status is 200.
+/// A gRPC request (a POST over HTTP/2 with the content type `application/grpc`) gets a status of
+/// gRPC whatever is set here, as its client can read nothing else: `RESOURCE_EXHAUSTED` for 429,
+/// with `google.rpc.RetryInfo`, and `UNAVAILABLE` for 503. Its HTTP status is 200.
 ///
-/// Every answer has `Cache-Control: no-store`, so that no cache answers other clients by it. An answer to
-/// HEAD has the header fields of the answer to GET, its `content-length` among them, and no body.
+/// Every such response has `Cache-Control: no-store`, so that no cache serves it to other clients.
+/// A response to HEAD has the header fields of the response to GET, including its `Content-Length`,
+/// and no body.
 ///
 /// # Examples
 ///
@@ -47,6 +48,7 @@ use crate::limiter::{RateLimited, Snapshot};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias("429", "error_handler", "handler", "GovernorError"))]
 #[derive(Clone, Default)]
 pub struct OnRefusal(RefusalWording);
 
@@ -58,11 +60,10 @@ pub(super) enum RefusalWording {
     Handler(Arc<Handler>),
 }
 
-pub(super) type Handler = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
+pub(super) type Handler = dyn Fn(&RefusedRequest<'_>) -> Response<Bytes> + Send + Sync;
 
 impl OnRefusal {
-    /// Problem details (RFC 9457), which name the limits that have refused; so it is if nothing
-    /// else is said.
+    /// Problem details (RFC 9457) that name the limits that refused; the default.
     #[must_use]
     pub const fn problem_details() -> Self {
         Self(RefusalWording::ProblemDetails)
@@ -74,16 +75,17 @@ impl OnRefusal {
         Self(RefusalWording::PlainText)
     }
 
-    /// What this function makes of the refusal.
+    /// The response that this function returns.
     ///
-    /// The layer adds `Retry-After`, `Cache-Control: no-store` and the
-    /// [fields](crate::fields::Dialect) that tell how the limits stand, each unless the response has
-    /// it already. The status is the function's own:
-    /// [`Refused::status`] is what the layer would say.
+    /// The function also sets the status; [`RefusedRequest::status`] is the one that the layer
+    /// would send. The layer adds `Retry-After`, `Cache-Control: no-store` and the
+    /// [fields](crate::fields::Dialect) that show how the limits stand, each unless the response
+    /// already has it.
+    #[doc(alias("error_handler", "display_error", "message"))]
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self
     where
-        F: Fn(&Refused<'_>) -> Response<B> + Send + Sync + 'static,
+        F: Fn(&RefusedRequest<'_>) -> Response<B> + Send + Sync + 'static,
         B: Into<Bytes>,
     {
         Self(RefusalWording::Handler(Arc::new(move |refused| handler(refused).map(Into::into))))
@@ -104,11 +106,12 @@ impl fmt::Debug for OnRefusal {
     }
 }
 
-/// A request that does not run, as a [handler](OnRefusal::handler) sees it.
+/// A request that does not run, for the function of [`OnRefusal::handler`].
 ///
 /// See [`OnRefusal`] for an example.
+#[doc(alias("GovernorError", "429"))]
 #[derive(Debug)]
-pub struct Refused<'r> {
+pub struct RefusedRequest<'r> {
     pub(super) head: Option<Head<'r>>,
     pub(super) status: StatusCode,
     pub(super) snapshots: &'r [Snapshot],
@@ -116,35 +119,36 @@ pub struct Refused<'r> {
     pub(super) error: Option<&'r RateLimited>,
 }
 
-impl Refused<'_> {
-    /// The head of the request; `None` where it is not at hand.
+impl RefusedRequest<'_> {
+    /// The head of the request; `None` if it is not at hand.
     #[must_use]
     pub const fn head(&self) -> Option<Head<'_>> {
         self.head
     }
 
-    /// The status that the layer would answer: 429; 503 where the queue is full, the limiter is
-    /// drained or the store does not answer; or what is set for requests whose key is
-    /// [missing](super::MissingKey).
+    /// The status that the layer would send.
+    ///
+    /// It is 429 for a refusal, and 503 if the queue is full, the limiter is drained or the store
+    /// fails. For a request without a key, it is the status of [`MissingKey`](super::MissingKey).
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// How each limit stands that refused; none if it was something else.
+    /// How each of the limits stands that refused the request; empty if no limit refused it.
     #[must_use]
     pub const fn snapshots(&self) -> &[Snapshot] {
         self.snapshots
     }
 
-    /// When the request may come back, [jitter](crate::RateLimitLayer::jitter) included; `None` if
-    /// no wait is known to help.
+    /// The wait after which the client may retry, including
+    /// [jitter](crate::RateLimitLayer::jitter); `None` if no wait is known to help.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Why the request can never run, where it costs more than a limit can ever grant.
+    /// The error of a request that costs more than a limit can ever grant; `None` for all others.
     #[must_use]
     pub const fn error(&self) -> Option<&RateLimited> {
         self.error

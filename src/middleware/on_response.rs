@@ -1,4 +1,4 @@
-//! What is done when the response is there, or when there will be none.
+//! What to do once there is a response, or once it is certain that there will be none.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use super::admission::Admission;
 use super::ledger::RequestLedger;
 use crate::fields::{FieldNumbers, FieldSet, LoneTemplate, SERVER_TIMING};
 
-/// Small, as the future of every response carries it.
+/// Small, since the future of every response contains it.
 #[derive(Default)]
 pub(super) enum OnResponse {
     #[default]
     Nothing,
-    /// Tells how the only limit stood. The text is laid out when it is written.
+    /// Adds the fields for the only limit. The text is formatted when the response is there.
     Member(Arc<LoneTemplate>, FieldNumbers),
-    /// Anything else.
-    Tasks(Box<Tasks>),
+    /// Any other combination.
+    Tasks(Box<ResponseTasks>),
 }
 
-pub(super) struct Tasks {
+pub(super) struct ResponseTasks {
     fields: Option<FieldSet>,
-    /// How long the request was in the queue.
+    /// The time that the request spent in the queue.
     server_timing: Option<HeaderValue>,
     ledger: RunningLedger,
 }
 
-/// The ledger of a request that may run or runs: if it is dropped before there is a response, so is
-/// the request.
+/// The ledger of a request until there is a response. If it is dropped before, the request was
+/// dropped.
 struct RunningLedger(Option<Arc<RequestLedger>>);
 
 impl Drop for RunningLedger {
     fn drop(&mut self) {
         if let Some(ledger) = self.0.take() {
-            dropped(&ledger);
+            settle_dropped(&ledger);
         }
     }
 }
 
 #[cold]
-fn dropped(ledger: &RequestLedger) {
-    // A panic in the service's `call` is a failure of the service, and no client that has gone.
+fn settle_dropped(ledger: &RequestLedger) {
+    // During a panic in `call`, the service has failed; the client has not disconnected.
     match std::thread::panicking() {
         true => ledger.fail(),
         false => ledger.abandon(),
@@ -57,7 +57,7 @@ impl OnResponse {
             return Self::Nothing;
         }
         let ledger = RunningLedger(ledger);
-        Self::Tasks(Box::new(Tasks { fields, server_timing, ledger }))
+        Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
     }
 
     fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
@@ -71,21 +71,21 @@ impl OnResponse {
         self.shared_ledger().map(|ledger| &**ledger)
     }
 
-    /// Shows the request's handler what was decided and what to count by, where the layer does.
+    /// Adds the `Admission` and the meter to the extensions of the request, if the layer has any.
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
         if let Some(ledger) = self.shared_ledger() {
-            Self::show(ledger, request);
+            Self::expose_ledger(ledger, request);
         }
     }
 
-    /// The same, before the service is called.
-    pub(super) fn show<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
+    /// Adds the `Admission` and the meter of this ledger to the extensions of the request.
+    pub(super) fn expose_ledger<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         Admission::expose(ledger, request);
         ledger.open_meter(request.extensions_mut());
     }
 
-    /// Writes the fields, and settles what the request has taken.
+    /// Adds the header fields, and settles the tokens of the request.
     #[inline]
     pub(super) fn finish<R>(&mut self, response: &mut Response<R>) {
         match std::mem::take(self) {
@@ -95,7 +95,7 @@ impl OnResponse {
         }
     }
 
-    /// Settles what was counted, where the service has failed or panicked.
+    /// Settles the request at its count, after the service has failed or panicked.
     #[cold]
     pub(super) fn fail(&mut self) {
         if let Self::Tasks(mut tasks) = std::mem::take(self)
@@ -106,7 +106,7 @@ impl OnResponse {
     }
 }
 
-impl Tasks {
+impl ResponseTasks {
     fn finish<R>(self, response: &mut Response<R>) {
         let Self { fields, server_timing, mut ledger } = self;
         if let Some(fields) = fields {

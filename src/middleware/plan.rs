@@ -1,4 +1,4 @@
-//! The plan of a layer: its rules made ready, and the way that its requests take, chosen once.
+//! The plan of a layer: its rules prepared for requests, and the path of decisions, chosen once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,44 +6,44 @@ use std::sync::Arc;
 
 use super::log::Log;
 use super::on_refusal::RefusalWording;
-use super::places::Places;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
+use super::waiter_counter::WaiterCounter;
 use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
 use crate::limiter::{Limit, RateLimiter};
 
-/// What the services of a layer share.
+/// The state that all services of a layer share.
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
     pub(super) settings: LayerSettings,
-    pub(super) way: Way,
+    pub(super) path: DecisionPath,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
-    /// Whether it matters after the decision what a request has taken.
+    /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
-    /// The fields that are the same for every request that is exempt from nothing.
+    /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
-    /// The same of a layer with one limit, and its refusals.
+    /// The fields and the refusals of a layer with one limit.
     pub(super) lone_template: Option<Arc<LoneTemplate>>,
-    /// Whether refusals are worded as that template does.
-    words_as_template: bool,
-    /// How many rules the template is of.
+    /// Whether refusals have the wording of that template.
+    uses_template_wording: bool,
+    /// The number of rules in the template.
     advertised_count: usize,
-    pub(super) places: Places,
+    pub(super) waiters: WaiterCounter,
     pub(super) log: Log,
 }
 
-/// The way that a request takes through a plan.
+/// How the requests of a layer are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// One rule that applies to all requests, is enforced on all keys and takes at once: in this
-    /// process, no list is needed.
+pub(super) enum DecisionPath {
+    /// By one rule that applies to all requests, is enforced on all keys and does not queue. With a
+    /// memory store, such a decision needs no list.
     Lone,
     General,
 }
 
-impl Way {
+impl DecisionPath {
     fn new(rules: &Rules) -> Self {
         let Rules { first, rest, settings } = rules;
         let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
@@ -57,16 +57,16 @@ impl Plan {
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let mut plan = Self {
             limiter,
-            way: Way::new(rules),
+            path: DecisionPath::new(rules),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
             template: None,
             lone_template: None,
-            words_as_template: settings.retry_after == RetryAfter::Seconds
+            uses_template_wording: settings.retry_after == RetryAfter::Seconds
                 && matches!(settings.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
-            places: Places::default(),
+            waiters: WaiterCounter::default(),
             log: Log::default(),
             settings,
         };
@@ -96,18 +96,18 @@ impl Plan {
         }
     }
 
-    /// Which rule, counted from the first, holds requests to a limit of this name.
+    /// The position of the first rule whose limit has this name.
     pub(super) fn position(&self, name: &str) -> usize {
         self.iter().take_while(|planned| planned.rule.limit.name() != name).count()
     }
 
-    /// The rules that clients may be told of.
+    /// The rules that header fields may show: those that are not pure shadows.
     fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
         self.iter().filter(|planned| planned.rule.is_enforced_on_some())
     }
 
-    /// The first limit that clients may be told of, which stands for all where one has to be named;
-    /// nearly always the only one.
+    /// The first limit that header fields may show. It is named where one limit has to stand for
+    /// all.
     pub(super) fn limit(&self) -> &Limit {
         &self.advertised().next().unwrap_or(&self.first).rule.limit
     }
@@ -116,29 +116,29 @@ impl Plan {
         self.settings.dialects
     }
 
-    /// Whether any field tells clients about their limits.
+    /// Whether responses get header fields about limits.
     #[inline]
     pub(super) fn sends_fields(&self) -> bool {
         !self.dialects().is_none()
     }
 
-    /// The template, for a request that is held to this many limits.
+    /// The template, if this many limits are all the limits that it shows.
     #[inline]
     pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
         self.template.as_ref().filter(|_| limits == self.advertised_count)
     }
 
-    /// The same, if refusals are worded as it does.
+    /// The template of a layer with one limit, if its refusals have the configured wording.
     pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
-        self.lone_template.as_deref().filter(|_| self.words_as_template)
+        self.lone_template.as_deref().filter(|_| self.uses_template_wording)
     }
 
-    /// Which partition of a quota a key stands for, where clients are told.
-    pub(super) fn partition_of(&self, key: &Key) -> Option<String> {
+    /// The partition of a key in base64, if the fields show it.
+    pub(super) fn partition_key_of(&self, key: &Key) -> Option<String> {
         self.settings.partition_key.as_ref()?.encode(key)
     }
 
-    /// The policy of a limit; laid out now if no rule is of just this one.
+    /// The text of a limit's policy, formatted now if no rule has exactly this limit.
     pub(super) fn policy(&self, limit: &Limit) -> Cow<'_, PolicyText> {
         let is_it = |planned: &&PlannedRule| {
             std::ptr::eq(&raw const *planned.rule.limit, limit) || *planned.rule.limit == *limit
@@ -153,7 +153,7 @@ impl Plan {
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
-            .field("way", &self.way)
+            .field("path", &self.path)
             .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
             .field("settings", &self.settings)
             .finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! A rule, made ready to be carried out: what it demands of a request.
+//! A rule prepared for requests: computes what the rule demands of each.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::fields::PolicyText;
 use crate::key::{Extracted, Head, Key, KeyError};
 use crate::limiter::{Demand, Limit};
 
-/// A rule of a plan, with what is the same for all its requests.
+/// A rule of a plan, with the state that all its requests share.
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
     pub(super) policy: PolicyText,
     pub(super) log: Log,
-    /// Whether it tells requests apart by their keys.
+    /// Whether requests have different keys.
     pub(super) is_keyed: bool,
     setup_check: SetupCheck,
 }
 
-/// The limit that a request is held to, and by which rule, counted from the first.
-pub(super) struct Choice<'p> {
+/// The limit of a request, and the position of its rule.
+pub(super) struct RuleLimit<'p> {
     pub(super) limit: LimitRef<'p>,
     pub(super) rule: usize,
 }
 
 /// The rule's limit, or the one that was chosen for a request.
 pub(super) enum LimitRef<'p> {
-    OfRule(&'p Arc<Limit>),
+    Fixed(&'p Arc<Limit>),
     Chosen(Arc<Limit>),
 }
 
@@ -39,14 +39,14 @@ impl<'p> LimitRef<'p> {
     #[inline]
     pub(super) fn shared(&self) -> &Arc<Limit> {
         match self {
-            Self::OfRule(limit) => limit,
+            Self::Fixed(limit) => limit,
             Self::Chosen(limit) => limit,
         }
     }
 
-    /// What is demanded of it by the rule at this position.
-    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<Choice<'p>> {
-        let mut demand = Demand::new(Choice { limit: self, rule });
+    /// Makes the demand of the rule at this position.
+    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<RuleLimit<'p>> {
+        let mut demand = Demand::new(RuleLimit { limit: self, rule });
         demand.key = key;
         if let Some(tokens) = cost {
             demand.set_cost(tokens);
@@ -55,18 +55,18 @@ impl<'p> LimitRef<'p> {
     }
 }
 
-impl Choice<'_> {
+impl RuleLimit<'_> {
     pub(super) fn shared_limit(&self) -> Arc<Limit> {
         Arc::clone(self.limit.shared())
     }
 
-    /// The same for answers that come later than the plan is at hand.
-    pub(super) fn to_static(&self) -> Choice<'static> {
-        Choice { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
+    /// The same without a lifetime, for answers that come later.
+    pub(super) fn to_static(&self) -> RuleLimit<'static> {
+        RuleLimit { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
     }
 }
 
-impl Borrow<Limit> for Choice<'_> {
+impl Borrow<Limit> for RuleLimit<'_> {
     fn borrow(&self) -> &Limit {
         self.limit.shared()
     }
@@ -83,57 +83,57 @@ impl PlannedRule {
         }
     }
 
-    /// Whether it applies to this request, for which a number may have to be drawn.
+    /// Whether it applies to this request. `draw` is called only if the rule samples requests.
     pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
         self.rule.options.as_ref().is_none_or(|options| options.applies_to(head, draw))
     }
 
-    /// Whether it may refuse what is demanded; it is a shadow otherwise.
-    pub(super) fn enforces(&self, demand: &Demand<Choice<'_>>) -> bool {
+    /// Whether the rule is enforced for this demand; otherwise, it is a shadow.
+    pub(super) fn enforces(&self, demand: &Demand<RuleLimit<'_>>) -> bool {
         let options = self.rule.options.as_ref();
         options.is_none_or(|options| options.enforces(demand.limit().name(), &demand.key))
     }
 
-    /// What it demands for a request, as the rule at this position; nothing if the request is not
-    /// held to the limit.
+    /// Makes the demand for a request, as the rule at this position; `None` if the request is not
+    /// limited.
     ///
     /// # Errors
     ///
-    /// The status that answers a request whose key is missing or cannot be used.
+    /// The status for a request without a usable key.
     pub(super) fn demand(
         &self,
         head: &Head<'_>,
         position: usize,
-    ) -> Result<Option<Demand<Choice<'_>>>, StatusCode> {
+    ) -> Result<Option<Demand<RuleLimit<'_>>>, StatusCode> {
         match self.extract(head) {
             Ok(Extracted::Key(key)) => Ok(self.demand_by(head, key, position)),
             keyless => self.demand_without_key(head, keyless, position),
         }
     }
 
-    /// Whose bucket pays for a request.
+    /// Extracts the key of a request, and looks for signs of a misconfiguration.
     #[inline(always)]
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Rule { limit, key: extractor, .. } = &self.rule;
         let extracted = extractor.extract(head);
         if let Ok(Extracted::Key(_)) = extracted {
-            self.setup_check.look(limit, &**extractor, head);
+            self.setup_check.check(limit, &**extractor, head);
         }
         extracted
     }
 
-    /// As [`demand`](Self::demand), where there is no key.
+    /// Like [`demand`](Self::demand), for a request without a key.
     ///
     /// # Errors
     ///
-    /// As [`demand`](Self::demand).
+    /// Like [`demand`](Self::demand).
     #[cold]
     pub(super) fn demand_without_key(
         &self,
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
         position: usize,
-    ) -> Result<Option<Demand<Choice<'_>>>, StatusCode> {
+    ) -> Result<Option<Demand<RuleLimit<'_>>>, StatusCode> {
         let error = match &extracted {
             Ok(_) => return Ok(None),
             Err(error) => error,
@@ -145,7 +145,7 @@ impl PlannedRule {
             MissingKey::Exempt | MissingKey::Shared => None,
         };
         match status {
-            // The request goes on.
+            // The rule is a pure shadow, so the request passes.
             Some(status) if !self.rule.is_enforced_on_some() => {
                 self.log.no_key(limit, error, None);
                 self.log.no_key_in_shadow(limit, error, status);
@@ -159,16 +159,16 @@ impl PlannedRule {
         }
     }
 
-    /// As [`demand`](Self::demand), with this key.
-    fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<Choice<'_>>> {
+    /// Like [`demand`](Self::demand), with this key.
+    fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<RuleLimit<'_>>> {
         Some(self.choose(head)?.demand(key, self.cost(head), rule))
     }
 
-    /// The limit that a request is held to.
+    /// The limit of a request; `None` if the request is not limited.
     #[inline(always)]
     pub(super) fn choose(&self, head: &Head<'_>) -> Option<LimitRef<'_>> {
         Some(match &self.rule.chooser {
-            None => LimitRef::OfRule(&self.rule.limit),
+            None => LimitRef::Fixed(&self.rule.limit),
             Some(choose) => LimitRef::Chosen(choose(head)?),
         })
     }

@@ -1,12 +1,12 @@
-//! A part of many: so many percent, or one in so many.
+//! A portion of the requests or of the keys: some percent, or one in some number.
 
 use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// A part of all requests, or of all keys.
+/// A portion of all requests or of all keys: some percent, or one in some number.
 ///
-/// It is exact and drawn in integers: all are all, and none is none.
+/// It is computed in integers, so [`ALL`](Self::ALL) misses none and [`NONE`](Self::NONE) has none.
 ///
 /// # Examples
 ///
@@ -17,6 +17,7 @@ use std::num::NonZeroU32;
 /// assert_eq!(TENTH.to_string(), "10 of 100");
 /// assert_eq!(Portion::one_in(1_000).to_string(), "1 of 1000");
 /// ```
+#[doc(alias("percentage", "rollout", "sampling"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Portion {
     part: u32,
@@ -30,12 +31,12 @@ impl Portion {
     /// All of them.
     pub const ALL: Self = Self { part: 1, whole: NonZeroU32::MIN };
 
-    /// So many of a hundred.
+    /// This many percent, from 0 to 100.
     ///
     /// # Panics
     ///
-    /// If that is more than 100. In a `const` that is a compile error; for numbers read at run time
-    /// use [`try_percent`](Self::try_percent).
+    /// If `percent` is more than 100. In a `const`, that is a compile error. For numbers that are
+    /// known at run time, use [`try_percent`](Self::try_percent).
     #[must_use]
     #[track_caller]
     pub const fn percent(percent: u32) -> Self {
@@ -45,11 +46,11 @@ impl Portion {
         }
     }
 
-    /// [`percent`](Self::percent) for numbers that are known at run time only.
+    /// Like [`percent`](Self::percent), for numbers that are known at run time only.
     ///
     /// # Errors
     ///
-    /// If that is more than 100.
+    /// If `percent` is more than 100.
     pub const fn try_percent(percent: u32) -> Result<Self, PortionError> {
         match percent {
             0..=100 => Ok(Self { part: percent, whole: HUNDRED }),
@@ -57,11 +58,11 @@ impl Portion {
         }
     }
 
-    /// One of so many.
+    /// One in this many, at least 1.
     ///
     /// # Panics
     ///
-    /// If that is zero. In a `const` that is a compile error.
+    /// If `whole` is zero. In a `const`, that is a compile error.
     #[must_use]
     #[track_caller]
     pub const fn one_in(whole: u32) -> Self {
@@ -79,12 +80,14 @@ impl Portion {
         self.part >= self.whole.get()
     }
 
-    /// Whether a key or a request that drew this number belongs to it; all numbers are equally
-    /// likely. What belongs to some percent belongs to more percent.
-    pub(super) fn has(self, drawn: u64) -> bool {
-        // The upper half of the product is even over the whole.
-        let place = u128::from(drawn).saturating_mul(u128::from(self.whole.get())) >> 64;
-        place < u128::from(self.part)
+    /// Whether the key or the request of this random number belongs to the portion, where all
+    /// numbers are equally likely. A number that belongs to some percent belongs to any higher
+    /// percentage.
+    pub(super) fn contains(self, random: u64) -> bool {
+        // The upper 64 bits of the product are uniform over `0..whole`: no division, and hardly a
+        // bias.
+        let scaled = u128::from(random).saturating_mul(u128::from(self.whole.get())) >> 64;
+        scaled < u128::from(self.part)
     }
 }
 
@@ -99,7 +102,7 @@ impl fmt::Display for Portion {
     }
 }
 
-/// More than all.
+/// The error of a portion of more than 100 percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortionError {
     percent: u32,

@@ -1,15 +1,15 @@
-//! How requests wait for their turn.
+//! The settings of a queue.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-/// How long requests may wait for their turn, and how many of them at once.
+/// How long requests may wait for their turn, and how many may wait at once.
 ///
-/// A [`Duration`] is a queue in which requests wait for at most that long.
+/// Where a queue is expected, a [`Duration`] will do: it is the longest wait.
 ///
-/// The places belong to the layer, and its clients share them: see
-/// [`max_waiters_per_key`](Self::max_waiters_per_key).
+/// All clients of a layer share its queue. [`max_waiters_per_key`](Self::max_waiters_per_key) says
+/// how much of it one client can occupy.
 ///
 /// # Examples
 ///
@@ -22,15 +22,16 @@ use http::StatusCode;
 ///
 /// let limiter = RateLimiter::in_memory();
 /// let layer = limiter.layer(&LLM).queue(Duration::from_secs(30));
-/// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters(50).on_full(QueueFull::TooManyRequests);
-/// let small = limiter.layer(&LLM).queue(queue);
+/// let queue = Queue::new(Duration::from_secs(30)).max_waiters(50);
+/// let small = limiter.layer(&LLM).queue(queue.on_full(QueueFull::TooManyRequests));
 /// # drop((layer, small));
 /// ```
+#[doc(alias("delay", "slowDown", "backpressure"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
     pub(super) max_wait: Duration,
     max_waiters: usize,
-    /// None if it depends on how many places are free.
+    /// `None`: the bound depends on how many waiters the queue still has room for.
     max_waiters_per_key: Option<usize>,
     pub(super) on_full: QueueFull,
 }
@@ -39,10 +40,10 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueFull {
-    /// 503: the service has more to do than it can.
+    /// 503: the service is overloaded.
     #[default]
     ServiceUnavailable,
-    /// 429: the client asks for more than its share.
+    /// 429: the client sends too many requests.
     TooManyRequests,
 }
 
@@ -56,37 +57,36 @@ impl QueueFull {
 }
 
 impl Queue {
-    /// How many requests may wait at once in all services of a layer if nothing else is said.
+    /// How many requests of a layer may wait at once by default.
     pub const MAX_WAITERS: usize = 1_000;
 
-    /// A queue in which requests wait for at most this long, and at most
-    /// [`MAX_WAITERS`](Self::MAX_WAITERS) of them.
+    /// Makes a queue in which at most [`MAX_WAITERS`](Self::MAX_WAITERS) requests wait, each for at
+    /// most `max_wait`.
     #[must_use]
-    pub const fn up_to(max_wait: Duration) -> Self {
+    pub const fn new(max_wait: Duration) -> Self {
         let (max_waiters, on_full) = (Self::MAX_WAITERS, QueueFull::ServiceUnavailable);
         Self { max_wait, max_waiters, max_waiters_per_key: None, on_full }
     }
 
-    /// Lets at most this many requests wait, all services of the layer together.
+    /// Lets at most this many requests wait at once, in all services of the layer together.
     #[must_use]
     pub const fn max_waiters(mut self, requests: usize) -> Self {
         self.max_waiters = requests;
         self
     }
 
-    /// Lets at most this many requests of one key wait, all services of the layer together.
+    /// Lets at most this many requests of one key wait at once.
     ///
-    /// Where it is not set, a key may have one more only while it has fewer than there are free
-    /// places: it has half of the places at most, with another one a third, and so on. So a client
-    /// that asks without end leaves room for the others, and a client that has no waiter finds a
-    /// place while there is one. [`max_waiters`](Self::max_waiters) and more lets one key have all
-    /// of the places.
+    /// By default, a key may have one more waiter only while it has fewer waiters than the queue
+    /// has free places. One key alone can occupy half of the queue, two keys a third each, and so
+    /// on. So a client that floods the queue leaves room for others, and a client without a waiter
+    /// can wait as long as the queue is not full. A bound of [`max_waiters`](Self::max_waiters) or
+    /// more lets one key fill the queue.
     ///
-    /// The keys are those of the layer's rules; of several, each counts. A rule of
-    /// [all requests](crate::key::global) has no clients to tell apart, and so no bound but that of
-    /// the queue. What is above the bound of its key is answered with 429, whatever
-    /// [`on_full`](Self::on_full) says: its client has its share of the queue. `Retry-After` is
-    /// that of any refusal.
+    /// The keys are those of the layer's rules; with several rules, each of them counts. A rule
+    /// with one bucket for [all requests](crate::key::global) has no such bound. A request above
+    /// the bound of its key is answered with 429, whatever [`on_full`](Self::on_full) is, and with
+    /// the `Retry-After` of any refusal.
     ///
     /// This bounds requests; [`max_reserved`](crate::Quota::max_reserved) bounds the tokens that
     /// the requests of a key may wait for.
@@ -101,7 +101,7 @@ impl Queue {
     ///
     /// const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(60, MINUTE));
     ///
-    /// let queue = Queue::up_to(Duration::from_secs(30)).max_waiters_per_key(20);
+    /// let queue = Queue::new(Duration::from_secs(30)).max_waiters_per_key(20);
     /// let layer = RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer()).queue(queue);
     /// # drop(layer);
     /// ```
@@ -111,41 +111,46 @@ impl Queue {
         self
     }
 
-    /// Sets how a request is answered that finds the queue full.
+    /// Sets the response to requests that find the queue full; 503 by default.
     #[must_use]
     pub const fn on_full(mut self, on_full: QueueFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// Whether one more may wait where so many places are `taken`, of which its key has `held`; that
-    /// is none if it has no key.
+    /// Whether one more request may wait, besides `waiting` requests, of which `held` have the same
+    /// key. `held` is `None` for a request without a key.
     ///
-    /// The bound that depends on the free places is that of packet switches whose ports share a
-    /// memory (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
-    /// switches", 1998), with a factor of one: `k` keys that ask without end have `1 / (k + 1)` of
-    /// the places each, and as many stay free.
-    pub(super) const fn admits(&self, taken: usize, held: Option<usize>) -> Result<(), NoPlace> {
-        let free = self.max_waiters.saturating_sub(taken);
+    /// The default bound is the one of switches in which all ports share a memory (Choudhury and
+    /// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998), with a
+    /// factor of one. If `k` keys flood the queue, each gets `1 / (k + 1)` of it, and the same part
+    /// stays free. For example, of 1,000 places one key gets 500: it then has 500 waiters, and 500
+    /// places are free. A second key brings both down to 333, once waiters of the first have left.
+    pub(super) const fn admits(
+        &self,
+        waiting: usize,
+        held: Option<usize>,
+    ) -> Result<(), QueueRefusal> {
+        let free = self.max_waiters.saturating_sub(waiting);
         match (held, self.max_waiters_per_key) {
-            _ if free == 0 => Err(NoPlace::Full),
-            (Some(held), Some(most)) if held >= most => Err(NoPlace::KeyHasShare),
-            (Some(held), None) if held >= free => Err(NoPlace::KeyHasShare),
+            _ if free == 0 => Err(QueueRefusal::Full),
+            (Some(held), Some(most)) if held >= most => Err(QueueRefusal::KeyAtBound),
+            (Some(held), None) if held >= free => Err(QueueRefusal::KeyAtBound),
             _ => Ok(()),
         }
     }
 }
 
-/// Why a request finds no place in the queue.
+/// Why a request may not wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum QueueRefusal {
     Full,
-    /// Its key has as many waiters as it may.
-    KeyHasShare,
+    /// The key of the request has as many waiters as it may have.
+    KeyAtBound,
 }
 
 impl From<Duration> for Queue {
     fn from(max_wait: Duration) -> Self {
-        Self::up_to(max_wait)
+        Self::new(max_wait)
     }
 }

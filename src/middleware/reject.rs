@@ -1,4 +1,4 @@
-//! The answers to requests that do not run.
+//! The responses to requests that do not run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use http::{Method, Response, StatusCode};
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
-use super::on_refusal::{Handler, RefusalWording, Refused};
+use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
-use super::planned_rule::Choice;
+use super::planned_rule::RuleLimit;
 use crate::fields::{self, FieldSet, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
 
-/// What words an answer.
+/// What renders a response: the crate, or the handler of the user.
 enum Renderer<'r> {
     Own(Wording),
     Handler(&'r Handler),
 }
 
-/// Words the answer to a request that is rejected.
+/// Renders the response to a request that is rejected.
 pub(super) fn render(
     plan: &Plan,
     rejection: &Rejection<'_>,
@@ -32,15 +32,19 @@ pub(super) fn render(
         Rejection::Refused(Refusal { demands, outcome, status, jitter }) => {
             render_refusal(plan, demands, outcome, *status, *jitter, head)
         }
-        Rejection::TooLarge(error) => answer_to(head, thin(render_too_large(plan, error, head))),
-        Rejection::Status(status) => answer_to(head, thin(render_status(plan, *status, head))),
+        Rejection::TooLarge(error) => {
+            omit_body_for_head(head, to_refusal_text(render_too_large(plan, error, head)))
+        }
+        Rejection::Status(status) => {
+            omit_body_for_head(head, to_refusal_text(render_status(plan, *status, head)))
+        }
     }
 }
 
-/// Words the answer to a request that limits have refused.
+/// Renders the response to a request that limits have refused.
 pub(super) fn render_refusal(
     plan: &Plan,
-    demands: &[Demand<Choice<'_>>],
+    demands: &[Demand<RuleLimit<'_>>],
     outcome: &Outcome,
     status: StatusCode,
     jitter: Duration,
@@ -54,7 +58,8 @@ pub(super) fn render_refusal(
         }
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
-    // Where a reservation could not be kept, the limits refuse that made it wait.
+    // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
+    // the request wait are then the ones that refuse it.
     let verdict = outcome.verdict();
     let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
     refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
@@ -73,17 +78,18 @@ pub(super) fn render_refusal(
                 refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
             let (retry_after, error) = (Some(after), None);
             let (head, snapshots) = (Some(*head), &*snapshots);
-            let refused = Refused { head, status, snapshots, retry_after, error };
-            let mut response = answer(handler, &refused);
+            let refused = RefusedRequest { head, status, snapshots, retry_after, error };
+            let mut response = call_handler(handler, &refused);
             fields::put_retry_after(&mut response, hint);
             write_missing(fields, &mut response);
             response
         }
     };
-    answer_to(head, thin(response))
+    omit_body_for_head(head, to_refusal_text(response))
 }
 
-/// Words the refusal by the only limit of a layer, if nothing is set about refusals.
+/// Renders the refusal by the only limit of a layer from the template; `None` if the template does
+/// not apply.
 #[inline(never)]
 pub(super) fn render_lone(
     plan: &Plan,
@@ -95,11 +101,14 @@ pub(super) fn render_lone(
     let template = plan.refusal_template().filter(|_| !is_grpc(head))?;
     let after = after();
     plan.log.refused(limit, after);
-    Some(answer_to(head, template.refusal(template.numbers(limit, level), after)))
+    Some(omit_body_for_head(head, template.refusal(template.numbers(limit, level), after)))
 }
 
-/// What is sent of an answer: of one to HEAD, the fields alone.
-fn answer_to(head: &Head<'_>, mut response: Response<RefusalText>) -> Response<RefusalText> {
+/// Removes the body of a response to HEAD, and keeps its `Content-Length`.
+fn omit_body_for_head(
+    head: &Head<'_>,
+    mut response: Response<RefusalText>,
+) -> Response<RefusalText> {
     if head.method() == Method::HEAD {
         let length = response.body_mut().take().map_or(0, |text| text.len());
         fields::put_content_length(&mut response, u64::try_from(length).ok());
@@ -107,10 +116,10 @@ fn answer_to(head: &Head<'_>, mut response: Response<RefusalText>) -> Response<R
     response
 }
 
-/// Leaves room for one word in place of the text.
-fn thin(response: Response<Bytes>) -> Response<RefusalText> {
-    // Nothing at all, not an empty piece: a gRPC client takes the head for the trailers only if the
-    // stream ends with it.
+/// Boxes the text, so that a body has the size of one pointer.
+fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
+    // An empty text becomes no text, and so no empty frame: a gRPC client reads the head as
+    // trailers only if the stream ends with it.
     response.map(|text| (!text.is_empty()).then(|| Arc::new(text)))
 }
 
@@ -121,20 +130,26 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
         Renderer::Own(wording) => fields::too_large(wording, error.limit()),
         Renderer::Handler(handler) => {
             let (head, status, error) = (Some(*head), TOO_MANY, Some(error));
-            answer(handler, &Refused { head, status, snapshots: &[], retry_after: None, error })
+            call_handler(
+                handler,
+                &RefusedRequest { head, status, snapshots: &[], retry_after: None, error },
+            )
         }
     };
     write_missing(fields, &mut response);
     response
 }
 
-/// The answer to a request that was not to wait any longer.
+/// Renders the response to a request that leaves the queue because the limiter is drained.
 pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalText> {
     plan.log.drained(plan.limit());
-    answer_to(head, thin(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)))
+    omit_body_for_head(
+        head,
+        to_refusal_text(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)),
+    )
 }
 
-/// Some other answer. That of 503 is to come back in a second.
+/// Renders another status. A 503 asks the client to retry after a second.
 fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<Bytes> {
     let format = plan.settings.retry_after;
     match renderer(plan, head) {
@@ -142,10 +157,10 @@ fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<B
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);
-            let refused = Refused { head, status, snapshots: &[], retry_after, error: None };
-            let mut response = answer(handler, &refused);
+            let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
+            let mut response = call_handler(handler, &refused);
             if soon.is_some() {
-                fields::put_retry_soon(&mut response, format);
+                fields::put_retry_in_a_second(&mut response, format);
             }
             response
         }
@@ -165,14 +180,15 @@ fn is_grpc(head: &Head<'_>) -> bool {
     fields::is_grpc(head.method(), head.version(), head.headers())
 }
 
-/// What a handler answers; not to be stored by caches, unless it says something about that itself.
-fn answer(handler: &Handler, refused: &Refused<'_>) -> Response<Bytes> {
+/// Calls the handler of the user. Forbids caches to store its response, unless that has a
+/// `Cache-Control`.
+fn call_handler(handler: &Handler, refused: &RefusedRequest<'_>) -> Response<Bytes> {
     let mut response = handler(refused);
     fields::put_no_store(&mut response);
     response
 }
 
-/// Adds the fields that the response does not have.
+/// Adds the fields that the response does not have yet.
 fn write_missing(fields: Option<FieldSet>, response: &mut Response<Bytes>) {
     if let Some(fields) = fields {
         fields.write_missing_to(response.headers_mut());

@@ -1,10 +1,10 @@
-//! What is seen of a response.
+//! The head of a response.
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
 
 use crate::fields::{has_grpc_failed, status_of};
 
-/// The head of a response, borrowed: all but its body.
+/// The head of a response, borrowed: everything but its body.
 ///
 /// # Examples
 ///
@@ -33,34 +33,35 @@ impl<'a> ResponseHead<'a> {
 
     /// The status.
     ///
-    /// If an inner layer of this crate has refused the request in gRPC, it is 429 or the other status
-    /// that the refusal has without gRPC, and not 200: a client of HTTP/2 chooses by its `Content-Type`
-    /// whether it is refused in gRPC.
+    /// If an inner layer of this crate has refused a gRPC request, it is the status that the
+    /// refusal would have without gRPC, such as 429, and not the 200 that is sent. Otherwise,
+    /// clients could change what an outer layer counts, by a content type of gRPC.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Whether the status says that it has worked: 200 to 299, or 101, and no `grpc-status` but 0.
+    /// Whether the request succeeded: the status is 200 to 299 or 101, and `grpc-status` is absent
+    /// or 0.
     ///
-    /// 101 is the response of HTTP/1.1 to a WebSocket, whose response over HTTP/2 is 200.
+    /// 101 is the response that opens a WebSocket over HTTP/1.1; over HTTP/2, that is 200.
     ///
-    /// A gRPC call that fails is 200 for HTTP, and says so in `grpc-status`: in the head if it
-    /// fails before its first message, as `tonic` does where a method returns an error. After that
-    /// it is in the trailers, of which the head knows nothing.
+    /// A gRPC call that fails has HTTP status 200. The failure is in the field `grpc-status`: in
+    /// the head if the call fails before its first message, as in `tonic` if a method returns an
+    /// error. Later failures are in the trailers, so this method returns true for them.
     #[must_use]
     pub fn is_success(&self) -> bool {
         let is_upgrade = self.status == StatusCode::SWITCHING_PROTOCOLS;
         (is_upgrade || self.status.is_success()) && !has_grpc_failed(self.headers)
     }
 
-    /// Whether the status says that the client is to blame: 400 to 499.
+    /// Whether the status is an error of the client: 400 to 499.
     #[must_use]
     pub fn is_client_error(&self) -> bool {
         self.status.is_client_error()
     }
 
-    /// Whether the status says that the server is to blame: 500 to 599.
+    /// Whether the status is an error of the server: 500 to 599.
     #[must_use]
     pub fn is_server_error(&self) -> bool {
         self.status.is_server_error()
@@ -72,7 +73,7 @@ impl<'a> ResponseHead<'a> {
         self.headers
     }
 
-    /// What the handler and inner layers have added.
+    /// The extensions, which the handler and inner layers have added.
     #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions

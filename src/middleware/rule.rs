@@ -1,5 +1,6 @@
-//! A rule: a limit with its key, its cost, its conditions and its effects. Data: see `plan` for how
-//! it is carried out.
+//! A rule: a limit with its key, its cost, its conditions and its effects.
+//!
+//! A rule is data. `plan` prepares rules for requests, and `decide` applies them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +10,10 @@ use super::rule_options::RuleOptions;
 use crate::key::{Head, KeyExtractor, global};
 use crate::limiter::Limit;
 
-/// A limit that requests are held to: with its key, its cost, the requests that it applies to, and
-/// what their responses do to its tokens.
+/// A limit with its key, its cost, its conditions, and the effect of responses on its tokens.
 ///
-/// A [`RateLimitLayer`](crate::RateLimitLayer) takes one rule or several. A bare limit is a rule as
-/// well: one token of each request, from the bucket that all of them share.
+/// A [`RateLimitLayer`](crate::RateLimitLayer) takes one rule or several. Where a rule is expected,
+/// a [`Limit`] will do: it takes one token for each request, from a bucket that all requests share.
 ///
 /// # Examples
 ///
@@ -25,17 +25,18 @@ use crate::limiter::Limit;
 /// const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, HOUR));
 /// const PLANNED: Limit = Limit::new("logins", Quota::token_bucket(10, MINUTE));
 ///
-/// // Failures only: what succeeds is given back.
+/// // Counts failures only: other requests get their tokens back.
 /// let failures = Rule::new(&FAILURES)
 ///     .key(header("x-user"))
 ///     .only_methods([Method::POST])
 ///     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);
-/// // Watches and reports, and refuses nothing.
+/// // Decides and logs, but refuses nothing.
 /// let planned = Rule::new(&PLANNED).key(header("x-user")).shadow();
 ///
 /// let layer = RateLimiter::in_memory().layer(failures).and(planned);
 /// # drop(layer);
 /// ```
+#[doc(alias("GovernorConfig", "GovernorConfigBuilder"))]
 #[derive(Clone)]
 #[must_use = "a rule does nothing until a layer takes it: `limiter.layer(rule)`"]
 pub struct Rule {
@@ -44,17 +45,17 @@ pub struct Rule {
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: RequestCost,
     pub(super) missing_key: MissingKey,
-    /// Boxed: most rules have none, and should not pay for them.
+    /// Boxed, since most rules have none.
     pub(super) options: Option<Box<RuleOptions>>,
 }
 
-/// Chooses the limit of a request; `None` holds it to none.
+/// Chooses the limit of a request; with `None`, the request is not limited.
 pub(super) type Chooser = Arc<dyn Fn(&Head<'_>) -> Option<Arc<Limit>> + Send + Sync>;
 
 /// What a request costs.
 #[derive(Clone)]
 pub(super) enum RequestCost {
-    /// One token, as no cost was set.
+    /// One token, since no cost was set.
     Request,
     Tokens(u64),
     ByRequest(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),

@@ -1,4 +1,4 @@
-//! What a rule is made of: the methods of [`Rule`].
+//! The methods that build a [`Rule`].
 
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use crate::limiter::Limit;
 
 /// What a request pays: the limit, the key and the cost.
 impl Rule {
-    /// A rule that holds every request to this limit: one token each, from the bucket that all
-    /// requests share, unless its methods say otherwise.
+    /// Makes a rule that takes one token for each request, from a bucket that all requests share.
     pub fn new(limit: impl Into<Limit>) -> Self {
         Self::with_limit(Arc::new(limit.into()))
     }
 
-    /// Takes the key of each request by this extractor.
+    /// Sets the extractor of the key: each key has a bucket of its own.
     ///
     /// # Examples
     ///
@@ -31,14 +30,13 @@ impl Rule {
     /// let rule = Rule::new(&EXPORTS).key((header("x-tenant"), ClientIp::peer()));
     /// # drop(rule);
     /// ```
-    #[doc(alias = "key_extractor")]
-    #[doc(alias = "keyGenerator")]
+    #[doc(alias("key_extractor", "keyGenerator", "with_extractor"))]
     pub fn key(mut self, extractor: impl KeyExtractor) -> Self {
         self.key = Arc::new(extractor);
         self
     }
 
-    /// Takes the key of each request by this function of its head: a key, or an `Option` or a
+    /// Sets a function that computes the key from the head of a request: a key, or an `Option` or a
     /// `Result` of one.
     ///
     /// The key cannot borrow from the head: make it owned, by `to_owned()` or by `Key::from(..)`,
@@ -65,17 +63,17 @@ impl Rule {
         self.key(from_fn(key))
     }
 
-    /// Takes this many tokens for each request.
+    /// Sets the tokens that each request takes; 1 by default.
     pub fn cost(mut self, tokens: u64) -> Self {
         self.cost = RequestCost::Tokens(tokens);
         self
     }
 
-    /// Takes as many tokens for a request as this function of its head says.
+    /// Sets a function that computes the cost of a request, in tokens, from its head.
     ///
-    /// More than the limit can ever grant is answered with 429 and without `Retry-After`, as no
-    /// wait would help. A closure that is stored in a variable first needs the type of its
-    /// parameter, `|head: &Head<'_>|`.
+    /// A request that costs more than the limit can ever grant is answered with 429 without
+    /// `Retry-After`, as no wait would help. A closure that is stored in a variable first needs the
+    /// type of its parameter, `|head: &Head<'_>|`.
     ///
     /// # Examples
     ///
@@ -88,6 +86,7 @@ impl Rule {
     ///     .cost_with(|head| if head.uri().path().ends_with(".zip") { 10 } else { 1 });
     /// # drop(by_format);
     /// ```
+    #[doc(alias("weight", "check_n"))]
     pub fn cost_with<F>(mut self, cost: F) -> Self
     where
         F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
@@ -96,14 +95,15 @@ impl Rule {
         self
     }
 
-    /// Holds each request to the limit that this function of its head chooses, such as that of its
-    /// tenant's plan: a [`Limit`], a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one.
-    /// `None` is not limited.
+    /// Sets a function that chooses the limit of a request from its head, such as that of its
+    /// tenant's plan.
     ///
-    /// Limits that share a name share their buckets: a tenant that changes the plan keeps what was
-    /// used. The limit that the rule was made with is named where no request is at hand, as in the
-    /// log. A closure that is stored in a variable first needs the type of its parameter,
-    /// `|head: &Head<'_>|`.
+    /// It returns a [`Limit`], a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one. With
+    /// `None`, the request is not limited.
+    ///
+    /// Limits with the same name share their buckets: after a change of plan, the tokens that the
+    /// tenant has used stay used. Where no request is at hand, as in some lines of the log, the
+    /// limit of [`new`](Self::new) is named.
     ///
     /// # Examples
     ///
@@ -128,7 +128,7 @@ impl Rule {
     /// # drop(layer);
     /// ```
     ///
-    /// By method or path, where those are to have buckets of their own:
+    /// By method or path:
     ///
     /// ```
     /// use tollgate::key::ClientIp;
@@ -147,6 +147,7 @@ impl Rule {
     /// });
     /// # drop(rule);
     /// ```
+    #[doc(alias("tier", "plan"))]
     pub fn limit_with<F, L>(mut self, choose: F) -> Self
     where
         F: Fn(&Head<'_>) -> L + Send + Sync + 'static,
@@ -156,7 +157,7 @@ impl Rule {
         self
     }
 
-    /// Sets what happens to a request whose key is missing; it is answered with 500 otherwise.
+    /// Sets what happens to a request whose key is missing; it is answered with 500 by default.
     ///
     /// # Examples
     ///
@@ -178,14 +179,14 @@ impl Rule {
     }
 }
 
-/// Which requests it applies to.
+/// Which requests the rule applies to.
 impl Rule {
     /// Applies this limit only to requests with one of these methods; the others pass.
     ///
-    /// GET includes HEAD, which servers answer by the work of GET; axum runs the handler of GET.
+    /// GET includes HEAD, for which servers do the work of GET: axum runs the handler of GET.
     ///
-    /// Where several conditions are set, a request has to meet all of them. A request that does not
-    /// meet them is not asked for a key, so none can be missing.
+    /// If several conditions are set, the limit applies to requests that meet all of them. The key
+    /// of any other request is not extracted, so it cannot be missing.
     ///
     /// # Examples
     ///
@@ -208,9 +209,9 @@ impl Rule {
 
     /// Applies this limit only to requests for which `predicate` returns true; the others pass.
     ///
-    /// See [`only_methods`](Self::only_methods). A predicate that names GET has to name HEAD as well.
-    #[doc(alias = "skip")]
-    #[doc(alias = "filter")]
+    /// See [`only_methods`](Self::only_methods). A predicate that names GET has to name HEAD as
+    /// well.
+    #[doc(alias("skip", "filter", "exempt"))]
     pub fn only_if<F>(mut self, predicate: F) -> Self
     where
         F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
@@ -219,10 +220,10 @@ impl Rule {
         self
     }
 
-    /// Applies this limit to a part of the requests, picked at random; the others pass.
+    /// Applies this limit to a random sample of the requests; the others pass.
     ///
-    /// The numbers come from the limiter: [`seed`](crate::RateLimiter::seed) makes them the same in
-    /// each run. One is drawn for each request that meets all other conditions.
+    /// The layer draws one number for each request that meets all other conditions.
+    /// [`seed`](crate::RateLimiter::seed) makes the numbers the same in each run.
     ///
     /// # Examples
     ///
@@ -243,21 +244,19 @@ impl Rule {
 
 /// Shadow and roll-out.
 impl Rule {
-    /// Decides by this limit and reports, but refuses nothing: to see what a limit would do before
-    /// it does.
+    /// Decides and logs, but refuses nothing: shows what a limit would do before it is enforced.
     ///
-    /// What would be refused is in the log, and what was decided is seen by handlers if the layer
-    /// [exposes](crate::RateLimitLayer::expose) it. Clients are not told of the limit. Tokens are
-    /// taken and given back as if it were enforced.
+    /// The log has the requests that would be refused. Handlers see how the limit stands if the
+    /// layer [exposes](crate::RateLimitLayer::expose) it; clients do not. Tokens are taken and
+    /// returned as if the limit were enforced.
     ///
-    /// Give it a name of its own: limits that share a name share their buckets.
+    /// Give the limit a name of its own: limits with the same name share their buckets.
     ///
-    /// A shadow rule is charged by itself, after the rules that are enforced and only if these let
-    /// the request in. These take from all of them or from none as if it were not there, and it
-    /// takes as if it were the only one. In a layer with a [queue](crate::RateLimitLayer::queue) it
-    /// does not wait. A missing key, a cost that is too large and a store that fails are in the
-    /// log, and the request goes on. With a store that answers later it takes one more round trip
-    /// for each shadow rule.
+    /// A shadow rule is charged on its own, after the enforced rules have admitted the request, so
+    /// it never changes what those decide. It does not wait in a
+    /// [queue](crate::RateLimitLayer::queue). If its key is missing, its cost is too large or the
+    /// store fails, the log says so and the request passes. In a store outside of the process, each
+    /// shadow rule costs one more round trip.
     ///
     /// # Examples
     ///
@@ -273,19 +272,21 @@ impl Rule {
     ///     .and(Rule::new(&PLANNED).key(ClientIp::peer()).shadow());
     /// # drop(layer);
     /// ```
-    #[doc(alias = "dry_run")]
+    #[doc(alias("dry run", "dry_run", "report only"))]
     pub fn shadow(self) -> Self {
         self.enforce(Portion::NONE)
     }
 
-    /// Enforces this limit on a part of the keys only, and is a [shadow](Self::shadow) to the
-    /// others: to bring a limit in step by step.
+    /// Enforces this limit on a portion of the keys, and is a [shadow](Self::shadow) for the
+    /// others.
     ///
-    /// Whether a key is one of them follows from a hash of it ([`BucketId::sample_hash`]), so it is
-    /// the same on every node and at any time, and raising the percentage only adds keys. Requests
-    /// without a usable key are all answered from the smallest portion on: with 400, or as
-    /// [`missing_key`](Self::missing_key) says. They pass a shadow, and the log tells how they would be
-    /// answered.
+    /// Use it to roll a limit out step by step.
+    ///
+    /// A hash of the key decides ([`BucketId::sample_hash`]), so a key gets the same decision on
+    /// every node and at any time, and raising the percentage only adds keys. As soon as the
+    /// portion is above zero, all requests without a usable key are answered with 400, or as
+    /// [`missing_key`](Self::missing_key) says. For a shadow they pass, and the log says how they
+    /// would be answered.
     ///
     /// [`BucketId::sample_hash`]: crate::backend::BucketId::sample_hash
     ///
@@ -310,21 +311,20 @@ impl Rule {
 
 /// What the response does to the tokens.
 impl Rule {
-    /// Gives the tokens of this limit back if the response says so: for limits on failures only, or
-    /// on what was really done.
+    /// Returns the tokens of a request if `predicate` returns true for its response.
     ///
-    /// The tokens are taken up front, so that requests at once get no more than the limit: of 1,000
-    /// wrong passwords at once, 5 reach the check where 5 are allowed. In exchange, requests that
-    /// run at the same time may be refused although their tokens would come back. Where a request
-    /// runs for so long that its bucket fills up again meanwhile, or into the next window, what the
-    /// bucket has gained is not given a second time.
+    /// Use it to count failures only, or only work that was really done.
     ///
-    /// They come back once the inner service has answered, even if the client has gone meanwhile,
-    /// and not if it has gone before that
-    /// ([`refund_dropped`](crate::RateLimitLayer::refund_dropped) is for those), nor if the
-    /// service fails or panics: what became of the work is not known then. The fields that tell
-    /// clients about the limit show how it stood when the request was let in. It goes before
-    /// [`settle`](crate::RateLimitLayer::settle), which leaves this limit alone then.
+    /// All requests pay up front, so requests at the same time get no more than the limit: of 1,000
+    /// wrong passwords at once, 5 are checked if the limit is 5. In exchange, a request may be
+    /// refused although tokens of running requests will come back. Tokens that have refilled while
+    /// the request ran are not returned a second time.
+    ///
+    /// The tokens come back once the inner service has responded. They stay taken if the service
+    /// fails or panics, as the outcome is unknown then, or if the client disconnects before the
+    /// response ([`refund_dropped`](crate::RateLimitLayer::refund_dropped) is for that). The header
+    /// fields show how the limit stood when the request was admitted. A limit that is refunded is
+    /// not [settled](crate::RateLimitLayer::settle) as well.
     ///
     /// # Examples
     ///
@@ -353,7 +353,7 @@ impl Rule {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "skipSuccessfulRequests")]
+    #[doc(alias("skipSuccessfulRequests", "skipFailedRequests", "requestWasSuccessful"))]
     pub fn refund_if<F>(mut self, predicate: F) -> Self
     where
         F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
@@ -362,13 +362,13 @@ impl Rule {
         self
     }
 
-    /// Makes this limit's bucket as if it had never been used if the response says so, as after a
-    /// log-in that has succeeded.
+    /// Resets the bucket if `predicate` returns true for the response, as after a log-in that
+    /// succeeds.
     ///
-    /// With the bucket, what other requests have taken that are still running is forgotten as well:
-    /// where one of them is refunded after it, its tokens come back a second time. So do not let a
-    /// client choose when that happens, or use [`refund_if`](Self::refund_if). It goes before that,
-    /// where both say yes. When it happens and when not is as there.
+    /// The bucket is then as if it had never been used. Requests of this process that still run
+    /// return nothing to it afterwards; in a store that other processes use, theirs may. Do not let
+    /// a client choose when that happens, or use [`refund_if`](Self::refund_if). If both return
+    /// true, the bucket is reset.
     pub fn reset_if<F>(mut self, predicate: F) -> Self
     where
         F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
@@ -378,21 +378,21 @@ impl Rule {
     }
 }
 
-/// A bare limit is a rule: one token of each request, from the bucket that all of them share.
+/// Like [`Rule::new`].
 impl From<Limit> for Rule {
     fn from(limit: Limit) -> Self {
         Self::new(limit)
     }
 }
 
-/// As for [`Limit`].
+/// Like [`Rule::new`].
 impl From<&Limit> for Rule {
     fn from(limit: &Limit) -> Self {
         Self::new(limit)
     }
 }
 
-/// As for [`Limit`].
+/// Like [`Rule::new`].
 impl From<&Arc<Limit>> for Rule {
     fn from(limit: &Arc<Limit>) -> Self {
         Self::with_limit(Arc::clone(limit))

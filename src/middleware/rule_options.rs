@@ -1,4 +1,4 @@
-//! What can be set on a rule, and is not set on most.
+//! The settings of a rule that most rules do not use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::key::Head;
 
 #[derive(Clone)]
 pub(super) struct RuleOptions {
-    /// Which requests the rule applies to; all of these have to say yes.
+    /// The rule applies to requests for which all of these return true.
     pub(super) only: Vec<RequestPredicate>,
     pub(super) sample: Portion,
-    /// The keys that the rule is enforced on; it is a shadow to the others.
+    /// The portion of the keys that the rule is enforced on; for the others, it is a shadow.
     pub(super) enforced: Portion,
     pub(super) refund_if: Option<ResponsePredicate>,
     pub(super) reset_if: Option<ResponsePredicate>,
@@ -22,28 +22,30 @@ pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
 
 pub(super) type ResponsePredicate = Arc<dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync>;
 
-/// What a response does to the tokens that its request took.
+/// The effect of a response on the tokens that its request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseEffect {
-    /// They stay taken, unless the layer settles them.
+    /// The tokens stay taken, unless the layer settles them.
     Keep,
     Refund,
     Reset,
 }
 
 impl RuleOptions {
-    /// Whether the rule applies to this request, for which a number may have to be drawn.
+    /// Whether the rule applies to this request. `draw` is called only if the rule samples
+    /// requests.
     pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
         let all = self.sample.is_all();
-        self.only.iter().all(|only| only(head)) && (all || self.sample.has(draw()))
+        self.only.iter().all(|only| only(head)) && (all || self.sample.contains(draw()))
     }
 
-    /// Whether the rule is enforced on this key: the same on every node and at any time.
+    /// Whether the rule is enforced on this key. The answer is the same on every node and at any
+    /// time.
     pub(super) fn enforces(&self, limit: &str, key: &Key) -> bool {
-        self.enforced.is_all() || self.enforced.has(BucketId::new(limit, key).sample_hash())
+        self.enforced.is_all() || self.enforced.contains(BucketId::new(limit, key).sample_hash())
     }
 
-    /// Whether the response can do something to the tokens.
+    /// Whether the response can have an effect on the tokens.
     pub(super) const fn depends_on_response(&self) -> bool {
         self.refund_if.is_some() || self.reset_if.is_some()
     }

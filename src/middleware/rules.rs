@@ -1,4 +1,4 @@
-//! The rules of a layer, and what is set for the layer as a whole. Data: a `Plan` is made of it.
+//! The rules and the settings of a layer, as data. A `Plan` prepares them for requests.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Rules {
     pub(super) settings: LayerSettings,
 }
 
-/// What concerns the layer, whatever its rules.
+/// The settings that concern the layer as a whole.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerSettings {
     pub(super) dialects: Dialects,
@@ -26,14 +26,14 @@ pub(super) struct LayerSettings {
     pub(super) queue: Option<Queue>,
     pub(super) jitter: Duration,
     pub(super) settles: bool,
-    /// Whether a request that is dropped before its response costs nothing.
+    /// Whether a request gets its tokens back if it is dropped before its response.
     pub(super) refunds_dropped: bool,
-    /// Whether handlers see what was decided.
+    /// Whether requests get an `Admission` for their handlers.
     pub(super) exposes: bool,
 }
 
 impl LayerSettings {
-    /// Whether anything is put into the extensions of requests.
+    /// Whether the layer puts a meter or an `Admission` into the extensions of requests.
     pub(super) const fn extends_requests(&self) -> bool {
         self.settles || self.exposes
     }

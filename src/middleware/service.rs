@@ -1,4 +1,4 @@
-//! The service: asks the limiter, then calls the inner service or answers for it.
+//! The service: decides about a request, then calls the inner service or responds in its place.
 
 use std::mem;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::Step;
+use super::action::RenderedAction;
 use super::body::ResponseBody;
 use super::decide::decide;
 use super::future::ResponseFuture;
 #[cfg(feature = "memory")]
 use super::lone;
 use super::on_response::OnResponse;
-use super::plan::Plan;
 #[cfg(feature = "memory")]
-use super::plan::Way;
+use super::plan::DecisionPath;
+use super::plan::Plan;
 use crate::key::Head;
 
-/// Holds the requests to `S` to a limit; made by [`RateLimitLayer`](super::RateLimitLayer).
+/// Limits the requests to the service `S`; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -37,13 +37,13 @@ impl<S> RateLimit<S> {
         &self.inner
     }
 
-    /// The inner service, to be changed.
+    /// The inner service, mutably.
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Gives the inner service back.
+    /// Returns the inner service.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.inner
@@ -64,23 +64,26 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
-        match step(plan, &Head::new(&request)) {
-            Step::Run(on_response @ OnResponse::Tasks(_)) => {
+        match dispatch(plan, &Head::new(&request)) {
+            RenderedAction::Run(on_response @ OnResponse::Tasks(_)) => {
                 ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
             }
-            Step::Run(on_response) => ResponseFuture::running(inner.call(request), on_response),
-            Step::Queue(slot) => {
-                // What `poll_ready` readied is let go: it may hold something that others need
-                // while this request waits.
+            RenderedAction::Run(on_response) => {
+                ResponseFuture::running(inner.call(request), on_response)
+            }
+            RenderedAction::Queue(slot) => {
+                // Drops the service that `poll_ready` readied: it may hold a resource that other
+                // requests need while this one waits.
                 *inner = inner.clone();
                 ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
             }
-            Step::Answer(response) => {
-                // As above: this request does not use it, and none may follow it.
+            RenderedAction::Respond(response) => {
+                // As above: this request does not use the ready service, and no other request may
+                // follow.
                 *inner = inner.clone();
                 ResponseFuture::rejected(response)
             }
-            Step::Pending(pending) => {
+            RenderedAction::Pending(pending) => {
                 // `poll_ready` readied this very service, so the future must own it; the clone
                 // left behind will be readied before its own first call.
                 let clone = inner.clone();
@@ -91,20 +94,20 @@ where
     }
 }
 
-/// Decides what is done with a request.
+/// Decides about a request, on the path of its plan.
 #[inline]
-fn step(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
+fn dispatch(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     #[cfg(feature = "memory")]
-    if let (Way::Lone, Some(memory)) = (plan.way, plan.limiter.memory()) {
+    if let (DecisionPath::Lone, Some(memory)) = (plan.path, plan.limiter.memory()) {
         return lone::decide(plan, memory, head);
     }
     decide(plan, head)
 }
 
-/// The request, which shows its handler what was decided and what to count by.
+/// Adds the `Admission` and the meter to the extensions of the request.
 ///
-/// By value and out of the way: a request that the caller changes in place is copied once more,
-/// also where the layer shows nothing.
+/// The request is taken by value, in a function of its own: changing it in place in `call` would
+/// add a copy of the request to every call, also if the layer adds nothing.
 #[cold]
 #[inline(never)]
 fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {

@@ -1,4 +1,4 @@
-//! Looks at the first requests of a rule for signs of a mistake in the set-up.
+//! Looks for signs of a misconfiguration in the first requests of a rule.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -7,61 +7,63 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::key::{Head, Key, KeyExtractor, SetupWarning};
 use crate::limiter::Limit;
 
-/// How many requests are looked at. So many of one key are hardly chance where clients are several.
-const FIRST: u32 = 1_000;
+/// How many requests are checked. If several clients are active, it is unlikely that the first
+/// thousand requests all have one key by chance.
+const REQUESTS: u32 = 1_000;
 
-/// Tells each kind of [`SetupWarning`] once.
+/// Logs each kind of [`SetupWarning`] once.
 ///
-/// When it has seen enough, a request costs one load of a number that does not change any more. All
-/// is relaxed: nothing is decided by it, and the worst is a line that is not written.
+/// After the first thousand requests, a check is one load of a number that no longer changes. All
+/// accesses are relaxed, since no decision depends on them: the worst outcome of a race is a line
+/// that is not logged.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SetupCheck(Arc<Seen>);
+pub(super) struct SetupCheck(Arc<SetupCheckState>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SetupCheckState {
     requests: AtomicU32,
-    is_told: AtomicBool,
-    /// The key of the first warning that has to be raised always.
-    always: OnceLock<Key>,
-    /// Some request did not raise it.
-    varies: AtomicBool,
+    is_logged: AtomicBool,
+    /// The key of the first warning that all requests have to raise.
+    common_key: OnceLock<Key>,
+    /// Whether some request did not raise that warning.
+    differs: AtomicBool,
 }
 
 impl SetupCheck {
     #[inline]
-    pub(super) fn look(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
-        if cfg!(feature = "tracing") && self.0.requests.load(Ordering::Relaxed) < FIRST {
-            self.look_closely(limit, extractor, head);
+    pub(super) fn check(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
+        if cfg!(feature = "tracing") && self.0.requests.load(Ordering::Relaxed) < REQUESTS {
+            self.check_request(limit, extractor, head);
         }
     }
 
     #[cold]
-    fn look_closely(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
-        let Seen { requests, is_told, always, varies } = &*self.0;
-        // It cannot wrap: it stops at as many beyond as there are threads.
-        let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == FIRST;
+    fn check_request(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
+        let SetupCheckState { requests, is_logged, common_key, differs } = &*self.0;
+        // The counter cannot wrap: it exceeds the bound by at most the number of threads.
+        let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == REQUESTS;
         let warning = extractor.setup_warning(head);
         match warning.as_ref().map(|warning| (warning, warning.common_key())) {
             Some((warning, Some(key))) => {
-                if always.get_or_init(|| key.clone()) != key {
-                    varies.store(true, Ordering::Relaxed);
-                } else if is_last && !varies.load(Ordering::Relaxed) {
-                    tell(limit, warning);
+                if common_key.get_or_init(|| key.clone()) != key {
+                    differs.store(true, Ordering::Relaxed);
+                } else if is_last && !differs.load(Ordering::Relaxed) {
+                    log_warning(limit, warning);
                 }
             }
             Some((warning, None)) => {
-                varies.store(true, Ordering::Relaxed);
-                if !is_told.swap(true, Ordering::Relaxed) {
-                    tell(limit, warning);
+                differs.store(true, Ordering::Relaxed);
+                if !is_logged.swap(true, Ordering::Relaxed) {
+                    log_warning(limit, warning);
                 }
             }
-            None => varies.store(true, Ordering::Relaxed),
+            None => differs.store(true, Ordering::Relaxed),
         }
     }
 }
 
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-fn tell(limit: &Limit, warning: &SetupWarning) {
+fn log_warning(limit: &Limit, warning: &SetupWarning) {
     #[cfg(feature = "tracing")]
     {
         let key = warning.common_key().map(tracing::field::display);

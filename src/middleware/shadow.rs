@@ -1,46 +1,46 @@
-//! Rules that decide and report, and refuse nothing.
+//! Charges rules that decide and log, but refuse nothing.
 
 use std::slice;
 use std::sync::Arc;
 use std::vec;
 
-use super::action::{Action, ActionStep};
+use super::action::{Action, EventualAction};
 use super::ledger::RequestLedger;
 use super::on_failure::OnFailure;
 use super::plan::Plan;
-use super::planned_rule::{Choice, PlannedRule};
+use super::planned_rule::{PlannedRule, RuleLimit};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::limiter::{Demand, Mode, Outcome};
 
-type Shadow = Demand<Choice<'static>>;
+type Shadow = Demand<RuleLimit<'static>>;
 
-/// Charges the shadow rules for a request that goes on: each by itself, as if it were the only one,
-/// and after those that are enforced, so that these take or refuse as they would without it.
+/// Charges the shadow rules for a request that is not rejected, each on its own. They come after
+/// the enforced rules, so that those decide as they would without shadows.
 pub(super) fn charge_after<'p>(
     plan: &Arc<Plan>,
-    step: ActionStep<'p>,
+    action: EventualAction<'p>,
     shadows: Vec<Shadow>,
-) -> ActionStep<'p> {
-    match step {
-        ActionStep::Ready(Action::Reject(rejection)) => {
-            ActionStep::Ready(Action::Reject(rejection))
+) -> EventualAction<'p> {
+    match action {
+        EventualAction::Ready(Action::Reject(rejection)) => {
+            EventualAction::Ready(Action::Reject(rejection))
         }
-        ActionStep::Ready(Action::Run(on_response)) => {
+        EventualAction::Ready(Action::Run(on_response)) => {
             match charge_now(plan, on_response.ledger(), shadows) {
-                None => ActionStep::Ready(Action::Run(on_response)),
-                Some(rest) => rest.step(plan, Action::Run(on_response)),
+                None => EventualAction::Ready(Action::Run(on_response)),
+                Some(rest) => rest.into_action(plan, Action::Run(on_response)),
             }
         }
-        ActionStep::Ready(Action::Queue(slot)) => {
+        EventualAction::Ready(Action::Queue(slot)) => {
             match charge_now(plan, slot.ledger.as_deref(), shadows) {
-                None => ActionStep::Ready(Action::Queue(slot)),
-                Some(rest) => rest.step(plan, Action::Queue(slot)),
+                None => EventualAction::Ready(Action::Queue(slot)),
+                Some(rest) => rest.into_action(plan, Action::Queue(slot)),
             }
         }
-        ActionStep::Pending(pending) => {
+        EventualAction::Pending(pending) => {
             let plan = Arc::clone(plan);
-            ActionStep::Pending(Box::pin(async move {
+            EventualAction::Pending(Box::pin(async move {
                 let action = pending.await;
                 if !matches!(action, Action::Reject(_)) {
                     charge_later(&plan, action.ledger(), shadows.into_iter()).await;
@@ -51,17 +51,18 @@ pub(super) fn charge_after<'p>(
     }
 }
 
-/// The shadows that the store has not answered at once: one that it was asked about, and the rest.
-struct Unanswered {
+/// The shadows that the store has not decided at once: one with its pending answer, and the rest,
+/// which are not sent yet.
+struct PendingShadow {
     shadow: Shadow,
     answer: Answer<Applied>,
     rest: vec::IntoIter<Shadow>,
 }
 
-impl Unanswered {
-    fn step<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> ActionStep<'p> {
+impl PendingShadow {
+    fn into_action<'p>(self, plan: &Arc<Plan>, action: Action<'static>) -> EventualAction<'p> {
         let (plan, Self { shadow, answer, rest }) = (Arc::clone(plan), self);
-        ActionStep::Pending(Box::pin(async move {
+        EventualAction::Pending(Box::pin(async move {
             record(&plan, action.ledger(), shadow, answer.wait().await);
             charge_later(&plan, action.ledger(), rest).await;
             action
@@ -69,18 +70,18 @@ impl Unanswered {
     }
 }
 
-/// Charges as many as the store answers at once.
+/// Charges shadows as long as the store answers at once.
 fn charge_now(
     plan: &Plan,
     ledger: Option<&RequestLedger>,
     shadows: Vec<Shadow>,
-) -> Option<Unanswered> {
+) -> Option<PendingShadow> {
     let mut rest = shadows.into_iter();
     while let Some(mut shadow) = rest.next() {
         match charge(plan, &mut shadow) {
             None => {}
             Some(Answer::Ready(answer)) => record(plan, ledger, shadow, answer),
-            Some(answer) => return Some(Unanswered { shadow, answer, rest }),
+            Some(answer) => return Some(PendingShadow { shadow, answer, rest }),
         }
     }
     None
@@ -94,7 +95,7 @@ async fn charge_later(plan: &Plan, ledger: Option<&RequestLedger>, shadows: vec:
     }
 }
 
-/// The store's answer; none if the cost can never fit, which the log says.
+/// Submits the demand of a shadow; `None`, with a line in the log, if its cost can never fit.
 fn charge(plan: &Plan, shadow: &mut Shadow) -> Option<Answer<Applied>> {
     let planned = plan.rule_at(shadow.limit.rule)?;
     let answer = plan.limiter.submit(slice::from_mut(shadow), Mode::Take, Mode::Take);
@@ -112,13 +113,13 @@ fn record(
         Ok(outcome) => {
             match outcome.verdict() {
                 Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
-                _ => log.store_took(shadow.limit()),
+                _ => log.store_charged(shadow.limit()),
             }
             if let Some(ledger) = ledger {
                 ledger.add_shadow(&shadow, &outcome);
             }
         }
-        // The request goes on whatever the layer does otherwise.
+        // The request passes, whatever `on_failure` the layer has.
         Err(error) => log.store_failed(shadow.limit(), &error, OnFailure::Admit),
     }
 }

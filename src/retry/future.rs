@@ -1,4 +1,4 @@
-//! The future of a response: it sends, waits, and sends again.
+//! The future of a response: sends the request, waits, and sends it again.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,12 +18,12 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// If it has to wait outside of a tokio runtime, or in one whose timer is not enabled.
+    /// If it has to wait outside of a tokio runtime, or in a runtime without a timer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the request with all its clones, and the future of the inner service.
-    /// Nothing more is sent.
+    /// Dropping it drops the request with all its clones, and the future of the inner service. No
+    /// further request is sent.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -44,14 +44,14 @@ pin_project! {
     }
 }
 
-/// What a retry needs: the request, the service, and what is left of the policy.
+/// The state of a retry: the request, the service, and the rest of the bounds.
 pub(super) struct Resend<S, B> {
     policy: Arc<RetryPolicy>,
     service: S,
     request: Request<B>,
-    /// How often the request may still be sent; never zero.
+    /// How many more times the request may be sent; never zero.
     resends: u32,
-    /// How much of `max_wait` is left.
+    /// The rest of `max_wait`.
     wait_left: Duration,
 }
 
@@ -65,8 +65,8 @@ impl<S, B> Resend<S, B> {
         Self { wait_left: policy.max_wait, policy, service, request, resends }
     }
 
-    /// The wait before the next send, which is taken from what is left; `None` if this response is the
-    /// answer.
+    /// The wait before the next send, which is subtracted from `wait_left`; `None` if this response
+    /// is returned.
     fn wait<R>(&mut self, response: &Response<R>) -> Option<Duration> {
         let wait = self.policy.wait(response, self.wait_left)?;
         self.wait_left = self.wait_left.saturating_sub(wait);
@@ -79,7 +79,8 @@ where
     S: Service<Request<B>>,
     B: Clone,
 {
-    /// Sends the request by the service, which is ready. Returns what the retry after that needs.
+    /// Sends the request to the service, which has to be ready. Also returns the state of the next
+    /// retry.
     fn send(mut self) -> (S::Future, Option<Self>) {
         match self.resends.saturating_sub(1) {
             0 => (self.service.call(self.request), None),
@@ -124,7 +125,8 @@ where
                     RetryState::Readying
                 }
                 RetryStateProjection::Readying => {
-                    // `Readying` is entered only with `Some`, and left in the poll that takes it.
+                    // `Readying` is entered only if `resend` is `Some`, and left in the poll that
+                    // takes it.
                     let Some(resend) = this.resend.as_mut() else { return Poll::Pending };
                     ready!(resend.service.poll_ready(cx))?;
                     let Some(resend) = this.resend.take() else { return Poll::Pending };

@@ -1,4 +1,4 @@
-//! The layer, which holds the policy.
+//! The layer: holds the policy, and makes services.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,46 +11,44 @@ use super::policy::RetryPolicy;
 use crate::key::Head;
 use crate::limiter::Random;
 
-/// Retries requests that are answered with 429 or 503, at the time that `Retry-After` says.
+/// Retries requests that are answered with 429 or 503 after the time in `Retry-After`.
 ///
 /// See the [module docs](super) for examples.
-#[doc(alias = "backoff")]
+#[doc(alias("backoff", "retry-after", "Retry-After", "429"))]
 #[derive(Clone, Default)]
 pub struct RetryLayer {
     policy: Arc<RetryPolicy>,
 }
 
 impl RetryLayer {
-    /// Makes a layer that sends any request up to five times, waits up to 30 seconds in total, and adds
-    /// no jitter.
+    /// Makes a layer that sends a request up to five times and waits up to 30 seconds in total.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sends a request at most this many times, including the first; 5 by default.
+    /// Sends a request at most this many times, including the first time; 5 by default.
     ///
-    /// With 1, nothing is retried. 0 is the same as 1.
-    #[doc(alias = "max_retries")]
-    #[doc(alias = "attempts")]
+    /// With 1, no request is retried. 0 is the same as 1.
+    #[doc(alias("max_retries", "attempts"))]
     #[must_use]
     pub fn tries(self, sends: u32) -> Self {
         self.with(|policy| policy.tries = sends)
     }
 
-    /// Limits the sum of all waits of one request; 30 seconds by default.
+    /// Bounds the sum of all waits of one request; 30 seconds by default.
     ///
-    /// A refusal that asks for a wait beyond it is returned at once.
+    /// If the next wait would exceed it, the refusal is returned at once.
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
         self.with(|policy| policy.max_wait = max_wait)
     }
 
-    /// Adds a random time of at most `spread` to each wait; none by default.
+    /// Adds a random time of at most `spread` to each wait; zero by default.
     ///
-    /// Clients that were refused at the same time then do not come back at the same time. The addition
-    /// counts towards [`max_wait`](Self::max_wait). It is cut where it would exceed that, so chance never
-    /// decides whether a request is retried.
+    /// Clients that were refused at the same time then do not retry at the same time. The addition
+    /// counts towards [`max_wait`](Self::max_wait), and is cut off there, so it never prevents a
+    /// retry.
     #[must_use]
     pub fn jitter(self, spread: Duration) -> Self {
         self.with(|policy| policy.jitter = spread)
@@ -66,8 +64,8 @@ impl RetryLayer {
 
     /// Retries only the requests for which `only` returns true; all of them by default.
     ///
-    /// A server that says when to come back has not done the work, so a `POST` can be retried as well as
-    /// a `GET`. For servers on which you cannot rely for that:
+    /// A server that sends `Retry-After` has not done the work, so a `POST` can be retried like a
+    /// `GET`. For servers that may have done the work:
     ///
     /// ```
     /// use tollgate::retry::RetryLayer;
@@ -75,6 +73,7 @@ impl RetryLayer {
     /// let layer = RetryLayer::new().only(|head| head.method().is_idempotent());
     /// # drop(layer);
     /// ```
+    #[doc(alias("retry_if", "idempotent", "filter"))]
     #[must_use]
     pub fn only<F>(self, only: F) -> Self
     where

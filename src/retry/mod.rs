@@ -1,8 +1,8 @@
-//! The client side: a tower layer that retries refused requests when `Retry-After` says so.
+//! The client side: a tower layer that retries refused requests after `Retry-After`.
 //!
-//! [`RetryLayer`] makes an HTTP client obey `Retry-After`: a request that is answered with status 429
-//! or 503 and a time to come back is sent again at that time. Between two services that both use
-//! Tollgate, nothing else is needed.
+//! [`RetryLayer`] makes an HTTP client obey servers that limit requests. If a response has status
+//! 429 or 503 and a `Retry-After`, the layer waits for that long and sends the request again.
+//! Between two services that both use Tollgate, nothing else is needed.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -15,9 +15,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Infallible> {
-//! static ASKED: AtomicU32 = AtomicU32::new(0);
+//! static REQUESTS: AtomicU32 = AtomicU32::new(0);
 //! let busy_at_first = service_fn(async |_: Request<&'static str>| {
-//!     let response = match ASKED.fetch_add(1, Ordering::Relaxed) {
+//!     let response = match REQUESTS.fetch_add(1, Ordering::Relaxed) {
 //!         0 => Response::builder().status(429).header("retry-after", "2").body("not yet"),
 //!         _ => Response::builder().body("welcome"),
 //!     };
@@ -33,7 +33,10 @@
 //! # }
 //! ```
 //!
-//! The number of tries, the longest wait, the jitter, and which requests are retried:
+//! # Settings
+//!
+//! Set how often a request is sent, how long it may wait in total, a random addition to each wait,
+//! and which requests are retried:
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,33 +51,35 @@
 //! # drop(layer);
 //! ```
 //!
+//! A client can also keep within a known quota, by
+//! [`RateLimiter::layer`](crate::RateLimiter::layer). Put `Retry` outside and `RateLimit` inside:
+//! retries then obey that limit as well.
+//!
 //! # Design
 //!
-//! **The server decides how long to wait.** There is no backoff: a response without a readable
+//! **The server decides how long to wait.** There is no backoff. A response without a readable
 //! `Retry-After` is returned as it is, and so are all other statuses and all errors. The field is a
-//! number of seconds or a date in any of the three forms of HTTP (RFC 9110, section 10.2.3). A date is
-//! compared with the response's own `Date`, so the two machines need not agree on the time; without a
-//! readable `Date`, it is compared with this machine's clock. A date in the past means at once.
+//! number of seconds or a date in any of the three forms of HTTP (RFC 9110, section 10.2.3). A date
+//! is compared with the `Date` of the response, so the clocks of the two machines need not agree.
+//! Without a readable `Date`, it is compared with the clock of this machine. A date in the past
+//! means a retry at once.
 //!
-//! **No wait is in vain.** All waits of one request together stay within
-//! [`max_wait`](RetryLayer::max_wait). If the next one would exceed it, the refusal is returned at once.
-//! Only waits count: use a timeout to bound the time until the service is ready and has answered.
+//! **A refusal that would take too long is returned at once.** All waits of one request together
+//! stay within [`max_wait`](RetryLayer::max_wait). If the next wait would exceed it, the layer does
+//! not wait at all. Only waits count: use a timeout to bound the time in which the service becomes
+//! ready and responds.
 //!
-//! **Every method is retried**, idempotent or not: a server that answers 429 or 503 with a time to come
-//! back has not done the work. If something between you and the server answers 503 for work that may
-//! have been done, restrict the retries by [`only`](RetryLayer::only).
+//! **Every method is retried**, idempotent or not, since a server that answers 429 or 503 with a
+//! `Retry-After` has not done the work. If a proxy in between answers 503 for work that may have
+//! been done, restrict the retries by [`only`](RetryLayer::only).
 //!
-//! **The whole request is sent again**: method, target, version, header fields, extensions and body are
-//! cloned before each send but the last. A streamed body cannot be cloned; collect it first, for
-//! instance into a `Full<Bytes>` of `http-body-util`, whose clones share their bytes.
+//! **The whole request is sent again**: method, target, version, header fields, extensions and body
+//! are cloned before each send but the last. A streamed body cannot be cloned. Collect it first,
+//! for instance into a `Full<Bytes>` of `http-body-util`, since clones of that share their bytes.
 //!
-//! **The service that was made ready is the one that is called.** Retries go to a clone of it, which is
-//! made ready after the wait: a service that is ready may hold a slot, which it should not do while it
-//! waits. Responses that are not returned are dropped before the wait, with their bodies unread.
-//!
-//! If the client also keeps a limit of its own, made by
-//! [`RateLimiter::layer`](crate::RateLimiter::layer), put `Retry` outside and `RateLimit` inside: the
-//! layer then waits for that limit as well.
+//! **A request that waits does not hold a ready service.** The first send calls the service that
+//! was made ready. Each retry goes to a clone of it, which is made ready after the wait. A response
+//! that is not returned is dropped before the wait, with its body unread.
 
 mod future;
 mod layer;

@@ -29,15 +29,15 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait before the next send, of which `left` may be spent; `None` if this response is the answer.
+    /// The wait before the next send, at most `left`; `None` if this response is returned.
     pub(super) fn wait<R>(&self, response: &Response<R>, left: Duration) -> Option<Duration> {
         match response.status() {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
             _ => return None,
         }
-        let asked = read_retry_after(response.headers())?;
-        let spare = left.checked_sub(asked)?;
-        Some(asked.saturating_add(self.random.up_to(self.jitter.min(spare))))
+        let requested = read_retry_after(response.headers())?;
+        let remaining = left.checked_sub(requested)?;
+        Some(requested.saturating_add(self.random.up_to(self.jitter.min(remaining))))
     }
 }
 

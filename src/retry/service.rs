@@ -1,4 +1,4 @@
-//! The service: sends the request, and keeps a clone for the retry.
+//! The service: sends a request, and keeps a clone for a retry.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use super::future::Resend;
 use super::policy::RetryPolicy;
 use crate::key::Head;
 
-/// Retries the requests to `S` that are told to come back later; made by
+/// Retries the requests to `S` that are answered with `Retry-After`; made by
 /// [`RetryLayer`](super::RetryLayer).
 #[derive(Clone, Debug)]
 pub struct Retry<S> {
@@ -60,8 +60,8 @@ where
         let resend = match self.policy.resends(&Head::new(&request)) {
             0 => None,
             resends => {
-                // `poll_ready` readied this very service, so it is the one to call. The clone is
-                // readied before its own first call, if there is one.
+                // `poll_ready` readied this very service, so the first call goes to it. The clone
+                // is made ready before its own first call.
                 let (service, request) = (self.inner.clone(), request.clone());
                 Some(Resend::new(Arc::clone(&self.policy), service, request, resends))
             }

@@ -1,4 +1,4 @@
-//! The extractor of what a layer has decided.
+//! The extractor of an `Admission`.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -11,7 +11,7 @@ use http::request::Parts;
 use super::misuse::Misuse;
 use crate::middleware::Admission;
 
-/// Takes what the layers around a route have [exposed](crate::RateLimitLayer::expose).
+/// Takes what the layers around the route have [exposed](crate::RateLimitLayer::expose).
 impl<S: Send + Sync> FromRequestParts<S> for Admission {
     type Rejection = MissingAdmission;
 
@@ -29,8 +29,10 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
     }
 }
 
-/// A handler asks for an [`Admission`], and no layer around it exposes one. As a response it is 500,
-/// and the log says how to mend that: once as an error, and then as detail.
+/// The rejection of a handler that takes an [`Admission`], if no layer around it exposes one.
+///
+/// The response is 500. The log says how to fix the route, once as an error, and then at debug
+/// level.
 ///
 /// # Examples
 ///
@@ -45,7 +47,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
 /// let missing = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
 /// assert_eq!(
 ///     missing.unwrap_err().to_string(),
-///     "no admission: no rate limit around this route is exposed (say `.expose()` on its layer)"
+///     "no admission: no rate limit around this route is exposed (call `.expose()` on its layer)"
 /// );
 /// # }
 /// ```
@@ -55,7 +57,7 @@ pub struct MissingAdmission(());
 impl fmt::Display for MissingAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no admission: no rate limit around this route is exposed (say `.expose()` on its layer)",
+            "no admission: no rate limit around this route is exposed (call `.expose()` on its layer)",
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Keys from axum's extractors.
+//! Keys from extractors of axum.
 
 use std::any::type_name;
 use std::fmt;
@@ -16,27 +16,30 @@ use tower_service::Service;
 
 use crate::fields;
 
-/// Runs an axum extractor on each request, and keeps what it found for a key; made by [`extract`].
+/// Runs an extractor of axum on each request, and keeps its result; made by [`extract`].
 pub struct ExtractLayer<E, S, F> {
     keep: F,
     state: S,
-    rejected: Rejected,
-    of: PhantomData<fn() -> E>,
+    on_rejection: OnRejection,
+    extractor: PhantomData<fn() -> E>,
 }
 
-/// What becomes of a request that the extractor has rejected.
+/// What happens to a request that the extractor has rejected.
 #[derive(Clone, Copy, Debug)]
-enum Rejected {
-    Answered,
-    GoesOn,
+enum OnRejection {
+    Respond,
+    Continue,
 }
 
-/// Runs the axum extractor `E` on each request, and keeps what the closure makes of what it found as a
-/// request extension, from where [`extension`](crate::key::extension) or [`claim`](crate::key::claim) takes the key.
+/// Runs the axum extractor `E` on each request, and keeps its result as a request extension.
 ///
-/// Any extractor does that needs no body ([`FromRequestParts`]), however long it takes: a key extractor itself may not wait.
-/// Add this layer outside of the limit, that is after it. If the extractor rejects the request, its rejection is the answer;
-/// [`optional`](ExtractLayer::optional) lets the request go on, and its key is missing.
+/// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension)
+/// or [`claim`](crate::key::claim). The closure `keep` converts the result into the value to keep.
+///
+/// Use it for keys that take a query, since a key extractor itself is not async. `E` may be any
+/// extractor that needs no body ([`FromRequestParts`]). Add this layer outside of the limit, that
+/// is, after it. If the extractor rejects the request, its rejection is the response. With
+/// [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
 ///
 /// # Examples
 ///
@@ -80,23 +83,23 @@ where
     F: Fn(E) -> T + Clone,
     T: Clone + Send + Sync + 'static,
 {
-    ExtractLayer { keep, state: (), rejected: Rejected::Answered, of: PhantomData }
+    ExtractLayer { keep, state: (), on_rejection: OnRejection::Respond, extractor: PhantomData }
 }
 
 impl<E, F> ExtractLayer<E, (), F> {
-    /// Runs the extractor with this state.
+    /// Sets the state of the extractor; `()` by default.
     #[must_use]
     pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F> {
-        let Self { keep, rejected, .. } = self;
-        ExtractLayer { keep, state, rejected, of: PhantomData }
+        let Self { keep, on_rejection, .. } = self;
+        ExtractLayer { keep, state, on_rejection, extractor: PhantomData }
     }
 }
 
 impl<E, S, F> ExtractLayer<E, S, F> {
-    /// Lets requests go on that the extractor has rejected, with nothing kept.
+    /// Lets requests pass that the extractor rejects, without a value.
     #[must_use]
     pub fn optional(mut self) -> Self {
-        self.rejected = Rejected::GoesOn;
+        self.on_rejection = OnRejection::Continue;
         self
     }
 }
@@ -111,8 +114,13 @@ impl<I, E, S: Clone, F: Clone> Layer<I> for ExtractLayer<E, S, F> {
 
 impl<E, S: Clone, F: Clone> Clone for ExtractLayer<E, S, F> {
     fn clone(&self) -> Self {
-        let Self { keep, state, rejected, .. } = self;
-        Self { keep: keep.clone(), state: state.clone(), rejected: *rejected, of: PhantomData }
+        let Self { keep, state, on_rejection, .. } = self;
+        Self {
+            keep: keep.clone(),
+            state: state.clone(),
+            on_rejection: *on_rejection,
+            extractor: PhantomData,
+        }
     }
 }
 
@@ -120,7 +128,7 @@ impl<E, S, F> fmt::Debug for ExtractLayer<E, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtractLayer")
             .field("extractor", &format_args!("{}", type_name::<E>()))
-            .field("rejected", &self.rejected)
+            .field("on_rejection", &self.on_rejection)
             .finish_non_exhaustive()
     }
 }
@@ -138,13 +146,13 @@ impl<I, E, S, F> Extract<I, E, S, F> {
         &self.inner
     }
 
-    /// The inner service, to be changed.
+    /// The inner service, mutably.
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut I {
         &mut self.inner
     }
 
-    /// Gives the inner service back.
+    /// Returns the inner service.
     #[must_use]
     pub fn into_inner(self) -> I {
         self.inner
@@ -173,15 +181,15 @@ where
         // will be readied before its own first call.
         let clone = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, clone);
-        let ExtractLayer { keep, state, rejected, .. } = self.layer.clone();
+        let ExtractLayer { keep, state, on_rejection, .. } = self.layer.clone();
         ExtractFuture(Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            match (E::from_request_parts(&mut parts, &state).await, rejected) {
+            match (E::from_request_parts(&mut parts, &state).await, on_rejection) {
                 (Ok(found), _) => drop(parts.extensions.insert(keep(found))),
-                (Err(rejection), Rejected::Answered) => {
-                    return Ok(answer_to(&parts.method, rejection.into_response()));
+                (Err(rejection), OnRejection::Respond) => {
+                    return Ok(omit_body_for_head(&parts.method, rejection.into_response()));
                 }
-                (Err(_), Rejected::GoesOn) => {}
+                (Err(_), OnRejection::Continue) => {}
             }
             let response = ready.call(Request::from_parts(parts, body)).await?;
             Ok(response.into_response())
@@ -189,8 +197,8 @@ where
     }
 }
 
-/// What is sent of a rejection: of one to HEAD, the fields alone.
-fn answer_to(method: &Method, mut rejection: Response) -> Response {
+/// Removes the body of a rejection to HEAD, and keeps its `Content-Length`.
+fn omit_body_for_head(method: &Method, mut rejection: Response) -> Response {
     if method == Method::HEAD {
         let length = rejection.body().size_hint().exact();
         *rejection.body_mut() = Body::empty();
@@ -211,7 +219,9 @@ impl<I: fmt::Debug, E, S, F> fmt::Debug for Extract<I, E, S, F> {
     }
 }
 
-/// The response, after what the extractor has to wait for; boxed, as an extractor's future has no name.
+/// The future of [`Extract`]: runs the extractor, then the inner service.
+///
+/// It is boxed, since the future of an extractor has no name.
 pub struct ExtractFuture<E>(Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>);
 
 impl<E> Future for ExtractFuture<E> {

@@ -1,4 +1,4 @@
-//! The extractor of the meter of a request.
+//! The extractor of a request's meter.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -11,8 +11,8 @@ use http::request::Parts;
 use super::misuse::Misuse;
 use crate::middleware::Meter;
 
-/// Takes the meter of the request, below a layer that [settles](crate::RateLimitLayer::settle): from
-/// now on the request costs what is counted.
+/// Takes the meter of the request, inside of a layer that [settles](crate::RateLimitLayer::settle).
+/// From now on, the request costs the count.
 impl<S: Send + Sync> FromRequestParts<S> for Meter {
     type Rejection = MissingMeter;
 
@@ -30,8 +30,10 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Meter {
     }
 }
 
-/// A handler asks for a [`Meter`], and no layer around it settles. As a response it is 500, and the
-/// log says how to mend that: once as an error, and then as detail.
+/// The rejection of a handler that takes a [`Meter`], if no layer around it settles.
+///
+/// The response is 500. The log says how to fix the route, once as an error, and then at debug
+/// level.
 ///
 /// # Examples
 ///
@@ -46,7 +48,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Meter {
 /// let missing = <Meter as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
 /// assert_eq!(
 ///     missing.unwrap_err().to_string(),
-///     "no meter: no rate limit around this route settles (say `.settle()` on its layer)"
+///     "no meter: no rate limit around this route settles (call `.settle()` on its layer)"
 /// );
 /// # }
 /// ```
@@ -56,7 +58,7 @@ pub struct MissingMeter(());
 impl fmt::Display for MissingMeter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no meter: no rate limit around this route settles (say `.settle()` on its layer)",
+            "no meter: no rate limit around this route settles (call `.settle()` on its layer)",
         )
     }
 }

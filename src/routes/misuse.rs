@@ -1,4 +1,4 @@
-//! The answer where a handler asks for what no layer around its route has put into the request.
+//! The response to a handler that takes something that no layer around its route provides.
 
 use std::fmt;
 #[cfg(feature = "tracing")]
@@ -10,27 +10,27 @@ use http::StatusCode;
 
 use crate::fields::{self, RetryAfter, Wording};
 
-/// Whether the log has been told: every request for such a route meets it, which must not fill the
-/// log.
+/// Logs a misconfigured route once as an error: every request for the route fails, and must not
+/// fill the log.
 pub(super) struct Misuse {
     #[cfg(feature = "tracing")]
-    is_told: AtomicBool,
+    is_logged: AtomicBool,
 }
 
 impl Misuse {
     pub(super) const fn new() -> Self {
         Self {
             #[cfg(feature = "tracing")]
-            is_told: AtomicBool::new(false),
+            is_logged: AtomicBool::new(false),
         }
     }
 
-    /// 500, which tells the client nothing of that; the log says how to mend it, once as an error,
-    /// and then as detail.
+    /// Responds with 500 and no details. The log says how to fix the route, once as an error, and
+    /// then at debug level.
     #[cfg_attr(not(feature = "tracing"), allow(unused_variables, clippy::unused_self))]
     pub(super) fn response(&self, error: &dyn fmt::Display) -> Response {
         #[cfg(feature = "tracing")]
-        match self.is_told.swap(true, Ordering::Relaxed) {
+        match self.is_logged.swap(true, Ordering::Relaxed) {
             false => tracing::error!("{error} (logged once)"),
             true => tracing::debug!("{error}"),
         }

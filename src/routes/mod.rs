@@ -1,5 +1,8 @@
-//! For axum: limits on routes, keys from extractors, refusals as responses, and
-//! [`Admission`](crate::middleware::Admission) and [`Meter`](crate::middleware::Meter) in handlers.
+//! Axum: limits on routes, refusals as responses, keys from extractors, and handlers that look.
+//!
+//! # Limits on routes
+//!
+//! [`RateLimitExt`] adds the method `rate_limit` to routes and routers:
 //!
 //! ```
 //! use axum::Router;
@@ -19,7 +22,9 @@
 //! # drop(app);
 //! ```
 //!
-//! A handler that returns `Result<_, RateLimited>` answers a refusal by `?`:
+//! # Limits in handlers
+//!
+//! A handler that returns `Result<_, RateLimited>` answers a refusal by `?`, with status 429:
 //!
 //! ```
 //! use axum::extract::State;
@@ -42,15 +47,27 @@
 //! }
 //! # }
 //! ```
+//!
+//! # Keys from extractors
+//!
+//! A key extractor cannot wait, for example for a query. [`extract`] runs an extractor of axum
+//! before the limit, and keeps its result for the key. See there for an example.
+//!
+//! # What handlers can see and do
+//!
+//! [`Admission`](crate::middleware::Admission) and [`Meter`](crate::middleware::Meter) are
+//! extractors. The first shows a handler how its limits stand, the second counts what a request
+//! costs. If no layer around the route provides them, the response is 500 ([`MissingAdmission`],
+//! [`MissingMeter`]).
 
 mod admission;
-mod annotate;
 mod extract;
 mod meter;
 mod misuse;
 mod response;
+mod route;
 
 pub use self::admission::MissingAdmission;
-pub use self::annotate::RateLimitExt;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, extract};
 pub use self::meter::MissingMeter;
+pub use self::route::RateLimitExt;

@@ -1,4 +1,4 @@
-//! Refusals as responses, so that handlers can leave by `?`.
+//! Refusals as responses, so that handlers can return them by `?`.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::fields::{
 };
 use crate::limiter::{Limit, RateLimited, Snapshot};
 
-/// 429 with `Retry-After` and problem details, as the layer answers; 429 without `Retry-After` for a
-/// cost that can never fit; 503 if the store did not answer.
+/// Responds like the layer: 429 with `Retry-After` and problem details for a refusal, 429 without
+/// `Retry-After` for a cost that can never fit, and 503 if the store fails.
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
         match self.retry_after() {
@@ -49,7 +49,7 @@ fn too_large(limit: &Limit) -> Response {
 
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 fn unavailable(error: &RateLimited) -> Response {
-    // The client is told nothing about the store, so the log has to be.
+    // The response says nothing about the store, so the log has to.
     #[cfg(feature = "tracing")]
     {
         let limit = error.limit().name();

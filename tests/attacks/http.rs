@@ -297,7 +297,7 @@ async fn refusing_layers() -> [(u16, RateLimitLayer); 11] {
         (429, limiter.layer(&TWO).cost(3)),
         (429, limiter.layer(&TWO).queue(std::time::Duration::ZERO)),
         (429, limiter.layer(&TWO).dialects([Dialect::Draft11, Dialect::XRateLimit])),
-        (503, limiter.layer(&TWO).queue(Queue::up_to(MINUTE).max_waiters(0))),
+        (503, limiter.layer(&TWO).queue(Queue::new(MINUTE).max_waiters(0))),
         (503, drained.layer(&TWO).queue(MINUTE)),
         (503, broken(false)),
         (503, broken(true)),

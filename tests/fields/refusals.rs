@@ -16,7 +16,7 @@ use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
-use tollgate::middleware::{MissingKey, Queue, Refused, Several};
+use tollgate::middleware::{MissingKey, Queue, RefusedRequest, Several};
 use tollgate::{
     Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Snapshot,
 };
@@ -79,7 +79,7 @@ async fn plain_text_names_the_limit_and_the_wait() {
 fn noting() -> (OnRefusal, Arc<Mutex<Vec<String>>>) {
     let notes = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&notes);
-    let handler = OnRefusal::handler(move |refused: &Refused<'_>| {
+    let handler = OnRefusal::handler(move |refused: &RefusedRequest<'_>| {
         let snapshot = |one: &Snapshot| {
             let wait = one.wait().expect("a wait helps");
             format!("{} {} {wait:?}", one.limit().name(), one.remaining())
@@ -145,7 +145,7 @@ async fn a_handler_words_every_answer_of_the_layer() {
         limiter(&ManualClock::new(START))
             .layer(&TWO)
             .cost(2)
-            .queue(Queue::up_to(MINUTE).max_waiters(0)),
+            .queue(Queue::new(MINUTE).max_waiters(0)),
     ];
     for layer in layers {
         let layer = layer.on_refusal(handler.clone());

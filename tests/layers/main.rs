@@ -50,7 +50,7 @@ const CRATES: [(&str, &[&str]); 12] = [
             "limiter/wait.rs",
             // For how long a store has not failed.
             "middleware/log.rs",
-            "middleware/queued.rs",
+            "middleware/queued_call.rs",
             "retry/",
         ],
     ),

@@ -96,7 +96,7 @@ async fn what_http_answers_with_other_statuses_has_a_code_of_its_own() {
     }
     // A queue that is always full: 503.
     static NONE: Limit = Limit::new("none", Quota::token_bucket(1, MINUTE).capacity(0));
-    let full = Queue::up_to(MINUTE).max_waiters(0);
+    let full = Queue::new(MINUTE).max_waiters(0);
     let status = ask(&mut served(limiter.layer(&NONE).queue(full)).await).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     let delay = status.get_details_retry_info().unwrap().retry_delay;

@@ -315,7 +315,7 @@ fn random_settings(dice: &mut Dice) -> impl Fn(RateLimitLayer<Several>) -> RateL
         }
         if queues {
             // Full, so that what is short is refused at once.
-            layer = layer.queue(Queue::up_to(HOUR).max_waiters(0));
+            layer = layer.queue(Queue::new(HOUR).max_waiters(0));
         }
         layer
     }
@@ -422,7 +422,7 @@ static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capa
 #[tokio::test(start_paused = true)]
 async fn all_services_of_a_layer_have_one_queue() {
     let limiter = paused();
-    let queue = Queue::up_to(HOUR).max_waiters(3);
+    let queue = Queue::new(HOUR).max_waiters(3);
     let one = || limiter.layer(&SPACED).queue(queue);
     let several = || limiter.layer(&SPACED).and(Rule::new(&PRO).cost(0)).queue(queue);
     for layer in [one().into(), several(), limiter.layer(&SPACED).queue(queue).and(&PRO)] {

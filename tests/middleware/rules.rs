@@ -349,7 +349,7 @@ static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capac
 static EVEN: Limit = Limit::new("even", Quota::token_bucket(30, MINUTE).capacity(0));
 
 fn queued(limiter: &RateLimiter) -> RateLimitLayer<Several> {
-    limiter.layer(&SPACED).and(&EVEN).queue(Queue::up_to(HOUR))
+    limiter.layer(&SPACED).and(&EVEN).queue(Queue::new(HOUR))
 }
 
 fn pend<F: Future>(future: &mut Pin<Box<F>>) {
@@ -404,7 +404,7 @@ async fn a_waiter_that_goes_gives_back_to_all_and_its_place_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn what_would_wait_too_long_for_one_takes_from_none() {
     let limiter = paused();
-    let layer = limiter.layer(&SPACED).and(&EVEN).queue(Queue::up_to(3 * SECOND));
+    let layer = limiter.layer(&SPACED).and(&EVEN).queue(Queue::new(3 * SECOND));
     let service = layer.layer(Recorder::new());
     let _first = send(&service, Request::new(1)).await;
     let refused = service.clone().oneshot(Request::new(2)).await.unwrap();

@@ -40,7 +40,7 @@ const ATTACKER: u8 = 2;
 const OTHER: u8 = 10;
 
 fn queue() -> Queue {
-    Queue::up_to(100 * DAY).max_waiters(PLACES)
+    Queue::new(100 * DAY).max_waiters(PLACES)
 }
 
 /// A service behind this layer, and how often its handler has run.
@@ -203,7 +203,7 @@ async fn a_body_is_read_at_the_turn_of_its_request() {
 #[tokio::test]
 async fn a_connection_that_opens_all_streams_it_may_holds_up_no_other() {
     let limiter = limiter(&ManualClock::new(START));
-    let queue = Queue::up_to(100 * DAY);
+    let queue = Queue::new(100 * DAY);
     let (mut server, _) =
         served(limiter.layer(&PER_CLIENT_ALL).key(ClientIp::peer()).queue(queue)).await;
     let mut attacker = Http2::connect(ATTACKER, server.address).await;

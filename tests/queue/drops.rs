@@ -225,7 +225,7 @@ async fn a_slot_that_could_not_be_undone_is_offered_again() {
 #[tokio::test(start_paused = true)]
 async fn dropped_while_the_store_is_asked_a_place_in_the_queue_is_free_again() {
     let (store, limiter, _) = Late::new();
-    let queue = Queue::up_to(HOUR).max_waiters(1);
+    let queue = Queue::new(HOUR).max_waiters(1);
     let service = limiter.layer(&SLOW).queue(queue).layer(Recorder::new());
     let held = store.close();
     let mut gone = call(&service, request(1));

@@ -217,7 +217,7 @@ async fn a_waiter_that_needs_nothing_takes_no_free_slot() {
 async fn a_request_that_need_not_wait_takes_no_place_in_the_queue() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
     let (store, limiter, _) = Late::new();
-    let queue = Queue::up_to(HOUR).max_waiters(1);
+    let queue = Queue::new(HOUR).max_waiters(1);
     let service = limiter.layer(&ONE).queue(queue).layer(Recorder::new());
     let held = store.close();
     let first = send(&service, Request::new(1)).await;

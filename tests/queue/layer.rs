@@ -58,7 +58,7 @@ async fn each_runs_at_its_promised_instant(limit: Limit, promised: impl Fn(u64) 
     let admitted = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&admitted);
     let inner = Recorder::new();
-    let layer = paused().layer(limit).queue(Queue::up_to(HOUR).max_waiters(5_000));
+    let layer = paused().layer(limit).queue(Queue::new(HOUR).max_waiters(5_000));
     let layer = layer.cost_with(move |head| {
         log.lock().unwrap().push(head.extensions().get::<Number>().unwrap().0);
         1
@@ -155,8 +155,8 @@ async fn max_reserved_bounds_the_queue() {
 async fn one_too_many_is_told_so_and_takes_nothing() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
     let cases = [
-        (Queue::up_to(HOUR), StatusCode::SERVICE_UNAVAILABLE),
-        (Queue::up_to(HOUR).on_full(QueueFull::TooManyRequests), StatusCode::TOO_MANY_REQUESTS),
+        (Queue::new(HOUR), StatusCode::SERVICE_UNAVAILABLE),
+        (Queue::new(HOUR).on_full(QueueFull::TooManyRequests), StatusCode::TOO_MANY_REQUESTS),
     ];
     for (queue, status) in cases {
         let limiter = paused();
@@ -203,7 +203,7 @@ async fn what_is_too_late_for_any_queue_is_not_blamed_on_a_full_one() {
         let limiter = paused();
         let layer = limiter.layer(&FEW).cost_with(cost);
         let roomy = layer.clone().queue(max_wait).layer(Recorder::new());
-        let full = layer.queue(Queue::up_to(max_wait).max_waiters(0)).layer(Recorder::new());
+        let full = layer.queue(Queue::new(max_wait).max_waiters(0)).layer(Recorder::new());
         let ask = async |tokens| full.clone().oneshot(costing(0, tokens)).await.unwrap().status();
         assert_eq!(roomy.oneshot(costing(0, 1)).await.unwrap().status(), StatusCode::OK);
         assert_eq!(ask(in_time).await, StatusCode::SERVICE_UNAVAILABLE);
@@ -213,7 +213,7 @@ async fn what_is_too_late_for_any_queue_is_not_blamed_on_a_full_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_without_places_lets_no_request_wait() {
-    let queue = Queue::up_to(HOUR).max_waiters(0);
+    let queue = Queue::new(HOUR).max_waiters(0);
     let service = paused().layer(&TENTHS).queue(queue).layer(Recorder::new());
     let full = service.oneshot(request(0)).await.unwrap();
     assert_eq!(full.status(), StatusCode::SERVICE_UNAVAILABLE);

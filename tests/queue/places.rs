@@ -32,7 +32,7 @@ const PLACES: usize = 100;
 const ATTACKER: u8 = 2;
 
 fn queue() -> Queue {
-    Queue::up_to(100 * DAY).max_waiters(PLACES)
+    Queue::new(100 * DAY).max_waiters(PLACES)
 }
 
 async fn by_client(limiter: &RateLimiter, queue: Queue) -> Watched {
@@ -253,7 +253,7 @@ async fn the_waiters_of_each_key_are_counted_exactly() {
     for seed in 0..40 {
         let mut dice = Dice(seed);
         let most = (seed % 2 == 0).then_some(9);
-        let queue = Queue::up_to(HOUR).max_waiters(20);
+        let queue = Queue::new(HOUR).max_waiters(20);
         let queue = most.map_or(queue, |most| queue.max_waiters_per_key(most));
         let layer = paused().layer(&EMPTY).key(header("x-user")).queue(queue);
         let service = layer.jitter(ms(seed % 3 * 200)).layer(Recorder::new());
@@ -305,7 +305,7 @@ async fn the_waiters_of_each_key_are_counted_exactly() {
 async fn whenever_a_request_is_gone_its_place_is_free() {
     let (store, limiter, _) = Late::new();
     let layer = limiter.layer(&EMPTY).key(header("x-user"));
-    let service = layer.queue(Queue::up_to(HOUR).max_waiters(4)).layer(Recorder::new());
+    let service = layer.queue(Queue::new(HOUR).max_waiters(4)).layer(Recorder::new());
     let ask = || call(&service, &[("x-user", "alice")]);
     for step in 0..5 {
         let held = store.close();

@@ -37,7 +37,7 @@ async fn all_is_given_back(limiter: &RateLimiter) {
 async fn connections_that_close_with_hundreds_of_waiters_cost_the_others_nothing() {
     let redis = Server::start();
     let limiter = limiter(&redis).await;
-    let layer = limiter.layer(&LINE).queue(Queue::up_to(DAY));
+    let layer = limiter.layer(&LINE).queue(Queue::new(DAY));
     let server = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
     assert_eq!(send(server, Method::GET, "/", &[]).await.status, StatusCode::OK);
     let mut connections = Vec::new();

@@ -707,7 +707,7 @@ fn an_empty_key_says_where_it_came_from() {
     invalid(
         extension(|tenant: &Tenant| tenant.0).extract(&head),
         &format!(
-            "no key: the one from the extension of type `{}` is empty (have the layer that inserts \
+            "no key: the key from the extension of type `{}` is empty (have the layer that inserts \
              it always set one)",
             type_name::<Tenant>()
         ),

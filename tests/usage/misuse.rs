@@ -121,7 +121,7 @@ const ERRORS: &[[&str; 4]] = &[
         "a cost after and()",
         "let layer = limiter.layer(&L).and(&L).cost(5);",
         "E0277",
-        "this layer has several rules, and does not know whose key or cost is meant",
+        "this layer has several rules, so it is not clear which of them gets the key or the cost",
     ],
     ["refund_if", "limiter.layer(&L).refund_if(|_| true);", "E0599", "`RateLimitLayer`"],
     ["shadow", "limiter.layer(&L).shadow();", "E0599", "`RateLimitLayer`"],
@@ -571,21 +571,41 @@ const ALIASES: &[[&str; 3]] = &[
     ["quota/mod.rs", "burst", "capacity"],
     ["quota/mod.rs", "burst_size", "capacity"],
     ["middleware/layer.rs", "GovernorLayer", "RateLimitLayer"],
+    ["middleware/layer.rs", "GovernorConfig", "RateLimitLayer"],
+    ["middleware/layer.rs", "429", "RateLimitLayer"],
+    ["middleware/layer.rs", "retry-after", "retry_after"],
+    ["middleware/layer.rs", "standardHeaders", "dialects"],
+    ["middleware/layer.rs", "handler", "on_refusal"],
+    ["middleware/layer.rs", "passOnStoreError", "on_failure"],
     ["middleware/rule_builder.rs", "keyGenerator", "key"],
+    ["middleware/rule_builder.rs", "skip", "only_if"],
+    ["middleware/rule_builder.rs", "weight", "cost_with"],
     ["middleware/rule_builder.rs", "skipSuccessfulRequests", "refund_if"],
     ["middleware/rule_builder.rs", "dry_run", "shadow"],
+    ["middleware/rule_builder.rs", "dry run", "shadow"],
+    ["key/client_ip/mod.rs", "SmartIpKeyExtractor", "ClientIp"],
+    ["key/client_ip/mod.rs", "PeerIpKeyExtractor", "peer"],
+    ["key/client_ip/mod.rs", "x-forwarded-for", "x_forwarded_for"],
+    ["key/client_ip/proxies.rs", "trust proxy", "Proxies"],
+    ["key/global.rs", "GlobalKeyExtractor", "global"],
+    ["key/extractor.rs", "allowlist", "unless"],
+    ["retry/layer.rs", "backoff", "RetryLayer"],
 ];
 
-/// What an alias in this file stands for: the first item after it.
+/// The items of this file that have this alias: for each, the first item after the attribute.
 fn item_of<'s>(source: &'s str, alias: &str) -> Vec<&'s str> {
-    let attribute = format!("#[doc(alias = \"{alias}\")]");
-    let after = source.split(&attribute).skip(1);
+    let alias = format!("\"{alias}\"");
+    let attributes = source.match_indices("#[doc(alias").filter_map(|(start, _)| {
+        let (attribute, rest) = source[start..].split_once(")]")?;
+        attribute.contains(&alias).then_some(rest)
+    });
     let name = |rest: &'s str| {
-        let item = rest.split_once("fn ").into_iter().chain(rest.split_once("struct "));
-        let (_, name) = item.min_by_key(|(before, _)| before.len()).unwrap();
-        name.split(['(', '<', ' ']).next().unwrap()
+        let keywords = ["fn ", "struct ", "enum ", "trait "];
+        let items = keywords.iter().filter_map(|keyword| rest.split_once(keyword));
+        let (_, name) = items.min_by_key(|(before, _)| before.len()).unwrap();
+        name.split(['(', '<', ' ', ':']).next().unwrap()
     };
-    after.map(name).collect()
+    attributes.map(name).collect()
 }
 
 /// `check` led to `peek`, which takes nothing: a search by the word of governor ended in no limit.

@@ -82,7 +82,7 @@ pub async fn line(
         turns.came(*request.body());
         ready(Ok(Response::new(())))
     });
-    let queue = Queue::up_to(Duration::from_secs(86_400)).max_waiters(usize::MAX);
+    let queue = Queue::new(Duration::from_secs(86_400)).max_waiters(usize::MAX);
     let layer = |cost| limiter.layer(&LIMIT).queue(queue).cost(cost);
     Line { services: (1..=costs).map(|cost| layer(cost).layer(inner.clone())).collect() }
 }

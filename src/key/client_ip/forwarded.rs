@@ -2,19 +2,19 @@
 //!
 //! # Design
 //!
-//! Each proxy appends its element at the right end, and only the elements of trusted proxies count, so
-//! a line is read from the right. A parser that begins at the left trusts the client's quotes: with
-//! `for="` in the client's own field, it takes the elements of all proxies that append to the same line
-//! for the content of a string.
+//! Each proxy appends its element at the right end, and only the elements of trusted proxies count,
+//! so a line is read from the right. A parser that begins at the left would trust the quotes of the
+//! client: if the client sends `for="`, such a parser reads the elements of all proxies on that
+//! line as the content of one string.
 //!
 //! ```text
 //! for=", for=203.0.113.7          read from the left, one string that never ends
 //!        ^^^^^^^^^^^^^^^          read from the right, the element of the proxy
 //! ```
 //!
-//! Read from the right, the element of a proxy is the same whatever stands before it: outside of quoted
-//! strings, a quote is always the end of one, and its beginning is the next quote to the left that no
-//! backslash escapes.
+//! Read from the right, the element of a proxy does not depend on the text before it: outside of
+//! quoted strings, a quote always ends a string, and the string begins at the next quote to the
+//! left that no backslash escapes.
 //!
 //! Each byte is read a bounded number of times, and nothing is copied.
 
@@ -22,8 +22,8 @@ use std::net::IpAddr;
 
 use super::node;
 
-/// The addresses in the elements of a line, the last one first. `None` is an element that is malformed or
-/// whose `for` is not an address; nothing to the left of it may be trusted.
+/// The addresses in the elements of a line, the last one first. An element is `None` if it is
+/// malformed or if its `for` is not an address; no element to the left of it may be trusted.
 #[derive(Clone, Debug)]
 pub(super) struct Elements<'a> {
     rest: Option<&'a [u8]>,
@@ -48,7 +48,7 @@ impl Iterator for Elements<'_> {
     }
 }
 
-/// The text to the left of the last comma, and the last element; `None` if a quote has no partner.
+/// The text to the left of the last comma, and the last element; `None` if a quote is unbalanced.
 fn split_last(line: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let mut outside = line;
     while let Some(at) = outside.iter().rposition(|byte| matches!(byte, b',' | b'"')) {
@@ -67,7 +67,8 @@ fn before_quoted(mut content: &[u8]) -> Option<&[u8]> {
     loop {
         let quote = content.iter().rposition(|&byte| byte == b'"')?;
         content = content.get(..quote)?;
-        // A backslash that is itself escaped does not escape the quote: only an odd number of them does.
+        // An escaped backslash does not escape the quote, so only an odd number of backslashes
+        // does.
         let backslashes = content.iter().rev().take_while(|&&byte| byte == b'\\').count();
         if backslashes.is_multiple_of(2) {
             return Some(content);
@@ -87,8 +88,8 @@ fn address(element: &[u8]) -> Option<IpAddr> {
             let (value, after) = value(rest.strip_prefix(b"=")?)?;
             rest = after;
             if name.eq_ignore_ascii_case(b"for") {
-                // Each parameter may be there once (section 4).
-                let before = found.replace(node::forwarded(value)?);
+                // Each parameter may occur once (section 4).
+                let before = found.replace(node::parse_forwarded(value)?);
                 if before.is_some() {
                     return None;
                 }

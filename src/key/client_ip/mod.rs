@@ -2,11 +2,13 @@
 //!
 //! # Design
 //!
-//! The sender of a field such as `X-Forwarded-For` can write anything into it, unless the sender is a
-//! known proxy. So no field is read by default, and never more than one: a client that can choose
-//! between two fields can choose its address. Proxies append what they see, so the field is read from the
-//! right, hop by hop, as long as the hop that wrote an entry is trusted. An entry that cannot be parsed
-//! ends the walk: to skip it would be to trust the entries to its left, which anyone may have written.
+//! A client can write anything into a field such as `X-Forwarded-For`; only entries of known
+//! proxies are reliable. So no field is read by default, and never more than one: a client that can
+//! choose between two fields can choose its address.
+//!
+//! Each proxy appends the address that it sees. So the field is read from the right, hop by hop, as
+//! long as the hop that wrote an entry is trusted. An entry that cannot be parsed ends the walk,
+//! since the entries to its left may be written by the client.
 
 mod forwarded;
 mod networks;
@@ -29,19 +31,22 @@ use crate::key::header::header_name;
 use crate::key::key_error::KeyError;
 use crate::key::setup_warning::SetupWarning;
 
-/// Takes the IP address of the client.
+/// Takes the IP address of the client as the key.
 ///
-/// [`peer`](Self::peer) takes the address of the connection's other end and ignores the header fields.
-/// Behind a proxy that is the address of the proxy, so name the proxies that you trust and the field
-/// into which they write the client's address: [`x_forwarded_for`](Self::x_forwarded_for),
-/// [`forwarded`](Self::forwarded) or [`header`](Self::header).
+/// [`peer`](Self::peer) takes the address of the other end of the connection and ignores all header
+/// fields. Behind a proxy, that is the address of the proxy. Name the proxies that you trust, and
+/// the field into which they write the address of the client:
+/// [`x_forwarded_for`](Self::x_forwarded_for), [`forwarded`](Self::forwarded) or
+/// [`header`](Self::header).
 ///
-/// An IPv4 address that is embedded in IPv6 (`::ffff:192.0.2.1`, or `64:ff9b::192.0.2.1` of NAT64) is the
-/// same key as the IPv4 address. IPv6 addresses count by network, as one client usually has a whole
-/// network of them.
+/// An IPv4 address that is embedded in IPv6 (`::ffff:192.0.2.1`, or `64:ff9b::192.0.2.1` of NAT64)
+/// is the same key as the IPv4 address. IPv6 addresses share a key by network of [64
+/// bits](Self::ipv6_prefix), since one client usually has a whole network of them.
 ///
-/// The server has to provide the peer's address: axum by `into_make_service_with_connect_info`, any other
-/// server by a request extension of type [`SocketAddr`](std::net::SocketAddr).
+/// The server has to provide the address of the peer: axum by
+/// `into_make_service_with_connect_info`, any other server by a request extension of type
+/// [`SocketAddr`](std::net::SocketAddr). Without it, requests are answered with 500, and the log
+/// says why.
 ///
 /// # Examples
 ///
@@ -58,10 +63,8 @@ use crate::key::setup_warning::SetupWarning;
 /// assert_eq!(from("[2001:db8::1]:80"), from("[2001:db8::2]:80"));
 /// assert_ne!(from("[2001:db8::1]:80"), from("[2001:db8:0:1::1]:80"));
 /// ```
-#[doc(alias = "SmartIpKeyExtractor")]
-#[doc(alias = "SecureClientIp")]
-#[doc(alias = "RealIp")]
-#[doc(alias = "remote_addr")]
+#[doc(alias("SmartIpKeyExtractor", "SecureClientIp", "RealIp"))]
+#[doc(alias("remote_addr", "req.ip", "trust proxy", "ipv6Subnet"))]
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     source: AddressSource,
@@ -69,9 +72,8 @@ pub struct ClientIp {
 }
 
 impl ClientIp {
-    /// The address of the connection's other end.
-    #[doc(alias = "PeerIpKeyExtractor")]
-    #[doc(alias = "ConnectInfo")]
+    /// The address of the other end of the connection.
+    #[doc(alias("PeerIpKeyExtractor", "ConnectInfo", "SocketAddr"))]
     #[must_use]
     pub const fn peer() -> Self {
         Self::from_source(AddressSource::Peer)
@@ -79,11 +81,12 @@ impl ClientIp {
 
     /// The address that trusted proxies have written into `X-Forwarded-For`.
     ///
-    /// All field lines are read as one list, from the right. As long as a hop is trusted, the entry that
-    /// it added is the next hop. The first hop that is not trusted is the client. If a trusted hop added
-    /// something that is not an address, that hop counts as the client.
+    /// All field lines are read as one list, from the right. As long as a hop is trusted, the entry
+    /// that it added is the next hop. The first hop that is not trusted is the client. If a trusted
+    /// hop added an entry that is not an address, that hop counts as the client.
     ///
-    /// An entry is an IPv4 or IPv6 address, with or without brackets and port; zones (`%eth0`) are dropped.
+    /// An entry is an IPv4 or IPv6 address, with or without brackets and port; zones (`%eth0`) are
+    /// dropped.
     ///
     /// # Examples
     ///
@@ -103,16 +106,18 @@ impl ClientIp {
     /// request.extensions_mut().insert(SocketAddr::from(([198, 51, 100, 5], 5123)));
     /// assert_eq!(client.address(&Head::new(&request)), Ok(IpAddr::from([198, 51, 100, 5])));
     /// ```
+    #[doc(alias("x-forwarded-for", "X-Forwarded-For", "trust proxy", "XFF"))]
     #[must_use]
     pub fn x_forwarded_for(trusted: impl Into<Proxies>) -> Self {
         Self::from_source(AddressSource::XForwardedFor(trusted.into()))
     }
 
-    /// The address that trusted proxies have written into `Forwarded` (RFC 7239), in the parameter `for`.
+    /// The address that trusted proxies have written into `Forwarded` (RFC 7239), in the parameter
+    /// `for`.
     ///
-    /// It is read like [`x_forwarded_for`](Self::x_forwarded_for). These also end the walk: `unknown`, a
-    /// name that hides the address (`_hidden`), an element without `for`, and an element that breaks the
-    /// grammar, such as an IPv6 address without quotes.
+    /// It is read like [`x_forwarded_for`](Self::x_forwarded_for). The walk also ends at `unknown`,
+    /// at a name that hides the address (`_hidden`), at an element without `for`, and at an element
+    /// that breaks the grammar, such as an IPv6 address without quotes.
     ///
     /// # Examples
     ///
@@ -132,13 +137,13 @@ impl ClientIp {
         Self::from_source(AddressSource::Forwarded(trusted.into()))
     }
 
-    /// The address in the header field of this name if the peer is in one of these networks, else the
-    /// address of the peer.
+    /// The address in a header field if the peer is in one of these networks, else that of the
+    /// peer.
     ///
     /// Use it behind an edge that overwrites a field of its own, such as `CF-Connecting-IP`,
-    /// `True-Client-IP`, `Fly-Client-IP`, or `X-Real-IP`. If the edge passes on a field that the client
-    /// sent, clients can choose their address. The address of the peer also counts if the field is missing,
-    /// is there more than once, or has no address.
+    /// `True-Client-IP`, `Fly-Client-IP`, or `X-Real-IP`. If the edge passes on a field that the
+    /// client sent, clients can choose their address. The address of the peer also counts if the
+    /// field is missing, is there more than once, or has no address.
     ///
     /// # Panics
     ///
@@ -149,15 +154,12 @@ impl ClientIp {
     /// ```
     /// use tollgate::key::{ClientIp, Networks};
     ///
-    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]); // in production, all of them
+    /// // In production, all networks of the edge.
+    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]);
     /// let client = ClientIp::header("cf-connecting-ip", edge);
     /// # drop(client);
     /// ```
-    #[doc(alias = "cf-connecting-ip")]
-    #[doc(alias = "true-client-ip")]
-    #[doc(alias = "fly-client-ip")]
-    #[doc(alias = "x-real-ip")]
-    #[doc(alias = "Cloudflare")]
+    #[doc(alias("cf-connecting-ip", "true-client-ip", "fly-client-ip", "x-real-ip", "Cloudflare"))]
     #[must_use]
     #[track_caller]
     pub fn header(name: &str, set_by: Networks) -> Self {
@@ -168,21 +170,23 @@ impl ClientIp {
         Self { source, ipv6_prefix: 64 }
     }
 
-    /// Counts IPv6 addresses by networks of this many bits: 64 by default, at most 128.
+    /// Sets the prefix by which IPv6 addresses share a key, in bits: 64 by default, at most 128.
     ///
     /// Many providers give networks of 56 bits to households and of 48 bits to companies.
+    #[doc(alias("ipv6Subnet", "subnet"))]
     #[must_use]
     pub const fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
         self
     }
 
-    /// Whether a request's address is in one of these networks, as a predicate for
-    /// [`unless`](KeyExtractor::unless).
+    /// Returns a predicate for [`unless`](KeyExtractor::unless): whether the address is in these
+    /// networks.
     ///
-    /// A request without an address is in none of them. Behind a proxy, read the address as the key does:
-    /// the peer of every request is the proxy. Do not name a network that a proxy is in: the proxy's
-    /// address counts for each client whose own address cannot be read.
+    /// A request without an address is in none of them. Behind a proxy, read the address in the
+    /// same way as for the key, since the peer of every request is the proxy. Do not name a network
+    /// that contains a proxy: the address of the proxy stands for each client whose own address
+    /// cannot be read.
     ///
     /// # Examples
     ///
@@ -197,17 +201,18 @@ impl ClientIp {
         self,
         networks: Networks,
     ) -> impl Fn(&Head<'_>) -> bool + Clone + Send + Sync + 'static {
-        // `find`, not `address`: what NAT64 has translated does not come from these networks.
+        // `find`, not `address`: a client that NAT64 has translated is outside of these networks.
         move |head| self.find(head).is_some_and(|address| networks.contains(address))
     }
 
-    /// The address of the client itself, not its network; an embedded IPv4 address as IPv4.
+    /// Returns the address of the client itself, not its network. An embedded IPv4 address is
+    /// returned as IPv4.
     ///
     /// # Errors
     ///
     /// If the server does not provide the peer's address.
     pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
-        self.find(head).map(canonical).ok_or_else(no_address)
+        self.find(head).map(to_canonical).ok_or_else(no_address)
     }
 
     #[inline]
@@ -222,9 +227,9 @@ impl ClientIp {
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match self.find(head) {
-            // The common case first: no embedded address to look for.
+            // The common case first: it has no embedded address.
             Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
-            Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded(address) {
+            Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded_ipv4(address) {
                 Some(address) => Key::from(address),
                 None => Key::network(address, self.ipv6_prefix),
             })),
@@ -233,21 +238,21 @@ impl KeyExtractor for ClientIp {
     }
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
-        setup_warnings::find(&self.source, head, self.address(head).ok()?)
+        setup_warnings::find_warning(&self.source, head, self.address(head).ok()?)
     }
 }
 
-/// Extracts an IPv4 address that is embedded in IPv6.
-fn canonical(address: IpAddr) -> IpAddr {
+/// Converts an IPv6 address with an embedded IPv4 address into the latter.
+fn to_canonical(address: IpAddr) -> IpAddr {
     match address {
-        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::from),
+        IpAddr::V6(v6) => embedded_ipv4(v6).map_or(address, IpAddr::from),
         v4 => v4,
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for: mapped (RFC 4291, section 2.5.5.2) or
+/// The IPv4 address that is embedded in an IPv6 address: mapped (RFC 4291, section 2.5.5.2) or
 /// translated by the well-known prefix `64:ff9b::/96` (RFC 6052, section 2.1).
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4_mapped().or(match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Networks of addresses, for trusted proxies and for exempt clients.
+//! Sets of IP networks, for trusted proxies and for exempt clients.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A set of networks, IPv4 and IPv6.
+/// A set of IPv4 and IPv6 networks.
 ///
 /// # Examples
 ///
@@ -20,18 +20,17 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 /// ```
 #[derive(Clone)]
 pub struct Networks {
-    // Sorted, and none is within another, so a binary search finds the only candidate.
+    // Sorted and disjoint, so a binary search finds the only candidate.
     v4: Arc<[Ipv4Net]>,
     v6: Arc<[Ipv6Net]>,
 }
 
 impl Networks {
-    /// Makes a set of networks from texts: an address and the length of its prefix (`10.0.0.0/8`), or an
-    /// address alone.
+    /// Makes a set of networks from texts such as `10.0.0.0/8`, or an address alone.
     ///
     /// # Panics
     ///
-    /// If one of the texts is not a network; for texts from a configuration use
+    /// If one of the texts is not a network. For texts from a configuration, use
     /// [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
@@ -42,7 +41,9 @@ impl Networks {
         }
     }
 
-    /// Makes a set of networks from texts, like [`new`](Self::new); space around a text is ignored.
+    /// Makes a set of networks from texts, like [`new`](Self::new), but returns errors.
+    ///
+    /// White space around a text is ignored.
     ///
     /// # Errors
     ///
@@ -60,13 +61,13 @@ impl Networks {
     pub fn try_new<T: AsRef<str>>(
         networks: impl IntoIterator<Item = T>,
     ) -> Result<Self, NetworkError> {
-        networks.into_iter().map(|text| network(text.as_ref())).collect()
+        networks.into_iter().map(|text| parse_network(text.as_ref())).collect()
     }
 
-    /// The networks that are not routed on the Internet: loopback, link-local and private (RFC 1122,
-    /// 3927, 1918, 4291 and 4193).
+    /// Returns the loopback, link-local and private networks (RFC 1122, 3927, 1918, 4291 and 4193).
     ///
-    /// As proxies, trust them only if no client is in the same network.
+    /// They are not routed on the Internet. Trust them as proxies only if no client is in the same
+    /// network.
     #[must_use]
     pub fn private() -> Self {
         let [loopback, link_local] = [([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16)];
@@ -80,20 +81,20 @@ impl Networks {
 
     /// Whether the address is in one of the networks.
     ///
-    /// An IPv4 address that is mapped into IPv6 counts as the IPv4 address. One that NAT64 has translated
-    /// does not: such a client is outside of the network.
+    /// An IPv4 address that is mapped into IPv6 counts as the IPv4 address. An address that NAT64
+    /// has translated does not, since such a client is outside of the network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => {
-                let upto = self.v4.partition_point(|network| network.network() <= address);
-                upto.checked_sub(1)
+                let end = self.v4.partition_point(|network| network.network() <= address);
+                end.checked_sub(1)
                     .and_then(|last| self.v4.get(last))
                     .is_some_and(|network| network.contains(&address))
             }
             IpAddr::V6(address) => {
-                let upto = self.v6.partition_point(|network| network.network() <= address);
-                upto.checked_sub(1)
+                let end = self.v6.partition_point(|network| network.network() <= address);
+                end.checked_sub(1)
                     .and_then(|last| self.v6.get(last))
                     .is_some_and(|network| network.contains(&address))
             }
@@ -101,12 +102,12 @@ impl Networks {
     }
 }
 
-/// For networks that are parsed already.
+/// Collects networks that are parsed already.
 impl FromIterator<IpNet> for Networks {
     fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for network in networks {
-            match unmapped(network) {
+            match unmap(network) {
                 IpNet::V4(network) => v4.push(network),
                 IpNet::V6(network) => v6.push(network),
             }
@@ -122,13 +123,14 @@ impl fmt::Debug for Networks {
     }
 }
 
-fn network(text: &str) -> Result<IpNet, NetworkError> {
-    parse(text.trim()).ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
+fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
+    parse_cidr(text.trim())
+        .ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
 }
 
-/// The standard library parses the address, as it does those of clients: the parser of `ipnet` reads
+/// The standard library parses the address, as it does for clients. The parser of `ipnet` reads
 /// `010.0.0.0/8` as decimal, which other programs read as octal.
-fn parse(text: &str) -> Option<IpNet> {
+fn parse_cidr(text: &str) -> Option<IpNet> {
     let Some((address, prefix)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
     };
@@ -137,8 +139,9 @@ fn parse(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, prefix).ok()
 }
 
-/// The IPv4 network of one that is mapped into IPv6: addresses are unmapped before they are looked up.
-fn unmapped(network: IpNet) -> IpNet {
+/// Converts a network of mapped IPv4 addresses into an IPv4 network, since addresses are converted
+/// as well before they are looked up.
+fn unmap(network: IpNet) -> IpNet {
     let mapped = match network {
         IpNet::V4(_) => None,
         IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
@@ -147,7 +150,7 @@ fn unmapped(network: IpNet) -> IpNet {
     v4.map_or(network, IpNet::V4)
 }
 
-/// The longest part of an invalid text that an error quotes, in characters.
+/// An error quotes at most this many characters of an invalid text.
 const MAX_QUOTED: usize = 64;
 
 /// The error of a text that is not a network.

@@ -5,9 +5,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address as proxies write it into `X-Forwarded-For`, for which there is no standard: with or without
-/// brackets, port and zone.
-pub(super) fn listed(text: &[u8]) -> Option<IpAddr> {
+/// Parses an entry of `X-Forwarded-For`. There is no standard for it, so brackets, port and zone
+/// are optional.
+pub(super) fn parse_listed(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     match text.split_once(':') {
         // Without brackets, more than one colon means an IPv6 address without a port.
@@ -16,18 +16,19 @@ pub(super) fn listed(text: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The node of RFC 7239, section 6: an IPv6 address is in brackets, and a port may be obfuscated.
+/// Parses a node of `Forwarded` (RFC 7239, section 6): an IPv6 address is in brackets, and a port
+/// may be obfuscated.
 ///
-/// Neither `unknown` nor an obfuscated name such as `_hidden` is an address. Nor is a text with quoted
-/// pairs (`\1`): the grammar allows them, but no proxy writes an address like that.
-pub(super) fn forwarded(text: &[u8]) -> Option<IpAddr> {
+/// Neither `unknown` nor an obfuscated name such as `_hidden` is an address. Nor is a text with
+/// quoted pairs (`\1`): the grammar allows them, but no proxy writes an address like that.
+pub(super) fn parse_forwarded(text: &[u8]) -> Option<IpAddr> {
     with_port(str::from_utf8(text).ok()?, |port| is_number(port) || is_obfuscated(port))
 }
 
 fn with_port(text: &str, is_port: fn(&str) -> bool) -> Option<IpAddr> {
     if let Some((address, after)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-        let is_over = after.is_empty() || after.strip_prefix(':').is_some_and(is_port);
-        return if is_over { v6(address) } else { None };
+        let is_complete = after.is_empty() || after.strip_prefix(':').is_some_and(is_port);
+        return if is_complete { v6(address) } else { None };
     }
     let address = match text.split_once(':') {
         Some((address, port)) => is_port(port).then_some(address)?,

@@ -7,11 +7,11 @@ use crate::key::head::Head;
 /// The address of the peer, if the server provides it.
 #[inline]
 pub(super) fn peer(head: &Head<'_>) -> Option<IpAddr> {
-    connected(head).map(SocketAddr::ip)
+    socket_address(head).map(SocketAddr::ip)
 }
 
 #[inline]
-fn connected<'a>(head: &Head<'a>) -> Option<&'a SocketAddr> {
+fn socket_address<'a>(head: &Head<'a>) -> Option<&'a SocketAddr> {
     #[cfg(feature = "axum")]
     {
         use axum::extract::ConnectInfo;

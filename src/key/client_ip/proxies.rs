@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::networks::Networks;
 
-/// Which proxies are trusted: those in some networks, or a number of hops.
+/// The proxies that are trusted: those in some networks, or a number of hops.
 ///
 /// # Examples
 ///
@@ -15,6 +15,7 @@ use super::networks::Networks;
 /// let one_load_balancer = ClientIp::forwarded(Proxies::hops(1));
 /// # drop((ours, one_load_balancer));
 /// ```
+#[doc(alias("trust proxy", "trusted proxies"))]
 #[derive(Clone, Debug)]
 pub struct Proxies(Trust);
 
@@ -27,27 +28,28 @@ enum Trust {
 impl Proxies {
     /// Trusts the proxies in these networks.
     ///
-    /// The client is the first hop from the right that is in none of the networks. If all hops are, the
-    /// leftmost one is the client.
+    /// The client is the first hop from the right that is in none of the networks. If all hops are
+    /// in the networks, the leftmost one is the client.
     #[must_use]
     pub const fn networks(networks: Networks) -> Self {
         Self(Trust::Networks(networks))
     }
 
-    /// Trusts this many proxies, whatever their addresses; the peer is the first of them.
+    /// Trusts this many proxies, whatever their addresses. The peer is the first of them.
     ///
-    /// With 1, the client is the last entry of the field; with 2, the last but one; with 0, the peer.
-    /// A client that can bypass one of the proxies can choose its address. If you know the networks of
-    /// the proxies, name them instead.
+    /// With 1, the client is the last entry of the field; with 2, the last but one; with 0, the
+    /// peer. A client that can bypass one of the proxies can choose its address. If you know the
+    /// networks of the proxies, name them instead.
     #[must_use]
     pub const fn hops(hops: usize) -> Self {
         Self(Trust::Hops(hops))
     }
 
-    /// Walks from the peer along `hops`, nearest first, and returns where the walk ends: at the first hop
-    /// that is not trusted, or at the last one before an entry that cannot be parsed (`None`).
+    /// Walks from the peer along `hops`, nearest first, and returns the hop at which the walk ends.
+    /// That is the first hop that is not trusted, or the last hop before an entry that cannot be
+    /// parsed (`None`).
     ///
-    /// An entry is taken from `hops` only after the hop that wrote it proved to be trusted.
+    /// `hops` is advanced only after the hop that wrote the next entry proved to be trusted.
     pub(super) fn client(
         &self,
         peer: Option<IpAddr>,

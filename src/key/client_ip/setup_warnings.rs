@@ -1,4 +1,4 @@
-//! Signs that the wrong address is taken for the client's.
+//! Detects signs that the key is not the address of the client.
 
 use std::net::IpAddr;
 
@@ -7,15 +7,15 @@ use super::source::AddressSource;
 use crate::key::head::Head;
 use crate::key::setup_warning::SetupWarning;
 
-pub(super) fn find(
+pub(super) fn find_warning(
     source: &AddressSource,
     head: &Head<'_>,
     address: IpAddr,
 ) -> Option<SetupWarning> {
-    let is_there = |name| head.headers().contains_key(name);
-    let mut fields = FIELDS.iter().filter(|field| is_there(field.name));
+    let is_present = |name| head.headers().contains_key(name);
+    let mut fields = FIELDS.iter().filter(|field| is_present(field.name));
     match (source, source.field()) {
-        (_, Some(read)) if is_there(read.as_str()) => None,
+        (_, Some(read)) if is_present(read.as_str()) => None,
         (AddressSource::Peer, _) => {
             fields.next().map(|field| SetupWarning::new(field.no_proxy_trusted))
         }
@@ -24,7 +24,7 @@ pub(super) fn find(
         }
         _ => None,
     }
-    // If all requests come from one private address, that is probably a proxy.
+    // If all requests come from one private address, that address is probably a proxy.
     .or_else(|| is_private(address).then(|| SetupWarning::with_common_key(address, ONE_PRIVATE)))
 }
 

@@ -1,4 +1,4 @@
-//! Where the address is read from.
+//! The source of the client's address.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::networks::Networks;
 use super::peer::peer;
 use super::proxies::Proxies;
 use super::{forwarded, node};
-use crate::key::field_value::trimmed;
+use crate::key::field_value::trim;
 use crate::key::head::Head;
 
 #[derive(Clone, Debug)]
@@ -42,8 +42,8 @@ impl AddressSource {
         }
     }
 
-    /// The address of a request.
-    // Not inlined, so that `ClientIp::peer` stays small: servers without a proxy do not pay for it.
+    /// Finds the address of the client.
+    // Not inlined, so that `ClientIp::peer` stays small for servers without a proxy.
     #[inline(never)]
     pub(super) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         let peer = peer(head);
@@ -52,7 +52,7 @@ impl AddressSource {
             Self::XForwardedFor(trusted) => {
                 let lines = head.headers().get_all(&X_FORWARDED_FOR).iter().rev();
                 let entries = lines.flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','));
-                trusted.client(peer, entries.map(|entry| node::listed(entry.trim_ascii())))
+                trusted.client(peer, entries.map(|entry| node::parse_listed(entry.trim_ascii())))
             }
             Self::Forwarded(trusted) => {
                 let lines = head.headers().get_all(FORWARDED).iter().rev();
@@ -62,7 +62,9 @@ impl AddressSource {
             Self::Header(name, _) => {
                 let mut values = head.headers().get_all(name).iter();
                 match (values.next(), values.next()) {
-                    (Some(only), None) if self.trusts(peer) => node::listed(trimmed(only)).or(peer),
+                    (Some(only), None) if self.trusts(peer) => {
+                        node::parse_listed(trim(only)).or(peer)
+                    }
                     _ => peer,
                 }
             }

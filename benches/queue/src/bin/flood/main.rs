@@ -112,7 +112,7 @@ fn lateness(at: &Instants) -> Vec<Duration> {
 fn serve(tell: &mpsc::Sender<SocketAddr>, ran: Instants, slept: Instants, came: Arc<AtomicU64>) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let queue = Queue::up_to(Duration::from_secs(60));
+        let queue = Queue::new(Duration::from_secs(60));
         let limiter = RateLimiter::in_memory();
         // So that all requests are there before the first turn.
         let ahead = limiter.limit(&LIMIT).cost(TOKENS_AHEAD).reserve().await;

@@ -44,7 +44,7 @@ pub struct Log {
 pub async fn start(scenario: &Scenario) -> (Log, SocketAddr, JoinHandle<()>) {
     let limit = scenario.limit();
     let limiter = RateLimiter::in_memory();
-    let layer = limiter.layer(&limit).queue(Queue::up_to(MAX_WAIT));
+    let layer = limiter.layer(&limit).queue(Queue::new(MAX_WAIT));
     let costs = || scenario.requests.iter().map(|job| job.cost);
     let layer = match costs().next() {
         Some(cost) if costs().all(|other| other == cost) => layer.cost(cost),

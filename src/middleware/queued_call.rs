@@ -1,4 +1,4 @@
-//! A request in the queue: it waits for its turn, and then for the inner service.
+//! A request in the queue: it waits for its turn, then for the inner service to be ready.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::advertise::fields_after_turn;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
-use super::places::WaiterPlace;
 use super::plan::Plan;
 use super::reject::render_drained;
+use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
 use crate::limiter::{PendingTurn, Wait};
 
 pin_project! {
-    // Boxed as a whole, so that requests which do not wait have no room for it.
-    pub(super) struct Queued<S, B> {
+    // Boxed as a whole, so that the futures of requests that do not wait stay small.
+    pub(super) struct QueuedCall<S, B> {
         #[pin]
-        stage: QueuedStage,
-        // None once it is answered.
+        stage: QueuedCallStage,
+        // `None` once the wait has ended.
         held: Option<WaitingRequest<S, B>>,
     }
 }
 
 pin_project! {
-    #[project = QueuedStageProjection]
-    enum QueuedStage {
+    #[project = QueuedCallStageProjection]
+    enum QueuedCallStage {
         Waiting { #[pin] wait: Wait },
-        // From its turn until the inner service is called.
+        // Its turn has come; the inner service is not called yet.
         Turn { turn: Option<PendingTurn> },
     }
 }
@@ -45,61 +45,62 @@ struct WaitingRequest<S, B> {
     request: Request<B>,
     since: Instant,
     plan: Arc<Plan>,
-    /// Room in the queue, until the inner service is called.
-    place: WaiterPlace,
+    /// Counts the request as a waiter until the inner service is called.
+    guard: WaiterGuard,
     ledger: Option<Arc<RequestLedger>>,
 }
 
-/// How the wait ended.
-pub(super) enum Ended<F> {
+/// How a wait ends.
+pub(super) enum QueueExit<F> {
     Called(F, OnResponse),
     Rejected(Response<RefusalText>),
 }
 
-impl<S, B> Queued<S, B> {
-    /// `service` is not ready: it would hold its place while nothing happens.
+impl<S, B> QueuedCall<S, B> {
+    /// `service` has to be a clone that is not ready: a ready one may hold a resource while the
+    /// request waits.
     pub(super) fn new(
         service: S,
         request: Request<B>,
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, place, jitter, ledger } = slot;
+        let QueuedSlot { booking, guard, jitter, ledger } = slot;
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
-        let held = WaitingRequest { service, request, since: Instant::now(), plan, place, ledger };
-        Box::pin(Self { stage: QueuedStage::Waiting { wait }, held: Some(held) })
+        let held = WaitingRequest { service, request, since: Instant::now(), plan, guard, ledger };
+        Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
 
-impl<S, B> Queued<S, B>
+impl<S, B> QueuedCall<S, B>
 where
     S: Service<Request<B>>,
 {
     pub(super) fn poll(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Ended<S::Future>, S::Error>> {
+    ) -> Poll<Result<QueueExit<S::Future>, S::Error>> {
         let mut this = self.project();
         loop {
             let turn = match this.stage.as_mut().project() {
-                QueuedStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
+                QueuedCallStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
                     Ok(turn) => {
-                        this.stage.set(QueuedStage::Turn { turn: Some(turn) });
+                        this.stage.set(QueuedCallStage::Turn { turn: Some(turn) });
                         continue;
                     }
                     Err(_drained) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
                         let response = render_drained(&held.plan, &Head::new(&held.request));
-                        return Poll::Ready(Ok(Ended::Rejected(response)));
+                        return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
                 },
-                QueuedStageProjection::Turn { turn } => turn,
+                QueuedCallStageProjection::Turn { turn } => turn,
             };
             let Some(held) = this.held.as_mut() else { return Poll::Pending };
             match held.service.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    // The slot and the room in the queue are free for others.
+                    // Dropping both frees the slot and the room in the queue for other requests.
                     drop((turn.take(), this.held.take()));
                     return Poll::Ready(Err(error));
                 }
@@ -108,19 +109,22 @@ where
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let WaitingRequest { mut service, mut request, since, plan, place, ledger } = held;
+            let WaitingRequest { mut service, mut request, since, plan, guard, ledger } = held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
-                OnResponse::show(ledger, &mut request);
+                OnResponse::expose_ledger(ledger, &mut request);
             }
             let waited = since.elapsed();
             let future = service.call(request);
-            // Only now, so that those behind come after it.
+            // After the call, so that the requests behind this one call the service after it.
             let used = pending.use_up();
-            drop(place);
+            drop(guard);
             let timing = fields::server_timing(plan.limit(), waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
-            return Poll::Ready(Ok(Ended::Called(future, OnResponse::new(fields, timing, ledger))));
+            return Poll::Ready(Ok(QueueExit::Called(
+                future,
+                OnResponse::new(fields, timing, ledger),
+            )));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Limits on routes.
+//! The method that puts limits on routes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,27 +7,29 @@ use axum::routing::{MethodRouter, Router};
 
 use crate::middleware::{RateLimitLayer, Several};
 
-/// Puts limits on routes, where they are declared.
+/// Adds [`rate_limit`](Self::rate_limit) to routes and routers of axum.
 ///
-/// A limit concerns the routes that are there when it is added, as any layer of axum does: what
-/// `Router::new().layer(limit).route(..)` adds after it is not limited, nor is a method or a fallback
-/// that is added after it to a route. So add limits last.
+/// **Add limits last.** Like any layer of axum, a limit applies to the routes that exist when it is
+/// added. A route after `Router::new().layer(limit)` is not limited, and neither is a method or a
+/// fallback that is added to a route after its limit.
 ///
 /// See the [module docs](super) for an example.
+#[doc(alias("route_layer", "GovernorLayer", "rate-limit"))]
 pub trait RateLimitExt: Sized {
-    /// Holds the requests to these routes to the rules of a layer.
+    /// Limits the requests to these routes by the rules of a layer.
     ///
     /// | declared so far | pays | does not pay |
     /// |---|---|---|
     /// | a route: `get(..)`, `get(..).fallback(..)`, `any(..)` | all its methods, and its own fallback | axum's 405 for other methods |
     /// | a [`Router`] | all its routes, also those that end in 405 | the 404 of other paths, and [`Router::fallback`] |
     ///
-    /// What a fallback of a route answers always pays, be it 405: axum runs it like a handler. For the
-    /// fallback of a router, and for 404, use the layer with [`Router::layer`].
+    /// A request that the fallback of a route answers always pays, even if the answer is 405, since
+    /// axum runs it like a handler. To limit the fallback of a router, or 404, use
+    /// [`Router::layer`].
     ///
     /// # Panics
     ///
-    /// If there is no route, method or fallback yet, as the limit would do nothing.
+    /// If there is no route, method or fallback yet, since the limit would do nothing.
     #[must_use]
     #[track_caller]
     fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self;
@@ -43,8 +45,8 @@ impl<S: Clone + Send + Sync + 'static> RateLimitExt for Router<S> {
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for MethodRouter<S, Infallible> {
     #[track_caller]
     fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self {
-        // `route_layer` leaves the fallback out, which is the handler of `any`. `layer` includes it,
-        // and axum's own 405 as well.
+        // `route_layer` excludes the fallback, which is the handler of `any`. `layer` includes it,
+        // but also the 405 of axum.
         match has_fallback(&self) {
             true => self.layer(layer.into()),
             false => self.route_layer(layer.into()),
@@ -52,12 +54,13 @@ impl<S: Clone + Send + Sync + 'static> RateLimitExt for MethodRouter<S, Infallib
     }
 }
 
-/// Whether a route has a fallback of its own, in place of axum's 405.
+/// Whether a route has a fallback of its own, in place of the 405 of axum.
 ///
-/// axum has no method that tells, but a default fallback gives way to any other where routes are merged.
-/// So a default one that holds a token is merged into a copy of the route. If axum drops the token, the
-/// route has a fallback of its own. Of two default ones, axum keeps the one that is merged in. If it
-/// kept the other, 405 would pay too, and no handler would be left out.
+/// axum has no method for that. But if two routes are merged, a default fallback gives way to any
+/// other. So the function merges a default fallback that holds a token into a copy of the route. If
+/// axum drops the token, the route has a fallback of its own. Of two default fallbacks, axum keeps
+/// the one that is merged in. If a version of axum kept the other, 405 would pay as well, but no
+/// handler would escape its limit.
 fn has_fallback<S: Clone + Send + Sync + 'static>(route: &MethodRouter<S, Infallible>) -> bool {
     let token = Arc::new(());
     let default = MethodRouter::<S>::new().layer(axum::Extension(Arc::clone(&token)));
