@@ -52,8 +52,10 @@ fn unavailable(error: &RateLimited) -> Response {
     // The client is told nothing about the store, so the log has to be.
     #[cfg(feature = "tracing")]
     {
+        use std::error::Error as _;
         let limit = error.limit().name();
-        let error: &(dyn std::error::Error + 'static) = error;
+        // A log in JSON has the message of an error, and none of its sources.
+        let error: &(dyn std::error::Error + 'static) = error.source().unwrap_or(error);
         tracing::error!(limit, error, "no decision");
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;

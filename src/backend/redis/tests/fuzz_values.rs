@@ -1,7 +1,6 @@
 //! What is under the name of a bucket, read by the script of a real server and by this process: both
 //! read the same, and leave what is no bucket as it is.
 
-use std::error::Error as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use proptest::prelude::*;
@@ -148,7 +147,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
                 // An empty string is seen by what stores something, and by nothing else.
                 Ok(_) => assert!(raw.0.is_empty(), "{}", shown()),
                 Err(error) => {
-                    let told = error.source().unwrap().to_string();
+                    let told = error.cause().unwrap().to_string();
                     let wanted = "a key of limit `in` holds something that is no bucket";
                     assert!(told.starts_with(wanted) && !error.is_outage(), "{told}: {}", shown());
                     assert!(!told.contains(names[nth].as_str()), "{told}");

@@ -1,7 +1,5 @@
 //! What is said about URLs that cannot be used, without their secrets.
 
-use std::error::Error;
-
 use std::time::Duration;
 
 use super::super::failure::Failure;
@@ -15,8 +13,8 @@ use crate::backend::{HashTag, Redis};
 #[track_caller]
 fn wrong(url: &str) -> String {
     let error = Servers::single(url, &ConnectOptions::default()).unwrap_err();
-    assert_eq!(error.to_string(), "redis backend is misconfigured");
-    error.source().unwrap().to_string()
+    assert!(error.to_string().starts_with("redis backend is misconfigured: "), "{error}");
+    error.cause().unwrap().to_string()
 }
 
 /// A URL was quoted without what was taken for its password, which is not all that may be one.
@@ -62,7 +60,7 @@ fn what_is_wrong_with_a_url_is_told_and_nothing_of_it_is_quoted() {
     }
     let seeds = ["redis://host", "redis://:secret@:6379"].map(str::to_owned);
     let error = Servers::cluster(&seeds, &ConnectOptions::default()).unwrap_err();
-    let told = error.source().unwrap().to_string();
+    let told = error.cause().unwrap().to_string();
     assert!(
         told.starts_with("URL 2 of 2 cannot be used: its host or its port is none ("),
         "{told}"
@@ -90,8 +88,8 @@ async fn what_is_set_wrong_is_told_with_the_way_out() {
     let none: [&str; 0] = [];
     let told = |builder: RedisBuilder| {
         let error = builder.connect_lazily().unwrap_err();
-        assert_eq!(error.to_string(), "redis backend is misconfigured");
-        error.source().unwrap().to_string()
+        assert!(error.to_string().starts_with("redis backend is misconfigured: "), "{error}");
+        error.cause().unwrap().to_string()
     };
     let no_url = "no URL was given (at least one is needed, like redis://host:6379)";
     assert_eq!(told(Redis::cluster(none)), no_url);

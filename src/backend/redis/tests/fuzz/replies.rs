@@ -201,9 +201,7 @@ fn replies_are_drawn_that_are_none_and_with_buckets_and_with_foreign_values() {
 /// outage. It names the limit, and not the key, which may be the name of a person.
 #[track_caller]
 fn is_undecidable(error: &BackendError, name: &[u8]) {
-    use std::error::Error as _;
-
-    let told = error.source().unwrap().to_string();
+    let told = error.cause().unwrap().to_string();
     let name = str::from_utf8(name).unwrap();
     assert!(told.starts_with("a key of limit `one` holds something that is no bucket"), "{told}");
     assert!(!told.contains(name), "{told}");
