@@ -33,6 +33,7 @@ struct Told {
     misconfigured_store: ToldFailure,
     overload: AtomicBool,
     undecidable: AtomicBool,
+    only_queues: AtomicBool,
 }
 
 impl Log {
@@ -100,8 +101,14 @@ impl Log {
     }
 
     pub(super) fn too_large(&self, error: &RateLimited) {
+        let first = error.only_queues() && !self.told.only_queues.swap(true, Ordering::Relaxed);
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "refused whenever it comes");
+        match (error.limit().name(), first) {
+            (limit, true) => {
+                tracing::warn!(limit, %error, "every request is refused (logged once)")
+            }
+            (limit, false) => tracing::debug!(limit, %error, "refused whenever it comes"),
+        }
     }
 
     /// The store did not decide. What a client can bring about by itself is told once for all time, or
