@@ -677,8 +677,8 @@ fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
     missing(
         ClientIp::peer().extract(&Head::new(&Request::new(()))),
         "no client address: `ConnectInfo` is missing (serve the router with \
-         `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` as a \
-         request extension)",
+         `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of `MockConnectInfo` in \
+         tests, or insert a `SocketAddr` as a request extension)",
     );
     // The way out works.
     let mut request = Request::new(());

@@ -100,15 +100,29 @@ pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
 /// Another status, without details: the log has the reason. 503 asks the client to come back in a
 /// second.
 pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
+    failure_because(wording, status, None, format)
+}
+
+/// The same with the reason, where a developer is to read it.
+pub(crate) fn failure_because(
+    wording: Wording,
+    status: StatusCode,
+    detail: Option<&str>,
+    format: RetryAfter,
+) -> Response<Bytes> {
+    let line = || match detail {
+        Some(detail) => format!("{}: {detail}", title(status)),
+        None => title(status).to_owned(),
+    };
     let soon = status == StatusCode::SERVICE_UNAVAILABLE;
     let mut response = match wording {
-        Wording::ProblemDetails => {
-            respond(status, problem::MEDIA_TYPE, problem::plain(status.as_u16(), title(status)))
-        }
-        Wording::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
-        Wording::Grpc => {
-            grpc::respond(status, title(status), soon.then_some(Duration::from_secs(1)))
-        }
+        Wording::ProblemDetails => respond(
+            status,
+            problem::MEDIA_TYPE,
+            problem::plain(status.as_u16(), title(status), detail),
+        ),
+        Wording::PlainText => respond(status, PLAIN_TEXT, line() + "\n"),
+        Wording::Grpc => grpc::respond(status, &line(), soon.then_some(Duration::from_secs(1))),
     };
     if soon {
         put_retry_soon(&mut response, format);

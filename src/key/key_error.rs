@@ -22,7 +22,8 @@ enum KeyErrorKind {
 impl KeyError {
     /// The key is missing, because of the request or because of a misconfiguration.
     ///
-    /// The message goes to the log, not to the client: it should say how to fix the configuration.
+    /// The message goes to the log: it should say how to fix the configuration. Clients do not read it,
+    /// but for builds with debug assertions: there a layer adds it to the body of a 500.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Missing }
     }
@@ -66,7 +67,7 @@ impl KeyError {
         matches!(self.kind, KeyErrorKind::Empty)
     }
 
-    pub(super) fn message(&self) -> Cow<'static, str> {
+    pub(crate) fn message(&self) -> Cow<'static, str> {
         self.message.clone()
     }
 

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
+use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::places::WaiterPlace;
 use super::planned_rule::Choice;
@@ -48,8 +49,8 @@ pub(super) enum Rejection<'p> {
     Refused(Refusal<'p>),
     /// It costs more than a limit can ever grant.
     TooLarge(RateLimited),
-    /// It is answered with this status: its key is missing, the store failed, the limiter is
-    /// drained.
+    NoKey(NoKey),
+    /// It is answered with this status: the store failed, the limiter is drained.
     Status(StatusCode),
 }
 

@@ -11,6 +11,7 @@ use super::action::{
 };
 use super::advertise::{field_set, on_lone_response};
 use super::ledger::RequestLedger;
+use super::missing_key::NoKey;
 use super::on_failure::OnFailure;
 use super::on_response::OnResponse;
 use super::places::KeyHashes;
@@ -39,12 +40,12 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<Choice<'_>>>, StatusCode>,
+    demand: Result<Option<Demand<Choice<'_>>>, NoKey>,
 ) -> Step {
     let step = match demand {
         Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),
         Ok(None) => ActionStep::Ready(run_uncharged(plan)),
-        Err(status) => ActionStep::Ready(Action::reject(status)),
+        Err(no_key) => ActionStep::Ready(Action::Reject(Rejection::NoKey(no_key))),
     };
     word(plan, head, step)
 }
@@ -73,8 +74,8 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> ActionStep<'p> {
             Ok(None) => {}
             // Whether the rule is enforced on a key follows from the key. A client that sends none, or
             // nonsense, must not choose by that to be one of those that it is not enforced on.
-            Err(status) if planned.rule.is_enforced_on_some() => {
-                return ActionStep::Ready(Action::reject(status));
+            Err(no_key) if planned.rule.is_enforced_on_some() => {
+                return ActionStep::Ready(Action::Reject(Rejection::NoKey(no_key)));
             }
             Err(_) => {}
         }

@@ -9,6 +9,7 @@ use http::{Method, Response, StatusCode};
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
+use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, Refused};
 use super::plan::Plan;
 use super::planned_rule::Choice;
@@ -33,7 +34,12 @@ pub(super) fn render(
             render_refusal(plan, demands, outcome, *status, *jitter, head)
         }
         Rejection::TooLarge(error) => answer_to(head, thin(render_too_large(plan, error, head))),
-        Rejection::Status(status) => answer_to(head, thin(render_status(plan, *status, head))),
+        Rejection::NoKey(NoKey { status, detail }) => {
+            answer_to(head, thin(render_status(plan, *status, detail.as_deref(), head)))
+        }
+        Rejection::Status(status) => {
+            answer_to(head, thin(render_status(plan, *status, None, head)))
+        }
     }
 }
 
@@ -131,14 +137,19 @@ fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Respon
 /// The answer to a request that was not to wait any longer.
 pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalText> {
     plan.log.drained(plan.limit());
-    answer_to(head, thin(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)))
+    answer_to(head, thin(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, None, head)))
 }
 
 /// Some other answer. That of 503 is to come back in a second.
-fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<Bytes> {
+fn render_status(
+    plan: &Plan,
+    status: StatusCode,
+    detail: Option<&str>,
+    head: &Head<'_>,
+) -> Response<Bytes> {
     let format = plan.settings.retry_after;
     match renderer(plan, head) {
-        Renderer::Own(wording) => fields::failure(wording, status, format),
+        Renderer::Own(wording) => fields::failure_because(wording, status, detail, format),
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);
