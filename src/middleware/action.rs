@@ -43,12 +43,12 @@ pub(super) enum ActionStep<'p> {
 pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
 
 /// Why a request is rejected. Data: it is worded where the request's head is at hand.
-#[expect(clippy::large_enum_variant, reason = "a refused request is to allocate nothing")]
 pub(super) enum Rejection<'p> {
     /// Limits have refused it.
     Refused(Refusal<'p>),
     /// It costs more than a limit can ever grant.
     TooLarge(RateLimited),
+    /// Its key is missing or cannot be used.
     NoKey(NoKey),
     /// It is answered with this status: the store failed, the limiter is drained.
     Status(StatusCode),
