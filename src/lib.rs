@@ -127,6 +127,11 @@ struct ByResponseGuide;
 #[doc = include_str!("../docs/keys-and-proxies.md")]
 struct KeysGuide;
 
+/// The code in the recipes compiles and runs.
+#[cfg(all(doctest, feature = "axum", feature = "memory", feature = "credentials"))]
+#[doc = include_str!("../docs/recipes.md")]
+struct Recipes;
+
 /// The code in the guide to header fields compiles.
 #[cfg(all(doctest, feature = "axum", feature = "memory"))]
 #[doc = include_str!("../docs/headers.md")]
