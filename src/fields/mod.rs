@@ -34,8 +34,8 @@ pub(crate) use self::lone::LoneTemplate;
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, PolicyText};
 pub(crate) use self::rejection::{
-    RetryHint, SERVER_TIMING, Wording, failure, failure_because, put_content_length, put_no_store,
-    put_retry_after, put_retry_soon, refusal, server_timing, too_large,
+    RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store, put_retry_after,
+    put_retry_soon, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
 #[cfg(feature = "retry")]

@@ -97,14 +97,9 @@ pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
     }
 }
 
-/// Another status, without details: the log has the reason. 503 asks the client to come back in a
-/// second.
-pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
-    failure_because(wording, status, None, format)
-}
-
-/// The same with the reason, where a developer is to read it.
-pub(crate) fn failure_because(
+/// Another status. The log has the reason; `detail` has it where a developer is to read it in the
+/// response. 503 asks the client to come back in a second.
+pub(crate) fn failure(
     wording: Wording,
     status: StatusCode,
     detail: Option<&str>,

@@ -11,7 +11,6 @@ use super::action::{
 };
 use super::advertise::{field_set, on_lone_response};
 use super::ledger::RequestLedger;
-use super::missing_key::NoKey;
 use super::on_failure::OnFailure;
 use super::on_response::OnResponse;
 use super::places::KeyHashes;
@@ -40,7 +39,7 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> Step {
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<Choice<'_>>>, NoKey>,
+    demand: Result<Option<Demand<Choice<'_>>>, super::missing_key::NoKey>,
 ) -> Step {
     let step = match demand {
         Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),

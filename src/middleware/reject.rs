@@ -149,7 +149,7 @@ fn render_status(
 ) -> Response<Bytes> {
     let format = plan.settings.retry_after;
     match renderer(plan, head) {
-        Renderer::Own(wording) => fields::failure_because(wording, status, detail, format),
+        Renderer::Own(wording) => fields::failure(wording, status, detail, format),
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);

@@ -59,5 +59,5 @@ fn unavailable(error: &RateLimited) -> Response {
         tracing::error!(limit, error, "no decision");
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+    fields::failure(Wording::ProblemDetails, status, None, RetryAfter::Seconds).map(Body::from)
 }
