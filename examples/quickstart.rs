@@ -34,7 +34,9 @@ async fn main() -> std::io::Result<()> {
     // Mistakes in the set-up are reported in the log.
     tracing_subscriber::fmt().init();
     println!("Listening on http://127.0.0.1:3000. Try these, until they say 429:");
-    println!("  for i in 1 2 3 4 5 6; do curl -iX POST -H 'x-user: alice' 127.0.0.1:3000/login; done");
+    println!(
+        "  for i in 1 2 3 4 5 6; do curl -iX POST -H 'x-user: alice' 127.0.0.1:3000/login; done"
+    );
     println!("  for i in $(seq 25); do curl -i 127.0.0.1:3000/; done");
     let app = app(&RateLimiter::in_memory());
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await

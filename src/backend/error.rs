@@ -5,7 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a backend could not decide. The cause, where known, is the [`source`](Error::source).
+/// Why a backend could not decide.
+///
+/// The message ends with that of the cause, where it is known, and with what caused that. So
+/// [`source`](Error::source) is `None`, and a reporter that prints an error with its sources prints
+/// each once. [`cause`](Self::cause) returns the cause itself.
 ///
 /// # Examples
 ///
@@ -88,7 +92,10 @@ impl BackendError {
     ///
     /// let error = BackendError::undecidable("files", "the name of the key is too long");
     /// assert!(!error.is_outage());
-    /// assert_eq!(error.to_string(), "files backend can never decide this");
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "files backend can never decide this: the name of the key is too long"
+    /// );
     /// ```
     pub fn undecidable(
         backend: &'static str,
@@ -217,6 +224,36 @@ impl BackendError {
         false
     }
 
+    /// What the store failed with, for programs that look at it; `None` where nothing else failed.
+    ///
+    /// The message of this error ends with that of its cause, so [`source`](Error::source) is `None`:
+    /// what prints an error with its sources would print the cause twice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+    /// let error = BackendError::unavailable("files", refused);
+    /// assert_eq!(error.to_string(), "files backend could not decide: connection refused");
+    /// assert!(error.cause().is_some_and(|cause| cause.is::<io::Error>()));
+    /// ```
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        match &self.0 {
+            Problem::Unavailable { cause, .. }
+            | Problem::Undecidable { cause, .. }
+            | Problem::Full { cause, .. } => Some(&**cause),
+            #[cfg(feature = "redis")]
+            Problem::Misconfigured { cause, .. } => Some(&**cause),
+            #[cfg(feature = "redis")]
+            Problem::Internal { .. } | Problem::Overloaded { .. } => None,
+            Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
+        }
+    }
+
     /// Whether the call was late because too many calls of this process waited to be sent.
     #[must_use]
     pub const fn is_overload(&self) -> bool {
@@ -259,8 +296,25 @@ impl fmt::Display for BackendError {
             Problem::Internal { backend, what } => {
                 write!(f, "{backend} backend has a bug: {what} (please report this)")
             }
-        }
+        }?;
+        self.cause().map_or(Ok(()), |cause| write_chain(cause, f))
     }
+}
+
+/// Writes a cause and what caused it, each behind a colon. Many error types print their source and
+/// return it as well; that copy is left out.
+fn write_chain(cause: &(dyn Error + 'static), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut written = String::new();
+    let mut next = Some(cause);
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !written.contains(&text) {
+            write!(f, ": {text}")?;
+            written = text;
+        }
+        next = cause.source();
+    }
+    Ok(())
 }
 
 fn late(backend: &str, within: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -271,17 +325,4 @@ fn late(backend: &str, within: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Res
     }
 }
 
-impl Error for BackendError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0 {
-            Problem::Unavailable { cause, .. }
-            | Problem::Undecidable { cause, .. }
-            | Problem::Full { cause, .. } => Some(&**cause),
-            #[cfg(feature = "redis")]
-            Problem::Misconfigured { cause, .. } => Some(&**cause),
-            #[cfg(feature = "redis")]
-            Problem::Internal { .. } | Problem::Overloaded { .. } => None,
-            Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
-        }
-    }
-}
+impl Error for BackendError {}

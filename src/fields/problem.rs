@@ -30,12 +30,16 @@ pub(super) fn quota_exceeded<'a>(
 }
 
 /// Formats a problem without a type of its own.
-pub(super) fn untyped(status: u16, title: &str) -> String {
+pub(super) fn untyped(status: u16, title: &str, detail: Option<&str>) -> String {
     let mut json = String::with_capacity(64);
     json.push_str("{\"title\":");
     push_string(&mut json, title);
     json.push_str(",\"status\":");
     json.push_str(itoa::Buffer::new().format(status));
+    if let Some(detail) = detail {
+        json.push_str(",\"detail\":");
+        push_string(&mut json, detail);
+    }
     json.push('}');
     json
 }

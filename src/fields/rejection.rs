@@ -98,18 +98,27 @@ pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
     }
 }
 
-/// Makes a response with another status and no details, since the reason is in the log. 503 asks
-/// the client to retry after a second.
-pub(crate) fn failure(wording: Wording, status: StatusCode, format: RetryAfter) -> Response<Bytes> {
+/// Makes a response with another status. The log has the reason; `detail` has it where a developer
+/// should read it in the response. 503 asks the client to retry after a second.
+pub(crate) fn failure(
+    wording: Wording,
+    status: StatusCode,
+    detail: Option<&str>,
+    format: RetryAfter,
+) -> Response<Bytes> {
+    let line = || match detail {
+        Some(detail) => format!("{}: {detail}", title(status)),
+        None => title(status).to_owned(),
+    };
     let soon = status == StatusCode::SERVICE_UNAVAILABLE;
     let mut response = match wording {
-        Wording::ProblemDetails => {
-            respond(status, problem::MEDIA_TYPE, problem::untyped(status.as_u16(), title(status)))
-        }
-        Wording::PlainText => respond(status, PLAIN_TEXT, format!("{}\n", title(status))),
-        Wording::Grpc => {
-            grpc::respond(status, title(status), soon.then_some(Duration::from_secs(1)))
-        }
+        Wording::ProblemDetails => respond(
+            status,
+            problem::MEDIA_TYPE,
+            problem::untyped(status.as_u16(), title(status), detail),
+        ),
+        Wording::PlainText => respond(status, PLAIN_TEXT, line() + "\n"),
+        Wording::Grpc => grpc::respond(status, &line(), soon.then_some(Duration::from_secs(1))),
     };
     if soon {
         put_retry_in_a_second(&mut response, format);

@@ -22,7 +22,8 @@ enum KeyErrorKind {
 impl KeyError {
     /// The key is missing, which may be due to the client or to a misconfiguration.
     ///
-    /// The message goes to the log, not to the client. It should say how to fix the configuration.
+    /// The message goes to the log and should say how to fix the configuration. Clients do not see
+    /// it, except in builds with debug assertions, where a layer adds it to the body of a 500.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { message: message.into(), kind: KeyErrorKind::Missing }
     }
@@ -66,7 +67,7 @@ impl KeyError {
         matches!(self.kind, KeyErrorKind::Empty)
     }
 
-    pub(super) fn message(&self) -> Cow<'static, str> {
+    pub(crate) fn message(&self) -> Cow<'static, str> {
         self.message.clone()
     }
 

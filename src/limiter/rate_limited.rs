@@ -178,6 +178,13 @@ impl RateLimited {
         matches!(&*self.0, RateLimitedCause::TooLarge { .. })
     }
 
+    /// Whether the limit saves no tokens and the work was not allowed to wait, so that the limit
+    /// refuses all work.
+    pub(crate) fn only_queues(&self) -> bool {
+        matches!(&*self.0, RateLimitedCause::TooLarge { limit, terms, .. }
+            if too_large::only_queues(limit, *terms))
+    }
+
     /// Whether there was no decision: the store failed, did not answer in time, or cannot decide
     /// this.
     #[must_use]

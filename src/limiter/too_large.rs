@@ -13,12 +13,21 @@ pub(super) fn explain(
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     write!(f, "cost of {cost} can never fit limit `{}` (", limit.name())?;
-    match limit.is_in_shards() {
-        true => explain_shards(limit, terms, f),
-        false => explain_bucket(limit, terms, f),
+    match (only_queues(limit, terms), limit.is_in_shards()) {
+        (true, _) => f.write_str(ONLY_QUEUES),
+        (false, true) => explain_shards(limit, terms, f),
+        (false, false) => explain_bucket(limit, terms, f),
     }?;
     f.write_str(")")
 }
+
+/// Whether a limit saves no tokens, so that it refuses all work that does not wait.
+pub(super) fn only_queues(limit: &Limit, terms: Terms) -> bool {
+    limit.quota().get_capacity() == 0 && matches!(DebtBound::new(limit, terms), DebtBound::None)
+}
+
+const ONLY_QUEUES: &str = "its capacity is 0, so each request has to wait for its tokens: use \
+                           `queue` on the layer or `reserve` on the call, or raise its capacity";
 
 /// What a limit of one bucket can grant on these terms, and the way out.
 fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {

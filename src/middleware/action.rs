@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
+use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
 use super::waiter_counter::WaiterGuard;
@@ -42,14 +43,14 @@ pub(super) enum EventualAction<'p> {
 pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.
-#[expect(clippy::large_enum_variant, reason = "a refused request is to allocate nothing")]
 pub(super) enum Rejection<'p> {
     /// One or more limits refused it.
     Refused(Refusal<'p>),
     /// It costs more than a limit can ever grant.
     TooLarge(RateLimited),
-    /// It gets this status, because its key is missing, the store failed, or the limiter is
-    /// drained.
+    /// Its key is missing or cannot be used.
+    NoKey(NoKey),
+    /// It gets this status, because the store failed or the limiter is drained.
     Status(StatusCode),
 }
 

@@ -40,12 +40,12 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<RuleLimit<'_>>>, StatusCode>,
+    demand: Result<Option<Demand<RuleLimit<'_>>>, super::missing_key::NoKey>,
 ) -> RenderedAction {
     let action = match demand {
         Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),
         Ok(None) => EventualAction::Ready(run_uncharged(plan)),
-        Err(status) => EventualAction::Ready(Action::reject(status)),
+        Err(no_key) => EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key))),
     };
     render_action(plan, head, action)
 }
@@ -74,8 +74,8 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
             Ok(None) => {}
             // The key decides whether the rule is enforced. A client must not get out of a partly
             // enforced rule by a missing or malformed key, so such a request is always rejected.
-            Err(status) if planned.rule.is_enforced_on_some() => {
-                return EventualAction::Ready(Action::reject(status));
+            Err(no_key) if planned.rule.is_enforced_on_some() => {
+                return EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key)));
             }
             Err(_) => {}
         }

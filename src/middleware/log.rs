@@ -35,6 +35,7 @@ struct LogState {
     misconfigured_store: FailureLog,
     overload: AtomicBool,
     undecidable: AtomicBool,
+    only_queues: AtomicBool,
 }
 
 impl Log {
@@ -102,8 +103,14 @@ impl Log {
     }
 
     pub(super) fn too_large(&self, error: &RateLimited) {
+        let first = error.only_queues() && !self.state.only_queues.swap(true, Ordering::Relaxed);
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "too large");
+        match (error.limit().name(), first) {
+            (limit, true) => {
+                tracing::warn!(limit, %error, "every request is refused (logged once)")
+            }
+            (limit, false) => tracing::debug!(limit, %error, "too large"),
+        }
     }
 
     /// The store did not decide.

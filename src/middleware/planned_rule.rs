@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::log::Log;
-use super::missing_key::MissingKey;
+use super::missing_key::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
 use crate::fields::PolicyText;
@@ -99,12 +99,12 @@ impl PlannedRule {
     ///
     /// # Errors
     ///
-    /// The status for a request without a usable key.
+    /// The answer to a request whose key is missing or cannot be used.
     pub(super) fn demand(
         &self,
         head: &Head<'_>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'_>>>, StatusCode> {
+    ) -> Result<Option<Demand<RuleLimit<'_>>>, NoKey> {
         match self.extract(head) {
             Ok(Extracted::Key(key)) => Ok(self.demand_by(head, key, position)),
             keyless => self.demand_without_key(head, keyless, position),
@@ -133,7 +133,7 @@ impl PlannedRule {
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'_>>>, StatusCode> {
+    ) -> Result<Option<Demand<RuleLimit<'_>>>, NoKey> {
         let error = match &extracted {
             Ok(_) => return Ok(None),
             Err(error) => error,
@@ -153,7 +153,7 @@ impl PlannedRule {
             status => self.log.no_key(limit, error, status),
         }
         match (status, missing_key) {
-            (Some(status), _) => Err(status),
+            (Some(status), _) => Err(NoKey::new(status, error)),
             (None, MissingKey::Shared) => Ok(self.demand_by(head, Key::GLOBAL, position)),
             (None, _) => Ok(None),
         }

@@ -9,6 +9,7 @@ use http::{Method, Response, StatusCode};
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
+use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -35,8 +36,12 @@ pub(super) fn render(
         Rejection::TooLarge(error) => {
             omit_body_for_head(head, to_refusal_text(render_too_large(plan, error, head)))
         }
+        Rejection::NoKey(NoKey { status, detail }) => omit_body_for_head(
+            head,
+            to_refusal_text(render_status(plan, *status, detail.as_deref(), head)),
+        ),
         Rejection::Status(status) => {
-            omit_body_for_head(head, to_refusal_text(render_status(plan, *status, head)))
+            omit_body_for_head(head, to_refusal_text(render_status(plan, *status, None, head)))
         }
     }
 }
@@ -145,15 +150,20 @@ pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalTe
     plan.log.drained(plan.limit());
     omit_body_for_head(
         head,
-        to_refusal_text(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, head)),
+        to_refusal_text(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, None, head)),
     )
 }
 
 /// Renders another status. A 503 asks the client to retry after a second.
-fn render_status(plan: &Plan, status: StatusCode, head: &Head<'_>) -> Response<Bytes> {
+fn render_status(
+    plan: &Plan,
+    status: StatusCode,
+    detail: Option<&str>,
+    head: &Head<'_>,
+) -> Response<Bytes> {
     let format = plan.settings.retry_after;
     match renderer(plan, head) {
-        Renderer::Own(wording) => fields::failure(wording, status, format),
+        Renderer::Own(wording) => fields::failure(wording, status, detail, format),
         Renderer::Handler(handler) => {
             let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
             let (head, retry_after) = (Some(*head), soon);

@@ -74,7 +74,9 @@ pub enum Kind {
 ///
 /// # Text form
 ///
-/// A quota prints and parses as text, for configuration files:
+/// A quota prints and parses as text, for configuration files. Units may be plural, and in any case
+/// where they are no abbreviations of one or two letters. Rates are whole numbers: 1.5 a second are
+/// `3 per 2 seconds`.
 ///
 /// ```
 /// use tollgate::{MINUTE, Quota};
@@ -82,6 +84,9 @@ pub enum Kind {
 /// let quota: Quota = "10/minute, capacity 20".parse()?;
 /// assert_eq!(quota, Quota::token_bucket(10, MINUTE).capacity(20));
 /// assert_eq!(quota.to_string(), "10 per minute, capacity 20");
+///
+/// let quota: Quota = "10 per 2 Minutes".parse()?;
+/// assert_eq!(quota.to_string(), "10 per 2 minutes");
 ///
 /// let window: Quota = "fixed window: 40_000 per 1h 30m, shards 4".parse()?;
 /// assert_eq!(window.to_string(), "fixed window: 40000 per 90 minutes, shards 4");

@@ -13,6 +13,17 @@ struct Unit {
     plural: &'static [&'static str],
 }
 
+impl Unit {
+    /// A name of three letters or more may be in any case. Of an abbreviation the case may be meant:
+    /// `M` is a month elsewhere.
+    fn has_name(&self, name: &str) -> bool {
+        let mut names = self.singular.iter().chain(self.plural);
+        names.any(|own| {
+            *own == name || (own.chars().nth(2).is_some() && own.eq_ignore_ascii_case(name))
+        })
+    }
+}
+
 /// Largest first, so that a period is shown in the largest unit that is exact.
 const UNITS: [Unit; 7] = [
     Unit { micros: 604_800_000_000, singular: &["week", "w"], plural: &["weeks"] },
@@ -27,7 +38,7 @@ const UNITS: [Unit; 7] = [
 /// Reads a unit alone, or numbers that have a unit each. `None` if the text is neither, or too long
 /// a time.
 pub(super) fn parse(text: &str) -> Option<Duration> {
-    if let Some(unit) = UNITS.iter().find(|unit| unit.singular.contains(&text)) {
+    if let Some(unit) = UNITS.iter().find(|unit| unit.has_name(text)) {
         return Some(Duration::from_micros(unit.micros));
     }
     let mut rest = text.trim_start();
@@ -37,9 +48,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
         let after = after.trim_start();
         let name_ends = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
         let (name, after) = after.split_at_checked(name_ends)?;
-        let unit = UNITS
-            .iter()
-            .find(|unit| unit.singular.contains(&name) || unit.plural.contains(&name))?;
+        let unit = UNITS.iter().find(|unit| unit.has_name(name))?;
         total = total.checked_add(micros(number, unit.micros)?)?;
         rest = after.trim_start();
         if rest.is_empty() {

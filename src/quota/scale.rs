@@ -171,7 +171,7 @@ const fn nonzero(number: Option<u64>) -> Option<NonZeroU64> {
 }
 
 /// Euclid's greatest common divisor.
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(super) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     // `checked_rem` returns `None` when `b` is zero: then `a` is the divisor.
     while let Some(rest) = a.checked_rem(b) {
         a = b;

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::period::{self, Period};
+use super::scale::gcd;
 use super::{Kind, Quota, QuotaError};
 use crate::clock::Timestamp;
 
@@ -21,8 +22,10 @@ enum ParseProblem {
     Kind(Box<str>),
     NoPeriod,
     Number { what: &'static str, given: Box<str>, most: u64 },
+    Fraction { given: Box<str>, rate: u64, period: Duration },
     Period(Box<str>),
     Option(Box<str>),
+    Burst { given: Box<str>, capacity: Box<str> },
     Twice(&'static str),
     Start(Box<str>),
     Numbers(QuotaError),
@@ -48,18 +51,17 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     };
     // Any white space may surround `per`.
     let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (rate, period) = numbers
-        .split_once(" per ")
-        .or_else(|| numbers.split_once('/'))
-        .ok_or(ParseProblem::NoPeriod)?;
-    let rate = parse_number("rate", rate, u64::MAX)?;
-    let period = period.trim();
-    let period = period::parse(period).ok_or_else(|| ParseProblem::Period(excerpt(period)))?;
+    let (rate, period) =
+        split_at_per(&numbers).or_else(|| numbers.split_once('/')).ok_or(ParseProblem::NoPeriod)?;
+    let (given, parsed) = (period.trim(), period::parse(period.trim()));
+    let rate = parse_number("rate", rate, u64::MAX)
+        .map_err(|problem| parsed.and_then(|period| fraction(rate, period)).unwrap_or(problem))?;
+    let period = parsed.ok_or_else(|| ParseProblem::Period(excerpt(given)))?;
     let mut quota = Quota::check(kind, rate, period).map_err(ParseProblem::Numbers)?;
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();
-        let unknown = || ParseProblem::Option(excerpt(option));
+        let unknown = || unknown_option(option);
         let (name, value) = option.split_once(char::is_whitespace).ok_or_else(unknown)?;
         let tokens = |name| parse_number(name, value, u64::MAX);
         match name {
@@ -110,6 +112,47 @@ fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, ParseP
         return Err(wrong());
     }
     text.replace('_', "").parse().ok().filter(|number| *number <= most).ok_or_else(wrong)
+}
+
+/// Splits at the first `per` in any case, which has one space on each side.
+fn split_at_per(numbers: &str) -> Option<(&str, &str)> {
+    // Only ASCII letters change, so each place is the same in both texts.
+    let at = numbers.to_ascii_lowercase().find(PER)?;
+    Some((numbers.get(..at)?, numbers.get(at.checked_add(PER.len())?..)?))
+}
+
+const PER: &str = " per ";
+
+/// What is wrong with a rate that has decimals, with the whole rate and the longer period that are
+/// the same: 1.5 a second are 3 in 2 seconds. `None` if it has none, or no quota is the same.
+fn fraction(rate: &str, period: Duration) -> Option<ParseProblem> {
+    let (whole, decimals) = rate.trim().split_once('.')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) {
+        return None;
+    }
+    let periods = 10_u64.checked_pow(u32::try_from(decimals.len()).ok()?)?;
+    let tokens = format!("{whole}{decimals}").parse().ok()?;
+    let divisor = gcd(tokens, periods);
+    let (tokens, periods) = (tokens.checked_div(divisor)?, periods.checked_div(divisor)?);
+    let period = period.checked_mul(u32::try_from(periods).ok()?)?;
+    Quota::check(Kind::TokenBucket, tokens, period).ok()?.validated().ok()?;
+    Some(ParseProblem::Fraction { given: excerpt(rate.trim()), rate: tokens, period })
+}
+
+/// An option that there is not; other rate limiters say `burst` for the capacity.
+fn unknown_option(option: &str) -> ParseProblem {
+    let is_part_of_word = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let (name, value) = match option.split_once(|c| !is_part_of_word(c)) {
+        Some((name, value)) => (name, value.trim()),
+        None => (option, ""),
+    };
+    let given = excerpt(option);
+    if !["burst", "burst_size"].iter().any(|burst| burst.eq_ignore_ascii_case(name)) {
+        return ParseProblem::Option(given);
+    }
+    let is_number = parse_number("burst", value, u64::MAX).is_ok();
+    ParseProblem::Burst { given, capacity: excerpt(if is_number { value } else { "20" }) }
 }
 
 /// An RFC 3339 date and time, or `@` and microseconds since the epoch.
@@ -211,6 +254,11 @@ impl fmt::Display for ParseQuotaError {
             ParseProblem::Number { what, given, most } => {
                 write!(f, "{what} `{given}` is not a whole number from 0 to {most}")
             }
+            ParseProblem::Fraction { given, rate, period } => write!(
+                f,
+                "rate `{given}` is not a whole number (write `{rate} per {}`)",
+                Period(*period)
+            ),
             ParseProblem::Period(given) => write!(
                 f,
                 "`{given}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)"
@@ -223,6 +271,9 @@ impl fmt::Display for ParseQuotaError {
                 "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, \
                  `initial 5`, `start 2026-01-01T00:00:00Z` and `shards 4`)"
             ),
+            ParseProblem::Burst { given, capacity } => {
+                write!(f, "`{given}` is not an option (write `capacity {capacity}`)")
+            }
             ParseProblem::Twice(name) => write!(f, "`{name}` is given twice"),
             ParseProblem::Start(given) => write!(
                 f,

@@ -35,6 +35,6 @@ impl Misuse {
             true => tracing::debug!("{error}"),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+        fields::failure(Wording::ProblemDetails, status, None, RetryAfter::Seconds).map(Body::from)
     }
 }

@@ -52,10 +52,12 @@ fn unavailable(error: &RateLimited) -> Response {
     // The response says nothing about the store, so the log has to.
     #[cfg(feature = "tracing")]
     {
+        use std::error::Error as _;
         let limit = error.limit().name();
-        let error: &(dyn std::error::Error + 'static) = error;
+        // A log in JSON has the message of an error, and none of its sources.
+        let error: &(dyn std::error::Error + 'static) = error.source().unwrap_or(error);
         tracing::error!(limit, error, "no decision");
     }
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    fields::failure(Wording::ProblemDetails, status, RetryAfter::Seconds).map(Body::from)
+    fields::failure(Wording::ProblemDetails, status, None, RetryAfter::Seconds).map(Body::from)
 }

@@ -29,7 +29,9 @@ pub trait RateLimitExt: Sized {
     ///
     /// # Panics
     ///
-    /// If there is no route, method or fallback yet, since the limit would do nothing.
+    /// If there is nothing to limit yet: a [`Router`] without routes, also one with only a
+    /// fallback, or a route without a method and a fallback. Add the routes first, or use the layer
+    /// with [`Router::layer`], which limits the router's fallback.
     #[must_use]
     #[track_caller]
     fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self;
@@ -38,6 +40,11 @@ pub trait RateLimitExt: Sized {
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for Router<S> {
     #[track_caller]
     fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self {
+        assert!(
+            self.has_routes(),
+            "this router has no routes yet, so `rate_limit` would limit nothing (add the routes first, \
+             or use `.layer(..)`, which limits the router's fallback)"
+        );
         self.route_layer(layer.into())
     }
 }
@@ -49,7 +56,14 @@ impl<S: Clone + Send + Sync + 'static> RateLimitExt for MethodRouter<S, Infallib
         // but also the 405 of axum.
         match has_fallback(&self) {
             true => self.layer(layer.into()),
-            false => self.route_layer(layer.into()),
+            false => {
+                assert!(
+                    has_method(&self),
+                    "this route has no method and no fallback yet, so `rate_limit` would limit nothing \
+                     (add the handler first, as in `get(handler).rate_limit(..)`)"
+                );
+                self.route_layer(layer.into())
+            }
         }
     }
 }
@@ -68,4 +82,19 @@ fn has_fallback<S: Clone + Send + Sync + 'static>(route: &MethodRouter<S, Infall
     let is_dropped = Arc::strong_count(&token) == 1;
     drop(merged);
     is_dropped
+}
+
+/// Whether a route that has no fallback of its own has any method.
+///
+/// axum has no method that tells, but a layer is put around each method and around the fallback. So
+/// more copies of a token are in a route with methods than in one without.
+fn has_method<S: Clone + Send + Sync + 'static>(route: &MethodRouter<S, Infallible>) -> bool {
+    let copies = |route: MethodRouter<S, Infallible>| {
+        let token = Arc::new(());
+        let layered: MethodRouter<S, Infallible> = route.layer(axum::Extension(Arc::clone(&token)));
+        let copies = Arc::strong_count(&token);
+        drop(layered);
+        copies
+    };
+    copies(route.clone()) > copies(MethodRouter::new())
 }

@@ -68,6 +68,27 @@ fn units_have_the_names_that_people_use() {
 }
 
 #[test]
+fn a_period_may_be_plural_and_in_any_case() {
+    for (text, quota, printed) in [
+        ("10 per minutes", Quota::token_bucket(10, MINUTE), "10 per minute"),
+        ("10 per Minute", Quota::token_bucket(10, MINUTE), "10 per minute"),
+        ("10 per MINUTES", Quota::token_bucket(10, MINUTE), "10 per minute"),
+        ("10 per 2 Minutes", Quota::token_bucket(10, MINUTE * 2), "10 per 2 minutes"),
+        ("10 per 1 Hour 30 MINS", Quota::token_bucket(10, MINUTE * 90), "10 per 90 minutes"),
+        ("10 PER Day", Quota::token_bucket(10, DAY), "10 per day"),
+        ("10/Sec", Quota::token_bucket(10, SECOND), "10 per second"),
+        ("fixed window: 10 per Days", Quota::fixed_window(10, DAY), "fixed window: 10 per day"),
+    ] {
+        assert_eq!(text.parse(), Ok(quota), "`{text}`");
+        assert_eq!(quota.to_string(), printed);
+    }
+    // Of an abbreviation the case may be meant: `M` is a month elsewhere.
+    for text in ["10 per M", "10 per 3M", "10/S", "10 per 5 Ms", "10 per HR", "10 per 7µS"] {
+        assert!(text.parse::<Quota>().is_err(), "`{text}`");
+    }
+}
+
+#[test]
 fn the_kind_comes_first_and_may_be_left_out_for_a_token_bucket() {
     table(&[
         ("token bucket: 10/minute", Quota::token_bucket(10, MINUTE), "10 per minute"),

@@ -69,7 +69,8 @@ async fn plain_text_names_the_limit_and_the_wait() {
         assert!(reply.field("ratelimit-policy").is_some());
     }
     let by_user = plain(in_memory().layer(by_cost.key(header("x-user"))));
-    assert_eq!(ask(&by_user, "/", &[]).await.body, "Internal Server Error\n");
+    // A debug build adds what is missing.
+    assert!(ask(&by_user, "/", &[]).await.body.starts_with("Internal Server Error"));
     let broken = RateLimiter::new(Broken { later: true }).layer(&TWO);
     let reply = ask(&plain(broken), "/", &[]).await;
     assert_eq!((reply.status.as_u16(), reply.body.as_str()), (503, "Service Unavailable\n"));

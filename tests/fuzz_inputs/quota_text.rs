@@ -13,7 +13,7 @@ use super::bytes::{draws_each, texts};
 use super::seeds::{Seed, seeds};
 use crate::support::{START, at_once, limiter};
 
-const WORDS: [&str; 54] = [
+const WORDS: [&str; 60] = [
     "token bucket",
     "fixed window: ",
     ": ",
@@ -30,7 +30,13 @@ const WORDS: [&str; 54] = [
     ", start ",
     ", start @",
     ", shards ",
+    " Per ",
+    ", burst 20",
     "minute",
+    "Minutes",
+    "SEC",
+    "M",
+    "MS",
     "second",
     "day",
     "days",
@@ -101,7 +107,8 @@ fn reference(text: &str) -> Option<Quota> {
     let words: Vec<&str> = numbers.split_whitespace().collect();
     // The first `per` between two other words; else the first slash.
     let inner = 1..words.len().saturating_sub(1);
-    let (rate, period) = match inner.into_iter().find(|&nth| words[nth] == "per") {
+    let (rate, period) = match inner.into_iter().find(|&nth| words[nth].eq_ignore_ascii_case("per"))
+    {
         Some(per) => (words[..per].join(" "), words[per + 1..].join(" ")),
         None => {
             let (rate, period) = numbers.split_once('/')?;
@@ -153,7 +160,7 @@ fn number(text: &str) -> Option<u64> {
     if text.is_empty() { None } else { u64::try_from(number).ok() }
 }
 
-/// Each unit in microseconds, with the names that stand alone and those that need a number.
+/// Each unit in microseconds, with its names. Those of three letters and more may be in any case.
 const UNITS: [(u64, &str, &str); 7] = [
     (604_800_000_000, "week w", "weeks"),
     (86_400_000_000, "day d", "days"),
@@ -164,14 +171,16 @@ const UNITS: [(u64, &str, &str); 7] = [
     (1, "microsecond us \u{b5}s", "microseconds"),
 ];
 
-fn unit(name: &str, is_alone: bool) -> Option<u64> {
-    let is_in = |names: &str| names.split(' ').any(|one| one == name);
-    let found = UNITS.iter().find(|(_, one, many)| is_in(one) || !is_alone && is_in(many));
+fn unit(name: &str) -> Option<u64> {
+    let is_one =
+        |one: &str| one == name || one.chars().count() > 2 && one == name.to_ascii_lowercase();
+    let is_in = |names: &str| names.split(' ').any(is_one);
+    let found = UNITS.iter().find(|(_, one, many)| is_in(one) || is_in(many));
     found.map(|&(micros, ..)| micros)
 }
 
 fn period_micros(text: &str) -> Option<u64> {
-    if let Some(micros) = unit(text, true) {
+    if let Some(micros) = unit(text) {
         return Some(micros);
     }
     let mut total: u64 = 0;
@@ -181,7 +190,7 @@ fn period_micros(text: &str) -> Option<u64> {
         rest = rest[number.len()..].trim_start();
         let name: String = rest.chars().take_while(|c| c.is_alphabetic()).collect();
         rest = rest[name.len()..].trim_start();
-        total = total.checked_add(exactly(&number, unit(&name, false)?)?)?;
+        total = total.checked_add(exactly(&number, unit(&name)?)?)?;
     }
     (!text.trim().is_empty()).then_some(total)
 }
@@ -271,12 +280,12 @@ fn sentences() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         9 => one_of(&["1", "7", "10", "1_0", "1000000"]), 1 => "[0-9_]{1,22}"
     ];
-    let per =
-        prop_oneof![9 => one_of(&[" per ", "/", " / ", "\tper\n"]), 1 => one_of(&[" an ", " "])];
-    let unit = one_of(&["weeks", "day", "h", "min", " s", "sec", "ms", "us", "\u{b5}s", "months"]);
+    let per = prop_oneof![9 => one_of(&[" per ", "/", " / ", "\tper\n", " PER "]), 1 => one_of(&[" an ", " "])];
+    let unit =
+        one_of(&["weeks", "day", "h", "min", " s", "Sec", "M", "ms", "us", "\u{b5}s", "months"]);
     let fraction = "(\\.[0-9]{1,14}0{0,9}|\\.[0-9]0{0,30}|\\.5|)";
     let period = prop_oneof![
-        one_of(&["second", "minute", "day", "1h 30m", "33ms 7us", "week"]),
+        one_of(&["second", "Minutes", "day", "1h 30m", "33ms 7us", "week"]),
         ("[0-9]{1,3}", fraction, unit)
             .prop_map(|(whole, part, unit)| format!("{whole}{part}{unit}")),
     ];

@@ -629,3 +629,26 @@ impl Backend for Flaky {
         self.memory.reset(ids)
     }
 }
+
+/// A limit without capacity refused every request, and nothing but a detail of the log said why.
+#[test]
+fn a_limit_that_refuses_every_request_is_told_once_with_the_way_out() {
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, MINUTE).capacity(0));
+    let limiter = limiter(&ManualClock::new(START));
+    let service = limiter.layer(&SPACED).layer(inner());
+    let lines = logged(tracing::Level::WARN, || {
+        for _ in 0..3 {
+            let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+            assert_eq!(response.status(), 429);
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    let told = "every request is refused (logged once)";
+    assert!(lines[0].contains(told) && lines[0].contains("use `queue` on the layer"), "{lines:#?}");
+    // A request that costs too much is the client's own.
+    let large = limiter.layer(&TWO).cost(3).layer(inner());
+    let lines = logged(tracing::Level::WARN, || {
+        assert_eq!(at_once(large.oneshot(Request::new(()))).unwrap().status(), 429);
+    });
+    assert!(lines.is_empty(), "{lines:#?}");
+}

@@ -6,6 +6,7 @@
 
 #![cfg(all(feature = "memory", feature = "axum", feature = "tracing"))]
 
+mod causes;
 mod lines;
 #[cfg(feature = "credentials")]
 mod secrets;

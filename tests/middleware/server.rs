@@ -266,7 +266,7 @@ async fn a_route_of_any_method_takes_the_layer_itself() {
 }
 
 #[test]
-#[should_panic(expected = "before any routes")]
+#[should_panic(expected = "this router has no routes yet")]
 fn a_limit_that_would_do_nothing_is_a_panic() {
     let limiter = limiter(&ManualClock::new(START));
     let _: Router = Router::new().rate_limit(limiter.layer(&TB));

@@ -2,12 +2,11 @@
 
 use crate::support;
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use support::redis::{Mode, Proxy, Server};
 use support::traffic::{COUNTED, chain, wait_until};
-use tollgate::backend::{BackendError, Redis};
+use tollgate::backend::Redis;
 use tollgate::{MINUTE, RateLimited, RateLimiter};
 
 /// A limiter that has not asked for anything yet.
@@ -19,24 +18,14 @@ async fn ask(limiter: &RateLimiter) -> Result<(), RateLimited> {
     limiter.limit(&COUNTED).await.map(drop)
 }
 
-fn of_backend(error: &BackendError) -> String {
-    let mut texts = vec![error.to_string()];
-    let mut next = error.source();
-    while let Some(cause) = next {
-        texts.push(cause.to_string());
-        next = cause.source();
-    }
-    texts.join(" < ")
-}
-
 #[tokio::test]
 async fn no_server_is_there() {
     let server = Server::start();
     let port = server.port();
     server.kill();
-    let text = format!("redis backend could not decide < cannot connect to 127.0.0.1:{port} < ");
+    let text = format!("redis backend could not decide: cannot connect to 127.0.0.1:{port}: ");
     let error = Redis::connect(server.url()).await.unwrap_err();
-    let said = of_backend(&error);
+    let said = error.to_string();
     assert!(said.starts_with(&text) && said.contains("Connection refused"), "{said}");
     assert!(!error.is_timeout());
 
@@ -54,7 +43,7 @@ async fn a_server_is_silent() {
     proxy.set(Mode::Silent);
     let error = Redis::connect(proxy.url()).await.unwrap_err();
     let text = format!("no connection to 127.0.0.1:{} within 1 s", proxy.port());
-    assert_eq!(of_backend(&error), format!("redis backend could not decide < {text}"));
+    assert_eq!(error.to_string(), format!("redis backend could not decide: {text}"));
 
     let error = ask(&limiter(proxy.url(), Duration::from_millis(50))).await.unwrap_err();
     assert!(error.is_unavailable() && error.is_timeout());
@@ -130,6 +119,6 @@ async fn a_server_is_trusted_by_its_certificate() {
     let trusting = || Redis::at(server.url()).root_certificate(server.ca_pem());
     let limiter = RateLimiter::new(trusting().deadline(MINUTE).connect().await.unwrap());
     ask(&limiter).await.unwrap();
-    let told = of_backend(&Redis::connect(server.url()).await.unwrap_err());
+    let told = Redis::connect(server.url()).await.unwrap_err().to_string();
     assert!(told.contains("invalid peer certificate"), "{told}");
 }

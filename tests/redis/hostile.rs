@@ -134,8 +134,8 @@ async fn an_answer_that_is_too_long_is_told() {
     assert_eq!(
         told,
         format!(
-            "limit `counted` could not be decided < redis backend could not decide < lost the \
-             connection to 127.0.0.1:{} < it sent more than 65600 bytes without a complete answer",
+            "limit `counted` could not be decided < redis backend could not decide: lost the \
+             connection to 127.0.0.1:{}: it sent more than 65600 bytes without a complete answer",
             impostor.port()
         )
     );

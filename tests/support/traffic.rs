@@ -331,7 +331,7 @@ impl Log {
     #[track_caller]
     pub(crate) fn errors_name(&self, causes: &[&str]) -> &Self {
         let late = "limit `counted` could not be decided < redis backend could not decide within";
-        let failed = "limit `counted` could not be decided < redis backend could not decide < ";
+        let failed = "limit `counted` could not be decided < redis backend could not decide: ";
         for error in &self.errors {
             let named = |cause: &&str| error.contains(*cause);
             let is_named = error.starts_with(failed) && causes.iter().any(named);

@@ -266,7 +266,7 @@ fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 fn no_address() -> KeyError {
     KeyError::misconfigured(
         "no client address: `ConnectInfo` is missing (serve the router with \
-         `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `SocketAddr` \
-         as a request extension)",
+         `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of `MockConnectInfo` \
+         in tests, or insert a `SocketAddr` as a request extension)",
     )
 }

@@ -67,7 +67,7 @@ impl LinkError {
 
     /// Whether the cause of an error has that mark.
     pub(super) fn is_scattered(error: &BackendError) -> bool {
-        let error = error.source().and_then(|source| source.downcast_ref::<Self>());
+        let error = error.cause().and_then(|cause| cause.downcast_ref::<Self>());
         error.is_some_and(|error| error.scattered)
     }
 
@@ -119,7 +119,10 @@ impl Error for LinkError {
             // The client's error repeats its source in its own message.
             LinkErrorCause::Client(cause) => Some(cause.source().unwrap_or(cause)),
             // The message says already what the backend's error adds.
-            LinkErrorCause::Backend(cause) => Some(cause.source().unwrap_or(cause)),
+            LinkErrorCause::Backend(cause) => match cause.cause() {
+                Some(cause) => Some(cause),
+                None => Some(cause),
+            },
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Keys that hold something else than a bucket.
 
-use std::error::Error as _;
-
 use super::one::SingleBucket;
 use super::servers::{Client, Reply};
 use super::{Dice, START, Server, on};
@@ -66,8 +64,7 @@ fn dump(client: &mut Client) -> Reply {
 /// The error names the limit and the way out, and not the key, which may be the name of a person.
 fn assert_foreign_key_error(answer: &Result<(), BackendError>, what: &str) {
     let Err(error) = answer else { panic!("{what} is taken for a bucket") };
-    let source = error.source().map(ToString::to_string).unwrap_or_default();
-    let told = format!("{error}: {source}");
+    let told = error.to_string();
     assert!(told.contains("limit `one`") && told.contains("reset it"), "{what}: {told}");
     assert!(!told.contains("alice"), "{what}: {told}");
 }

@@ -1,7 +1,6 @@
 //! Any value under the name of a bucket, read by the script of a real server and by this process.
 //! Both must read the same, and leave a foreign value unchanged.
 
-use std::error::Error as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use proptest::prelude::*;
@@ -149,7 +148,7 @@ fn play(quota: &Quota, inputs: &[Input]) {
                 // Only a call that stores something notices an empty string.
                 Ok(_) => assert!(raw.0.is_empty(), "{}", shown()),
                 Err(error) => {
-                    let told = error.source().unwrap().to_string();
+                    let told = error.cause().unwrap().to_string();
                     let wanted = "a key of limit `in` holds a value that is not a bucket";
                     assert!(told.starts_with(wanted) && !error.is_outage(), "{told}: {}", shown());
                     assert!(!told.contains(names[nth].as_str()), "{told}");

@@ -54,8 +54,11 @@ impl UrlOutcome {
             }
             Ok(other) => panic!("{other:?} is no single server"),
             Err(error) => {
-                assert_eq!(error.to_string(), "redis backend is misconfigured");
-                let told = error.source().unwrap().to_string();
+                assert!(
+                    error.to_string().starts_with("redis backend is misconfigured: "),
+                    "{error}"
+                );
+                let told = error.cause().unwrap().to_string();
                 let told = told.strip_prefix("the URL of the server cannot be used: ");
                 let problem = told.and_then(|told| told.strip_suffix(WAY_OUT)).unwrap_or_default();
                 let known = PROBLEMS.iter().find(|known| **known == problem);

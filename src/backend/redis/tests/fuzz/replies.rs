@@ -202,9 +202,7 @@ fn the_inputs_have_replies_with_buckets_with_foreign_values_and_invalid_ones() {
 /// names the limit and not the key, which may be the name of a person.
 #[track_caller]
 fn is_undecidable(error: &BackendError, name: &[u8]) {
-    use std::error::Error as _;
-
-    let told = error.source().unwrap().to_string();
+    let told = error.cause().unwrap().to_string();
     let name = str::from_utf8(name).unwrap();
     assert!(told.starts_with("a key of limit `one` holds a value that is not a bucket"), "{told}");
     assert!(!told.contains(name), "{told}");
