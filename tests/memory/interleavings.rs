@@ -1,8 +1,8 @@
 //! The memory store's locks, under interleavings that vary: at every turn each thread spins or
 //! yields as a number says that it is seeded with.
 //!
-//! DESIGN.md argues why nothing can go wrong here; these would notice if it did. There is no time
-//! in them: the clock stands still, so that sums are exact.
+//! docs/design/memory-store.md says why every interleaving is safe; these tests check it.
+//! The clock stands still, so that sums are exact.
 
 use crate::support;
 
