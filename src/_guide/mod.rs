@@ -1,3 +1,4 @@
+#![doc = include_str!("links.md")]
 //! The guides: what a service needs, one page for each need.
 //!
 //! * [Choosing a kind and its numbers][choosing]: token bucket or fixed window, and how many.
@@ -15,7 +16,6 @@
 //! * [Migrating][migrating]: the words of other limiters, and what differs in meaning.
 //!
 //! This module has no code. Its pages are the files of `docs/` in the repository.
-#![doc = include_str!("links.md")]
 
 /// A page of its own for a file of `docs/`. The links come first: of two definitions of a link, the
 /// first wins, so that the files may define them by their relative paths for readers elsewhere.
