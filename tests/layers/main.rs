@@ -12,6 +12,7 @@ mod guides;
 mod impls;
 mod modules;
 mod names;
+mod nouns;
 mod plots;
 mod read;
 

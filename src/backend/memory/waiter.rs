@@ -179,14 +179,14 @@ pub(crate) trait LineTimer: fmt::Debug + Send + Sync {
 
 /// A timer, with the instant to which it is to be set and the time by the store's clock; `None` to
 /// stop it.
-type Arming = (Arc<dyn LineTimer>, Option<(Timestamp, Timestamp)>);
+type TimerChange = (Arc<dyn LineTimer>, Option<(Timestamp, Timestamp)>);
 
 /// The wakers to wake and the timers to set once no lock is held. Both are code of others, which
 /// may call the store again.
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
     wakers: SmallVec<[Waker; 2]>,
-    timers: SmallVec<[Arming; 1]>,
+    timers: SmallVec<[TimerChange; 1]>,
 }
 
 impl Wakeups {

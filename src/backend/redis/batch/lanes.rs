@@ -9,7 +9,7 @@
 //!
 //! If all jobs fit into the next call, they are taken in the order of arrival instead.
 //!
-//! A job on several buckets waits in a lane within a lane, as its [path](Placing) says. The inner
+//! A job on several buckets waits in a lane within a lane, as its [path](Placement) says. The inner
 //! lanes share the turns of the outer one.
 
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
-use super::placing::Placing;
+use super::placement::Placement;
 use crate::backend::redis::hashed::PrehashedMap;
 
 /// The waiting jobs of one slot.
@@ -31,7 +31,7 @@ pub(super) struct Lanes {
     arrivals: VecDeque<(LaneId, u64)>,
     waiting: usize,
     last_turn: u64,
-    placing: Placing,
+    placement: Placement,
 }
 
 type Turns = BTreeMap<u64, LaneId>;
@@ -60,7 +60,7 @@ impl Lanes {
     /// Adds a job at the end of its lane, and returns the lane. `arrival` is larger than that of
     /// any earlier job.
     pub(super) fn push(&mut self, mut job: Job, arrival: u64) -> LaneId {
-        let (path, buckets) = self.placing.place(&job.operation);
+        let (path, buckets) = self.placement.place(&job.operation);
         let (id, outer) =
             path.split_last().map_or_else(Default::default, |(id, outer)| (*id, outer));
         (job.lane, job.arrival, job.buckets) = (id, arrival, buckets);
@@ -184,7 +184,7 @@ impl Lanes {
         let lane = self.lanes.get_mut(&id)?;
         let job = lane.jobs.pop_front()?;
         let is_last = lane.jobs.is_empty() && lane.inner.is_empty();
-        self.placing.forget(&job.buckets);
+        self.placement.forget(&job.buckets);
         self.waiting = self.waiting.saturating_sub(1);
         if self.waiting == 0 {
             self.arrivals.clear();
@@ -319,7 +319,7 @@ mod tests {
         lanes.lanes.is_empty()
             && lanes.turns.is_empty()
             && lanes.arrivals.is_empty()
-            && lanes.placing.is_empty()
+            && lanes.placement.is_empty()
     }
 
     #[test]

@@ -20,7 +20,7 @@
 
 mod job;
 mod lanes;
-mod placing;
+mod placement;
 mod send_queues;
 #[cfg(test)]
 mod tests;

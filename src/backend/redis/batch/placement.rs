@@ -32,7 +32,7 @@ use crate::backend::redis::operation::Operation;
 
 /// How many waiting jobs name each bucket, counted over the jobs that name several.
 #[derive(Debug, Default)]
-pub(super) struct Placing {
+pub(super) struct Placement {
     named: PrehashedMap<LaneId, usize>,
     hasher: RandomState,
 }
@@ -40,7 +40,7 @@ pub(super) struct Placing {
 /// The lanes of a job, each within the one before. It has at least one.
 pub(super) type LanePath = SmallVec<[LaneId; MAX_DEPTH]>;
 
-impl Placing {
+impl Placement {
     /// Counts a job. Returns its lanes, and the buckets that count it if it names several.
     pub(super) fn place(&mut self, operation: &Operation) -> (LanePath, Box<[LaneId]>) {
         let names = operation.names();
