@@ -85,10 +85,10 @@ async fn a_call_at_its_deadline_in_the_queue_is_told_so() {
         }
     };
     assert!(error.is_timeout(), "{error:?}");
-    assert_eq!(
-        chain(&error),
-        "limit `counted` could not be decided < redis backend could not decide within 1 ms"
-    );
+    // On a slow machine an answer may have come just before, and the message then adds that too many
+    // calls waited.
+    let late = "limit `counted` could not be decided < redis backend could not decide within 1 ms";
+    assert!(chain(&error).starts_with(late), "{}", chain(&error));
 }
 
 #[tokio::test(flavor = "multi_thread")]
