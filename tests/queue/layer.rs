@@ -13,6 +13,7 @@ use axum::Router;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
 use support::queue::{Late, Recorder, Running, ms, paused, send, settled, tokens};
+use support::shared::Shared;
 use support::web;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -608,4 +609,24 @@ async fn a_request_may_wait_for_the_time_that_is_left_of_a_shutdown() {
     statuses.push(service.clone().oneshot(request(4)).await.unwrap().status().as_u16());
     assert_eq!(statuses, [503, 200, 200, 503]);
     assert_eq!(inner.ran(), [(1, ms(100)), (2, ms(200))]);
+}
+
+// On a shared store, a waiter that was drained counted twice: when it was drained, and when its request
+// was dropped with the answer.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_drained_has_left_once() {
+    for limiter in [paused(), Shared::new().limiter()] {
+        let service = limiter.layer(&TENTHS).queue(HOUR).layer(Recorder::new());
+        let mut answers = Vec::new();
+        for number in 1..=3 {
+            answers.push(send(&service, request(number)).await);
+        }
+        limiter.drain(ms(150));
+        let mut statuses = Vec::new();
+        for answer in answers.drain(1..) {
+            statuses.push(answer.await.unwrap().status().as_u16());
+        }
+        assert_eq!(statuses, [503, 503]);
+        assert_eq!(limiter.waiting(&TENTHS).left(), 2);
+    }
 }

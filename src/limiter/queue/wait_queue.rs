@@ -164,8 +164,9 @@ impl WaitQueue {
         wakers: &mut Wakers,
     ) -> Option<UnitVec> {
         self.grant_due(now, Some(id.number), wakers);
-        self.leavers = self.leavers.saturating_add(1);
+        // A drained waiter is neither granted nor waiting: it was counted when it was removed.
         if let Some(granted) = self.take_granted(id) {
+            self.leavers = self.leavers.saturating_add(1);
             match granted.source {
                 // Not reassigned: the work of another waiter would run later than the instant for
                 // which the store granted these units, beside the work of that later time.
@@ -173,6 +174,7 @@ impl WaitQueue {
                 GrantSource::Returned(units) => return Some(units),
             }
         } else if let Some((class, label)) = self.waiting.remove(&id.number) {
+            self.leavers = self.leavers.saturating_add(1);
             let gone = self.classes.get_mut(&class).and_then(|class| class.waiters.remove(&label));
             wakers.discard.extend(gone.and_then(|waiter| waiter.waker));
             self.reassign_last(&class, &mut ReassignBudget::default());
