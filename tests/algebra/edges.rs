@@ -1,4 +1,4 @@
-//! The formula at its edges, asked directly.
+//! The formula at the ends of its ranges, called directly.
 
 use crate::support;
 
@@ -34,7 +34,7 @@ fn a_floor_above_zero_makes_nothing_too_large() {
 }
 
 #[test]
-fn a_change_of_numbers_while_the_clock_is_back_refills_nothing() {
+fn a_changed_quota_refills_nothing_while_the_clock_is_back() {
     let old = Bucket::new(&Quota::token_bucket(10, HOUR)).unwrap();
     let new = Bucket::new(&Quota::fixed_window(10, HOUR).start(START)).unwrap();
     let back = Timestamp::from_micros(START.as_micros() - 1);
@@ -44,7 +44,7 @@ fn a_change_of_numbers_while_the_clock_is_back_refills_nothing() {
 }
 
 #[test]
-fn windows_begin_where_the_new_numbers_say() {
+fn windows_begin_where_the_new_quota_says() {
     let window = |rate, minutes: u32, start: u32| {
         let start = START + MINUTE * start;
         Bucket::new(&Quota::fixed_window(rate, MINUTE * minutes).start(start)).unwrap()
@@ -60,7 +60,7 @@ fn windows_begin_where_the_new_numbers_say() {
 }
 
 #[test]
-fn what_is_full_is_absent_under_other_numbers() {
+fn a_full_bucket_stays_full_when_its_quota_changes() {
     let bucket = |quota| Bucket::new(&quota).unwrap();
     let old = bucket(Quota::token_bucket(10, HOUR));
     let full = State { value: old.capacity(), ts: START };
@@ -83,7 +83,7 @@ fn what_is_full_is_absent_under_other_numbers() {
 }
 
 #[test]
-fn used_beyond_what_can_be_counted_is_cut() {
+fn a_debt_beyond_the_largest_number_is_cut() {
     let few = Bucket::new(&Quota::fixed_window(10, DAY).start(START)).unwrap();
     let many = Bucket::new(&Quota::token_bucket(10, DAY)).unwrap();
     let deepest = |bucket: &Bucket| bucket.capacity() - (1 << 53);
@@ -96,7 +96,7 @@ fn used_beyond_what_can_be_counted_is_cut() {
 }
 
 #[test]
-fn a_cost_beyond_all_numbers_is_refused() {
+fn a_cost_above_the_largest_number_is_refused() {
     let answer = calculate(&Quota::token_bucket(10, SECOND), None, START, u64::MAX).unwrap();
     assert_eq!(answer.verdict(), Verdict::Refused);
     assert!(answer.too_large() && answer.too_large_to_reserve());
@@ -121,7 +121,7 @@ fn a_bucket_is_full_again_when_it_says_so() {
 }
 
 #[test]
-fn limits_of_one_name_and_other_numbers_differ() {
+fn limits_of_one_name_with_different_quotas_differ() {
     let other = Limit::new("login", Quota::token_bucket(11, HOUR));
     assert_ne!(LOGIN, other);
     assert_ne!(LOGIN, Limit::new("log-in", *LOGIN.quota()));

@@ -23,7 +23,7 @@ fn held(bucket: &Bucket, state: State, micros: i64) -> i64 {
     value
 }
 
-/// When a shard gained for the last time.
+/// The time of the last step at which a shard gained.
 fn gained_last(bucket: &Bucket, state: State) -> Timestamp {
     let (step, mut ts) = (i64::try_from(bucket.step()).unwrap(), state.ts);
     while ts.as_micros() + step <= NOW.as_micros() {
@@ -32,7 +32,7 @@ fn gained_last(bucket: &Bucket, state: State) -> Timestamp {
     ts
 }
 
-/// What the rules say, found by trying every split and every tick.
+/// The outcome by the rules, found by trying every split and every tick.
 #[derive(Debug, PartialEq)]
 struct Model {
     verdict: Verdict,
@@ -40,7 +40,7 @@ struct Model {
     wait: i64,
 }
 
-/// No wait between small numbers is longer.
+/// The longest wait that small numbers can need.
 const LONGEST: i64 = 2_000;
 
 fn model(bucket: &Bucket, shards: [State; 2], units: i64, terms: Terms) -> Model {
@@ -86,7 +86,7 @@ fn model(bucket: &Bucket, shards: [State; 2], units: i64, terms: Terms) -> Model
         let [a, b] = shards.map(|state| held(bucket, state, micros));
         a >= units || b >= units || a + b >= units
     };
-    // What two shards never hold together is not waited for.
+    // A request for more than two full shards hold together does not wait.
     let last = if units <= 2 * bucket.capacity() { LONGEST } else { 0 };
     let wait = (0..last).find(|&micros| admits(micros)).unwrap_or(LONGEST);
     Model { verdict: Verdict::Refused, paid: [0, 0], wait }
@@ -145,7 +145,7 @@ proptest! {
         let expected = model(&bucket, pair, units, terms);
         prop_assert_eq!(charged.verdict(), expected.verdict);
         prop_assert_eq!(charged.paid(), expected.paid);
-        // Where no wait helps none is promised.
+        // A request that no wait helps is promised none.
         if charged.verdict() != Verdict::Refused || units <= 2 * bucket.capacity() {
             prop_assert!(expected.wait < LONGEST);
             let wait = Duration::from_micros(expected.wait.unsigned_abs());
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(verdict(wait), Verdict::Admitted);
     }
 
-    /// What is taken is what was asked for, each shard keeps its time, and a refusal takes nothing.
+    /// An admission takes exactly the cost, each shard keeps its time, and a refusal takes nothing.
     #[test]
     fn the_payments_add_up((bucket, pair, units, terms) in asked()) {
         let charged = ask(&bucket, pair, units, terms, 0);
@@ -191,9 +191,9 @@ proptest! {
         }
     }
 
-    /// The answer is the same whichever way round the shards are named, but between equal ones.
+    /// The order of the two shards does not change the answer, unless both hold the same.
     #[test]
-    fn the_order_of_naming_decides_between_equals_only((bucket, [a, b], units, terms) in asked()) {
+    fn the_order_of_the_shards_matters_only_if_they_are_equal((bucket, [a, b], units, terms) in asked()) {
         let (there, back) = (ask(&bucket, [a, b], units, terms, 0), ask(&bucket, [b, a], units, terms, 0));
         let [first, second] = there.before();
         if first.value != second.value {
@@ -205,9 +205,9 @@ proptest! {
         }
     }
 
-    /// Too large is what two full shards refuse, though the next gain is a tick away.
+    /// A cost is too large if two full shards refuse it, even if the next gain is a tick away.
     #[test]
-    fn too_large_is_what_two_full_shards_never_grant(
+    fn a_cost_is_too_large_if_two_full_shards_cannot_grant_it(
         bucket in buckets(),
         tokens in 0_u64..60,
         floor in -10_i64..=1,
@@ -248,7 +248,7 @@ proptest! {
         let charged = charge_pair(&bucket, pair, units, Terms::reserving(floor), now);
         let paid: i128 = charged.paid().into_iter().map(i128::from).sum();
         let refused = charged.verdict() == Verdict::Refused;
-        // Nothing is as deep in debt as the numbers go.
+        // No bucket gets into the deepest debt that the numbers allow.
         if values.iter().all(|&value| value >= -(1 << 53)) && floor >= -(1 << 53) {
             prop_assert_eq!(paid, if refused { 0 } else { i128::from(units.max(0)) });
         }

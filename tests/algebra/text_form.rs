@@ -179,13 +179,13 @@ proptest! {
     #![proptest_config(many())]
 
     #[test]
-    fn what_is_printed_is_read_back_as_it_was(quota in quotas()) {
+    fn a_printed_quota_is_read_back_unchanged(quota in quotas()) {
         let text = quota.to_string();
         prop_assert_eq!(text.parse(), Ok(quota), "{}", text);
     }
 }
 
-/// The property above says something only about what is drawn.
+/// The property above is worth only as much as the quotas that are drawn.
 #[test]
 fn the_quotas_that_are_drawn_have_every_option_and_none() {
     let drawn = draw(&quotas(), 500);
@@ -248,7 +248,7 @@ mod serde {
     }
 
     #[test]
-    fn what_is_no_text_in_json_is_shown_one() {
+    fn json_that_is_no_text_is_answered_with_an_example() {
         for (json, given) in [
             ("10", "integer `10`"),
             ("1.5", "floating point `1.5`"),

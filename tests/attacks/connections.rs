@@ -132,7 +132,7 @@ async fn an_upgrade_is_held_to_a_limit_like_any_request() {
     assert_eq!(since.elapsed(), 6 * SECOND);
 }
 
-/// What is said in the new protocol is counted until it is over: 4 tokens each time.
+/// The bytes sent in the new protocol are counted until the connection ends: 4 tokens each time.
 #[tokio::test]
 async fn an_upgrade_is_settled_when_its_connection_is_over() {
     let limiter = limiter(&ManualClock::new(START));
@@ -141,8 +141,8 @@ async fn an_upgrade_is_settled_when_its_connection_is_over() {
     assert_eq!(tokens(&limiter, &TEN), 2.0);
 }
 
-/// With 101 as no success, a limit on what succeeds was refunded by each upgrade: 6 of 6 ran under a
-/// limit of 2. Over HTTP/2 an upgrade has status 200, so the client could choose.
+/// When 101 did not count as a success, each upgrade got its token back: 6 of 6 ran under a limit
+/// of 2. Over HTTP/2 an upgrade has status 200, so the client could choose.
 #[tokio::test]
 async fn an_upgrade_is_a_success() {
     let by = |predicate: fn(&ResponseHead<'_>) -> bool| {
@@ -191,7 +191,7 @@ async fn a_client_that_leaves_gives_its_slot_up_once_its_body_is_read() {
     }
 }
 
-/// Over HTTP/2 it is noticed at once.
+/// Over HTTP/2, hyper notices at once that the client has gone.
 #[tokio::test(start_paused = true)]
 async fn a_client_of_http_2_that_leaves_gives_its_slot_up_at_once() {
     let limiter = paused();

@@ -1,5 +1,5 @@
-//! Clients that have another cookie counted than the one that the server uses, against a real server with
-//! real sessions.
+//! Clients that try to be counted by a cookie other than the one that the server uses, against a
+//! real server with real sessions.
 
 use crate::support;
 

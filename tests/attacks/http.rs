@@ -1,7 +1,7 @@
 //! Clients that try to get more than their limit by how they write a request: each attack is played
 //! by a real client against a real server.
 //!
-//! Time stands still, so whatever runs above the limit is a fault.
+//! Time stands still, so each request that runs above the limit is a fault.
 
 use crate::support;
 
@@ -118,16 +118,17 @@ async fn blanks_around_a_value_make_no_new_key() {
     assert!(admitted.iter().all(|&(_, count)| count == 2), "of nine requests: {admitted:?}");
 }
 
-/// Servers differ in which blanks they take between the scheme and the token. With another than one
-/// space, the token counted as missing, which may exempt a request.
+/// Servers differ in the blanks that they accept between the scheme and the token. With anything
+/// but a single space, the token counted as missing, which may exempt a request.
 #[tokio::test]
-async fn blanks_before_a_token_make_it_neither_another_one_nor_missing() {
+async fn blanks_before_a_token_do_not_change_the_key() {
     let rule = by(bearer()).missing_key(MissingKey::Exempt);
     let between = [" ", "  ", "\t", " \t", "\t "].map(|blanks| format!("Bearer{blanks}sesame"));
     assert_eq!(statuses(rule, "authorization", between).await, [200, 200, 429, 429, 429]);
 }
 
-/// All clients that send blanks would share a bucket otherwise, or have one for each length.
+/// Otherwise, all clients that send blanks would share a bucket, or each length of blanks would
+/// have a bucket of its own.
 #[tokio::test]
 async fn a_value_of_blanks_is_an_empty_one() {
     let blank = || ["", " ", "\t", " \t ", "   "].map(String::from);
@@ -169,8 +170,8 @@ impl Runs {
     }
 }
 
-/// A server answers HEAD by what it does for GET, axum by the handler of GET: a client that sends HEAD
-/// had that work done without a limit, 7 of 7 times.
+/// axum answers HEAD by the handler of GET: a client that sent HEAD had the work of GET done
+/// without a limit, 7 of 7 times.
 #[tokio::test]
 async fn a_limit_on_get_holds_head() {
     let (get_, head, post) = (Method::GET, Method::HEAD, Method::POST);
@@ -209,8 +210,9 @@ async fn spent() -> RateLimiter {
     limiter
 }
 
-/// Any client can send the field, but the server answers in gRPC only where a client of gRPC may be:
-/// else a cache would keep a refusal as the answer of a GET, and the words of the server were skipped.
+/// Any client can send the field, but the server answers in gRPC only if the client may speak gRPC.
+/// Otherwise a cache would store a refusal as the answer to a GET, and the handler for refusals
+/// would be skipped.
 #[tokio::test]
 async fn only_a_post_over_http_2_is_refused_in_grpc() {
     let sorry = OnRefusal::handler(|refused| {
@@ -242,8 +244,8 @@ async fn only_a_post_over_http_2_is_refused_in_grpc() {
     }
 }
 
-/// With status 200, each refusal counted as a success, and was refunded by the limit around: 6 of 6
-/// requests came past a limit of 3 failures.
+/// A refusal with status 200 counted as a success, and the outer limit refunded it: 6 of 6 requests
+/// got past a limit of 3 failures.
 #[tokio::test]
 async fn a_refusal_is_a_failure_to_the_layers_around_it_however_it_is_worded() {
     static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(3, MINUTE));
@@ -340,7 +342,7 @@ async fn no_refusal_may_be_stored() {
     }
 }
 
-/// Nor one by which a handler leaves.
+/// Nor may a cache store a refusal that a handler returns.
 #[tokio::test]
 async fn no_refusal_of_a_handler_may_be_stored() {
     let ask = |limiter: RateLimiter, cost: u64| {
@@ -367,8 +369,8 @@ async fn no_refusal_of_a_handler_may_be_stored() {
 
 // HEAD, whose answers have no body (RFC 9110, section 9.3.2).
 
-/// A body that is sent in answer to HEAD is an error of the protocol in HTTP/2. axum takes it away from
-/// what its handlers answer, but not from what a layer around a service does.
+/// In HTTP/2, a body in the answer to HEAD is a protocol error. axum removes the bodies that its
+/// handlers return, but not those of a layer around a service.
 #[tokio::test]
 async fn an_answer_to_head_has_the_fields_of_get_and_no_body() {
     let sorry = OnRefusal::handler(|refused| {
@@ -393,7 +395,7 @@ async fn an_answer_to_head_has_the_fields_of_get_and_no_body() {
                 .nest_service("/nest", hello())
                 .route("/route", hello());
             let server = serve(app.layer(layer)).await;
-            // axum itself says a length of 0 with 204, of its own routes.
+            // With 204, axum itself sends a length of 0 for its own routes.
             let paths = ["/service", "/nest/x", "/route"];
             for path in paths.into_iter().take(if has_length { 3 } else { 2 }) {
                 for version in [Version::HTTP_11, Version::HTTP_2] {
@@ -438,8 +440,8 @@ async fn the_rejection_of_an_extractor_has_no_body_for_head() {
     }
 }
 
-/// The client of HTTP/2 gives a connection up after some 1,000 errors of the protocol: those that one
-/// client caused through a proxy ended the connection that the proxy's other clients shared.
+/// An HTTP/2 client closes a connection after some 1,000 protocol errors. One client could cause
+/// them through a proxy, and so end the connection that the proxy's other clients shared.
 #[tokio::test]
 async fn refused_heads_leave_a_shared_connection_alone() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(header("x-user"));
@@ -476,8 +478,8 @@ const METHODS: [&str; 9] =
 /// How often each method is sent.
 const TIMES: usize = 3;
 
-/// Serves this, and sends it each method, those first that most routes do not have: how often a handler
-/// ran, and how often 405 was the answer.
+/// Serves this router and sends it each method, the rarest first. Returns how often a handler ran,
+/// and how often the answer was 405.
 async fn played(app: Router, runs: &Runs) -> (usize, usize) {
     let server = serve(app).await;
     let mut not_allowed = 0;
@@ -490,8 +492,8 @@ async fn played(app: Router, runs: &Runs) -> (usize, usize) {
     (runs.take(), not_allowed)
 }
 
-/// The handler of `any` and a fallback ran 23 of 27 times under a limit of 2, if there was a method
-/// beside them.
+/// The handler of `any` and a fallback ran 23 of 27 times under a limit of 2 if the route also had
+/// a handler for one method.
 #[tokio::test]
 async fn a_route_of_any_shape_is_held_to_its_limit() {
     let runs = Runs::default();
@@ -507,7 +509,7 @@ async fn a_route_of_any_shape_is_held_to_its_limit() {
     });
     let h = || h.clone();
     let service = || service.clone();
-    // Its own answer to a method that is not there, as that of a layer for CORS.
+    // A route with its own answer to a missing method, like that of a CORS layer.
     let options = from_fn(async |request: Request, next: Next| match *request.method() {
         Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         _ => next.run(request).await,
@@ -553,7 +555,7 @@ async fn pass_on(request: Request, next: Next) -> impl IntoResponse {
     next.run(request).await
 }
 
-/// With a state, routes are made when it is known.
+/// A router with a state makes its routes only when the state is set.
 #[tokio::test]
 async fn a_route_with_a_state_is_held_to_its_limit() {
     let runs = Runs::default();

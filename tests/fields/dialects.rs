@@ -1,4 +1,4 @@
-//! What the header fields say in each dialect, of one limit and of several, and to whom.
+//! What the header fields say in each dialect, about one limit and about several.
 
 use crate::support;
 
@@ -146,7 +146,7 @@ fn drafts_that_contradict_each_other_are_a_panic() {
 }
 
 #[test]
-fn a_refusal_of_what_can_never_fit_tells_the_policy_of_its_dialect() {
+fn a_refusal_of_a_cost_that_is_too_large_sends_the_policy_of_its_dialect() {
     for (dialect, wanted) in [
         (Dialect::Draft11, vec![("ratelimit-policy", "\"api\";q=10;w=60")]),
         (Dialect::Draft7, vec![("ratelimit-policy", "10;w=60")]),
@@ -158,7 +158,7 @@ fn a_refusal_of_what_can_never_fit_tells_the_policy_of_its_dialect() {
     }
 }
 
-/// X-RateLimit-Reset is never before the time to come back, whatever part of a second it is.
+/// `X-RateLimit-Reset` is never before the time of retry, whatever the fraction of the second.
 #[test]
 fn the_time_of_reset_is_rounded_up() {
     for (micros, wanted) in [
@@ -194,12 +194,12 @@ fn nearest(limits: &[(Limit, u64)]) -> String {
 }
 
 #[test]
-fn the_limit_that_is_nearest_to_refusing_is_told() {
+fn the_most_constrained_limit_is_sent() {
     let limit = |name: &'static str, rate, period| {
         Limit::try_new(name, Quota::fixed_window(rate, period).start(START)).unwrap()
     };
     let (minute, hour) = (limit("minute", 10, MINUTE), limit("hour", 100, HOUR));
-    // The one with room for the fewest requests, wherever it is named.
+    // The limit with room for the fewest requests is sent, wherever it stands among the rules.
     let wanted = "limit=10, remaining=9, reset=60";
     assert_eq!(nearest(&[(minute.clone(), 1), (hour.clone(), 1)]), wanted);
     assert_eq!(nearest(&[(hour.clone(), 1), (minute.clone(), 1)]), wanted);
@@ -218,7 +218,7 @@ fn the_limit_that_is_nearest_to_refusing_is_told() {
 }
 
 #[test]
-fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
+fn a_limit_that_has_refused_is_more_constrained_than_one_with_less_left() {
     let limiter = limiter(&ManualClock::new(START));
     let tokens = Limit::new("tokens", Quota::token_bucket(100, MINUTE));
     let (tokens, api) = (Rule::new(tokens).cost(60), Rule::new(&API).cost(5));
@@ -227,7 +227,7 @@ fn a_limit_that_has_refused_is_nearer_than_one_that_has_less() {
     let headers = answer(&layer, 0);
     assert_eq!(field(&headers, "ratelimit"), Some("limit=100, remaining=40, reset=12"));
     assert_eq!(field(&headers, "ratelimit-policy"), Some("100;w=60, 10;w=60"));
-    // Both refuse: the longer wait is told, which is that of Retry-After.
+    // Both refuse: the longer wait is sent, which is that of `Retry-After`.
     let limiter = support::limiter(&ManualClock::new(START));
     let slow = Limit::new("slow", Quota::token_bucket(2, DAY));
     let (api, slow) = (Rule::new(&API).cost(10), Rule::new(slow).cost(2));
@@ -247,7 +247,7 @@ fn draft_7_has_one_policy_for_each_quota() {
         .and(Limit::new("c", Quota::token_bucket(10, DAY)))
         .dialects(Dialect::Draft7);
     assert_eq!(field(&answer(&layer, 1), "ratelimit-policy"), Some("10;w=1, 50;w=60"));
-    // Numbers that no structured field can hold are told as the largest that it can.
+    // Numbers too large for a structured field are sent as the largest that it can hold.
     let huge = |name, more| Limit::new(name, Quota::fixed_window((1_u64 << 52) + more, SECOND));
     let layer = support::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
     let headers = answer(&layer.dialects(Dialect::Draft7), 1);
@@ -257,7 +257,7 @@ fn draft_7_has_one_policy_for_each_quota() {
 // Layers within layers.
 
 #[test]
-fn an_outer_layer_replaces_only_what_has_more_left() {
+fn an_outer_layer_replaces_only_fields_with_more_left() {
     let layer = |dialect| limiter(&ManualClock::new(START)).layer(&API).dialects(dialect);
     let ours = "limit=10, remaining=9, reset=54";
     for (inner, wanted) in [
@@ -287,7 +287,7 @@ fn an_outer_layer_replaces_only_what_has_more_left() {
             let found = (field(&headers, name).unwrap(), field(&headers, limit).unwrap());
             assert_eq!(found, wanted, "{inner}");
         }
-        // What an inner limit has refused stays, though less remains of the outer one.
+        // The fields of an inner refusal stay, even if the outer limit has less left.
         let refused = [(name, "12"), (limit, "20"), ("retry-after", "3")];
         assert_eq!(field(&answer_over(&layer(dialect), 1, &refused), limit), Some("20"));
     }
@@ -352,7 +352,7 @@ fn partitioned(partition_key: PartitionKey) -> (String, String) {
 }
 
 #[test]
-fn a_partition_key_of_ones_own_is_told_byte_for_byte() {
+fn a_custom_partition_key_is_sent_byte_for_byte() {
     let (policy, member) = partitioned(PartitionKey::from_fn(|key| {
         assert_eq!(*key, Key::from("alice"));
         key.to_string().into_bytes()
@@ -381,7 +381,8 @@ fn a_partition_key_is_a_keyed_hash_of_the_key() {
         partition
     };
     let alice = of(7, Key::from("alice"));
-    // As another implementation of SipHash-2-4-128 has it: it is the same for ever, and everywhere.
+    // Computed by another implementation of SipHash-2-4-128: the hash is stable across versions and
+    // machines.
     assert_eq!(alice, "XuDCGshXSRfrLdaS");
     assert_eq!(alice, of(7, Key::from("alice")));
     assert_ne!(alice, of(8, Key::from("alice")));
@@ -393,7 +394,7 @@ fn a_partition_key_is_a_keyed_hash_of_the_key() {
 }
 
 #[test]
-fn nothing_is_told_of_partitions_where_there_are_none() {
+fn a_dialect_without_partition_keys_sends_none() {
     let per_user = Limit::new("per-user", Quota::token_bucket(5, SECOND));
     let layer = limiter(&ManualClock::new(START))
         .layer(Rule::new(&API).key(global()))

@@ -1,4 +1,4 @@
-//! The grammars of what is told, with any names, numbers, keys and bytes.
+//! The header fields obey their grammars, with any names, numbers, keys and bytes.
 //!
 //! With a million cases, in some ten minutes:
 //!
@@ -43,7 +43,7 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// Names and numbers of the members, and their partition keys.
 type Members = Vec<(String, Vec<u64>, Option<Vec<u8>>)>;
 
-/// A field of draft 11, as somebody else's parser reads it.
+/// A field of draft 11, as the parser of the `sfv` crate reads it.
 fn draft_11(value: &str, keys: [&str; 2]) -> Members {
     let list = sfv::Parser::new(value).parse::<sfv::List>().unwrap();
     let member = |entry: &sfv::ListEntry| {
@@ -133,7 +133,7 @@ fn limits() -> impl Strategy<Value = Limit> {
 
 proptest! {
     #[test]
-    fn whatever_is_told_is_read_back(
+    fn every_field_that_is_sent_is_read_back(
         limits in proptest::collection::vec((limits(), 0_u64..40), 1..4),
         key in proptest::collection::vec(any::<u8>(), 1..60),
         dialects in dialects(),
@@ -142,11 +142,11 @@ proptest! {
         advanced in prop_oneof![Just(0_u64), 0_u64..100_000_000, any::<u64>()],
     ) {
         let clock = ManualClock::new(START);
-        let whose = Key::from(&key[..]);
+        let caller = Key::from(&key[..]);
         let store = tollgate::backend::Memory::new().max_keys(10).clock(clock.clone());
         let limiter = tollgate::RateLimiter::new(store);
         let mut rules = limits.iter().map(|(limit, cost)| {
-            let key = whose.clone();
+            let key = caller.clone();
             Rule::new(limit).cost(*cost).key_with(move |_| key.clone())
         });
         let first: RateLimitLayer<Several> = limiter.layer(rules.next().unwrap()).into();
@@ -173,7 +173,7 @@ proptest! {
             let refused = response.status() == 429;
             let names: Vec<_> = limits.iter().map(|(limit, _)| limit.name()).collect();
 
-            // A cost that can never fit is told by the policy of that limit alone.
+            // For a cost that is too large, only the policy of that limit is sent.
             let state = dialects.iter().any(|one| *one != Dialect::None)
                 && (!refused || headers.contains_key("retry-after"));
             if dialects.contains(&Dialect::Draft11) {
@@ -228,9 +228,9 @@ proptest! {
                 Some(seconds) => prop_assert!(integer(seconds) >= 1),
                 None => {
                     let fits = |one: &(Limit, u64)| one.1 <= one.0.quota().get_capacity();
-                    // Two of one name and quota take from one bucket.
+                    // Two rules with the same name and quota take from one bucket.
                     let may_be = !refused || limits.len() > 1 || !limits.iter().all(fits);
-                    prop_assert!(may_be, "a refusal without a time to come back");
+                    prop_assert!(may_be, "a refusal without a retry time");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What a request is answered that does not run: in the layer's words, or in one's own.
+//! How the layer answers a request that does not run: in its own words, or in those of a handler.
 
 use crate::support;
 
@@ -164,7 +164,7 @@ async fn a_handler_words_every_answer_of_the_layer() {
 }
 
 #[tokio::test]
-async fn what_a_handler_has_set_is_left_alone() {
+async fn fields_that_a_handler_has_set_stay() {
     let handler = OnRefusal::handler(|_| {
         let response = Response::builder().status(429).header("retry-after", "soon");
         let response = response.header("ratelimit", "mine").header("x-ratelimit-limit", "7");
@@ -183,9 +183,9 @@ async fn what_a_handler_has_set_is_left_alone() {
     assert_eq!(reply.field("content-type"), None);
 }
 
-/// 503 without a decision has a date as well, of the time that it is here.
+/// A 503 without a decision has a date as well, by the clock of this machine.
 #[tokio::test]
-async fn a_failing_store_has_a_date_to_come_back_too() {
+async fn a_failing_store_is_answered_with_a_retry_date_too() {
     let layer = RateLimiter::new(Broken { later: false }).layer(&TWO);
     let before = std::time::SystemTime::now();
     let reply = ask(&layer.retry_after(RetryAfter::Date), "/", &[]).await;
@@ -197,7 +197,7 @@ async fn a_failing_store_has_a_date_to_come_back_too() {
 
 /// A status of gRPC, whenever the store answers or fails to.
 #[tokio::test(start_paused = true)]
-async fn grpc_is_answered_by_its_own_status_however_late() {
+async fn grpc_requests_get_a_grpc_status_at_once_and_later() {
     let grpc = || grpc_call("application/grpc", ());
     for later in [false, true] {
         let layer = RateLimiter::new(Broken { later }).layer(&TWO);
@@ -217,7 +217,7 @@ async fn grpc_is_answered_by_its_own_status_however_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_has_waited_is_told_of_the_limit_behind_a_shadow() {
+async fn the_fields_of_a_request_that_has_waited_skip_the_shadow() {
     static SHADOW: Limit = Limit::new("shadow", Quota::token_bucket(10, MINUTE));
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
     let limiter = support::queue::paused();
