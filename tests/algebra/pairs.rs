@@ -338,9 +338,9 @@ fn the_rules_hold_in_their_order() {
     assert_eq!(
         tokens([-1, 0], 0, at_once),
         (Admitted, [0, 0], 0.0),
-        "nothing is there for nothing"
+        "a cost of 0 takes nothing"
     );
-    assert_eq!(tokens([-3, -1], 0, at_once), (Refused, [0, 0], 1.0), "unless both are in debt");
+    assert_eq!(tokens([-3, -1], 0, at_once), (Refused, [0, 0], 1.0), "a cost of 0 is refused if both are in debt");
 }
 
 #[test]

@@ -137,7 +137,8 @@ async fn a_value_of_blanks_is_an_empty_one() {
         ("header or peer", by(header("x-key").or(ClientIp::peer())), "x-key", 400),
         ("api_key", by(api_key("x-key")), "x-key", 400),
         ("bearer", by(bearer()), "authorization", 400),
-        // No pair of a name and a value: no such cookie, and none of them is one.
+        // A line without a name and a value is no cookie, so the key is missing and the request
+        // exempt.
         ("cookie", by(cookie("session")), "cookie", 200),
     ] {
         let rule = rule.missing_key(MissingKey::Exempt);

@@ -208,7 +208,7 @@ fn the_most_constrained_limit_is_sent() {
         nearest(&[(minute.clone(), 1), (hour.clone(), 49)]),
         "limit=100, remaining=51, reset=3600"
     );
-    // Of equals the one that lasts longest.
+    // Of two limits with equal room, the one with the longer period is sent.
     let day = limit("day", 10, DAY);
     assert_eq!(
         nearest(&[(minute.clone(), 1), (day.clone(), 1)]),

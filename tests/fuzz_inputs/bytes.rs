@@ -1,5 +1,5 @@
-//! Inputs as hostile as they come: seeds with a few changes, words of the grammar in any order, and
-//! any bytes at all.
+//! Hostile inputs: seeds with a few changes, words of the grammar in any order, and any bytes at
+//! all.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -33,8 +33,8 @@ pub(crate) fn texts(seeds: &[Seed], words: &[&str]) -> impl Strategy<Value = Str
     ]
 }
 
-/// A property says something only about what is drawn: of a thousand inputs, ten at least come to each of
-/// so many outcomes.
+/// A property checks only the inputs that are drawn: asserts that a thousand inputs lead to exactly
+/// this many outcomes, at least ten of them to each.
 #[track_caller]
 pub(crate) fn draws_each<S: Strategy, O: Ord + Debug>(
     inputs: &S,
@@ -60,8 +60,8 @@ fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![16 => 0x20_u8..=0x7e, 6 => 0x80_u8.., 1 => Just(b'\t'), 1 => Just(b'\n')]
 }
 
-/// What every grammar has its trouble with: quotes, escapes, separators, blanks, ends of lines, UTF-8 and
-/// halves of it, and the white space that only Unicode knows.
+/// The bytes that parsers get wrong most often: quotes, escapes, separators, blanks, line ends,
+/// whole and cut UTF-8, and the white space of Unicode.
 const TROUBLE: [&str; 22] = [
     "\"",
     "\\\\",

@@ -135,7 +135,7 @@ fn cookies_are_drawn_with_every_outcome_and_with_one_that_a_jar_finds() {
 
 proptest! {
     #[test]
-    fn cookies_are_read_like_by_the_slow_reference(
+    fn cookies_are_read_as_by_the_slow_reference(
         field in fields(&cookie_seeds(), &WORDS),
         (before, after) in blanks(),
     ) {
@@ -148,8 +148,8 @@ proptest! {
         }
     }
 
-    /// The session that the server uses is the one that is counted, or the request has an error: a client
-    /// cannot have another cookie counted, or none.
+    /// The session that the server uses is the one that is counted, or the request fails: a client
+    /// cannot be counted by another cookie, or by none.
     #[test]
     fn the_cookie_that_a_jar_finds_is_the_one_that_is_counted(
         field in fields(&cookie_seeds(), &WORDS),

@@ -144,13 +144,13 @@ fn honest(field: &'static str, address: IpAddr, form: u8) -> String {
     }
 }
 
-/// Somebody who is not trusted.
+/// An address outside the trusted networks.
 fn outsider() -> impl Strategy<Value = IpAddr> {
-    let anybody = prop_oneof![
+    let any_address = prop_oneof![
         any::<u32>().prop_map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits))),
         any::<u128>().prop_map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits))),
     ];
-    anybody.prop_map(|address| match ours().contains(address) {
+    any_address.prop_map(|address| match ours().contains(address) {
         true => ip("203.0.113.7"),
         false => address,
     })
@@ -168,9 +168,9 @@ proptest! {
         prop_assert_eq!(found, reference(name, &field.0, ip(peer), &trusted), "{}", name);
     }
 
-    /// Whatever a client sends, it is the client that the first trusted proxy saw.
+    /// Whatever a client sends, its address is the one that the first trusted proxy saw.
     #[test]
-    fn walk_finds_who_spoke_to_the_first_trusted_proxy_whatever_that_one_sent(
+    fn walk_finds_the_peer_of_the_first_trusted_proxy_whatever_that_peer_sent(
         (field, forged) in walked(),
         client in outsider(),
         chain in vec((any::<u8>(), 0_u8..16, any::<bool>()), 0..5),
@@ -179,7 +179,7 @@ proptest! {
     ) {
         let mut lines = forged.0;
         let mut add = |entry: String, is_joined: bool| match lines.last_mut() {
-            // As proxies do that append to the line that is there.
+            // As proxies do that append to an existing line.
             Some(line) if is_joined => {
                 line.extend_from_slice(b", ");
                 line.extend_from_slice(entry.as_bytes());
@@ -214,7 +214,7 @@ proptest! {
 
     /// Blanks around a line change nothing, nor does what other fields say.
     #[test]
-    fn walk_takes_blanks_and_other_fields_for_nothing(
+    fn walk_ignores_blanks_and_other_fields(
         (name, field) in walked(),
         (before, after) in blanks(),
         (other, more) in walked(),
@@ -230,7 +230,7 @@ proptest! {
 
     /// One address from an edge that is trusted, or the peer.
     #[test]
-    fn an_edge_s_field_is_read_like_by_the_slow_reference(
+    fn an_edge_s_field_is_read_as_by_the_slow_reference(
         field in fields(&edge_seeds(), &WORDS),
         peer in peer(),
         (before, after) in blanks(),

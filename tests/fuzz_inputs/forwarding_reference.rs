@@ -1,5 +1,5 @@
-//! A second reading of `X-Forwarded-For` and `Forwarded`, by other means: from the left, as slow as it
-//! likes.
+//! A second parser of `X-Forwarded-For` and `Forwarded`, which reads from the left and need not be
+//! fast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -99,7 +99,7 @@ fn reference_hops(field: &str, line: &[u8]) -> Vec<Option<IpAddr>> {
         let entries = line.split(|&byte| byte == b',').rev().map(|entry| entry.trim_ascii());
         return entries.map(|entry| reference_node(str::from_utf8(entry).ok()?, false)).collect();
     }
-    // The last element is what the shortest end of the line says that is one, whole.
+    // The last element is the shortest end of the line that is a whole element.
     let commas = line.iter().enumerate().rev().filter(|&(_, &byte)| byte == b',');
     let starts = commas.map(|(at, _)| at + 1).chain([0]);
     for start in starts {

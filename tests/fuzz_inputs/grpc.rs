@@ -1,4 +1,4 @@
-//! What tells a request of gRPC, and a call of gRPC that has failed.
+//! How a gRPC request is recognised, and a gRPC call that has failed.
 
 use std::convert::Infallible;
 
@@ -112,7 +112,7 @@ fn seeds_of_grpc_are_read_as_recorded() {
 }
 
 #[test]
-fn content_types_are_drawn_that_are_grpc_and_that_are_not() {
+fn content_types_of_grpc_and_others_are_drawn() {
     draws_each(&fields(&type_seeds(), &WORDS), 2, |field| reference(&field));
     draws_each(&fields(&status_seeds(), &WORDS), 2, |field| {
         has_worked(&headers("grpc-status", &field))
@@ -121,7 +121,7 @@ fn content_types_are_drawn_that_are_grpc_and_that_are_not() {
 
 proptest! {
     #[test]
-    fn a_request_of_grpc_is_told_by_its_method_version_and_content_type(
+    fn a_grpc_request_is_recognised_by_method_version_and_content_type(
         field in fields(&type_seeds(), &WORDS),
         method in select(vec!["POST", "POST", "POST", "GET", "HEAD", "PUT", "post"]),
         version in select(vec![Version::HTTP_2, Version::HTTP_2, Version::HTTP_11, Version::HTTP_3]),
@@ -135,9 +135,9 @@ proptest! {
         }
     }
 
-    /// A call that the client of `tonic` takes for one that worked, and no other.
+    /// A call counts as a success exactly if the client of `tonic` takes it for one.
     #[test]
-    fn a_call_has_worked_where_tonic_says_so(field in fields(&status_seeds(), &WORDS)) {
+    fn a_call_succeeds_exactly_if_tonic_says_so(field in fields(&status_seeds(), &WORDS)) {
         let headers = headers("grpc-status", &field);
         let told = tonic::Status::from_header_map(&headers).map(|status| status.code());
         prop_assert_eq!(has_worked(&headers), matches!(told, None | Some(tonic::Code::Ok)));

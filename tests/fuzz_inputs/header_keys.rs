@@ -44,7 +44,7 @@ impl Read {
         }
     }
 
-    /// What a seed says: `key`, and a text of which `make` makes one.
+    /// The outcome that a seed names: `key` and a text, from which `make` makes the key.
     #[track_caller]
     pub(crate) fn written(text: &str, make: impl Fn(Vec<u8>) -> Key) -> Self {
         match text.split_once(' ') {
@@ -193,9 +193,9 @@ fn message(extractor: &impl KeyExtractor, request: &http::Request<()>) -> Option
 }
 
 proptest! {
-    /// A value is the key as it is written, and nothing else is one.
+    /// The key is the value exactly as it is written.
     #[test]
-    fn a_header_field_is_read_like_by_the_slow_reference(
+    fn a_header_field_is_read_as_by_the_slow_reference(
         field in fields(&header_seeds(), &WORDS),
         max_len in prop_oneof![Just(1_024), 0_usize..40],
         (before, after) in blanks(),
@@ -216,7 +216,7 @@ proptest! {
         }
     }
 
-    /// Two values are two keys.
+    /// Two different values are two keys.
     #[test]
     fn two_header_fields_are_one_key_only_if_they_differ_in_blanks(
         one in fields(&header_seeds(), &WORDS),
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bearer_token_is_read_like_by_the_slow_reference(
+    fn a_bearer_token_is_read_as_by_the_slow_reference(
         field in fields(&bearer_seeds(), &WORDS),
         max_len in prop_oneof![Just(8_192), 0_usize..40],
         (before, after) in blanks(),
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn an_api_key_is_read_like_by_the_slow_reference(
+    fn an_api_key_is_read_as_by_the_slow_reference(
         field in fields(&api_key_seeds(), &WORDS),
         max_len in prop_oneof![Just(1_024), 0_usize..40],
         (before, after) in blanks(),
@@ -265,7 +265,7 @@ proptest! {
     /// An error says what is wrong with a field, and nothing of what is in it.
     #[test]
     fn an_error_has_nothing_of_the_value(field in fields(&bearer_seeds(), &WORDS)) {
-        // Those of the seeds, which are all that there are.
+        // The messages of the seeds, which are all that there are.
         static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
             let seeds = bearer_seeds().into_iter().chain(header_seeds());
             seeds.flat_map(|seed| messages(&seed.field)).collect()

@@ -1,4 +1,4 @@
-//! The fields of an inner layer, or of a server behind us: merged with ours, whatever is in them.
+//! The fields of an inner layer or of an upstream server are merged with ours, whatever they hold.
 
 use std::convert::Infallible;
 
@@ -150,7 +150,7 @@ fn seeds_of_inner_fields_are_merged_as_recorded() {
 }
 
 #[test]
-fn inner_fields_are_drawn_that_stay_and_that_are_replaced() {
+fn inner_fields_that_stay_and_that_are_replaced_are_drawn() {
     draws_each(&fields(&remaining_seeds(), &WORDS), 2, |field| replaces(&field, number, false));
     draws_each(&fields(&draft_7_seeds(), &WORDS), 2, |field| {
         replaces(&field, draft_7_remaining, false)
@@ -158,9 +158,10 @@ fn inner_fields_are_drawn_that_stay_and_that_are_replaced() {
 }
 
 proptest! {
-    /// A refusal stays, and so does what cannot be read, and what has no more left than we.
+    /// The fields of a refusal stay, and so do fields that cannot be read, and fields with no more
+    /// left than ours.
     #[test]
-    fn ours_replace_what_has_more_left_and_nothing_else(
+    fn ours_replace_only_fields_with_more_left(
         numbers in fields(&remaining_seeds(), &WORDS),
         draft_7 in fields(&draft_7_seeds(), &WORDS),
         (before, after) in blanks(),

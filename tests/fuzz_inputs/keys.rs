@@ -45,7 +45,7 @@ enum Given {
     Fallback,
 }
 
-/// A part of a key as the documentation of `Key::as_bytes` says that it is told from all others.
+/// A part of a key, by the properties that set it apart in the documentation of `Key::as_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(Vec<u8>),
@@ -136,7 +136,7 @@ fn decoded(mut bytes: &[u8]) -> Option<Vec<Part>> {
 
 fn parts() -> impl Strategy<Value = Vec<Given>> {
     let any_field = || fields(&key_seeds(), &WORDS).prop_map(|field| field.bytes().to_vec());
-    // Around the ends of what is held in place and of what a length of one byte can say.
+    // Lengths around the inline capacity, and around the largest length that one byte can hold.
     let long = || prop_oneof![30_usize..46, 250_usize..260].prop_map(|len| "x".repeat(len));
     let part = prop_oneof![
         4 => any_field().prop_map(|bytes| Given::Text(String::from_utf8_lossy(&bytes).into_owned())),
@@ -160,7 +160,7 @@ fn hash(key: &Key) -> u64 {
     hasher.finish()
 }
 
-/// Whether two keys are one in every way that tells keys apart.
+/// Whether two keys are equal by each way of comparing keys.
 fn told_apart(one: &Key, other: &Key) -> Result<bool, TestCaseError> {
     let differ = one.as_bytes() != other.as_bytes();
     prop_assert_eq!(one != other, differ);
@@ -201,9 +201,9 @@ proptest! {
         prop_assert_eq!(format!("{key:?}"), format!("Key({shown})"));
     }
 
-    /// However the parts of two keys are cut, the keys are one only if all parts are.
+    /// However the parts of two keys are cut, the keys are equal only if all parts are.
     #[test]
-    fn two_keys_are_one_only_if_all_their_parts_are(
+    fn two_keys_are_equal_only_if_all_their_parts_are(
         one in parts(),
         other in parts(),
         cut in any::<usize>(),
@@ -215,14 +215,14 @@ proptest! {
         let cut = cut % (one.len() + 1);
         let joined = key(&one[..cut]).and(key(&one[cut..]));
         prop_assert!(!told_apart(&key(&one), &joined)?);
-        // What is marked as a fallback is no key that is not.
+        // A key that is marked as a fallback differs from the same key without the mark.
         let is_marked = matches!(other.first(), Some(Given::Fallback));
         prop_assert!(is_marked || told_apart(&key(&one).fallback(), &key(&other))?);
     }
 
-    /// Two texts that are cut elsewhere are two keys, whatever is in them.
+    /// A text that is cut at two different places makes two keys, whatever it holds.
     #[test]
-    fn texts_that_are_cut_elsewhere_are_two_keys(
+    fn texts_that_are_cut_at_different_places_are_two_keys(
         text in fields(&key_seeds(), &WORDS).prop_map(|field: Field| field.text()),
         at in any::<usize>(),
         elsewhere in any::<usize>(),

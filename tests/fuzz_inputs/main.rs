@@ -1,14 +1,15 @@
-//! Whatever comes from outside: each parser of it, beside a second one that is slow and simple, or
-//! from another library.
+//! Each parser of input from outside is compared with a second one that is slow and simple, or from
+//! another library.
 //!
-//! Each target first plays its seeds, which are in `tests/data/fuzz`, then inputs that are made of them
-//! and of nothing. A million of each, in some minutes:
+//! Each target first plays its seeds, which are in `tests/data/fuzz`, then inputs that are derived
+//! from seeds or made from scratch. A million of each, in some minutes:
 //!
 //! ```sh
 //! PROPTEST_CASES=1000000 cargo test --release --all-features --test fuzz_inputs
 //! ```
 //!
-//! A failure shows its input as a seed is written down: add it there with what has to come of it.
+//! A failure shows its input in the notation of the seeds: add it to them with the expected
+//! outcome.
 
 #![cfg(all(feature = "memory", feature = "credentials", feature = "retry", feature = "serde"))]
 

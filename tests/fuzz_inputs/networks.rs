@@ -156,13 +156,13 @@ fn networks() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn texts_are_drawn_that_are_networks_and_that_are_none() {
+fn texts_that_are_networks_and_others_are_drawn() {
     draws_each(&texts(&network_seeds(), &WORDS), 2, |text| reference(&text).is_some());
 }
 
 proptest! {
     #[test]
-    fn a_network_is_read_like_by_the_slow_reference(
+    fn a_network_is_read_as_by_the_slow_reference(
         text in texts(&network_seeds(), &WORDS),
         address in any::<u128>(),
     ) {

@@ -311,13 +311,13 @@ fn inputs() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn texts_are_drawn_that_are_quotas_and_that_are_none() {
+fn texts_that_are_quotas_and_others_are_drawn() {
     draws_each(&inputs(), 2, |text| reference(&text).is_some());
 }
 
 proptest! {
     #[test]
-    fn a_quota_is_read_like_by_the_slow_reference(text in inputs()) {
+    fn a_quota_is_read_as_by_the_slow_reference(text in inputs()) {
         let found = text.parse::<Quota>();
         prop_assert_eq!(found.clone().ok(), reference(&text), "`{}`", text);
         match found {

@@ -49,7 +49,7 @@ fn seeds_of_records_are_read_as_recorded() {
     }
 }
 
-/// Numbers around all that is a bound, and any other.
+/// Numbers around each bound, and any others.
 fn number() -> impl Strategy<Value = i64> {
     let bounds = [0, 1, 2, 1_000, 60_000_000, MAX / 2, MAX - 1, MAX, MAX + 1, i64::MAX];
     prop_oneof![
@@ -60,7 +60,7 @@ fn number() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// A seed with some numbers in other places or others in theirs, or six numbers of any kind.
+/// A seed with some of its numbers swapped or replaced, or six numbers of any kind.
 fn records() -> impl Strategy<Value = [i64; 6]> {
     let seeds: Vec<[i64; 6]> =
         record_seeds().iter().map(|seed| written(&seed.field.text())).collect();
@@ -133,7 +133,7 @@ impl BucketStore for One {
 #[derive(Clone, Debug)]
 enum Call {
     Take(i64),
-    /// As deep into debt as the quota allows.
+    /// The deepest debt that the quota allows.
     Reserve(i64),
     Look(i64),
     Refund(i64),
@@ -155,13 +155,13 @@ fn calls() -> impl Strategy<Value = Call> {
 }
 
 #[test]
-fn numbers_are_drawn_that_are_a_record_and_that_are_none() {
+fn numbers_that_are_a_record_and_others_are_drawn() {
     draws_each(&records(), 2, reference);
 }
 
 proptest! {
     #[test]
-    fn a_record_is_read_like_by_the_slow_reference(numbers in records()) {
+    fn a_record_is_read_as_by_the_slow_reference(numbers in records()) {
         let record = BucketRecord::from_numbers(numbers);
         prop_assert_eq!(record.is_some(), reference(numbers));
         let Some(record) = record else { return Ok(()) };
@@ -173,8 +173,8 @@ proptest! {
         prop_assert_eq!(record.droppable_at(), (step > 0).then(|| record.full_at()));
     }
 
-    /// Whatever a store gives back, it is charged without a panic, what is stored then can be read, and
-    /// no bucket has more than its capacity.
+    /// Any record that a store returns is charged without a panic, the stored result can be read,
+    /// and no bucket has more than its capacity.
     #[test]
     fn any_record_can_be_charged_and_adjusted(
         numbers in records(),
@@ -220,7 +220,7 @@ proptest! {
 /// A request that was refused is refused one tick before its time, and admitted at it.
 fn comes_back(store: &One, charge: Charge<'_>, wait: Duration) -> Result<(), TestCaseError> {
     let at = store.now.saturating_add(wait);
-    // Beyond what a bucket can hold no wait helps, nor at the end of time.
+    // No wait helps a request for more than a bucket can hold, nor one at the end of time.
     if charge.units() > charge.bucket().capacity() || at.as_micros() == i64::MAX {
         return Ok(());
     }

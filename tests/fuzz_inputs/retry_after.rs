@@ -269,15 +269,15 @@ fn told() -> impl Strategy<Value = Field> {
 }
 
 #[test]
-fn waits_are_drawn_that_are_too_long_and_that_are_not_and_what_is_none() {
+fn waits_that_are_too_long_and_not_and_no_waits_are_drawn() {
     draws_each(&told(), 4, |field| reference(&field).map(|wait| wait.map(|wait| wait <= MOST)));
 }
 
 proptest! {
-    /// Nothing that a server says makes a client panic, or wait longer than it is willing to or than it
-    /// is told.
+    /// No response makes a client panic, or wait longer than its longest wait or than the response
+    /// asks for.
     #[test]
-    fn a_wait_is_read_like_by_the_slow_reference(
+    fn a_wait_is_read_as_by_the_slow_reference(
         field in told(),
         (before, after) in blanks(),
         status in select(vec![429_u16, 429, 429, 503, 500, 301, 204]),

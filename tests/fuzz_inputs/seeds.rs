@@ -1,4 +1,4 @@
-//! The seeds: texts that once were trouble or could be, and what has to come of each.
+//! The seeds: inputs that were or could be misread, each with its expected outcome.
 
 use super::field::Field;
 
@@ -6,7 +6,7 @@ use super::field::Field;
 #[derive(Debug)]
 pub(crate) struct Seed {
     pub(crate) field: Field,
-    /// What has to come of it.
+    /// The expected outcome.
     pub(crate) wanted: &'static str,
 }
 

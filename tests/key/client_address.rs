@@ -1,4 +1,4 @@
-//! Who is taken for the client, whatever the header fields say.
+//! Which address counts as that of the client, whatever the header fields say.
 
 use crate::support;
 
@@ -45,7 +45,7 @@ fn the_peer_s_address_is_read_as_recorded() {
     }
 }
 
-// What is an address, and what is none.
+// Texts that are addresses, and texts that are not.
 
 #[test]
 fn an_entry_of_x_forwarded_for_is_an_address_with_or_without_port() {
@@ -70,7 +70,7 @@ fn an_entry_of_x_forwarded_for_is_an_address_with_or_without_port() {
 }
 
 #[test]
-fn what_programs_disagree_about_is_no_address() {
+fn a_text_that_programs_read_differently_is_no_address() {
     for entry in [
         // Octal to some, decimal to others.
         "010.0.0.1",
@@ -185,7 +185,7 @@ fn the_walk_ends_at_the_first_hop_that_is_not_trusted() {
     walks("10.0.0.1", "198.51.100.9, 203.0.113.7", ours(), "203.0.113.7");
     walks("10.0.0.1", "198.51.100.9, 203.0.113.7, 10.0.0.2, fd00::3", ours(), "203.0.113.7");
     walks("::ffff:10.0.0.1", "2001:db8::7, ::ffff:10.0.0.2", ours(), "2001:db8::7");
-    // Somebody inside.
+    // A client with an address in the trusted networks.
     walks("10.0.0.1", "10.0.0.9, 10.0.0.2", ours(), "10.0.0.9");
 }
 
@@ -197,7 +197,7 @@ fn all_field_lines_are_one_list() {
 }
 
 #[test]
-fn what_cannot_be_read_ends_the_walk_at_the_last_trusted_hop() {
+fn an_unreadable_hop_ends_the_walk_at_the_last_trusted_hop() {
     for broken in ["unknown", "_hidden", "", "garbage", "1.2.3"] {
         for trusted in [ours().into(), Proxies::hops(9)] {
             let hops = format!("203.0.113.7, {broken}, 10.0.0.2, 10.0.0.3");
@@ -210,19 +210,19 @@ fn what_cannot_be_read_ends_the_walk_at_the_last_trusted_hop() {
 }
 
 #[test]
-fn so_many_hops_are_believed_and_no_more() {
+fn only_the_configured_number_of_hops_is_believed() {
     let hops = "198.51.100.9, 203.0.113.7, 192.0.2.5";
     for (trusted, wanted) in
         [(0, "10.0.0.1"), (1, "192.0.2.5"), (2, "203.0.113.7"), (3, "198.51.100.9")]
     {
         walks("10.0.0.1", hops, Proxies::hops(trusted), wanted);
     }
-    // One proxy less than was said has added something: it is still the one that did.
+    // With fewer entries than configured hops, the last entry of the walk is the client.
     walks("10.0.0.1", "192.0.2.5", Proxies::hops(3), "192.0.2.5");
 }
 
 #[test]
-fn by_hops_nobody_has_to_know_the_peer() {
+fn with_a_number_of_hops_the_peer_need_not_be_known() {
     // As behind a proxy on a Unix socket.
     let mut request = Request::new(());
     *request.headers_mut() = headers("x-forwarded-for", &["198.51.100.9, 203.0.113.7"]);
@@ -271,7 +271,7 @@ fn an_edge_s_own_field_is_believed_from_the_edge_only() {
 // Networks.
 
 #[test]
-fn a_network_holds_its_addresses_in_any_clothing() {
+fn a_network_holds_its_addresses_in_any_form() {
     let holds = |network: &str, address: &str| Networks::new([network]).contains(ip(address));
     for (network, inside, outside) in [
         ("10.0.0.0/8", "10.255.255.255", "11.0.0.0"),
@@ -283,7 +283,7 @@ fn a_network_holds_its_addresses_in_any_clothing() {
         (" 2001:db8::7 ", "2001:db8::7", "2001:db8::8"),
         ("0.0.0.0/0", "255.255.255.255", "::"),
         ("::/0", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "0.0.0.0"),
-        // What a translator made of 10.0.0.1 is somewhere else.
+        // An address into which a translator has embedded 10.0.0.1 is outside of the network.
         ("10.0.0.0/8", "::ffff:10.0.0.1", "64:ff9b::10.0.0.1"),
     ] {
         assert!(holds(network, inside), "{inside} in {network}");
@@ -334,7 +334,7 @@ fn networks_are_found_among_many() {
 }
 
 #[test]
-fn a_text_that_is_no_network_is_told_what_would_be() {
+fn the_error_of_a_text_that_is_no_network_shows_one() {
     for text in [
         "10.0.0.0/33",
         "010.0.0.0/8",
@@ -360,7 +360,7 @@ fn a_text_that_is_no_network_is_told_what_would_be() {
 // Attacks.
 
 #[test]
-fn fields_from_a_peer_that_is_not_trusted_say_nothing() {
+fn fields_from_a_peer_that_is_not_trusted_are_ignored() {
     for (field, line) in
         [("x-forwarded-for", "10.0.0.2, 203.0.113.7"), ("forwarded", "for=203.0.113.7")]
     {
@@ -373,7 +373,7 @@ fn fields_from_a_peer_that_is_not_trusted_say_nothing() {
 }
 
 #[test]
-fn what_a_client_forges_stands_left_of_what_the_proxy_adds_and_is_not_believed() {
+fn entries_that_a_client_forges_stand_left_of_the_proxy_s_and_are_not_believed() {
     for (field, forged, entry) in [
         ("x-forwarded-for", "203.0.113.7", "198.51.100.5"),
         ("x-forwarded-for", "203.0.113.7, 10.0.0.7", "198.51.100.5"),
@@ -396,7 +396,7 @@ fn what_a_client_forges_stands_left_of_what_the_proxy_adds_and_is_not_believed()
 }
 
 #[test]
-fn nothing_left_of_a_line_with_a_quote_too_many_is_believed() {
+fn nothing_left_of_a_line_with_an_unpaired_quote_is_believed() {
     for line in [
         "for=203.0.113.7;x=\"",
         "for=203.0.113.7, for=\"10.0.0.2",
@@ -445,9 +445,9 @@ fn an_address_is_one_key_however_it_is_written() {
     assert_eq!(keys, HashSet::from([Key::from(Ipv4Addr::new(203, 0, 113, 7))]));
 }
 
-/// What the walk takes is linear in the size: were it quadratic, this would run for hours.
+/// The time of the walk is linear in the size: a quadratic walk would take hours here.
 #[test]
-fn a_quarter_of_a_megabyte_of_anything_is_walked_and_nothing_is_allocated() {
+fn a_quarter_of_a_megabyte_is_walked_without_an_allocation() {
     for piece in [
         "10.0.0.2,",
         ",",
@@ -493,7 +493,7 @@ fn a_quarter_of_a_megabyte_of_anything_is_walked_and_nothing_is_allocated() {
 }
 
 #[test]
-fn a_thousand_lines_and_64_kib_hide_nobody() {
+fn a_thousand_lines_and_64_kib_hide_no_client() {
     for (field, trusted, client) in [
         ("x-forwarded-for", "10.0.0.2", "203.0.113.7"),
         ("forwarded", "for=10.0.0.2", "for=203.0.113.7"),
@@ -514,7 +514,7 @@ fn a_thousand_lines_and_64_kib_hide_nobody() {
 // Exemptions.
 
 #[test]
-fn networks_that_are_let_through_are_those_of_the_client_address() {
+fn exempt_networks_are_compared_with_the_client_address() {
     let inside = || Networks::new(["192.168.0.0/16"]);
     let user = header("x-user").unless(by("x-forwarded-for", ours()).within(inside()));
     let exempt = |peer: &str, entries: &str| {
@@ -526,10 +526,10 @@ fn networks_that_are_let_through_are_those_of_the_client_address() {
     // Forged: in front of the proxy's own entry, and without a proxy.
     assert!(!exempt("10.0.0.1", "192.168.0.7, 203.0.113.7"));
     assert!(!exempt("198.51.100.5", "192.168.0.7"));
-    // What a translator has made of one of theirs comes from somewhere else.
+    // An address into which a translator has embedded an exempt one is not exempt.
     assert!(exempt("10.0.0.1", "::ffff:192.168.0.7"));
     assert!(!exempt("10.0.0.1", "64:ff9b::192.168.0.7"));
     assert!(!exempt("64:ff9b::192.168.0.7", ""));
-    // A request of nobody is in no network.
+    // A request without a client address is in no network.
     assert!(user.extract(&Head::new(&Request::new(()))).is_err());
 }

@@ -1,4 +1,5 @@
-//! Keys from tokens, API keys, cookies and sessions: whose they are, and that nobody reads them.
+//! Keys from tokens, API keys, cookies and sessions: which client each stands for, and that no
+//! error or log line shows the secret.
 
 use crate::support;
 
@@ -67,7 +68,7 @@ fn another_scheme_is_no_bearer_token() {
 }
 
 #[test]
-fn what_is_no_bearer_token_is_told_why_and_not_what() {
+fn the_error_of_a_bad_bearer_token_says_why_and_hides_the_value() {
     let long = format!("Bearer {}", "s3cret".repeat(2_000));
     for (lines, message, is_empty) in [
         (
@@ -131,7 +132,7 @@ fn what_is_no_bearer_token_is_told_why_and_not_what() {
 // API keys, and session ids in a header.
 
 #[test]
-fn an_api_key_is_there_once_and_is_as_it_stands() {
+fn an_api_key_is_sent_once_and_taken_verbatim() {
     let key = api_key("X-Api-Key");
     assert_eq!(extract(&key, "x-api-key", &["s3cret"]), found("s3cret"));
     assert_eq!(extract(&key, "x-api-key", &["S3CRET"]), found("S3CRET"));
@@ -158,7 +159,7 @@ fn a_cookie_is_found_by_its_name_in_all_lines() {
         &["xid=1; id2=2; ID=3; Id=4; id=abc"],
         &["id; =id; id=abc"],
         &["f=\"; id=abc"],
-        // One value, however it is spelled.
+        // All of these spell the same value.
         &["id=\"abc\""],
         &["id=%61b%63"],
         &["id=\"%61bc\""],
@@ -182,10 +183,10 @@ fn a_cookie_is_found_by_its_name_in_all_lines() {
     }
 }
 
-/// A name was compared as it was sent. `tower-cookies`, and so `tower-sessions`, decode it: a client
-/// could have `id` counted and `%69d` used, and had as many buckets as it liked.
+/// Names were compared as sent, but `tower-cookies`, and so `tower-sessions`, decodes them. A
+/// client could send `id` to be counted and `%69d` to be used, and so had any number of buckets.
 #[test]
-fn a_cookie_is_one_by_its_decoded_name() {
+fn a_cookie_is_found_by_its_decoded_name() {
     for lines in [&["%69d=abc"][..], &["a=b; %69%64=abc"], &["i%64=\"abc\"", "id=abc"]] {
         assert_eq!(extract(&cookie("id"), "cookie", lines), found("abc"), "{lines:?}");
     }
@@ -206,7 +207,7 @@ fn a_cookie_is_one_by_its_decoded_name() {
 /// Quotes that were encoded stayed, so that a session had a second bucket where the server drops
 /// quotes from what it has decoded.
 #[test]
-fn a_cookie_s_quotes_are_none_of_it_if_they_are_encoded() {
+fn encoded_quotes_are_no_part_of_a_cookie_s_value() {
     for line in ["id=%22abc%22", "id=%22abc\"", "id=\"abc%22", "id=%22%61bc%22"] {
         assert_eq!(extract(&cookie("id"), "cookie", &[line]), found("abc"), "{line}");
     }
@@ -217,7 +218,7 @@ fn a_cookie_s_quotes_are_none_of_it_if_they_are_encoded() {
 }
 
 #[test]
-fn cookies_that_cannot_be_a_key_say_why_and_not_what() {
+fn the_error_of_a_bad_cookie_says_why_and_hides_the_value() {
     for (lines, message, kind) in [
         (
             &[][..],
@@ -271,7 +272,7 @@ fn a_megabyte_of_cookies_is_not_read() {
     let many = vec!["x".repeat(1_000); 1_000];
     assert!(extract(&cookie("id"), "cookie", &many).is_err());
     let id = cookie("id");
-    // What is read is read in one go, and nothing is copied.
+    // The cookies are read in one pass, and nothing is copied.
     for filler in [";", "=", "id=abc;", "id", "%", "\"", "a=b; "] {
         let line = filler.repeat(65_000 / filler.len()) + ";id=abc";
         let request = request("cookie", &[line]);
@@ -284,7 +285,7 @@ fn a_megabyte_of_cookies_is_not_read() {
 // Claims and headers that differ in case only.
 
 #[test]
-fn names_that_differ_in_case_or_encoding_are_two_unless_said_otherwise() {
+fn names_that_differ_in_case_or_encoding_are_two_by_default() {
     let names = ["Alice", "ALICE", "alice", "%61lice", "alic%65"];
     let count = |key: &dyn KeyExtractor| {
         let keys = names.map(|name| key.extract(&Head::new(&request("x-user", &[name]))).unwrap());
@@ -292,13 +293,13 @@ fn names_that_differ_in_case_or_encoding_are_two_unless_said_otherwise() {
     };
     assert_eq!(count(&key::header("x-user")), 5);
     assert_eq!(count(&key::header("x-user").ignore_case()), 3);
-    // Letters beyond ASCII are no header value that is taken, in either case.
+    // A header value with letters beyond ASCII is refused, in either case.
     let error = extract(&key::header("x-user").ignore_case(), "x-user", &["\u{c4}"]).unwrap_err();
     assert!(!error.is_missing());
 }
 
 #[test]
-fn a_claim_is_read_from_what_has_been_verified() {
+fn a_claim_is_read_from_verified_claims() {
     #[derive(Clone)]
     struct Claims(Option<&'static str>);
 
@@ -382,7 +383,7 @@ proptest! {
 
     /// Whatever is in the header fields, nothing panics.
     #[test]
-    fn nothing_that_can_be_sent_panics(
+    fn no_header_field_makes_an_extractor_panic(
         value in proptest::collection::vec(prop_oneof![
             Just(b'"'), Just(b'%'), Just(b';'), Just(b'='), Just(b' '), 0x20_u8..=0x7e, 0x80_u8..
         ], 0..40),

@@ -1,4 +1,5 @@
-//! Keys from axum's extractors and from sessions: what waits is asked before the limit is.
+//! Keys from axum's extractors and from sessions: an extractor that waits runs before the limit
+//! decides.
 
 use crate::support;
 
@@ -60,7 +61,7 @@ async fn statuses<const N: usize>(app: &Router, fields: [&[(&str, &str)]; N]) ->
     statuses
 }
 
-/// Users that are looked up, which takes its time.
+/// Users that are looked up, which takes a moment.
 #[derive(Clone, Debug, Default)]
 struct Users {
     asked: Arc<AtomicU32>,
@@ -117,13 +118,13 @@ async fn a_rejection_is_the_answer_and_takes_nothing() {
 async fn a_request_that_is_rejected_may_go_on_without_a_key() {
     let find = || extract(|user: User| UserId(user.id)).state(Users::default()).optional();
     let key = || extension(|user: &UserId| user.0);
-    let (alice, nobody) = (&[("x-user", "1")][..], &[][..]);
+    let (alice, anonymous) = (&[("x-user", "1")][..], &[][..]);
     let refused = hello().layer(two(key())).layer(find());
-    assert_eq!(statuses(&refused, [alice, nobody]).await, [200, 500]);
+    assert_eq!(statuses(&refused, [alice, anonymous]).await, [200, 500]);
     let exempt = hello().layer(two_unless(key(), MissingKey::Exempt)).layer(find());
-    assert_eq!(statuses(&exempt, [nobody; 4]).await, [200; 4]);
+    assert_eq!(statuses(&exempt, [anonymous; 4]).await, [200; 4]);
     let or_all = hello().layer(two(key().or(key::global()))).layer(find());
-    assert_eq!(statuses(&or_all, [nobody, nobody, nobody, alice]).await, [200, 200, 429, 200]);
+    assert_eq!(statuses(&or_all, [anonymous, anonymous, anonymous, alice]).await, [200, 200, 429, 200]);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Imports and paths lead to lower rooms only, and other people's crates are named where they may be.
+//! Imports and paths lead to lower rooms only, and each external crate is named only in the rooms
+//! that may use it.
 //!
 //! Paths that begin with `crate`, `self` or `super` are followed to the room they lead to, also
 //! within groups.
@@ -127,7 +128,7 @@ fn follow(tokens: &[Token], mut at: usize, mut path: Vec<String>, found: &mut Ve
     at
 }
 
-/// Where the crates of [`CRATES`] are named: as the start of a path, or whole.
+/// The places that name a crate of [`CRATES`]: as the start of a path, or alone.
 fn crates(tokens: &[Token]) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
@@ -146,10 +147,10 @@ fn crates(tokens: &[Token]) -> Vec<(usize, &'static str)> {
     found
 }
 
-// That the rule sees what is there, and can fail.
+// The rule sees the arrows of a source, and can fail.
 
 #[test]
-fn the_arrows_that_there_are_are_found() {
+fn existing_arrows_are_found() {
     let sources = sources();
     let arrows: BTreeSet<_> = sources
         .iter()
@@ -291,7 +292,7 @@ fn a_file_in_no_room_is_reported() {
 }
 
 #[test]
-fn crates_are_reported_where_they_may_not_be_named() {
+fn crates_that_a_room_may_not_name_are_reported() {
     for (file, source, name) in [
         ("limiter/mod.rs", "use ::http::StatusCode;", "http"),
         ("limiter/mod.rs", "use http::{HeaderMap, StatusCode};", "http"),
@@ -338,7 +339,7 @@ fn arrows_that_point_down_are_not_reported() {
         ("routes/mod.rs", "use axum::Router; use crate::middleware::RateLimit;"),
         ("backend/redis/link/mod.rs", "use ::redis::Cmd; use tokio::time::Instant;"),
         ("backend/mod.rs", "mod redis; pub use self::redis::Redis;"),
-        // Names, but of no crate.
+        // The same names, but of items that are no crates.
         ("limiter/mod.rs", "fn f(http: u8) -> u8 { let axum = http; axum }"),
         ("limiter/mod.rs", "struct S { http: u8 } fn f(s: S) -> u8 { other::http::f(); s.http }"),
     ] {
@@ -364,7 +365,7 @@ fn comments_texts_and_tests_are_not_reported() {
         "struct S {\n    #[cfg(test)]\n    seen: crate::routes::Seen,\n}",
     ] {
         assert_eq!(faults("quota/mod.rs", source), Vec::<String>::new(), "{source}");
-        // What comes after it is seen.
+        // The code after it is checked.
         let fault = "`crate::routes` points up, from `quota` to `routes`";
         let faults = faults("quota/mod.rs", &format!("{source}\nuse crate::routes;"));
         assert!(matches!(&*faults, [one] if one.ends_with(fault)), "{source}: {faults:?}");

@@ -3,7 +3,7 @@
 //! An import or a path leads from its file to the file that defines the item, also where a `mod.rs`
 //! re-exports it: `use super::Permit` leads to `permit.rs`. A `mod.rs` that only re-exports an item
 //! of its children leads nowhere; one that also mentions the item leads to its file. An import of a
-//! module leads where the paths through it lead. What a method belongs to is not seen.
+//! module leads where the paths through it lead. Calls of methods are not followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +147,7 @@ fn leads(modules: &Modules, path: &[String], module: &Module) -> Vec<Mention> {
     found
 }
 
-// That the rule can fail.
+// The rule can fail.
 
 /// The files of each circle, and the arrows in them.
 fn found(sources: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -251,7 +251,7 @@ fn a_room_that_uses_its_child_is_in_a_circle_with_it() {
 }
 
 #[test]
-fn what_is_no_arrow_is_in_no_circle() {
+fn re_exports_comments_and_tests_make_no_circle() {
     for (mod_rs, a, b) in [
         // Declared and re-exported only.
         ("mod a; pub use self::a::A; pub struct M;", "use super::M; pub struct A(M);", ""),
@@ -265,7 +265,7 @@ fn what_is_no_arrow_is_in_no_circle() {
             "use super::M; pub fn f() {}",
             "",
         ),
-        // A module, of which only what is not in the circle is used.
+        // A module of which only items outside of the circle are used.
         ("", "use super::b; pub struct A;", "use super::a::A;"),
         // Other names in other places.
         ("", "use std::b::B; use ::key::b::B; pub struct A;", "use super::a::A; pub struct B;"),
@@ -276,7 +276,7 @@ fn what_is_no_arrow_is_in_no_circle() {
         ),
         ("use std::fmt;", "use super::fmt; pub struct A;", "use super::a::A; pub struct B;"),
         ("", "pub(in super::b) struct A;", "use super::a::A; pub struct B;"),
-        // Only for tests, or said in passing.
+        // Only in tests, or only in a comment.
         ("", "#[cfg(test)]\nuse super::b::B;\npub struct A;", "use super::a::A; pub struct B;"),
         ("", "/// See [`super::b::B`].\npub struct A;", "use super::a::A; pub struct B;"),
     ] {

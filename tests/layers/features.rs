@@ -36,7 +36,7 @@ fn features(tokens: &[Token]) -> Vec<(usize, String)> {
     starts.map(|three| (three[0].line, three[2].text.trim_matches('"').to_owned())).collect()
 }
 
-// That the rule can fail.
+// The rule can fail.
 
 #[test]
 fn features_of_higher_rooms_are_reported() {

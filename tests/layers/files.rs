@@ -40,7 +40,7 @@ fn lines_without_tests(source: &str) -> usize {
     tests.unwrap_or(lines.len())
 }
 
-// That the rules can fail.
+// The rules can fail.
 
 #[test]
 fn lines_are_counted_up_to_the_tests() {
@@ -52,7 +52,7 @@ fn lines_are_counted_up_to_the_tests() {
 }
 
 #[test]
-fn logic_is_told_from_documentation_and_re_exports() {
+fn documentation_and_re_exports_are_not_taken_for_logic() {
     let lib =
         "//! fn f() {}\npub mod quota;\n#[cfg(feature = \"axum\")]\npub use self::quota::Quota;";
     assert_eq!(logic(lib), Vec::<String>::new());

@@ -87,7 +87,7 @@ fn each_guide_is_a_page_and_is_in_the_readme() {
     }
 }
 
-// That the rule can fail.
+// The rule can fail.
 
 #[test]
 fn dead_links_are_reported() {

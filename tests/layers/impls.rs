@@ -89,7 +89,7 @@ fn is_in(file: &str, directory: &str) -> bool {
     rest.is_some_and(|rest| directory.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
-// That the rule can fail.
+// The rule can fail.
 
 fn found(sources: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
     faults(&Modules::read(sources.iter().copied()), exceptions)

@@ -1,8 +1,8 @@
 //! Enforces the structure of `src`: imports run one way, types stay together, names are unique.
 //!
-//! The sources are read as tokens: comments, documentation and what is there for `#[cfg(test)]`
-//! only do not count. Each module holds one rule, its exceptions with their reasons, and tests
-//! which show that the rule can fail.
+//! The sources are read as tokens. Comments, documentation and code under `#[cfg(test)]` do not
+//! count. Each module holds one rule, its exceptions with their reasons, and tests which show that
+//! the rule can fail.
 
 mod arrows;
 mod circles;
@@ -33,7 +33,7 @@ const LAYERS: [&[&str]; 9] = [
     &["_guide"],
 ];
 
-/// Other people's crates, and the rooms and files that may name them.
+/// External crates, and the rooms and files that may name them.
 const CRATES: [(&str, &[&str]); 12] = [
     ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
@@ -49,7 +49,7 @@ const CRATES: [(&str, &[&str]); 12] = [
             "limiter/line/",
             "limiter/queue/",
             "limiter/wait.rs",
-            // For how long a store has not failed.
+            // It measures how long a store has not failed.
             "middleware/log.rs",
             "middleware/queued_call.rs",
             "retry/",

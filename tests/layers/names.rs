@@ -57,7 +57,7 @@ fn faults(modules: &Modules, exceptions: &[(&str, &str)]) -> Vec<String> {
     faults.chain(unused).collect()
 }
 
-// That the rule can fail.
+// The rule can fail.
 
 fn found(source: &str, other: &str, exceptions: &[(&str, &str)]) -> Vec<String> {
     faults(&Modules::read([("key/a.rs", source), ("http/b.rs", other)]), exceptions)

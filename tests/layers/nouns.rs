@@ -43,7 +43,7 @@ fn no_type_name_ends_in_a_participle() {
     assert!(found.is_empty(), "{} names\n{}", found.len(), found.join("\n"));
 }
 
-// That the rule can fail.
+// The rule can fail.
 
 #[test]
 fn participles_and_unused_exceptions_are_reported() {

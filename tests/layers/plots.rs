@@ -1,7 +1,8 @@
-//! The plots of the guides are in the documentation too, where no path leads to a file.
+//! The plots of the guides are also in the documentation, where a relative path to a file is dead.
 //!
-//! `src/_guide/plots.md` defines each plot as the text of its file. After a benchmark has drawn
-//! anew, write it by `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers plots`.
+//! `src/_guide/plots.md` defines each plot as the text of its file. After a benchmark has drawn new
+//! plots, write the file with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
+//! plots`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -52,6 +53,6 @@ fn encoded(text: &str) -> String {
 }
 
 #[test]
-fn what_is_no_part_of_a_url_is_encoded() {
+fn characters_that_a_url_does_not_allow_are_encoded() {
     assert_eq!(encoded("<a b=\"ä\">"), "%3Ca%20b=%22%C3%A4%22%3E");
 }

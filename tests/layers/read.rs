@@ -12,7 +12,7 @@ pub(crate) struct Token {
     pub(crate) spaced: bool,
 }
 
-/// The tokens of a source, without what is there for tests only.
+/// The tokens of a source, without the code that is compiled for tests only.
 pub(crate) fn tokens(source: &str) -> Vec<Token> {
     without_tests(lex(source))
 }

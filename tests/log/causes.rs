@@ -1,4 +1,4 @@
-//! What an error of the store shows where a program reads only a part of it: its `Display`, its
+//! What an error of the store shows to a program that reads only one part of it: its `Display`, its
 //! `Debug`, or a line of the log.
 
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::format::debug_fn;
 
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, MINUTE));
 
-/// As a store that reads files would be told.
+/// An error as a store that reads files would get it.
 const DISK: &str = "files backend could not decide: cannot read `login`: no such disk";
 
 fn disk() -> BackendError {
@@ -25,7 +25,7 @@ fn disk() -> BackendError {
     )
 }
 
-/// As `anyhow`, `eyre` and `std::error::Report` print an error: with all that caused it.
+/// Prints an error as `anyhow`, `eyre` and `std::error::Report` do: with all its causes.
 fn report(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", report(cause)),

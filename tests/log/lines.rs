@@ -28,7 +28,7 @@ use tower::{Layer, ServiceExt};
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
 #[test]
-fn a_store_that_fails_is_told_once_until_it_has_recovered() {
+fn a_store_that_fails_is_logged_once_until_it_has_recovered() {
     let store = Flaky::default();
     let down = Arc::clone(&store.down);
     let service = RateLimiter::new(store)
@@ -39,7 +39,7 @@ fn a_store_that_fails_is_told_once_until_it_has_recovered() {
             (false, 0),
             (true, 1),
             (true, 1),
-            // It answers again, but not for long: that is no recovery.
+            // The store answers again, but too briefly to count as recovered.
             (false, 1),
             (true, 1),
             (false, 59),
@@ -62,7 +62,7 @@ fn a_store_that_fails_is_told_once_until_it_has_recovered() {
     assert!(lines[0].contains("it is down"), "{lines:#?}");
 }
 
-/// A store that is full refuses and fails by turns: of 400 requests, 399 were told to the log.
+/// A store that is full refuses and fails by turns: of 400 requests, 399 were logged.
 #[test]
 fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
     let store = Flaky::default();
@@ -100,10 +100,10 @@ fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
     assert!(lines[0].contains("no room"), "{lines:#?}");
 }
 
-/// The same with the server: of 400 requests, 399 were told to the log.
+/// The same with a real server: of 400 requests, 399 were logged.
 #[cfg(feature = "redis")]
 #[test]
-fn a_redis_server_that_is_full_is_told_once() {
+fn a_redis_server_that_is_full_is_logged_once() {
     use support::redis::Server;
     use tollgate::backend::Redis;
 
@@ -132,10 +132,10 @@ fn a_redis_server_that_is_full_is_told_once() {
     assert!(lines[0].contains("the backend is full") && lines[0].contains("OOM"), "{lines:#?}");
 }
 
-/// The key of a client was in the log, where no key belongs.
+/// The log contained the key of a client, but keys must not be logged.
 #[cfg(feature = "redis")]
 #[test]
-fn a_value_that_is_no_bucket_is_told_without_its_key() {
+fn a_value_that_is_no_bucket_is_logged_without_its_key() {
     use support::redis::Server;
     use tollgate::backend::Redis;
 
@@ -156,10 +156,10 @@ fn a_value_that_is_no_bucket_is_told_without_its_key() {
     assert!(!lines[0].contains("alice"), "{lines:#?}");
 }
 
-/// A client that finds a call which the store cannot decide sends it as often as it likes: a line
-/// each time, and one that the store has recovered, would fill the log.
+/// A client can repeat a call that the store can never decide. A line for each, and another for
+/// each recovery, would fill the log.
 #[test]
-fn what_the_store_can_never_decide_is_told_once_and_never_admitted() {
+fn a_call_that_the_store_can_never_decide_is_logged_once_and_never_admitted() {
     let store = Flaky::default();
     let (is_misused, down) = (Arc::clone(&store.is_misused), Arc::clone(&store.down));
     let service = RateLimiter::new(store)
@@ -187,7 +187,7 @@ fn what_the_store_can_never_decide_is_told_once_and_never_admitted() {
 }
 
 #[test]
-fn a_key_that_the_client_left_out_is_no_mistake_in_the_set_up() {
+fn a_key_that_the_client_left_out_is_no_misconfiguration() {
     let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
     let rule = Rule::new(&TWO).key(header("x-user")).missing_key(unauthorized);
     let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());
@@ -202,7 +202,7 @@ fn a_key_that_the_client_left_out_is_no_mistake_in_the_set_up() {
 }
 
 #[test]
-fn a_refusal_is_told_to_the_log() {
+fn a_refusal_is_logged() {
     let service = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).layer(inner());
     let ask = || {
         at_once(service.clone().oneshot(Request::new(()))).unwrap();
@@ -217,7 +217,7 @@ fn a_refusal_is_told_to_the_log() {
 }
 
 #[test]
-fn what_a_shadow_would_refuse_is_told_to_the_log() {
+fn a_request_that_a_shadow_would_refuse_is_logged() {
     let limiter = limiter(&ManualClock::new(START));
     let shadow = Rule::new(&TWO).cost(2).shadow();
     let layer = limiter.layer(shadow.clone());
@@ -244,7 +244,7 @@ fn what_a_shadow_would_refuse_is_told_to_the_log() {
     });
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:#?}");
     assert!(lines[0].contains("pass without being charged"), "{lines:#?}");
-    // So is a mistake in the set-up.
+    // A misconfiguration is logged as well.
     let mistaken = limiter.layer(shadow.key(ClientIp::peer()));
     let lines = logged(tracing::Level::INFO, || (0..3).for_each(|_| ask(&mistaken)));
     assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:#?}");
@@ -252,7 +252,7 @@ fn what_a_shadow_would_refuse_is_told_to_the_log() {
 }
 
 #[test]
-fn an_admission_that_no_layer_exposes_is_told_with_the_way_out() {
+fn an_admission_that_no_layer_exposes_is_logged_with_the_fix() {
     let (mut parts, ()) = Request::new(()).into_parts();
     let extracted = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &());
     let missing = at_once(extracted).unwrap_err();
@@ -265,7 +265,7 @@ fn an_admission_that_no_layer_exposes_is_told_with_the_way_out() {
 }
 
 #[test]
-fn a_failure_that_a_handler_leaves_with_is_in_the_log() {
+fn a_failure_that_a_handler_returns_is_logged() {
     let store = Flaky { down: Arc::new(true.into()), ..Flaky::default() };
     let error = at_once(RateLimiter::new(store).limit(&TWO)).unwrap_err();
     let lines = logged(tracing::Level::ERROR, || assert_eq!(error.into_response().status(), 503));
@@ -276,7 +276,7 @@ fn a_failure_that_a_handler_leaves_with_is_in_the_log() {
 }
 
 #[test]
-fn a_mistake_in_the_set_up_is_told_once_and_says_how_to_mend_it() {
+fn a_misconfiguration_is_logged_once_with_the_fix() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(ClientIp::peer());
     let lines = logged(tracing::Level::ERROR, || {
         // However many routes the layer is put on.
@@ -293,7 +293,7 @@ fn a_mistake_in_the_set_up_is_told_once_and_says_how_to_mend_it() {
 }
 
 #[test]
-fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
+fn a_client_that_leaves_a_key_out_does_not_hide_a_misconfiguration() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO);
     let service = layer.key((header("x-user"), ClientIp::peer())).layer(inner());
     let lines = logged(tracing::Level::WARN, || {
@@ -306,7 +306,8 @@ fn a_client_that_leaves_a_key_out_does_not_use_up_the_line_of_a_mistake() {
         }
     });
     assert_eq!(lines.len(), 2, "{lines:#?}");
-    // No request has an address: of two keys that are missing, that is the mistake which is sure.
+    // No request has an address. Of the two missing keys, only that one is certainly a
+    // misconfiguration.
     assert!(lines[0].contains("ERROR") && lines[0].contains("ConnectInfo"), "{lines:#?}");
     assert!(
         lines[1].contains("WARN") && lines[1].contains("`x-user` header is empty"),
@@ -358,10 +359,10 @@ fn a_limit_without_a_key_is_logged_also_where_requests_go_on() {
     }
 }
 
-/// The second key took the place of the first, and nobody heard that the first can never be: with a
-/// header field as the second, each client chose its own bucket.
+/// The second key replaced the first, and no line said that the first is always missing. With a
+/// header field as the second key, each client chose its own bucket.
 #[test]
-fn a_mistake_in_the_set_up_is_told_also_where_another_key_takes_its_place() {
+fn a_misconfigured_key_is_logged_even_if_another_key_replaces_it() {
     let user = |n: u32| {
         let user = format!("user-{n}");
         Request::builder().header("x-user", user).body(()).unwrap()
@@ -376,14 +377,14 @@ fn a_mistake_in_the_set_up_is_told_also_where_another_key_takes_its_place() {
         let said = ["WARN", "limit=\"many\"", "`ConnectInfo` is missing", "once"];
         assert!(said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
     }
-    // What a client may leave out is no mistake.
+    // A key that the client may leave out is no misconfiguration.
     assert!(watched(header("x-tenant").or(header("x-user")), 2_000, user).is_empty());
-    // Nor is what is not needed: all have the first key.
+    // Nor is a second key that is never needed, as all requests have the first.
     assert!(watched(header("x-user").or(ClientIp::peer()), 2_000, user).is_empty());
 }
 
 #[test]
-fn an_empty_key_is_no_key_and_told_once() {
+fn an_empty_key_is_no_key_and_logged_once() {
     #[derive(Clone)]
     struct Tenant(&'static str);
 
@@ -436,7 +437,7 @@ fn from(peer: IpAddr) -> Request<()> {
 }
 
 #[test]
-fn a_forwarding_field_that_nobody_is_trusted_to_write_is_told_once() {
+fn a_forwarding_field_that_no_proxy_is_trusted_to_write_is_logged_once() {
     for (name, value) in [
         ("x-forwarded-for", "203.0.113.7"),
         ("forwarded", "for=203.0.113.7"),
@@ -463,7 +464,8 @@ fn a_forwarding_field_that_nobody_is_trusted_to_write_is_told_once() {
             let said = ["WARN", "limit=\"many\"", &format!("`{name}`"), "x_forwarded_for", "once"];
             assert!(said.iter().all(|part| line.contains(part)), "{line}");
         }
-        // Another field is read: a trusted proxy does not write it, others may forge what they like.
+        // Another field is read. The trusted proxy does not write this one, so clients can forge
+        // it.
         let other = || ClientIp::header("x-other", Networks::new(["192.0.2.1"]));
         let lines = watched(other(), 2_000, request);
         let said = ["WARN", &format!("`{name}`"), "the field that is read is not", "once"];
@@ -489,7 +491,7 @@ fn a_forwarding_field_that_nobody_is_trusted_to_write_is_told_once() {
 }
 
 #[test]
-fn one_private_address_for_all_is_told_once() {
+fn one_private_address_for_all_is_logged_once() {
     let docker = IpAddr::from([172, 17, 0, 1]);
     for peer in [docker, "fd00::1".parse().unwrap(), "::ffff:10.0.0.1".parse().unwrap()] {
         let trusting = || ClientIp::x_forwarded_for(Networks::private());
@@ -512,7 +514,7 @@ fn one_private_address_for_all_is_told_once() {
 }
 
 #[test]
-fn one_address_for_all_is_not_told_before_it_is_sure() {
+fn one_address_for_all_is_not_logged_before_it_is_certain() {
     let docker = IpAddr::from([172, 17, 0, 1]);
     assert!(watched(ClientIp::peer(), 999, |_| from(docker)).is_empty(), "too few");
     assert_eq!(watched(ClientIp::peer(), 1_000, |_| from(docker)).len(), 1);
@@ -520,10 +522,10 @@ fn one_address_for_all_is_not_told_before_it_is_sure() {
     for odd in [0, 1, 500, 999] {
         assert!(watched(ClientIp::peer(), 3_000, but_for(odd)).is_empty(), "{odd}");
     }
-    // A client of the Internet that asks often is no proxy.
+    // A public address that sends many requests is no proxy.
     let public = |_| from(IpAddr::from([203, 0, 113, 7]));
     assert!(watched(ClientIp::peer(), 3_000, public).is_empty());
-    // An exempt request is not looked at: health checks come from one address.
+    // Exempt requests are ignored: health checks come from one address.
     let health = |n: u32| {
         let mut request = from(docker);
         *request.uri_mut() = if n < 2_000 { "/health" } else { "/" }.parse().unwrap();
@@ -534,9 +536,9 @@ fn one_address_for_all_is_not_told_before_it_is_sure() {
     assert_eq!(watched(key(), 3_000, health).len(), 1);
 }
 
-/// The flag that a line is logged was shared by layers made from one.
+/// Layers made from one layer shared the flag that its line was logged.
 #[test]
-fn layers_made_from_one_each_tell_their_own_mistake() {
+fn layers_made_from_one_log_their_own_misconfigurations() {
     let base = limiter(&ManualClock::new(START)).layer(&TWO);
     let a = base.clone().key(header("x-user")).layer(inner());
     let b = base.key(ClientIp::peer()).layer(inner());
@@ -551,8 +553,8 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What this thread logs. One subscriber for all threads: beside scoped ones, an event that is first
-/// met by a thread without one is switched off for all.
+/// The lines that this thread logs. One subscriber serves all threads: with scoped subscribers, an
+/// event that a thread without one meets first is switched off for all threads.
 struct Log;
 
 impl io::Write for Log {
@@ -632,7 +634,7 @@ impl Backend for Flaky {
 
 /// A limit without capacity refused every request, and nothing but a detail of the log said why.
 #[test]
-fn a_limit_that_refuses_every_request_is_told_once_with_the_way_out() {
+fn a_limit_that_refuses_every_request_is_logged_once_with_the_fix() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, MINUTE).capacity(0));
     let limiter = limiter(&ManualClock::new(START));
     let service = limiter.layer(&SPACED).layer(inner());
@@ -645,7 +647,7 @@ fn a_limit_that_refuses_every_request_is_told_once_with_the_way_out() {
     assert_eq!(lines.len(), 1, "{lines:#?}");
     let told = "every request is refused (logged once)";
     assert!(lines[0].contains(told) && lines[0].contains("use `queue` on the layer"), "{lines:#?}");
-    // A request that costs too much is the client's own.
+    // A request that costs too much is the client's mistake, not a misconfiguration.
     let large = limiter.layer(&TWO).cost(3).layer(inner());
     let lines = logged(tracing::Level::WARN, || {
         assert_eq!(at_once(large.oneshot(Request::new(()))).unwrap().status(), 429);

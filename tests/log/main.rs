@@ -1,8 +1,8 @@
 //! What an operator reads in the log.
 //!
-//! Alone in its process: one subscriber serves all tests, and each of them begins with it. Beside tests
-//! without one, an event that they meet first could stay switched off, and lines that are logged once
-//! in a process would be gone.
+//! These tests have a process of their own: one subscriber serves all of them. If a test without a
+//! subscriber met an event first, the event could stay switched off, and a line that is logged once
+//! in a process would be lost.
 
 #![cfg(all(feature = "memory", feature = "axum", feature = "tracing"))]
 

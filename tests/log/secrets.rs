@@ -1,4 +1,4 @@
-//! Secrets that clients send, and everything that is told of their requests.
+//! No secret that a client sends appears in a key, an error, the log or the store.
 
 use crate::support;
 
