@@ -127,7 +127,7 @@ fn leads(modules: &Modules, path: &[String], module: &Module) -> Vec<Mention> {
         let is_re_export = import.is_exported && is_of_children;
         let line = import.line;
         match place {
-            // Everything that is in it may be meant.
+            // A glob import can mean each item of the module.
             Some(Place::Module(all)) if import.name == "*" => {
                 let Module { items, imports, .. } = &modules.0[&all];
                 let names = items.iter().filter(|item| !item.is_local).map(|item| &item.name);

@@ -413,7 +413,7 @@ fn an_empty_key_is_no_key_and_logged_once() {
 
 static MANY: Limit = Limit::new("many", Quota::token_bucket(1_000_000, MINUTE));
 
-/// What is logged of so many requests, each made from its number.
+/// The lines that `requests` requests log, each made from its number.
 fn watched(
     key: impl KeyExtractor,
     requests: u32,
@@ -632,7 +632,7 @@ impl Backend for Flaky {
     }
 }
 
-/// A limit without capacity refused every request, and nothing but a detail of the log said why.
+/// A limit without capacity refused every request, and only a detail of a log line said why.
 #[test]
 fn a_limit_that_refuses_every_request_is_logged_once_with_the_fix() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, MINUTE).capacity(0));

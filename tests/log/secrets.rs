@@ -16,7 +16,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::lines::log_of;
 
-/// What a store sees, and what it is told to forget.
+/// A store that records the keys that it is charged for or told to reset.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     memory: Arc<Memory>,

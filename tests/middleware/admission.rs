@@ -1,4 +1,5 @@
-//! What handlers see of the limits that let their requests in, and what they do about them.
+//! What handlers see of the limits that admitted their requests, and how they charge, settle and
+//! reset them.
 
 use crate::support;
 
@@ -67,7 +68,7 @@ fn costing(tokens: u64) -> Response {
 // Seeing.
 
 #[tokio::test]
-async fn a_handler_sees_how_the_limits_stand_and_what_the_shadows_said() {
+async fn a_handler_sees_the_snapshots_of_limits_and_shadows() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter
         .layer(&CALLS)
@@ -112,7 +113,7 @@ async fn without_expose_the_extractor_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_handler_sees_what_clients_are_not_told() {
+async fn a_handler_sees_limits_that_are_not_advertised() {
     let limiter = limiter(&ManualClock::new(START));
     let app =
         app(limiter.layer(&CALLS).dialects(Dialect::None).expose(), async |seen: Admission| {
@@ -123,7 +124,7 @@ async fn a_handler_sees_what_clients_are_not_told() {
 }
 
 #[tokio::test]
-async fn requests_that_are_held_to_nothing_are_admitted_by_nothing() {
+async fn requests_without_a_limit_have_an_empty_admission() {
     let calls = || Rule::new(&CALLS);
     let exempt = calls().key(header("x-absent")).missing_key(MissingKey::Exempt);
     let exempt = limiter(&ManualClock::new(START)).layer(exempt);
@@ -164,7 +165,7 @@ async fn nested_layers_are_seen_together_the_outermost_first() {
 // Charging more.
 
 #[tokio::test]
-async fn a_handler_charges_more_and_is_refused_when_it_is_not_there() {
+async fn a_handler_charges_more_and_is_refused_when_tokens_are_short() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(&CALLS).and(Rule::new(&TOKENS).cost(100)).expose();
     let app = app(layer, async |admission: Admission| {
@@ -180,12 +181,12 @@ async fn a_handler_charges_more_and_is_refused_when_it_is_not_there() {
     assert_eq!(reply.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(reply.field("retry-after"), Some("1"));
     assert!(reply.body.contains("\"violated-policies\":[\"tokens\"]"), "{}", reply.body);
-    // What only counts requests was left alone, and the refusal took nothing.
+    // The limit that only counts requests was not charged, and the refusal took nothing.
     assert_eq!((left(&limiter, &CALLS), left(&limiter, &TOKENS)), (9, 600));
 }
 
 #[tokio::test]
-async fn more_than_the_limit_can_ever_grant_is_an_error() {
+async fn charging_more_than_the_limit_can_ever_grant_is_an_error() {
     let limiter = limiter(&ManualClock::new(START));
     let app = app(limiter.layer(&CALLS).expose(), async |admission: Admission| {
         let error = admission.charge(11).await.unwrap_err();
@@ -197,7 +198,7 @@ async fn more_than_the_limit_can_ever_grant_is_an_error() {
 }
 
 #[tokio::test]
-async fn more_than_a_bucket_grants_all_its_rules_together_is_an_error() {
+async fn charging_more_than_a_bucket_can_grant_its_rules_together_is_an_error() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(&CALLS).and(&CALLS).expose();
     let app = app(layer, async |admission: Admission| {
@@ -246,7 +247,7 @@ async fn shards_get_back_what_was_charged_more() {
 // Settling, once.
 
 #[tokio::test]
-async fn what_the_handler_settles_the_layer_does_not() {
+async fn the_layer_does_not_settle_after_the_handler() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(Rule::new(&TOKENS).cost(100).refund_if(|_| true)).settle().expose();
     let settles = app(layer.clone(), async |admission: Admission| {
@@ -274,7 +275,7 @@ async fn what_the_handler_settles_the_layer_does_not() {
 }
 
 #[tokio::test]
-async fn what_the_layer_settles_a_task_of_the_handler_does_not() {
+async fn a_task_of_the_handler_does_not_settle_after_the_layer() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(&TOKENS).cost(100).settle().expose();
     let (send, mut kept) = tokio::sync::mpsc::unbounded_channel();
@@ -291,7 +292,7 @@ async fn what_the_layer_settles_a_task_of_the_handler_does_not() {
 }
 
 #[tokio::test]
-async fn what_is_charged_beside_a_meter_is_not_settled_by_it() {
+async fn a_meter_does_not_settle_extra_charges() {
     let limiter = limiter(&ManualClock::new(START));
     let (send, mut kept) = tokio::sync::mpsc::unbounded_channel();
     let app = app(limiter.layer(&TOKENS).cost(100).settle().expose(), move |admission| {
@@ -307,7 +308,7 @@ async fn what_is_charged_beside_a_meter_is_not_settled_by_it() {
 }
 
 #[tokio::test]
-async fn what_the_layer_leaves_open_a_task_may_settle_after_the_response() {
+async fn a_task_may_settle_after_the_response_if_the_layer_does_not() {
     let limiter = limiter(&ManualClock::new(START));
     let (send, mut kept) = tokio::sync::mpsc::unbounded_channel();
     let app = app(limiter.layer(&TOKENS).cost(100).expose(), move |admission: Admission| {
@@ -362,7 +363,7 @@ fn a_layer_and_a_task_that_settle_at_the_same_time_settle_once() {
 }
 
 #[tokio::test]
-async fn a_handler_makes_a_fresh_start_of_one_limit() {
+async fn a_handler_resets_one_limit() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter
         .layer(Rule::new(&CALLS).key(header("x-user")).refund_if(|_| true))
@@ -382,7 +383,7 @@ async fn a_handler_makes_a_fresh_start_of_one_limit() {
 
 /// Otherwise a shadow would report refusals for as long as its bucket is empty.
 #[tokio::test]
-async fn a_handler_makes_a_fresh_start_of_a_shadow_that_would_have_refused() {
+async fn a_handler_resets_a_shadow_that_would_have_refused() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(&CALLS).and(Rule::new(&TWO).shadow()).expose();
     let app = app(layer, async |admission: Admission| {
@@ -395,9 +396,9 @@ async fn a_handler_makes_a_fresh_start_of_a_shadow_that_would_have_refused() {
     assert_eq!((left(&limiter, &CALLS), left(&limiter, &TWO)), (10, 2));
 }
 
-/// A handler that does anything in any order: all in all, what it took is settled once.
+/// A handler charges, settles and drops in any order: all that it took is settled exactly once.
 #[tokio::test]
-async fn whatever_a_handler_does_nothing_is_settled_twice() {
+async fn a_handler_settles_nothing_twice_in_any_order() {
     for seed in 0..300 {
         let limiter = limiter(&ManualClock::new(START));
         let layer = limiter.layer(&TOKENS).cost(100).settle().expose();
@@ -455,7 +456,7 @@ async fn whatever_a_handler_does_nothing_is_settled_twice() {
 // Stores that answer later, and queues.
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_answers_later_hears_a_handler_although_it_has_gone() {
+async fn a_later_store_still_gets_the_settlement_of_a_handler_that_has_gone() {
     let (late, limiter, past) = Late::new();
     let gate = late.clone();
     let app = app(limiter.layer(&TOKENS).cost(100).expose(), move |admission: Admission| {
@@ -481,7 +482,7 @@ async fn a_store_that_answers_later_hears_a_handler_although_it_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_was_waited_for_is_seen_as_well() {
+async fn a_handler_sees_the_limit_that_its_request_waited_for() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
     let limiter = paused();
     let layer = limiter.layer(&SPACED).queue(SECOND).expose();

@@ -1,4 +1,4 @@
-//! Tokens that are taken up front, and given back if the response says so.
+//! Tokens that are taken up front, and refunded if the response says so.
 
 use crate::support;
 
@@ -187,7 +187,7 @@ fn right_passwords_among_wrong_ones_never_let_a_sixth_failure_through() {
 }
 
 #[test]
-fn the_tokens_of_those_that_succeed_let_others_in() {
+fn the_tokens_of_successful_requests_admit_others() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(by_user().refund_if(succeeded));
     let (router, door) = door(layer, watch::channel(true).1);
@@ -205,7 +205,7 @@ fn the_tokens_of_those_that_succeed_let_others_in() {
 }
 
 #[test]
-fn a_successful_log_in_makes_a_fresh_start() {
+fn a_successful_log_in_resets_the_bucket() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(by_user().reset_if(succeeded));
     let (router, _) = door(layer, watch::channel(true).1);
@@ -220,7 +220,7 @@ fn a_successful_log_in_makes_a_fresh_start() {
 // What the response says.
 
 #[test]
-fn status_header_and_extensions_may_say_it() {
+fn status_header_and_extensions_may_ask_for_a_refund() {
     let limiter = limiter(&ManualClock::new(START));
     let calls = || Rule::new(&CALLS);
     let by_status = calls().refund_if(|head| head.status() == StatusCode::NOT_MODIFIED);
@@ -245,7 +245,7 @@ fn status_header_and_extensions_may_say_it() {
 }
 
 #[test]
-fn fields_tell_how_the_limit_stood_when_the_request_was_let_in() {
+fn fields_show_the_snapshot_at_admission() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(Rule::new(&CALLS).refund_if(succeeded));
     for _ in 0..3 {
@@ -254,9 +254,9 @@ fn fields_tell_how_the_limit_stood_when_the_request_was_let_in() {
     }
 }
 
-/// A request of which nothing is told takes the shortest way through the layer.
+/// A request without header fields takes the shortest way through the layer.
 #[test]
-fn tokens_come_back_where_clients_are_told_nothing() {
+fn tokens_are_refunded_without_header_fields() {
     let limiter = limiter(&ManualClock::new(START));
     let silent = |rule: Rule| limiter.layer(rule).dialects(Dialect::None);
     let calls = Rule::new(&CALLS);
@@ -291,7 +291,7 @@ fn a_refusal_is_no_response_of_the_service() {
 }
 
 #[test]
-fn each_rule_hears_its_own_question() {
+fn each_rule_has_a_refund_condition_of_its_own() {
     let limiter = limiter(&ManualClock::new(START));
     // The same limit by two keys: each gets back what it has paid itself.
     let calls = |key| Rule::new(&CALLS).key(header(key));
@@ -313,7 +313,7 @@ fn each_rule_hears_its_own_question() {
 }
 
 #[test]
-fn rules_that_a_request_is_exempt_from_have_nothing_to_give_back() {
+fn rules_that_a_request_is_exempt_from_refund_nothing() {
     let limiter = limiter(&ManualClock::new(START));
     let exempt = Rule::new(&CALLS).key(header("x-user")).missing_key(MissingKey::Exempt);
     let failures = Rule::new(&FAILURES).refund_if(succeeded);
@@ -324,7 +324,7 @@ fn rules_that_a_request_is_exempt_from_have_nothing_to_give_back() {
 }
 
 #[test]
-fn shards_get_back_what_each_has_paid() {
+fn each_shard_is_refunded_what_it_paid() {
     let limiter = limiter(&ManualClock::new(START)).seed(7);
     let layer = limiter.layer(Rule::new(&HOT).cost(15).refund_if(succeeded));
     for _ in 0..50 {
@@ -346,7 +346,7 @@ fn a_limit_that_was_chosen_gets_its_own_tokens_back() {
 // Once, and not twice.
 
 #[test]
-fn what_is_refunded_is_not_settled_as_well() {
+fn refunded_tokens_are_not_settled_as_well() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(Rule::new(&TOKENS).cost(100).refund_if(succeeded)).settle();
     send_now(&layer, &[("cost", "400")]);
@@ -371,9 +371,10 @@ fn a_reset_goes_before_a_refund() {
 }
 
 proptest! {
-    /// Requests that overlap in any way: what is taken is what runs, and what was not given back.
+    /// Requests overlap in any way: the tokens taken are those of running requests, and those that
+    /// were not refunded.
     #[test]
-    fn what_stays_taken_is_what_was_not_given_back(
+    fn only_tokens_that_were_not_refunded_stay_taken(
         steps in prop::collection::vec((any::<bool>(), 0_u8..4, 0_usize..8), 1..80),
     ) {
         let limiter = limiter(&ManualClock::new(START));
@@ -399,7 +400,8 @@ proptest! {
             } else if !running.is_empty() {
                 let (mut call, answer) = running.remove(which % running.len());
                 match ends {
-                    // The client goes away, or the service fails: what was done is not known.
+                    // The client goes away, or the service fails: how much work was done is not
+                    // known.
                     0 => drop(call),
                     1 => {
                         drop(answer);
@@ -420,7 +422,7 @@ proptest! {
 // Clients that go, services that fail, stores that answer later.
 
 #[tokio::test(start_paused = true)]
-async fn tokens_come_back_although_the_client_has_gone_meanwhile() {
+async fn tokens_are_refunded_even_if_the_client_has_disconnected() {
     let (late, limiter, past) = Late::new();
     let layer = limiter.layer(Rule::new(&CALLS).cost(3).refund_if(succeeded));
     let (answer, to_come) = oneshot::channel::<()>();
@@ -438,17 +440,17 @@ async fn tokens_come_back_although_the_client_has_gone_meanwhile() {
     assert_eq!(tokens(&past, &CALLS), 7.0);
     let held = late.close();
     answer.send(()).unwrap();
-    // The client goes as soon as the service has answered.
+    // The client disconnects as soon as the service has answered.
     drop(call.await.unwrap());
     settled().await;
-    assert_eq!(tokens(&past, &CALLS), 7.0, "the store has not heard of it yet");
+    assert_eq!(tokens(&past, &CALLS), 7.0, "the store has not got the refund yet");
     held.let_go();
     settled().await;
     assert_eq!(tokens(&past, &CALLS), 10.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_stay_taken_where_it_is_not_known_what_was_done() {
+async fn tokens_stay_taken_if_the_work_done_is_not_known() {
     let limiter = paused();
     let layer = limiter.layer(Rule::new(&CALLS).refund_if(|_| true).reset_if(|_| true));
     // The client goes while the work runs.
@@ -464,7 +466,7 @@ async fn tokens_stay_taken_where_it_is_not_known_what_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_waited_in_the_queue_get_their_tokens_back() {
+async fn requests_that_waited_in_the_queue_are_refunded() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(1));
     let limiter = paused();
     let layer = limiter.layer(Rule::new(&SPACED).refund_if(succeeded)).queue(SECOND);
@@ -511,9 +513,10 @@ fn a_failure_of_grpc_is_no_success() {
     assert_eq!(left(&limiter, &FAILURES), 2);
 }
 
-/// A request that runs on into the next window has taken nothing from that, and has nothing to give it.
+/// A request that runs on into the next window took nothing from that window, and refunds nothing
+/// to it.
 #[tokio::test]
-async fn slow_successes_let_no_more_failures_in_than_the_limit() {
+async fn slow_successes_admit_no_more_failures_than_the_limit() {
     let window = "fixed window: 5 per minute";
     for quota in [window, "5 per minute", "fixed window: 5 per minute, capacity 8"] {
         let (clock, limit) = (ManualClock::new(START), Limit::new("limit", quota.parse().unwrap()));
@@ -548,10 +551,10 @@ async fn slow_successes_let_no_more_failures_in_than_the_limit() {
 }
 
 proptest! {
-    /// With what is given back late, a bucket never holds more than if it had not been taken, and as
-    /// much where no other request came.
+    /// After a late refund, a bucket never holds more than if the tokens had not been taken; it
+    /// holds exactly as much if no other request came.
     #[test]
-    fn what_is_given_back_late_is_no_more_than_was_missed(
+    fn a_late_refund_is_at_most_what_the_bucket_missed(
         quota in support::quotas(),
         first in 0.0..=1.0_f64,
         others in prop::collection::vec((0.0..=1.0_f64, 0.0..0.6_f64), 0..8),
@@ -567,7 +570,7 @@ proptest! {
         for (units, time) in &others {
             now = now + bucket.full_at(State { value: 0, ts: START }).since(START).mul_f64(*time);
             (without, held) = (bucket.refresh(without, now), bucket.refresh(held, now));
-            // What the bucket has, others take some of.
+            // Other requests take some of the tokens in the bucket.
             let units = part(*units).min(held.value).max(0);
             (without, held) = (taking(without, units), taking(held, units));
         }

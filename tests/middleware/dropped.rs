@@ -151,7 +151,8 @@ fn a_request_that_gets_its_response_costs_what_was_counted() {
     assert_eq!(left(&limiter, &TOKENS), 958);
 }
 
-/// What a service that fails has counted was done; of other services it is not known what was.
+/// A failed service did the work that it had counted. Without a meter, the work that it did is not
+/// known.
 #[test]
 fn a_request_whose_service_fails_costs_what_was_counted() {
     let limiter = here();
@@ -203,7 +204,7 @@ fn the_sum_does_not_overflow() {
 }
 
 #[test]
-fn a_cost_that_is_said_goes_before_what_was_counted() {
+fn an_explicit_cost_takes_precedence_over_the_meter() {
     let limiter = here();
     let layer = limiter.layer(&TOKENS).cost(100).settle();
     let end: [fn(Running); 2] = [Running::responds, Running::disconnects];
@@ -217,7 +218,7 @@ fn a_cost_that_is_said_goes_before_what_was_counted() {
         ends(running);
         assert_eq!(left(&limiter, &TOKENS), 1_000 - 30 * so_far);
     }
-    // A cost in the response, known or metered, is said as well.
+    // A cost in the response, known or metered, is an explicit cost as well.
     let answer = |cost: ActualCost| {
         let mut response = Response::new(());
         response.extensions_mut().insert(cost);
@@ -343,7 +344,7 @@ fn a_request_that_disconnects_between_two_layers_is_settled_by_both() {
 }
 
 #[test]
-fn refunds_and_resets_go_before_the_meter() {
+fn refunds_and_resets_take_precedence_over_the_meter() {
     let refunding = Rule::new(&TOKENS).cost(100).refund_if(|head| head.is_success());
     let resetting = Rule::new(&TOKENS).cost(100).reset_if(|head| head.is_success());
     for rule in [refunding, resetting] {
@@ -362,7 +363,7 @@ fn refunds_and_resets_go_before_the_meter() {
 }
 
 #[test]
-fn requests_that_are_held_to_nothing_have_a_meter() {
+fn requests_without_a_limit_have_a_meter() {
     let limiter = here();
     let exempt = Rule::new(&TOKENS).key(header("x-absent")).missing_key(MissingKey::Exempt);
     let running = Running::start(&limiter.layer(exempt).settle().refund_dropped());
@@ -371,10 +372,10 @@ fn requests_that_are_held_to_nothing_have_a_meter() {
     assert_eq!(left(&limiter, &TOKENS), 1_000);
 }
 
-// Nothing for those that are dropped.
+// Refunds of dropped requests.
 
 #[test]
-fn a_request_that_disconnects_costs_nothing_where_the_layer_says_so() {
+fn a_dropped_request_costs_nothing_if_the_layer_refunds_it() {
     let limiter = here();
     let shadow = Rule::new(&OTHER).cost(200).shadow();
     let rules = || limiter.layer(Rule::new(&TOKENS).cost(100)).and(&CALLS).and(shadow.clone());
@@ -385,7 +386,7 @@ fn a_request_that_disconnects_costs_nothing_where_the_layer_says_so() {
         running.disconnects();
         assert_eq!(lefts(), [1_000, 10, 1_000]);
     }
-    // Whatever it has counted, also where a task still counts.
+    // The count of the meter does not matter, even if a task still counts.
     let running = Running::start(&rules().settle().refund_dropped());
     let kept = running.meter();
     kept.add(30);
@@ -410,9 +411,9 @@ fn a_request_with_a_response_was_not_dropped() {
     assert_eq!(left(&limiter, &TOKENS), 870);
 }
 
-/// What came back meanwhile, the bucket does not get a second time.
+/// The bucket does not get tokens back that it has refilled in the meantime.
 #[test]
-fn a_refund_of_a_request_that_disconnects_late_is_less_what_was_gained() {
+fn the_refund_of_a_late_disconnect_is_reduced_by_the_refill() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let running = Running::start(&limiter.layer(&TOKENS).cost(900).refund_dropped());
@@ -424,7 +425,7 @@ fn a_refund_of_a_request_that_disconnects_late_is_less_what_was_gained() {
 }
 
 #[test]
-fn what_the_handler_has_settled_is_neither_metered_nor_refunded() {
+fn a_permit_settled_by_the_handler_is_neither_metered_nor_refunded() {
     for is_refunding in [false, true] {
         let limiter = here();
         let layer = limiter.layer(&TOKENS).cost(100).settle().expose();
@@ -447,7 +448,7 @@ fn what_the_handler_has_settled_is_neither_metered_nor_refunded() {
 }
 
 #[test]
-fn what_a_handler_charges_is_metered_with_the_rest() {
+fn extra_charges_of_a_handler_are_metered_with_the_rest() {
     let limiter = here();
     let running = Running::start(&limiter.layer(&TOKENS).cost(100).settle().expose());
     let admission = running.extensions.get::<Admission>().cloned().unwrap();
@@ -461,7 +462,7 @@ fn what_a_handler_charges_is_metered_with_the_rest() {
 
 /// Without a cost there is nothing that the layer would settle.
 #[test]
-fn what_is_not_counted_a_task_may_settle_after_the_response() {
+fn a_task_may_settle_after_the_response_without_a_meter() {
     let limiter = here();
     let running = Running::start(&limiter.layer(&TOKENS).cost(100).settle().expose());
     let admission = running.extensions.get::<Admission>().cloned().unwrap();
@@ -511,7 +512,7 @@ fn a_service_that_panics_has_failed() {
 // Queues, timeouts, stores that answer later.
 
 #[tokio::test(start_paused = true)]
-async fn a_request_in_the_queue_gives_its_place_up_and_one_after_its_turn_is_settled() {
+async fn a_dropped_request_gives_its_slot_up_before_its_turn_and_is_settled_after_it() {
     static SPACED: Limit =
         Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(10).max_reserved(100));
     for (is_refunding, wanted) in [(false, [2.0, 4.0]), (true, [10.0, 10.0])] {
@@ -582,7 +583,7 @@ async fn counts_30(request: Request<()>) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_answers_later_hears_of_a_request_that_was_dropped() {
+async fn a_later_store_gets_the_settlement_of_a_dropped_request() {
     for (is_refunding, wanted) in [(false, 970.0), (true, 1_000.0)] {
         let (late, limiter, past) = Late::new();
         let layer = limiter.layer(&TOKENS).cost(100).settle();
@@ -595,7 +596,7 @@ async fn a_store_that_answers_later_hears_of_a_request_that_was_dropped() {
         let held = late.close();
         drop(call);
         settled().await;
-        assert_eq!(tokens(&past, &TOKENS), 900.0, "the store has not heard of it yet");
+        assert_eq!(tokens(&past, &TOKENS), 900.0, "the store has not got the settlement yet");
         held.let_go();
         settled().await;
         assert_eq!(tokens(&past, &TOKENS), wanted);
@@ -619,7 +620,7 @@ async fn a_request_that_is_dropped_before_the_store_has_answered_is_refunded() {
     }
 }
 
-/// There is nothing that could wait for the store.
+/// Outside of a runtime, no task can wait for the store.
 #[test]
 fn dropped_outside_of_a_runtime_a_request_keeps_its_estimate_in_a_store_that_answers_later() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -644,7 +645,7 @@ fn dropped_outside_of_a_runtime_a_request_keeps_its_estimate_in_a_store_that_ans
 // Once, and not twice.
 
 #[test]
-fn whatever_disconnects_at_the_same_time_settles_once() {
+fn requests_that_disconnect_at_the_same_time_are_settled_once() {
     for is_refunding in [false, true] {
         let limiter = here();
         let layer = limiter.layer(&TOKENS).cost(100).settle().expose();
@@ -686,7 +687,7 @@ fn whatever_disconnects_at_the_same_time_settles_once() {
 
 /// Meters that are taken, count, settle and are dropped in any order, before and after the end.
 #[test]
-fn whatever_a_handler_counts_it_is_settled_once() {
+fn a_metered_request_is_settled_once_in_any_order() {
     for seed in 0..2_000 {
         let mut dice = Dice(seed);
         let (limiter, is_refunding) = (here(), dice.below(2) == 0);
@@ -773,7 +774,7 @@ async fn without_settle_the_extractor_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn what_lies_around_a_handler_counts_as_well() {
+async fn layers_around_a_handler_can_count_as_well() {
     let limiter = here();
     let handler = async |meter: Meter| {
         meter.add(20);

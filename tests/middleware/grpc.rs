@@ -1,4 +1,4 @@
-//! gRPC: a real server of tonic behind the layer, and a real client that reads what it is told.
+//! gRPC: a real tonic server behind the layer, and a real client that reads its answers.
 
 use crate::support;
 
@@ -63,7 +63,8 @@ async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
     assert_eq!(metadata(&status, "retry-after"), Some("29"));
     assert_eq!(metadata(&status, "ratelimit"), Some("\"100% \\\"api\\\"\";r=0;t=29"));
     assert_eq!(metadata(&status, "x-ratelimit-remaining"), Some("0"));
-    // On the instant it is admitted, and a microsecond earlier it is not.
+    // At the instant of the retry time the request is admitted, and a microsecond earlier it is
+    // not.
     clock.advance(exact - Duration::from_micros(1));
     assert_eq!(ask(&mut client).await.unwrap_err().code(), Code::ResourceExhausted);
     clock.advance(Duration::from_micros(1));
@@ -71,7 +72,7 @@ async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
 }
 
 #[tokio::test]
-async fn what_can_never_fit_has_no_time_to_come_back() {
+async fn a_cost_that_is_too_large_has_no_retry_time() {
     let mut client = served(limiter(&ManualClock::new(START)).layer(&API).cost(3)).await;
     let status = ask(&mut client).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
@@ -81,7 +82,7 @@ async fn what_can_never_fit_has_no_time_to_come_back() {
 }
 
 #[tokio::test]
-async fn what_http_answers_with_other_statuses_has_a_code_of_its_own() {
+async fn each_http_status_has_its_grpc_code() {
     let limiter = limiter(&ManualClock::new(START));
     let by_user = Rule::new(&API).key(header("x-user"));
     let answered = |status| by_user.clone().missing_key(MissingKey::Reject(status));

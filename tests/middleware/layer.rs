@@ -135,8 +135,8 @@ async fn the_service_that_was_made_ready_is_the_one_that_is_called() {
     }
 }
 
-/// Readiness of which there is only so much, as of a limit on concurrent requests: what one service
-/// reserves, its clones wait for until it is called or dropped.
+/// A service with a bounded number of slots, like a limit on concurrent requests: its clones wait
+/// for the slot that one of them has reserved until that one is called or dropped.
 #[derive(Debug)]
 struct Scarce {
     free: Arc<AtomicU32>,
@@ -177,10 +177,10 @@ impl Service<Request<()>> for Scarce {
     }
 }
 
-/// A service that had refused a request kept what it had reserved to run it: no clone of it became
-/// ready any more.
+/// After a refusal, the service kept the slot that it had reserved for the request, so no clone of
+/// it became ready again.
 #[tokio::test]
-async fn what_was_reserved_for_a_request_that_is_refused_is_let_go() {
+async fn the_slot_reserved_for_a_refused_request_is_released() {
     let clock = ManualClock::new(START);
     let by_user = Rule::new(&TWO).key(header("x-user"));
     let layers: [(&str, RateLimitLayer); 6] = [
@@ -248,7 +248,7 @@ async fn a_call_that_is_dropped_while_the_store_decides_never_runs() {
 
 /// A body whose chunks are not `Bytes`, and one that is no body at all.
 #[tokio::test]
-async fn any_body_will_do() {
+async fn any_body_type_works() {
     #[derive(Debug)]
     struct Chunk(io::Cursor<Vec<u8>>);
     impl bytes::Buf for Chunk {
@@ -365,8 +365,8 @@ async fn keys_come_from_wherever_the_extractor_looks() {
     let requests = vec![with(1, "a"), with(1, "b"), with(1, "a"), with(2, "a"), with(12, "")];
     assert_eq!(ask(Arc::new(both), requests).await, [200, 200, 429, 200, 400]);
 
-    // One part is missing, another cannot be used: sending nonsense must not look like sending
-    // nothing, of which `missing_key` may say that it is let through.
+    // One part is missing and another is invalid. An invalid key must not count as a missing one,
+    // which `missing_key` may exempt.
     let both = (header("x-tenant"), header("x-user"));
     assert_eq!(ask(Arc::new(both), vec![from_user(b"")]).await, [400]);
     let both = (header("x-user"), header("x-tenant"));
@@ -395,7 +395,7 @@ async fn keys_come_from_wherever_the_extractor_looks() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_lets_nothing_through_by_default() {
+async fn a_store_that_fails_admits_no_request_by_default() {
     let limiter = RateLimiter::new(Broken);
     let (inner, ran) = Strict::counted();
     let refusing = limiter.layer(&TWO).layer(inner.clone());
@@ -410,7 +410,7 @@ async fn a_store_that_fails_lets_nothing_through_by_default() {
 }
 
 #[tokio::test]
-async fn a_handler_leaves_by_the_question_mark() {
+async fn a_handler_returns_a_refusal_by_the_question_mark() {
     use axum::Router;
     use axum::routing::get;
     let limiter = limiter(&ManualClock::new(START));
@@ -441,9 +441,9 @@ async fn a_handler_leaves_by_the_question_mark() {
     assert_eq!((broken.status.as_u16(), broken.field("retry-after")), (503, Some("1")));
 }
 
-/// The layer took an answer without a word about its charge for an admission.
+/// The layer took an answer that lacked its charge for an admission.
 #[tokio::test]
-async fn a_store_that_answers_nothing_lets_nothing_through() {
+async fn an_empty_answer_of_the_store_admits_no_request() {
     #[derive(Debug)]
     struct Silent;
     impl Backend for Silent {
@@ -482,7 +482,7 @@ async fn members_of_the_inner_service_are_all_kept() {
 }
 
 #[test]
-fn addresses_count_as_the_vectors_say() {
+fn addresses_make_the_keys_of_the_vectors() {
     let key_of = |address: &str, prefix: u8| {
         let mut request = request();
         request.extensions_mut().insert(address.parse::<std::net::SocketAddr>().unwrap());
@@ -509,7 +509,7 @@ fn addresses_count_as_the_vectors_say() {
 }
 
 #[test]
-fn a_pretended_address_counts_only_where_none_is_real() {
+fn a_mocked_address_counts_only_without_a_real_one() {
     use axum::extract::ConnectInfo;
     use axum::extract::connect_info::MockConnectInfo;
     let address = |text: &str| text.parse::<std::net::SocketAddr>().unwrap();
@@ -542,7 +542,7 @@ fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
 }
 
 #[test]
-fn no_fields_are_told_of_what_can_never_fit_either() {
+fn without_fields_a_cost_that_is_too_large_sends_none_either() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).dialects(Dialect::None);
     let response = at_once(layer.layer(Strict::default()).oneshot(Request::new(()))).unwrap();
     assert_eq!(response.status(), 429);
@@ -550,7 +550,7 @@ fn no_fields_are_told_of_what_can_never_fit_either() {
 }
 
 #[test]
-fn a_handler_tells_the_policy_that_nothing_fits() {
+fn a_handler_sends_the_policy_of_a_cost_that_is_too_large() {
     use axum::response::IntoResponse;
     let limiter = limiter(&ManualClock::new(START));
     let error = at_once(limiter.limit(&TWO).cost(3)).unwrap_err();

@@ -1,5 +1,5 @@
-//! A rule as a value: what it can be made of, the limit that it chooses, and that it answers the same
-//! whichever way the layer carries it out.
+//! A rule as a value: what it can be made of, and the limit that it chooses. Each plan of the layer
+//! answers the same for it.
 
 use crate::support;
 
@@ -173,8 +173,8 @@ fn a_request_without_a_chosen_limit_is_not_limited() {
     }
 }
 
-/// The key has to be there whatever the limit: whether a request is limited is not for its client to
-/// say by leaving it out.
+/// The key is required even if no limit is chosen: otherwise a client could avoid its limit by
+/// leaving the key out.
 #[test]
 fn a_request_without_a_chosen_limit_needs_its_key() {
     let limiter = limiter(&ManualClock::new(START));
@@ -184,7 +184,7 @@ fn a_request_without_a_chosen_limit_needs_its_key() {
 }
 
 #[test]
-fn of_several_rules_the_others_hold_a_request_without_a_chosen_limit() {
+fn the_other_rules_apply_to_a_request_without_a_chosen_limit() {
     let limiter = limiter(&ManualClock::new(START));
     let none = Rule::new(&FREE).limit_with(|_| None::<&Limit>);
     for layer in [
@@ -222,11 +222,11 @@ fn a_limit_may_be_chosen_in_any_form() {
 
 // One rule, whichever way the layer carries it out.
 
-/// What came back, in an order that does not depend on the map of header fields.
+/// The response, in an order that does not depend on the map of header fields.
 fn told(reply: Reply) -> (StatusCode, Vec<String>, String) {
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         let value = value.to_str().unwrap();
-        // A date is that of the machine, whose second may end between two answers.
+        // A date comes from the clock of the machine, so the second may change between two answers.
         let is_date = name == "retry-after" && value.ends_with(" GMT");
         format!("{name}: {}", if is_date { "a date" } else { value })
     };
@@ -317,7 +317,7 @@ fn random_settings(dice: &mut Dice) -> impl Fn(RateLimitLayer<Several>) -> RateL
             layer = layer.partition_key(PartitionKey::keyed([7; 16]));
         }
         if queues {
-            // Full, so that what is short is refused at once.
+            // The queue is full, so a request that is short of tokens is refused at once.
             layer = layer.queue(Queue::new(HOUR).max_waiters(0));
         }
         layer
@@ -389,7 +389,7 @@ async fn a_rule_answers_the_same_alone_and_beside_others_and_however_late_the_st
     assert!(seen.iter().all(|&count| count > 100), "every kind of answer is seen: {seen:?}");
 }
 
-/// What a request takes and gives back is the same as well.
+/// Each plan of the layer also takes and refunds the same tokens.
 #[test]
 fn a_rule_takes_and_gives_back_the_same_alone_and_beside_others() {
     let limits = [&FREE, &PRO, &OTHER];

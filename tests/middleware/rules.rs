@@ -40,7 +40,7 @@ fn cost(head: &Head<'_>) -> u64 {
     head.headers().get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
 }
 
-/// Per user, per tenant, and for everyone together.
+/// A limit per user, one per tenant, and one that all users share.
 fn three(limiter: &RateLimiter) -> RateLimitLayer<Several> {
     limiter
         .layer(Rule::new(&CLIENT).key(header("x-user")))
@@ -107,10 +107,10 @@ fn member(name: &str, numbers: [i64; 2]) -> (String, Vec<i64>) {
     (name.to_owned(), numbers.to_vec())
 }
 
-// What is told.
+// Header fields.
 
 #[tokio::test]
-async fn all_limits_are_told_in_one_field_in_the_order_of_the_rules() {
+async fn all_limits_are_sent_in_one_field_in_the_order_of_the_rules() {
     let server = Server::new(three(&limiter(&ManualClock::new(START))));
     let reply = server.ask(ANN).await;
     assert_eq!(reply.status, StatusCode::OK);
@@ -129,9 +129,9 @@ async fn all_limits_are_told_in_one_field_in_the_order_of_the_rules() {
     assert!(told(&reply).is_empty() && members(&reply, "ratelimit-policy").is_empty());
 }
 
-/// Whatever lines an inner layer has told them in, its members come behind ours, in one line.
+/// The members of an inner layer follow ours on one line, however many lines the inner layer sent.
 #[tokio::test]
-async fn what_inner_layers_have_told_is_kept_behind() {
+async fn members_of_inner_layers_follow_ours() {
     let cases: [(&[&str], &str); 4] = [
         (&[], ""),
         (&["\"inner\";r=1;t=2"], ", \"inner\";r=1;t=2"),
@@ -193,7 +193,7 @@ async fn a_refusal_names_each_limit_that_refused_and_takes_from_none() {
 }
 
 #[tokio::test]
-async fn what_one_limit_can_never_grant_is_refused_by_that_one() {
+async fn a_cost_that_one_limit_can_never_grant_is_refused_by_that_limit() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let server = Server::new(three(&limiter));
     let reply = server.ask(&[ANN, &[("x-cost", "21")]].concat()).await;
@@ -205,7 +205,7 @@ async fn what_one_limit_can_never_grant_is_refused_by_that_one() {
 }
 
 #[tokio::test]
-async fn a_limit_in_two_rules_is_held_for_either_key_and_pays_twice_for_the_same() {
+async fn a_limit_in_two_rules_is_charged_for_each_key_and_twice_for_the_same_key() {
     let limiter = limiter(&ManualClock::new(START));
     let by = |name| Rule::new(&TENANT).key(header(name));
     let server = Server::new(limiter.layer(by("x-user")).and(by("x-tenant")));
@@ -221,7 +221,7 @@ async fn a_limit_in_two_rules_is_held_for_either_key_and_pays_twice_for_the_same
 }
 
 #[test]
-fn a_handler_tells_every_limit_that_has_refused() {
+fn a_handler_sends_every_limit_that_has_refused() {
     let limiter = limiter(&ManualClock::new(START));
     let all = || limiter.limit(&TENANT).cost(4).and(&CLIENT).cost(10).and(&EVERYONE);
     assert!(is_admitted(all()));
@@ -248,9 +248,9 @@ fn unless_staff(name: &'static str) -> impl Fn(&Head<'_>) -> Result<Extracted, K
     }
 }
 
-/// A client that was exempt from a limit was told its policy all the same.
+/// A client that was exempt from a limit got the policy of that limit all the same.
 #[tokio::test]
-async fn a_client_that_is_exempt_from_one_limit_is_held_to_the_others() {
+async fn a_client_exempt_from_one_limit_is_held_to_the_others() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let layer = limiter.layer(Rule::new(&CLIENT).key_with(unless_staff("x-user")));
     let server = Server::new(layer.and(Rule::new(&TENANT).key_with(unless_staff("x-tenant"))));
@@ -344,7 +344,7 @@ async fn a_plan_is_chosen_for_each_request() {
 
 // Queues.
 
-/// Nothing is saved up of either.
+/// Neither limit saves anything up: both have a capacity of 0.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
 static EVEN: Limit = Limit::new("even", Quota::token_bucket(30, MINUTE).capacity(0));
 
@@ -381,7 +381,7 @@ async fn waiters_wait_for_the_slowest_limit_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_goes_gives_back_to_all_and_its_place_to_the_next() {
+async fn a_waiter_that_leaves_refunds_all_limits_and_gives_its_slot_to_the_next() {
     let limiter = paused();
     let inner = Recorder::new();
     let service = queued(&limiter).layer(inner.clone());
@@ -402,7 +402,7 @@ async fn a_waiter_that_goes_gives_back_to_all_and_its_place_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_wait_too_long_for_one_takes_from_none() {
+async fn a_request_that_would_wait_too_long_for_one_limit_takes_from_none() {
     let limiter = paused();
     let layer = limiter.layer(&SPACED).and(&EVEN).queue(Queue::new(3 * SECOND));
     let service = layer.layer(Recorder::new());
@@ -451,7 +451,7 @@ fn costs(actual: u64) -> Response<()> {
 }
 
 #[tokio::test]
-async fn settling_concerns_the_rules_that_say_a_cost() {
+async fn only_rules_with_an_explicit_cost_are_settled() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter
         .layer(&CLIENT)
@@ -465,7 +465,7 @@ async fn settling_concerns_the_rules_that_say_a_cost() {
     let response = service.clone().oneshot(Request::new(4)).await.unwrap();
     assert_eq!(left(), [9, 96, 16]);
     let told = response.headers()["ratelimit"].to_str().unwrap();
-    assert!(told.starts_with("\"client\";r=9;t=1, \"everyone\";r=85;"), "as it was let in: {told}");
+    assert!(told.starts_with("\"client\";r=9;t=1, \"everyone\";r=85;"), "the snapshot at admission: {told}");
     let _ = service.clone().oneshot(Request::new(16)).await.unwrap();
     assert_eq!(left(), [8, 80, 0]);
     assert_eq!(
@@ -479,7 +479,7 @@ async fn settling_concerns_the_rules_that_say_a_cost() {
     let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(costs(2))));
     assert_eq!(service.oneshot(by(ANN)).await.unwrap().status(), StatusCode::OK);
     let all = [self::left(&limiter, &TENANT, Key::GLOBAL), self::left(&limiter, &FREE, "acme")];
-    assert_eq!(all, [2, 0], "all of them if none does");
+    assert_eq!(all, [2, 0], "all rules are settled if none has a cost");
 }
 
 #[tokio::test(start_paused = true)]
@@ -516,7 +516,7 @@ async fn a_later_answer_makes_the_same_responses() {
         (&at_once.body, at_once.field("retry-after"))
     );
 
-    // A client that goes before the answer is there gives its place back to all.
+    // A client that disconnects before the answer arrives gives its slots in all limits back.
     let service = queued(&limiter).layer(Recorder::new());
     let held = late.close();
     let mut call = Box::pin(service.clone().oneshot(Request::new(1)));
@@ -528,7 +528,7 @@ async fn a_later_answer_makes_the_same_responses() {
     assert_eq!([&SPACED, &EVEN].map(|limit| tokens(&memory, limit)), [0.0, 0.0]);
 }
 
-/// The layer asks as the limiter does: jitter and all, with one draw.
+/// The layer adds jitter as the limiter does: one draw for all limits.
 #[test]
 fn jitter_is_added_to_the_longest_wait() {
     let limiter = limiter(&ManualClock::new(START));

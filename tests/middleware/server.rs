@@ -1,4 +1,5 @@
-//! A real server asked by a real client: statuses, header fields, bodies, and the way back.
+//! A real client asks a real server: statuses, header fields, bodies, and retries at the advertised
+//! time.
 //!
 //! Time is injected, so a client "waits" by moving the server's clock.
 
@@ -85,7 +86,7 @@ async fn a_token_bucket_tells_when_what_is_left_would_have_come_in() {
     // 3.2 tokens are there, and 5 in 10.8 s.
     clock.set(START + Duration::from_millis(19_200));
     assert_row(&ask(server, 5).await, (429, policy, Some("\"tb\";r=3;t=11"), Some("11")));
-    // No wait helps who asks for more than there can be.
+    // No wait helps a request that costs more than the capacity.
     assert_row(&ask(server, 21).await, (429, policy, None, None));
 }
 
@@ -102,7 +103,7 @@ async fn waits_are_rounded_up_to_whole_seconds_and_never_zero() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_whole() {
+async fn a_refusal_has_all_fields_and_a_body() {
     let (clock, server) = vector_server(&TB).await;
     assert_eq!(ask(server, 20).await.status, 200);
     clock.advance(Duration::from_millis(1_500));
@@ -130,7 +131,7 @@ async fn a_refusal_is_told_whole() {
 }
 
 #[tokio::test]
-async fn what_can_never_fit_is_told_so() {
+async fn a_cost_that_is_too_large_is_answered_as_such() {
     let (_, server) = vector_server(&TB).await;
     let body: serde_json::Value = serde_json::from_str(&ask(server, 21).await.body).unwrap();
     assert_eq!(body["status"], 429);
@@ -173,7 +174,7 @@ async fn a_name_with_quotes_stays_one_string() {
 }
 
 #[tokio::test]
-async fn fields_can_be_left_out_but_never_the_time_to_come_back() {
+async fn fields_can_be_left_out_but_never_retry_after() {
     let limiter = limiter(&ManualClock::new(START));
     let quiet = limiter.layer(&TB).cost(20).dialects(Dialect::None);
     let server = serve(Router::new().route("/", get(async || "hello").rate_limit(quiet))).await;
@@ -181,10 +182,10 @@ async fn fields_can_be_left_out_but_never_the_time_to_come_back() {
     assert_row(&web::get(server, "/").await, (429, None, None, Some("120")));
 }
 
-/// Whatever is asked, whoever waits as told is admitted, and not a microsecond before the true
-/// time.
+/// A client that waits for the advertised time is admitted, whatever its cost, and no client is
+/// admitted a microsecond before the true time.
 #[tokio::test]
-async fn waiting_as_told_works() {
+async fn a_client_that_waits_as_told_is_admitted() {
     for limit in [&TB, &FW, &Limit::new("odd", Quota::token_bucket(7, HOUR).capacity(20))] {
         let (clock, server) = vector_server(limit).await;
         let mut now = START;
@@ -217,7 +218,8 @@ async fn clients_and_routes_have_buckets_of_their_own() {
     }
 }
 
-/// What a client writes into the field is followed by what the proxy saw, and that counts.
+/// The proxy appends the address that it saw to the field that the client sent, and only that
+/// address counts.
 #[tokio::test]
 async fn a_client_behind_a_proxy_cannot_choose_its_address() {
     let limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -257,7 +259,7 @@ async fn an_annotated_method_does_not_pay_for_the_others() {
 }
 
 #[tokio::test]
-async fn a_route_of_any_method_takes_the_layer_itself() {
+async fn a_route_of_any_method_takes_the_layer_directly() {
     let limiter = limiter(&ManualClock::new(START));
     let route = any(async || "hello").layer(limiter.layer(&TB).cost(20));
     let server = serve(Router::new().route("/", route)).await;
@@ -267,7 +269,7 @@ async fn a_route_of_any_method_takes_the_layer_itself() {
 
 #[test]
 #[should_panic(expected = "this router has no routes yet")]
-fn a_limit_that_would_do_nothing_is_a_panic() {
+fn a_limit_without_effect_panics() {
     let limiter = limiter(&ManualClock::new(START));
     let _: Router = Router::new().rate_limit(limiter.layer(&TB));
 }
@@ -308,7 +310,7 @@ fn fields_round_up_and_stay_within_structured_fields() {
     // 150 tokens take two windows of 100.
     let window = Quota::fixed_window(100, MINUTE).start(START).capacity(150);
     assert_eq!(told(window, 1), is("\"l\";q=150;w=120", "\"l\";r=149;t=60"));
-    // Without a capacity, what comes in each period is the nearest truth.
+    // Without a capacity, the refill of a period comes closest to the truth.
     let none = Quota::token_bucket(10, MINUTE).capacity(0);
     assert_eq!(told(none, 0).0, "\"l\";q=10;w=60");
     // 2^53 does not fit an integer of structured fields.
@@ -316,7 +318,7 @@ fn fields_round_up_and_stay_within_structured_fields() {
     assert_eq!(told(huge, 0), is("\"l\";q=999999999999999;w=1", "\"l\";r=999999999999999;t=1"));
 }
 
-/// Every field that a limit can produce is what somebody else's parser reads.
+/// The parser of the `sfv` crate reads every field that a limit can produce.
 #[test]
 fn fields_are_structured_fields() {
     use proptest::prelude::*;
@@ -394,7 +396,7 @@ async fn a_client_that_disconnects_in_the_middle_of_a_handler_pays_what_was_coun
             works.send("works").unwrap();
             std::future::pending::<()>().await;
         };
-        // Around the layer, so that the request is settled when it tells.
+        // The signal is around the layer, so the request is settled by the time the signal comes.
         let watch = from_fn(move |request: Request, next: Next| {
             let gone = Gone(tell.clone());
             async move {
@@ -412,7 +414,7 @@ async fn a_client_that_disconnects_in_the_middle_of_a_handler_pays_what_was_coun
     }
 }
 
-/// A route whose response is streamed: what the test says, at ten tokens a piece.
+/// A route whose response is streamed: the chunks that the test sends, at ten tokens each.
 async fn streaming_server(
     limiter: &RateLimiter,
 ) -> (SocketAddr, mpsc::UnboundedSender<&'static str>, mpsc::UnboundedReceiver<&'static str>) {
@@ -429,7 +431,7 @@ async fn streaming_server(
             Some((Ok::<_, Infallible>(Bytes::from_static(piece.as_bytes())), parts))
         }))
     };
-    // A disconnect in the stream is none before the response.
+    // A disconnect during the stream is not a disconnect before the response.
     let layer = limiter.layer(&LLM).cost(100).settle().refund_dropped();
     (serve(Router::new().route("/", get(handler)).layer(layer)).await, say, told)
 }

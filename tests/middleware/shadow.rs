@@ -142,7 +142,7 @@ fn a_shadow_takes_and_refuses_nothing_and_clients_are_not_told() {
 }
 
 #[test]
-fn the_others_take_from_all_or_none_whatever_the_shadow_says() {
+fn the_other_rules_take_from_all_or_none_whatever_the_shadow_decides() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(&FIVE).and(Rule::new(&TWO).shadow()).and(Rule::new(&TEN).cost(3));
     let mut seen = Vec::new();
@@ -162,7 +162,7 @@ fn the_others_take_from_all_or_none_whatever_the_shadow_says() {
 }
 
 #[test]
-fn shadows_are_asked_each_by_itself() {
+fn each_shadow_is_charged_by_itself() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(Rule::new(&TWO).shadow()).and(Rule::new(&FIVE).shadow());
     for _ in 0..4 {
@@ -172,7 +172,7 @@ fn shadows_are_asked_each_by_itself() {
 }
 
 #[test]
-fn what_would_be_answered_otherwise_goes_on_in_shadow() {
+fn a_request_that_would_be_rejected_passes_a_shadow() {
     let limiter = limiter(&ManualClock::new(START));
     let shadow = Rule::new(&TWO).shadow();
     let no_key = limiter.layer(shadow.clone().key(header("x-user")));
@@ -199,14 +199,14 @@ fn a_shadow_gives_back_as_it_would_if_it_were_enforced() {
     at_once(limiter.reset(&TEN)).unwrap();
     answer(&layer.cost(7).settle(), request("500"));
     assert_eq!(left(&limiter, &TEN), 6);
-    // What it has refused has taken nothing, and gives nothing back.
+    // A request that the shadow would refuse takes nothing from it, so it refunds nothing.
     let layer = limiter.layer(Rule::new(&TWO).shadow().refund_if(|_| true));
     assert!(is_admitted(limiter.limit(&TWO).cost(2)));
     assert_eq!(ask(&layer), 200);
     assert_eq!(left(&limiter, &TWO), 0);
 }
 
-/// A shadow that would have refused decided by that which other shadows are settled.
+/// A shadow that would have refused changed which of the other shadows were settled.
 #[test]
 fn which_shadows_are_settled_does_not_depend_on_what_others_would_refuse() {
     let limiter = limiter(&ManualClock::new(START));
@@ -233,9 +233,9 @@ fn a_limit_in_shards_can_be_a_shadow() {
     assert!(left(&limiter, &HOT) < 20);
 }
 
-/// The refusal named the first rule, and its fields told how the other one stood.
+/// The refusal named the first rule, but its fields showed the snapshot of the other one.
 #[test]
-fn a_shadow_that_comes_first_is_not_told_in_the_place_of_the_other() {
+fn a_shadow_that_comes_first_is_not_named_in_place_of_the_other_rule() {
     let told = |layer: RateLimitLayer<Several>| {
         let inner = service_fn(async |_: Request<()>| {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
@@ -319,7 +319,7 @@ fn enforced(portion: Portion) -> HashSet<u32> {
 }
 
 #[test]
-fn a_limit_is_enforced_on_the_same_part_of_the_keys_by_everybody() {
+fn all_nodes_enforce_a_limit_on_the_same_part_of_the_keys() {
     let [tenth, again, fifth] = [10, 10, 20].map(|percent| enforced(Portion::percent(percent)));
     assert!((900..1_100).contains(&tenth.len()), "{}", tenth.len());
     assert_eq!(tenth, again);
@@ -330,17 +330,17 @@ fn a_limit_is_enforced_on_the_same_part_of_the_keys_by_everybody() {
 }
 
 #[test]
-fn a_lot_is_the_same_for_ever() {
+fn the_sample_hash_of_a_key_never_changes() {
     let key = Key::from("alice");
     let id = BucketId::new("per-user", &key);
-    // Other nodes, and other programs, have to come to the same.
+    // Other nodes and other versions must compute the same hash.
     assert_eq!(id.sample_hash(), 423_166_155_377_861_985);
     assert_eq!(id.shard(7).sample_hash(), id.sample_hash());
     assert_ne!(BucketId::new("per-users", &key).sample_hash(), id.sample_hash());
 }
 
-/// 50 of 50 requests with two fields ran under a limit that is enforced on 99 %: a client that sends
-/// nonsense chooses not to be one of the keys that it is enforced on.
+/// 50 of 50 requests with two fields ran under a limit that is enforced on 99 % of the keys: by
+/// sending an invalid key, a client could put itself among the other 1 %.
 #[test]
 fn requests_without_a_usable_key_are_answered_where_the_limit_is_enforced_on_some() {
     let limiter = limiter(&ManualClock::new(START));
@@ -367,8 +367,8 @@ fn requests_without_a_usable_key_are_answered_where_the_limit_is_enforced_on_som
     }
 }
 
-/// The bucket of requests without a key is one of those that the limit is enforced on, or not, as that
-/// of a key is.
+/// The bucket that requests without a key share is in the sample or not, like the bucket of any
+/// key.
 #[test]
 fn requests_that_share_a_bucket_are_refused_where_the_limit_is_enforced_on_it() {
     for (portion, wanted) in [
@@ -409,7 +409,7 @@ async fn a_store_that_answers_later_is_asked_about_shadows_before_the_request_ru
     assert_eq!(answer.await.unwrap().status(), 200);
     settled().await;
     assert_eq!((tokens(&past, &FIVE), tokens(&past, &TWO)), (4.0, 2.0), "the shadow is refunded");
-    // Alone as well.
+    // The same in a layer with only the shadow.
     let service = limiter.layer(Rule::new(&TWO).shadow()).layer(recorder.clone());
     for _ in 0..3 {
         assert_eq!(send(&service, Request::new(1)).await.await.unwrap().status(), 200);

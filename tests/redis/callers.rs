@@ -1,4 +1,5 @@
-//! Callers of a store in Redis that run out of time or go away: they disturb no other caller, and leave nothing behind.
+//! Calls to a store in Redis that reach their deadline or are dropped: they disturb no other call,
+//! and leave nothing behind.
 
 use crate::support;
 
@@ -68,14 +69,15 @@ async fn a_call_that_is_dropped_under_way_takes_nothing_from_the_others() {
     }
 }
 
-// A call that was taken out of its queue at its deadline, before its own timer had run, was told that the runtime was
-// shut down.
+// A call that was removed from its queue at its deadline, before its own timer fired, failed with
+// the error of a runtime that is shut down.
 #[tokio::test]
-async fn a_call_at_its_deadline_in_the_queue_is_told_so() {
+async fn a_call_that_reaches_its_deadline_in_the_queue_says_so() {
     let server = Server::start();
     let limiter = limiter(&server, Duration::from_millis(1)).await;
     let mut first = begin(&limiter, 1);
-    // No timer runs while this task does not wait, but each call takes out those before it whose time is up.
+    // No timer fires while this task does not yield, but each call removes the calls before it that
+    // are past their deadline.
     let begun = Instant::now();
     let error = loop {
         assert!(begun.elapsed() < MINUTE, "no call has taken it out");
@@ -125,7 +127,7 @@ fn held(work: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn a_server_that_hangs_is_not_waited_for_by_ever_more() {
+fn calls_to_a_server_that_hangs_do_not_pile_up() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start();
     let limiter = runtime.block_on(limiter(&server, Duration::from_millis(5)));
@@ -147,13 +149,13 @@ fn a_server_that_hangs_is_not_waited_for_by_ever_more() {
             runtime.block_on(async {
                 for key in 0..calls {
                     drop(begin(&limiter, key));
-                    // Calls in flight may have to be told that no caller waits for them.
+                    // Calls in flight may still have to notice that their callers are gone.
                     yield_now().await;
                 }
             });
         })
     };
-    // What is made once for all.
+    // The first call allocates what all calls share.
     let _ = (in_time(5), gone(500));
     let (few, many) = (in_time(5), in_time(200));
     assert!(many < 2 * few, "by 100 at a time: {few} bytes, and {many} bytes for 40 times as many");
@@ -192,14 +194,14 @@ fn a_caller_outside_of_the_runtime_is_told_of_answers_deadlines_and_shutdowns() 
     ask(&patient).unwrap();
     server.stop();
     assert!(ask(&hurried).unwrap_err().is_timeout());
-    // One that is under way, and one that comes too late.
+    // One call is in flight, and one comes after the shutdown.
     let mut call = begin(&patient, 1);
     runtime.shutdown_background();
     let errors = [wait_outside(&mut call).map(drop).unwrap_err(), ask(&patient).unwrap_err()];
     assert!(errors.iter().all(|error| error.is_unavailable() && !error.is_timeout()));
 }
 
-/// A deadline that was too late to be told used to be over at once.
+/// A deadline too far away to be represented used to be over at once.
 #[tokio::test]
 async fn the_longest_deadline_is_far_away() {
     let server = Server::start();

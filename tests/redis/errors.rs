@@ -1,4 +1,4 @@
-//! What is said when Redis does not answer: what went wrong, and with which server.
+//! The errors of calls that Redis does not answer: they say what went wrong, and with which server.
 
 use crate::support;
 
@@ -111,7 +111,7 @@ async fn a_server_is_full() {
     ask(&limiter).await.unwrap();
 }
 
-/// Nothing used to be decided by TLS at all.
+/// No call over TLS used to be decided at all.
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
 async fn a_server_is_trusted_by_its_certificate() {

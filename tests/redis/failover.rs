@@ -1,5 +1,5 @@
-//! Masters that change and slots that move under traffic: calls are answered by their deadline, nothing is
-//! taken twice, and all goes on by itself.
+//! Masters that change and slots that move under traffic: calls are answered by their deadline, no
+//! token is taken twice, and the store recovers by itself.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use support::traffic::{COUNTED, DEADLINE, Lost, SILENT, Told, Traffic};
 use tollgate::RateLimiter;
 use tollgate::backend::{Redis, RedisBuilder};
 
-/// The errors that there may be while a node is gone or is another.
+/// The errors that calls may get while a node is gone or replaced.
 const CAUSES: [&str; 9] = [
     "lost the connection to ",
     "cannot connect to 127.0.0.1",

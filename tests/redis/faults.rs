@@ -1,5 +1,5 @@
-//! The day Redis dies: whatever happens to a server or on the way to it, every call is answered by its
-//! deadline, nothing is taken twice, and all goes on by itself when it is over.
+//! Whatever happens to a server or on the way to it, every call is answered by its deadline, no
+//! token is taken twice, and the store recovers by itself when the fault is over.
 
 use crate::support;
 
@@ -64,11 +64,12 @@ async fn a_server_hangs() {
     let server = Server::start();
     let traffic = traffic(server.url(), 64).await;
     server.stop();
-    // So long that it is given up, and that attempts to reach it again are given up too.
+    // Long enough for the connection to be given up, and for attempts to reconnect to be given up
+    // too.
     traffic.is_answered(40).await;
     server.resume();
     let log = recovers(traffic).await;
-    assert!(log.count(Told::Late) >= 64, "calls past their deadline are told so");
+    assert!(log.count(Told::Late) >= 64, "calls past their deadline fail as late");
     log.errors_name(&["no connection to 127.0.0.1", "lost the connection to 127.0.0.1"]);
     log.is_what(at(server.url()), Lost::Nothing).await;
 }
@@ -115,7 +116,7 @@ async fn scripts_are_flushed() {
     log.is_what(at(server.url()), Lost::Nothing).await;
 }
 
-/// Traffic by way of a proxy, while it does this and afterwards.
+/// Traffic through a proxy, during this fault and afterwards.
 async fn by_way_of(mode: Mode) -> Log {
     let server = Server::start();
     let proxy = Proxy::before(server.port());

@@ -44,7 +44,7 @@ async fn two_in_flight(server: &Server, limiter: &RateLimiter) -> JoinSet<bool> 
 }
 
 /// 2,000 calls of one client took 17 calls of the script, and the call of another client was in the
-/// last of them: a flood made the decisions of all clients late.
+/// last of them: a flood delayed the decisions of all clients.
 #[tokio::test]
 async fn a_refused_flood_takes_one_place_and_another_client_is_in_the_next_call() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What `docs/redis.md` tells operators to type does what it says there.
+//! The commands that `docs/redis.md` gives to operators do what it says.
 
 use crate::support;
 
@@ -59,7 +59,7 @@ async fn the_rights_that_are_named_suffice() {
     let rights = line("ACL SETUSER tollgate");
     server.command(&rights.split(' ').collect::<Vec<_>>()).ok();
     let url = server.url().replace("://", "://tollgate:secret@");
-    // With births, as that asks for the most.
+    // With the key that marks when the store was initialized, which needs the most rights.
     server.command(&["SET", "tollgate:#init", "0"]).ok();
     let redis = Redis::at(url).cold_start(ColdStart::Empty).deadline(HOUR).connect().await.unwrap();
     use_all(&RateLimiter::new(redis)).await;
@@ -113,7 +113,7 @@ async fn the_lines_that_show_a_bucket_show_it() {
 }
 
 #[tokio::test]
-async fn a_store_of_which_nothing_was_lost_begins_full() {
+async fn buckets_begin_full_after_the_command_that_says_nothing_was_lost() {
     let server = Server::start();
     let connect = || Redis::at(server.url()).cold_start(ColdStart::Empty).deadline(HOUR).connect();
     let limiter = RateLimiter::new(connect().await.unwrap());

@@ -1,5 +1,5 @@
-//! Servers that mean harm: whatever they send takes little memory, every call is answered, and no
-//! password is told.
+//! Hostile servers: whatever they send takes little memory, every call is answered, and no error
+//! shows a password.
 
 use crate::support;
 
@@ -126,7 +126,7 @@ fn an_endless_answer_about_slots_takes_some_memory() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_is_told() {
+async fn the_error_says_that_an_answer_is_too_long() {
     let (_, say) = ENDLESS[0];
     let impostor = endless_at("EVALSHA", say);
     let redis = Redis::at(impostor.url()).deadline(MINUTE).connect().await.unwrap();
@@ -142,7 +142,7 @@ async fn an_answer_that_is_too_long_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_becomes_sound_is_asked_again() {
+async fn a_server_that_recovers_is_used_again() {
     let server = Server::start();
     let port = server.port();
     for (what, say) in ENDLESS {
@@ -216,9 +216,9 @@ fn parrots() -> Vec<(&'static str, Impostor)> {
     all
 }
 
-/// What a server sent was quoted, the password that it was sent included.
+/// Errors quoted whatever a server sent, including the password that the server had received.
 #[tokio::test]
-async fn a_password_is_not_told_whatever_repeats_it() {
+async fn no_error_shows_a_password_that_a_server_repeats() {
     for (what, parrot) in parrots() {
         let url = parrot.url().replace("://", &format!("://user:{PASSWORD}@"));
         let sentinel = Redis::sentinel([parrot.url()], "shop").sentinel_login("user", PASSWORD);
@@ -237,7 +237,7 @@ async fn a_password_is_not_told_whatever_repeats_it() {
 
 /// A line break and the colours of a terminal forge lines of a log.
 #[tokio::test]
-async fn an_error_of_a_server_is_told_on_one_line_of_bounded_length() {
+async fn an_error_of_a_server_is_shown_on_one_line_of_bounded_length() {
     let forged = "ERR \u{1b}[2K\r\n2026-11-22 all is well".to_owned() + &"!".repeat(10_000);
     let answer = format!("!{}\r\n{forged}\r\n", forged.len());
     let impostor = Impostor::answering(move |words: &Words, to| match greet(words, to)? {

@@ -61,7 +61,7 @@ async fn is_closed(app: &Router, what: &str) {
 }
 
 #[tokio::test]
-async fn a_dead_server_is_503_and_lives_again() {
+async fn a_dead_server_is_answered_with_503_until_it_recovers() {
     let server = Server::start();
     let app = app(&limiter(server.url(), DEADLINE));
     for path in ["/", "/queued"] {
@@ -81,7 +81,7 @@ async fn a_dead_server_is_503_and_lives_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_never_reached_is_503() {
+async fn a_server_that_is_never_reached_is_answered_with_503() {
     let server = Server::start();
     let proxy = Proxy::before(server.port());
     for mode in [Mode::Silent, Mode::Refuse, Mode::Cut, Mode::LoseAnswers] {
@@ -96,7 +96,7 @@ async fn a_server_that_is_never_reached_is_503() {
 }
 
 #[tokio::test]
-async fn a_request_that_has_its_turn_needs_no_server_any_more() {
+async fn a_request_with_a_slot_needs_no_server_any_more() {
     let server = Server::start();
     let limiter = limiter(server.url(), HOUR);
     let app = app(&limiter);

@@ -1,4 +1,5 @@
-//! Clients that leave a queue whose buckets are in Redis: what they were granted comes back to all.
+//! Clients that leave a queue over buckets in Redis: the tokens that they were granted go back to
+//! the bucket.
 
 use crate::support;
 
@@ -23,8 +24,8 @@ async fn limiter(server: &Server) -> RateLimiter {
     RateLimiter::new(Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap())
 }
 
-/// Waits until the bucket holds what it would if nothing had been reserved: it never does if tokens
-/// were spent for clients that have gone.
+/// Waits until the bucket holds as much as if nothing had been reserved. It never does if a client
+/// that left still holds tokens.
 async fn all_is_given_back(limiter: &RateLimiter) {
     let is_back = async || limiter.peek(&LINE).await.unwrap().tokens().to_f64() >= 0.0;
     wait_until("all is given back", is_back).await;

@@ -21,7 +21,7 @@ fn limiter(server: &Server, cold_start: ColdStart) -> RateLimiter {
     RateLimiter::new(redis.connect_lazily().unwrap())
 }
 
-/// In how many ways the memory is lost.
+/// The number of ways to lose the memory.
 const WAYS: [fn(&Server); 2] = [Server::flush_all, Server::restart];
 
 /// The first decision: calls before it have only found out that the connection is lost.
@@ -82,7 +82,7 @@ async fn buckets_are_empty_and_fill() {
         lose(&server);
         let (wait, until) = refused(first_of(&limiter, &DAILY, 1).await);
         assert_eq!(wait, DAY / 10, "nothing is there when the loss is seen");
-        // Whatever is asked later was empty at that instant too.
+        // Buckets that are first charged later were empty at that instant too.
         for key in ["alice", "bob"] {
             let later = refused(first_for(key, &limiter, &DAILY, 1).await);
             assert!(later.0 <= wait, "{key}");

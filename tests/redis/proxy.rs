@@ -1,4 +1,4 @@
-//! The proxy by which other tests lose, cut and delay what is said to servers does what it says.
+//! The proxy with which other tests drop, cut and delay traffic to servers works as documented.
 
 use crate::support;
 
@@ -24,7 +24,7 @@ fn by_proxy() -> (Server, Proxy, Client) {
     (server, proxy, client)
 }
 
-/// Holds that nothing was answered until the connection was closed, which a change of the mode does.
+/// Asserts that no answer came until the connection was closed by a change of the mode.
 fn unanswered_until_passed(proxy: &Proxy, clients: &mut [Client]) {
     proxy.set(Mode::Pass);
     for client in clients {

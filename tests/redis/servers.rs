@@ -1,4 +1,4 @@
-//! The servers that other tests stand on do what they say, and end with their tests.
+//! The servers that other tests use work as documented, and end with their tests.
 
 use crate::support;
 
@@ -185,7 +185,7 @@ fn sentinels_replace_a_master_that_is_killed() {
 }
 
 #[test]
-fn what_is_watched_ends_with_its_guard() {
+fn a_watched_process_ends_with_its_guard() {
     let directory = std::env::temp_dir().join(format!("tollgate-guard-{}", std::process::id()));
     let guard = Guard::new(&directory);
     let mut sleeps = [(); 2].map(|()| Command::new("sleep").arg("600").spawn().unwrap());

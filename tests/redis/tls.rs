@@ -40,7 +40,7 @@ async fn a_server_with_an_unknown_certificate_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn plain_words_to_a_server_that_speaks_tls_are_an_error_and_no_wait() {
+async fn a_plain_connection_to_a_tls_server_fails_at_once() {
     let server = Server::tls();
     let plain = server.url().replace("rediss://", "redis://");
     assert!(Redis::connect(plain).await.is_err());
@@ -55,8 +55,8 @@ fn silence(client: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A store behind a server that stalls: every call is answered by its deadline, and nothing piles up.
-/// When the server is sound, the store decides.
+/// A server that stalls: every call is answered by its deadline, and no connections pile up. When
+/// the server recovers, the store decides.
 async fn stalls(what: &str, stall: Stall, answered: impl Fn()) {
     let server = Server::tls();
     let port = server.port();
@@ -134,7 +134,7 @@ async fn a_handshake_that_trickles_is_given_up() {
     let (tick, ticks) = channel();
     let ticks = Arc::new(Mutex::new(ticks));
     let stall = move |client: &mut TcpStream| {
-        // A byte for each call that is answered: a record whose length is told comes by and by.
+        // One byte for each call that is answered: a record of a known length arrives slowly.
         let record = [22, 3, 3, 0x40, 0].into_iter().chain(std::iter::repeat(0));
         let ticks = ticks.lock().unwrap();
         for (byte, ()) in record.zip(ticks.iter()) {

@@ -45,7 +45,8 @@ fn per_user() -> Rule {
     Rule::new(&PER_USER).key(header("x-user"))
 }
 
-/// All twelve ran, and so did all after them: the layer took what the cluster refuses to decide for an outage.
+/// All twelve requests ran, and so did all after them: the layer took a call that the cluster can
+/// never decide for an outage.
 #[tokio::test]
 async fn buckets_in_several_slots_of_a_cluster() {
     let cluster = Cluster::start(3);
@@ -62,7 +63,8 @@ async fn buckets_in_several_slots_of_a_cluster() {
     assert_eq!(runs(&route, "alice").await, 12);
 }
 
-/// A client whose bucket's name holds something else passed as often as it liked.
+/// If the Redis key of a bucket held another value, the requests of its client passed without a
+/// limit.
 #[tokio::test]
 async fn a_key_that_holds_no_bucket() {
     let server = Server::start();
@@ -74,7 +76,8 @@ async fn a_key_that_holds_no_bucket() {
     }
 }
 
-/// With the URL of one node of a cluster, the clients whose buckets are on other nodes passed.
+/// With the URL of one node of a cluster, clients with buckets on other nodes passed without a
+/// limit.
 #[tokio::test]
 async fn a_bucket_on_another_node_than_the_only_one_that_is_asked() {
     let cluster = Cluster::start(2);
@@ -91,7 +94,8 @@ async fn a_bucket_on_another_node_than_the_only_one_that_is_asked() {
     }
 }
 
-/// 50 of 50 requests of a client ran: made-up keys had filled the server, and that was an outage.
+/// 50 of 50 requests of a client ran: made-up keys had filled the server, which counted as an
+/// outage.
 #[tokio::test]
 async fn a_server_that_made_up_keys_have_filled() {
     let server = Server::start();
@@ -106,7 +110,7 @@ async fn a_server_that_made_up_keys_have_filled() {
         drop(app.clone().oneshot(request).await);
     }
     assert_eq!(runs(&app, "mallory").await, 0);
-    // What stores nothing is still decided.
+    // Calls that store nothing are still decided.
     assert_eq!(runs(&app, "warm").await, 0);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
     assert_eq!(runs(&app, "mallory").await, 2);
@@ -121,7 +125,7 @@ fn assert_told(error: &RateLimited, code: &str, is: fn(&BackendError) -> bool) {
     assert!(backend.is_some_and(is), "{code} is something else: {told}");
 }
 
-/// As `docs/redis.md` tells it. All of these were outages.
+/// As `docs/redis.md` lists it. Before, all of these counted as outages.
 #[tokio::test]
 async fn what_is_an_outage_and_what_is_not() {
     // Memory, and a snapshot that cannot be written: its file has the name of a directory.
