@@ -1,7 +1,7 @@
 //! Four processes with eight tasks each on one real server: no token is granted twice, and none is lost.
 //!
-//! This program is the fleet too: with arguments that say so, it is one of the processes. So it has a
-//! `main` of its own, that runs the tests whose names contain what it is given, or all of them, or
+//! This program is the fleet too: with arguments that say so, it is one of the processes. So it has
+//! a `main` of its own, which runs the tests whose names contain its argument, or all of them, or
 //! lists their names.
 
 mod support;
@@ -27,7 +27,7 @@ const TASKS: u64 = 8;
 /// A decision takes as long as it takes: a machine may be slow.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What all processes of a fleet do.
+/// The work of all processes of a fleet.
 struct Fleet {
     limits: &'static [Limit],
     /// How many keys there are: one, or four times as many as a task asks for. Each is asked for equally often.
@@ -36,7 +36,7 @@ struct Fleet {
     calls: u64,
     /// The largest cost; the smallest is 1.
     most: u64,
-    /// Whether tasks wait for what is short, or go away while they do.
+    /// Whether tasks wait for tokens that are short, or leave while they wait.
     reserves: bool,
     /// Whether work that has run gives some of its tokens back.
     settles: bool,
@@ -150,7 +150,7 @@ fn main() {
 /// Work that ran: its key, its instant, its cost.
 type Run = (u64, Timestamp, u64);
 
-/// What came back: to which key, when, how many tokens.
+/// Tokens that were returned: to which key, when, and how many.
 type Return = Run;
 
 /// One of the processes: asks as fast as it can, and says at the end what was admitted.
@@ -216,7 +216,7 @@ impl Task {
             };
             let Some((permit, planned)) = permit else { continue };
             ran.push((key, permit.at(), cost));
-            // What is only planned has not run yet.
+            // A planned run has not happened yet.
             if fleet.settles && !planned {
                 let actual = dice.below(cost + 1);
                 let snapshot = permit.settle(actual).await.unwrap();
@@ -272,7 +272,7 @@ impl Process {
         self.hears.write_all(b"go\n").unwrap();
     }
 
-    /// All that has run, and all that came back.
+    /// All work that ran, and all tokens that were returned.
     fn record(&mut self) -> (Vec<Run>, Vec<Return>) {
         let mut said = String::new();
         self.says.read_to_string(&mut said).unwrap();
@@ -297,7 +297,8 @@ impl Drop for Process {
     }
 }
 
-/// Lets the processes of a fleet loose at the same time, each with the prefix that it is given, and gathers what ran.
+/// Starts the processes of a fleet at the same time, each with its prefix, and collects the work
+/// that ran.
 fn let_loose(server: &Server, fleet: usize, prefix: impl Fn(u64) -> String) -> Vec<Run> {
     recorded(server, fleet, prefix).0
 }
@@ -337,7 +338,8 @@ fn tokens(runs: &[(Timestamp, u64)]) -> u64 {
     runs.iter().map(|(_, cost)| cost).sum()
 }
 
-/// A fleet with one limit is within its bound for each key, and is admitted what was saved up.
+/// A fleet with one limit stays within the bound of each key, and is granted the tokens that were
+/// saved up.
 fn holds(fleet: usize) {
     let runs = together(&Server::start(), fleet);
     let Fleet { limits: [limit, ..], keys, most, .. } = &FLEETS[fleet] else { panic!() };
@@ -394,7 +396,8 @@ fn settlements(runtime: &Runtime) {
     }
 }
 
-/// One process leaves what the other has not charged since, whatever it has settled meanwhile.
+/// A process can undo a slot if the other process has not charged the bucket since, whatever the
+/// first one has settled meanwhile.
 fn nothing_is_owed(runtime: &Runtime) {
     static TEN: Limit = Limit::new("ten", Quota::token_bucket(1, HOUR).capacity(10));
     let server = Server::start();
@@ -425,7 +428,7 @@ fn nothing_is_owed(runtime: &Runtime) {
         drop(gone);
         until(3.0).await;
 
-        // The other process has charged it in between: that is spent.
+        // The other process has charged the bucket in between, so the slot cannot be undone.
         let gone = reserve(&one, 4).await;
         second.settle(3).await.unwrap();
         let others = reserve(&other, 3).await;
@@ -464,7 +467,7 @@ fn all_or_nothing(runtime: &Runtime) {
     assert_eq!(TWO.each_ref().map(|limit| left(runtime, &server, limit)), [300, 0]);
 }
 
-/// Each process has buckets of its own: that is too much, and the check says so.
+/// With buckets of its own in each process, the fleet exceeds the limit, and the check notices.
 fn shares_nothing(_: &Runtime) {
     let server = Server::start();
     let quota = SLOW[0].quota();
@@ -485,7 +488,7 @@ fn a_little_too_much(_: &Runtime) {
         let quota = FLEETS[fleet].limits[0].quota();
         let ran = by_key(&together(&server, fleet)).remove(&0).unwrap();
         assert_eq!(check_history(quota, &ran).unwrap(), None);
-        // All that may run at one instant: what is saved up, and one step's gain.
+        // The most that may run at one instant: the saved tokens and the gain of one step.
         let step =
             if quota.kind() == tollgate::quota::Kind::FixedWindow { quota.rate() } else { 0 };
         let bound = quota.get_capacity() + step;

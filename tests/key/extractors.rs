@@ -260,7 +260,7 @@ async fn the_id_of_a_session_is_not_its_key() {
 }
 
 #[test]
-fn without_its_layer_a_session_is_a_mistake_in_the_set_up() {
+fn a_session_without_its_layer_is_a_misconfiguration() {
     let request = Request::new(());
     let error = session().extract(&key::Head::new(&request)).unwrap_err();
     assert!(error.is_misconfigured());

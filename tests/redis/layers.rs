@@ -43,8 +43,8 @@ async fn is_served(app: &Router, path: &str) {
     wait_until("a request is served", served).await;
 }
 
-/// Holds that both routes are closed, and say so in time.
-async fn is_closed(app: &Router, what: &str) {
+/// Asserts that both routes answer with 503 in time.
+async fn answers_503(app: &Router, what: &str) {
     for path in ["/", "/queued"] {
         let begun = Instant::now();
         // Where this thread is late, a bare timer is as well.
@@ -67,14 +67,14 @@ async fn a_dead_server_is_answered_with_503_until_it_recovers() {
     for path in ["/", "/queued"] {
         is_served(&app, path).await;
         server.kill();
-        is_closed(&app, "killed").await;
+        answers_503(&app, "killed").await;
         server.restart();
     }
     is_served(&app, "/").await;
     is_served(&app, "/queued").await;
     server.stop();
-    is_closed(&app, "stopped").await;
-    is_closed(&app, "still stopped").await;
+    answers_503(&app, "stopped").await;
+    answers_503(&app, "still stopped").await;
     server.resume();
     is_served(&app, "/queued").await;
     is_served(&app, "/").await;
@@ -88,7 +88,7 @@ async fn a_server_that_is_never_reached_is_answered_with_503() {
         proxy.set(mode);
         let app = app(&limiter(proxy.url(), DEADLINE));
         for _ in 0..3 {
-            is_closed(&app, &format!("{mode:?}")).await;
+            answers_503(&app, &format!("{mode:?}")).await;
         }
         proxy.set(Mode::Pass);
         is_served(&app, "/").await;

@@ -1,8 +1,9 @@
-//! Other people's clients against a real server: each is refused, waits as it is told, and succeeds.
+//! HTTP clients that others wrote, against a real server: each is refused, waits as told, and
+//! succeeds.
 //!
-//! The programs are installed by `scripts/clients`. They wait in real time, for a second or two, as that is
-//! what they do. Whether they have waited is asked of the server, whose time stands still until it refuses
-//! and runs from then on: how fast the machine is does not matter.
+//! The programs are installed by `scripts/clients`. They wait for a second or two of real time. The
+//! server shows whether they have waited: its time stands still until the first refusal and runs
+//! from then on, so the speed of the machine does not matter.
 
 use crate::support;
 

@@ -1,4 +1,5 @@
-//! The layer for clients: what it takes for a time to come back, when it does, and what it sends.
+//! The layer for clients: which fields name a retry time, when the layer retries, and what it
+//! sends.
 //!
 //! Time is tokio's, paused: it jumps to the next timer when there is nothing else to do.
 
@@ -32,7 +33,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 /// A timer of tokio's fires on a whole millisecond, never before its time.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Gives its answers in order, the last one for ever; panics if called without being made ready.
+/// Gives its answers in order and repeats the last one; panics if called without being made ready.
 #[derive(Debug)]
 struct Server {
     ready: bool,
@@ -160,7 +161,7 @@ fn assert_told(fields: &[(&str, &str)], wanted: Option<Duration>) {
     assert_eq!(first_step(fields, max_wait), shown, "{fields:?} in {max_wait:?}");
 }
 
-// What it takes for a time to come back.
+// Which fields name a retry time.
 
 #[tokio::test(start_paused = true)]
 async fn seconds_are_read_however_many_they_are() {
@@ -214,7 +215,7 @@ async fn a_date_without_a_date_to_compare_it_with_is_compared_with_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_understood_is_returned_as_it_is() {
+async fn a_response_without_a_valid_wait_is_returned_unchanged() {
     for text in [
         "",
         " ",
@@ -260,7 +261,7 @@ proptest! {
         assert_told(&fields, Some(Duration::from_secs(seconds)));
     }
 
-    /// Nothing that a server says is a reason to panic, nor to wait where that is not allowed.
+    /// No response makes the layer panic, or wait longer than it is allowed to.
     #[test]
     fn any_text_has_an_answer(after in values(), date in values()) {
         let mut headers = HeaderMap::new();
@@ -298,7 +299,7 @@ fn values() -> impl Strategy<Value = HeaderValue> {
         .prop_filter_map("a field may have it", |bytes| HeaderValue::from_bytes(&bytes).ok())
 }
 
-// When it comes back.
+// When the layer retries.
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_is_sent_again_when_it_was_told_to() {
@@ -380,12 +381,12 @@ async fn the_waits_of_a_request_are_bounded_together() {
     // Two seconds, two seconds, and of the third two only one is left.
     assert_took(ask(&layer, &server).await, 429, 4 * SECOND);
     assert_eq!(server.sends(), 3);
-    // The next request has all of it again.
+    // The next request has the whole budget again.
     assert_took(ask(&layer, &server).await, 200, 4 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_wait_there_is_is_waited_for() {
+async fn the_longest_possible_wait_is_waited_for() {
     let layer = RetryLayer::new().max_wait(Duration::MAX).jitter(Duration::MAX);
     let server = Server::refusing(1, &[("retry-after", "99999999999999999999999")]);
     let mut future = pin!(layer.layer(server.clone()).oneshot(request()));
@@ -419,7 +420,7 @@ async fn jitter_makes_waits_longer_and_never_shorter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unseeded_layers_do_not_wait_alike() {
+async fn unseeded_layers_wait_differently() {
     let waits = async || {
         let layer = RetryLayer::new().jitter(8 * SECOND);
         let mut waits = Vec::new();
@@ -440,7 +441,7 @@ async fn jitter_counts_as_waiting_and_never_decides() {
     assert_eq!(status, 429);
     assert!((9 * SECOND..10 * SECOND + 20 * TICK).contains(&elapsed), "{elapsed:?}");
     assert!((6..11).contains(&server.sends()), "{} sends", server.sends());
-    // Where there is no room for it, there is none.
+    // If the longest wait leaves no room for jitter, none is added.
     for seed in 0..20 {
         let layer = RetryLayer::new().max_wait(2 * SECOND).jitter(HOUR).seed(seed);
         let server = Server::refusing(1, &[("retry-after", "2")]);
@@ -448,10 +449,10 @@ async fn jitter_counts_as_waiting_and_never_decides() {
     }
 }
 
-// What it sends.
+// What the layer sends.
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_sent_again_whole() {
+async fn a_retry_sends_the_whole_request() {
     #[derive(Clone, Debug, PartialEq)]
     struct Tenant(u64);
     let mut request = Request::post("http://them.example/things?all=1")
@@ -525,7 +526,7 @@ async fn the_last_send_needs_no_copy() {
     }
 }
 
-// Readiness, and letting go.
+// Readiness, and dropping.
 
 #[tokio::test(start_paused = true)]
 async fn the_service_is_made_ready_before_each_send_and_not_before_the_wait() {
@@ -696,7 +697,7 @@ impl Clock for TokioClock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_ends_need_no_other_glue() {
+async fn limiter_and_retry_layer_work_together() {
     const TEN: Limit = Limit::new("ten", Quota::token_bucket(10, SECOND));
     let hello = service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(answer(200, &[])));
     let server = TokioClock::limiter().layer(TEN).layer(hello);
@@ -731,8 +732,8 @@ async fn two_ends_need_no_other_glue() {
     let refused = refused.lock().unwrap();
     for (id, status, elapsed) in &answers {
         assert_eq!(*status, 200);
-        // Each refusal was waited out, and no wait had more than one refusal.
-        let told: u32 = refused.iter().filter(|(whose, _)| whose == id).map(|(_, told)| told).sum();
+        // The client waited exactly once for each refusal.
+        let told: u32 = refused.iter().filter(|(request, _)| request == id).map(|(_, told)| told).sum();
         assert_took((200, *elapsed), 200, told * SECOND);
     }
     // Ten at once, ten after a second, five after two.

@@ -1,4 +1,4 @@
-//! The layer for clients, and other people's clients against our server.
+//! The layer for clients, and clients that others wrote against our server.
 
 #![cfg(all(feature = "memory", feature = "retry"))]
 

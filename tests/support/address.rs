@@ -8,7 +8,7 @@ use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, Networks, Prox
 /// The fields that are walked from proxy to proxy.
 pub(crate) const FIELDS: [&str; 2] = ["x-forwarded-for", "forwarded"];
 
-/// By which networks the proxies of these tests are trusted.
+/// The networks of the trusted proxies of these tests.
 pub(crate) fn ours() -> Networks {
     Networks::new(["10.0.0.0/8", "fd00::/8"])
 }

@@ -1,5 +1,5 @@
-//! Clients that do what they like over a real connection, and a service that tells what it sees of
-//! them.
+//! Clients that send arbitrary bytes over a real connection, and a service that reports what it
+//! sees of them.
 //!
 //! Each client has an address of its own in the loopback network, as clients of the Internet have.
 
@@ -67,13 +67,13 @@ pub(crate) enum Seen {
     Gone,
 }
 
-/// Serves an app, and tells what becomes of each request.
+/// Serves an app, and reports how each request ends.
 ///
-/// On a runtime of one thread, a request whose arrival was told has been decided about.
+/// On a runtime of one thread, a request has been decided once its arrival is reported.
 pub(crate) struct Watched {
     pub(crate) address: SocketAddr,
     seen: UnboundedReceiver<(Ipv4Addr, Seen)>,
-    /// What was read, but is still to be asked for.
+    /// The events that were received but not asked for yet.
     kept: Vec<(Ipv4Addr, Seen)>,
 }
 
@@ -111,7 +111,7 @@ impl Watched {
     }
 
     async fn wait_for(&mut self, client: u8, mut requests: usize, is_it: impl Fn(&Seen) -> bool) {
-        let is_it = |(who, seen): &(Ipv4Addr, Seen)| *who == address(client) && is_it(seen);
+        let is_it = |(from, seen): &(Ipv4Addr, Seen)| *from == address(client) && is_it(seen);
         self.kept.retain(|seen| {
             let is_counted = requests > 0 && is_it(seen);
             requests -= usize::from(is_counted);
@@ -132,8 +132,8 @@ impl Watched {
             self.kept.push(seen);
         }
         let mut answers = BTreeMap::<_, Vec<_>>::new();
-        self.kept.retain(|(who, seen)| match seen {
-            Seen::Answered(status, headers) if *who == address(client) => {
+        self.kept.retain(|(from, seen)| match seen {
+            Seen::Answered(status, headers) if *from == address(client) => {
                 answers.entry(status.as_u16()).or_default().push(headers.clone());
                 false
             }
@@ -163,7 +163,7 @@ impl Drop for Unanswered {
     }
 }
 
-/// A client of HTTP/2 that writes frames as it likes, and reads all that comes.
+/// An HTTP/2 client that writes any frames, and reads all that it receives.
 pub(crate) struct Http2 {
     write: OwnedWriteHalf,
     read: UnboundedReceiver<Frame>,

@@ -1,4 +1,4 @@
-//! What a strategy draws: a property says something only about that.
+//! The values that a strategy draws, which are all that a property checks.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;

@@ -80,7 +80,7 @@ fn later(reservation: Reservation) -> Reservation {
     reservation
 }
 
-/// Lets everything run that can without the clock moving on.
+/// Runs every task that can run before the clock advances.
 pub(crate) async fn settled() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -150,13 +150,13 @@ where
     let mut service = service.clone();
     let call = service.ready().await.unwrap().call(request);
     let answer = tokio::spawn(async move { call.await.unwrap() });
-    // So that it is waiting when this returns.
+    // Then the request is waiting when this function returns.
     tokio::task::yield_now().await;
     answer
 }
 
-/// A memory store whose answers stay away while its gate is closed. What it is asked to take is
-/// taken before that, what it is given back comes in after it.
+/// A memory store that holds its answers back while its gate is closed. It takes tokens before it
+/// holds the answer back, and returns tokens only afterwards.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     memory: Arc<Memory>,
@@ -165,7 +165,7 @@ pub(crate) struct Late {
     adjusted: Arc<AtomicU64>,
 }
 
-/// Holds back what the store was asked since the gate was closed and before it was opened.
+/// Holds back the answers to calls that came between closing and opening the gate.
 #[derive(Debug)]
 pub(crate) struct Held(watch::Sender<bool>);
 
@@ -229,7 +229,7 @@ impl Backend for Late {
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
         Answer::pending(async move {
             gate.await;
-            // One list, as it was asked: all of it is adjusted or nothing is.
+            // One list, as the caller passed it: either all of it is adjusted or nothing is.
             let adjustments: Vec<_> = owned.iter().map(borrowed).collect();
             memory.adjust(&adjustments).wait().await
         })

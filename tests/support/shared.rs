@@ -57,12 +57,12 @@ impl Backend for Shared {
     }
 }
 
-/// What ran on one bucket, and what came back to it.
+/// The work that ran on one bucket, and the tokens that were returned to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// When it was reserved, when it ran, its cost.
     pub(crate) ran: Vec<(Timestamp, Timestamp, u64)>,
-    /// What was reserved and given up: when, and the instant that it was told.
+    /// The cancelled reservations: when, and the promised instant.
     pub(crate) left: Vec<(Timestamp, Timestamp)>,
     pub(crate) returned: Vec<(Timestamp, u64)>,
 }
@@ -72,15 +72,15 @@ pub(crate) struct History {
 pub(crate) enum Counts {
     /// Those within the window: the bound that every limit promises.
     Within,
-    /// Those since requests have waited up to the window without a break as well: what a store
-    /// promises that other processes only charge.
+    /// The returns since requests began to wait without a break up to the window: the promise of a
+    /// store that other processes only charge.
     WhileWaiting,
-    /// All before its end: what it promises beside the settlements of other processes.
+    /// All returns before the end of the window: the promise if other processes settle as well.
     Before,
 }
 
 impl History {
-    /// By how many tokens at most what ran is above the bound.
+    /// The largest number of tokens by which the work that ran exceeds the bound.
     ///
     /// Instants are compared with so much leeway: this process and a store count time apart.
     pub(crate) fn excess(&self, quota: &Quota, counts: Counts, leeway: Duration) -> u64 {
@@ -117,7 +117,7 @@ impl History {
         worst.div_ceil(bucket.token())
     }
 
-    /// Since when there was always a request that waited, up to `at`.
+    /// The time since which at least one request has waited, up to `at`.
     fn waiting_since(&self, at: Timestamp) -> Timestamp {
         let waits = || {
             let ran = self.ran.iter().map(|&(came, ran, _)| (came, ran));

@@ -24,8 +24,8 @@ impl Wake for Woken {
     }
 }
 
-/// Polls those tasks that are woken until all are done, on several threads. While they do, time moves
-/// on by a millisecond a round, which `begins` is told of. Returns how many rounds it took.
+/// Polls the woken tasks on several threads until all are done. Each round advances the time by a
+/// millisecond and calls `begins`. Returns the number of rounds.
 pub(crate) fn on_threads<F>(
     runtime: &Runtime,
     tasks: impl IntoIterator<Item = F>,
@@ -52,7 +52,7 @@ where
                     if over.load(Ordering::Acquire) {
                         return;
                     }
-                    // The others would wait for a thread that has panicked.
+                    // The other threads would wait forever for a thread that has panicked.
                     let polled = catch_unwind(AssertUnwindSafe(|| poll_woken(share, &left)));
                     if let Err(panic) = polled {
                         *panicked.lock().unwrap() = Some(panic);
@@ -71,7 +71,7 @@ where
             drop(guard);
             runtime.block_on(async {
                 advance(ms(1)).await;
-                // Timers, and tasks that the store was asked in.
+                // Timers, and tasks that call the store.
                 for _ in 0..4 {
                     tokio::task::yield_now().await;
                 }

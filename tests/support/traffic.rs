@@ -1,4 +1,4 @@
-//! Tasks that ask a store in Redis all the time, and what they were told.
+//! Tasks that call a store in Redis without a break, and the answers that they get.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
@@ -12,7 +12,8 @@ use tokio::time::sleep;
 use tollgate::backend::{Redis, RedisBuilder};
 use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, Timestamp};
 
-/// What each key may take in a hundred years, counted from 1970: nothing comes back during a test.
+/// The tokens that each key may take in a hundred years, counted from 1970: nothing is refilled
+/// during a test.
 const MOST: u64 = 1_000_000_000;
 
 /// A limit that only counts.
@@ -24,15 +25,16 @@ pub(crate) static COUNTED: Limit = Limit::new(
 /// The deadline of decisions, unless a test says otherwise.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 
-/// What a call may be late, beside what a bare timer is at the same time: others have work to do too.
+/// How late a call may be, beyond the lateness of a bare timer at the same time: other tasks need
+/// the processor too.
 pub(crate) const NOISE: Duration = Duration::from_secs(1);
 
-/// What is said of a server that has not answered for a second: on a machine that has other work to do
-/// this may happen to any.
+/// The error for a server that has not answered for a second. On a busy machine, this can happen to
+/// any server.
 pub(crate) const SILENT: [&str; 2] =
     ["lost the connection to 127.0.0.1", "no connection to 127.0.0.1"];
 
-/// Longer than it takes to notice that a server is back on any machine.
+/// Longer than any machine needs to notice that a server is back.
 const RECOVERY: Duration = Duration::from_secs(20);
 
 /// Tasks that only sleep, and tell how late the machine is.
@@ -50,7 +52,7 @@ pub(crate) struct Traffic {
 struct Shared {
     limiter: RateLimiter,
     over: AtomicBool,
-    /// How often each task was admitted, or went away as it meant to.
+    /// How often each task was admitted, or dropped its call on purpose.
     went_well: Vec<AtomicU64>,
     /// How often each task got an error.
     failed: Vec<AtomicU64>,
@@ -74,28 +76,28 @@ pub(crate) enum Told {
     Late,
     /// Some other error.
     Failed,
-    /// Nothing: it was not there any more.
+    /// No answer: the task had dropped the call.
     Gone,
 }
 
-/// What a store has lost that was told to be taken.
+/// The admitted tokens that a store has lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lost {
     Nothing,
-    /// Some of what was taken before this.
+    /// Some of the tokens that were taken before this.
     Something(Instant),
-    /// All that was taken before some moment between these two.
+    /// All tokens that were taken before some moment between these two.
     Everything(Instant, Instant),
 }
 
-/// Who goes away before the answer comes.
+/// Whether a task drops its calls before they are answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Nature {
     Patient,
     Fickle,
 }
 
-/// What was told in the end.
+/// The calls and errors of all tasks, at the end.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) calls: Vec<Call>,
@@ -111,7 +113,7 @@ impl Traffic {
         Self::of(redis, tasks, |_| Nature::Patient)
     }
 
-    /// The same, and of any two that share a key one goes away at any moment.
+    /// The same, but of the two tasks that share a key, one drops its calls at random moments.
     pub(crate) fn with_fickle(redis: Redis, tasks: u64) -> Self {
         Self::of(redis, tasks, |task| match task % 2 {
             0 => Nature::Patient,
@@ -158,7 +160,7 @@ impl Traffic {
         wait_until("a task is answered", async || is_so()).await;
     }
 
-    /// Waits until a call was told an error with this text in it.
+    /// Waits until a call fails with an error that contains this text.
     pub(crate) async fn is_told(&self, text: &str) {
         let is_told = || self.shared.errors.lock().unwrap().iter().any(|told| told.contains(text));
         wait_until(text, async || is_told()).await;
@@ -281,25 +283,25 @@ pub(crate) fn chain(error: &RateLimited) -> String {
 }
 
 impl Log {
-    /// How many calls were told this.
+    /// The number of calls with this answer.
     pub(crate) fn count(&self, told: Told) -> usize {
         self.calls.iter().filter(|call| call.told == told).count()
     }
 
-    /// Asserts that no call has waited for longer than the deadline, but for the machine.
+    /// Asserts that no call took longer than the deadline, apart from stalls of the machine.
     #[track_caller]
     pub(crate) fn all_in_time(&self) -> &Self {
         let took = |call: &Call| call.ended - call.begun;
         let longest = self.calls.iter().map(took).max().unwrap();
-        // Whoever waited longest may have met two of the longest stalls.
+        // The call that took longest may have met two of the longest stalls.
         let most = DEADLINE + NOISE + 2 * self.noise;
         assert!(longest < most, "a call waited for {longest:?}, a timer for {:?}", self.noise);
         self
     }
 
-    /// Holds that what the store holds is what was told: an admission was taken once, an error at
-    /// most once, and nothing else at all. Where something was lost, an admission before that is
-    /// taken at most once as well, and of what was lost entirely nothing is left.
+    /// Asserts that the store has taken what the calls were told: the tokens of an admission once,
+    /// those of an error at most once, and no others. If the store lost some of its memory, an
+    /// admission before the loss is taken at most once; if it lost all, nothing of it is left.
     pub(crate) async fn is_what(&self, store: RedisBuilder, lost: Lost) {
         let mut bounds = BTreeMap::<u64, (u64, u64)>::new();
         for call in &self.calls {
@@ -314,7 +316,7 @@ impl Log {
                     *least += u64::from(is_kept);
                     *most += u64::from(may_be_kept);
                 }
-                // What was sent may be carried out later.
+                // A command that was sent may still be executed later.
                 Told::Late | Told::Failed | Told::Gone => *most += 1,
                 Told::Refused => panic!("no call takes that much: {call:?}"),
             }
@@ -327,7 +329,7 @@ impl Log {
         }
     }
 
-    /// Holds that each error is the deadline's, or names one of these causes.
+    /// Asserts that each error is that of the deadline, or names one of these causes.
     #[track_caller]
     pub(crate) fn errors_name(&self, causes: &[&str]) -> &Self {
         let late = "limit `counted` could not be decided < redis backend could not decide within";

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // Small answers are not held back until the one before is acknowledged.
+    // Small answers are sent before the previous one is acknowledged (no Nagle delay).
     let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, app).await });

@@ -116,7 +116,7 @@ async fn anonymous_sessions_are_limited_in_three_ways() {
     assert_eq!(admitted("/solve", here, &["alice"]).await, 1);
     assert_eq!(admitted("/challenge", here, &["alice"; 20]).await, 10);
     assert_eq!(admitted("/challenge", here, &strangers).await, 0);
-    // Nor are challenges to be had without end.
+    // The number of challenges is limited as well.
     assert_eq!(admitted("/solve", here, &strangers).await, 1);
 }
 
@@ -194,7 +194,7 @@ async fn global_signups_are_limited_for_all_together() {
 }
 
 #[tokio::test]
-async fn outbound_client_keeps_their_quota() {
+async fn outbound_client_keeps_the_quota_of_each_host() {
     let limiter: RateLimiter = limiter(&ManualClock::new(START));
     let (them, asked) = outbound_client::them().await.unwrap();
     let statuses = outbound_client::call_them(&limiter, them, 5).await;
@@ -258,7 +258,7 @@ async fn llm_queue_settles_what_the_model_really_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn llm_queue_refuses_at_once_what_would_wait_for_more_than_30_seconds() {
+async fn llm_queue_refuses_at_once_a_request_that_would_wait_over_30_seconds() {
     let (app, start) = (llm_queue::app(&paused()), Instant::now());
     let others = async {
         // 30 s to the microsecond: it waits, until it is given up and has left no trace.
@@ -327,7 +327,8 @@ async fn tenants_have_the_numbers_of_their_plan_and_share_a_limit() {
         assert_eq!(status, 200);
         assert!(told.starts_with(&format!("\"per-tenant\";r={left};")), "{told}");
     }
-    // One is left for all the others, of whom the second takes nothing from its own bucket.
+    // One token is left for all other tenants; the second of them is refused and takes nothing from
+    // its own bucket.
     for (tenant, status) in [("a", 200), ("c", 429)] {
         assert_eq!(ask(tenant, "free").await.0, status);
     }

@@ -22,7 +22,7 @@ fn declared() -> BTreeMap<String, bool> {
     features.into_keys().map(|name| (name.clone(), on.contains(&format!("\"{name}\"")))).collect()
 }
 
-/// The rows of the table whose head begins with `feature`: what is first in them, and what is last.
+/// The first and the last cell of each row of the table whose head begins with `feature`.
 fn tabled(file: &str) -> BTreeMap<String, bool> {
     let text = read(file);
     let lines = text.lines().map(|line| line.trim_start_matches("//!").trim_start());

@@ -10,7 +10,7 @@ use tollgate::*;
 
 const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(1, MINUTE));
 
-/// Uses a name of each root that another one once had as well.
+/// Uses names of each root that once clashed with a name of another root.
 fn app(limiter: &RateLimiter) -> Router {
     let rule = Rule::new(&PER_USER).key_with(|head: &Head<'_>| Key::from(head.method().as_str()));
     let layer: RateLimitLayer = limiter

@@ -26,7 +26,7 @@ const MAX_UNITS: u64 = 1 << 53;
 
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, MINUTE).capacity(20));
 
-// Quotas: numbers that are none.
+// Quotas that are not valid.
 
 #[test]
 fn a_quota_needs_a_rate_and_a_period() {
@@ -70,7 +70,7 @@ fn a_period_is_at_most_two_to_the_53_microseconds() {
 }
 
 #[test]
-fn a_capacity_that_does_not_fit_is_told_what_would() {
+fn the_error_of_a_capacity_that_does_not_fit_names_one_that_does() {
     says(
         Quota::token_bucket(1, DAY).capacity(1_000_000).validated(),
         "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted (use a capacity of at most 104249)",
@@ -96,7 +96,7 @@ fn the_capacity_that_the_message_names_is_the_largest_that_fits_with_shards() {
 }
 
 #[test]
-fn a_max_reserved_that_does_not_fit_is_told_what_would() {
+fn the_error_of_a_max_reserved_that_does_not_fit_names_one_that_does() {
     says(
         Quota::token_bucket(1, DAY).capacity(20).max_reserved(1_000_000).validated(),
         "max_reserved of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted, the capacity included (use a max_reserved of at most \
@@ -123,7 +123,7 @@ fn the_max_reserved_that_the_message_names_is_the_largest_that_fits_with_shards(
 }
 
 #[test]
-fn a_rate_that_does_not_fit_is_told_what_would() {
+fn the_error_of_a_rate_that_does_not_fit_names_one_that_does() {
     let fixed_window = |rate| Quota::fixed_window(rate, SECOND).capacity(1).validated();
     says(
         fixed_window(MAX_UNITS + 1),
@@ -170,7 +170,7 @@ fn a_quota_has_at_most_so_many_shards_as_a_peek_can_look_at() {
 }
 
 #[test]
-fn shards_that_do_not_fit_are_told_the_way_out() {
+fn the_error_of_shards_that_do_not_fit_names_the_fix() {
     let quota = Quota::token_bucket(1, DAY * 300);
     says(
         quota.shards(1_000).validated(),
@@ -213,7 +213,7 @@ fn initial_is_at_most_the_capacity() {
 // Quotas as text.
 
 #[test]
-fn a_text_of_another_kind_is_told_the_kinds() {
+fn the_error_of_an_unknown_kind_lists_the_kinds() {
     unparsable(
         "leaky bucket: 10 per minute",
         "`leaky bucket` is not a kind (use `token bucket`, which may be left out, or `fixed \
@@ -227,7 +227,7 @@ fn a_text_of_another_kind_is_told_the_kinds() {
 }
 
 #[test]
-fn a_text_without_a_period_is_shown_one() {
+fn the_error_of_a_text_without_a_period_shows_one() {
     unparsable("", "it has no rate per period (write `10 per minute`)");
     unparsable("per minute", "it has no rate per period (write `10 per minute`)");
     unparsable("10 per ", "it has no rate per period (write `10 per minute`)");
@@ -236,7 +236,7 @@ fn a_text_without_a_period_is_shown_one() {
 }
 
 #[test]
-fn a_text_with_a_number_that_is_none_says_which() {
+fn the_error_of_a_bad_number_quotes_it() {
     for number in ["ten", "-1", "+1", "1e3", "_1", "18446744073709551616"] {
         let problem =
             |what, most| format!("{what} `{number}` is not a whole number from 0 to {most}");
@@ -264,7 +264,7 @@ fn a_text_with_a_number_that_is_none_says_which() {
 }
 
 #[test]
-fn a_text_with_a_period_that_is_none_is_shown_some() {
+fn the_error_of_a_bad_period_shows_examples() {
     for period in ["fortnight", "", "90", "1 month", "-1s", "1.s", ".5s", "1.5us", "second/minute"]
     {
         let problem = format!(
@@ -278,7 +278,7 @@ fn a_text_with_a_period_that_is_none_is_shown_some() {
 }
 
 #[test]
-fn a_text_with_an_unknown_option_is_told_the_options() {
+fn the_error_of_an_unknown_option_lists_the_options() {
     for option in ["brust 20", "capacity", "capacity=20", "Capacity 20", "20"] {
         unparsable(
             &format!("10 per minute, {option}"),
@@ -290,9 +290,9 @@ fn a_text_with_an_unknown_option_is_told_the_options() {
     }
 }
 
-/// Words of other rate limiters, which are told the words to write instead.
+/// The errors for words of other rate limiters name the words to write instead.
 #[test]
-fn a_burst_is_told_that_it_is_a_capacity() {
+fn the_error_of_a_burst_says_to_write_capacity() {
     for burst in ["burst 20", "Burst 20", "burst=20", "burst: 20", "burst_size 20"] {
         let problem = format!("`{burst}` is not an option (write `capacity 20`)");
         unparsable(&format!("10 per minute, {burst}"), &problem);
@@ -305,7 +305,7 @@ fn a_burst_is_told_that_it_is_a_capacity() {
 }
 
 #[test]
-fn a_fraction_of_a_token_is_shown_a_longer_period() {
+fn the_error_of_a_fraction_of_a_token_shows_a_longer_period() {
     for (given, rate, instead) in [
         ("1.5 per second", "1.5", "3 per 2 seconds"),
         ("0.5/minute", "0.5", "1 per 2 minutes"),
@@ -317,7 +317,7 @@ fn a_fraction_of_a_token_is_shown_a_longer_period() {
         unparsable(given, &format!("rate `{rate}` is not a whole number (write `{instead}`)"));
         assert!(instead.parse::<Quota>().is_ok(), "{instead}");
     }
-    // Where there is no quota to write instead.
+    // A fraction that no quota can replace.
     for rate in ["0.0", "1.", ".5", "1.5.5", "1.5e3", "0.0000000000000000000001"] {
         let problem = "is not a whole number from 0 to 18446744073709551615";
         unparsable(&format!("{rate} per second"), &format!("rate `{rate}` {problem}"));
@@ -325,7 +325,7 @@ fn a_fraction_of_a_token_is_shown_a_longer_period() {
 }
 
 #[test]
-fn a_text_with_an_option_twice_says_which() {
+fn the_error_of_a_repeated_option_names_it() {
     for option in ["capacity 20", "max_reserved 80", "initial 5", "shards 4", "start @0"] {
         let (name, _) = option.split_once(' ').unwrap();
         unparsable(
@@ -336,7 +336,7 @@ fn a_text_with_an_option_twice_says_which() {
 }
 
 #[test]
-fn a_text_with_a_start_that_is_no_instant_is_shown_some() {
+fn the_error_of_a_bad_start_shows_examples() {
     for start in [
         "tomorrow",
         "2026-01-01",
@@ -498,7 +498,7 @@ async fn a_cost_that_can_never_fit_is_an_error_and_takes_nothing() {
 }
 
 #[tokio::test]
-async fn what_two_shards_cannot_grant_is_told_by_its_arithmetic() {
+async fn the_error_of_a_cost_that_two_shards_cannot_grant_shows_the_arithmetic() {
     const HOT: Quota = Quota::token_bucket(100, MINUTE);
     let ask = async |quota: Quota, cost| {
         let limit = Limit::try_new("hot", quota).unwrap();
@@ -541,7 +541,7 @@ async fn what_two_shards_cannot_grant_is_told_by_its_arithmetic() {
 }
 
 #[tokio::test]
-async fn what_two_shards_cannot_reserve_is_told_by_its_arithmetic() {
+async fn the_error_of_a_cost_that_two_shards_cannot_reserve_shows_the_arithmetic() {
     let reserve = async |quota: Quota, cost, most| {
         let limit = Limit::try_new("hot", quota).unwrap();
         let limiter = RateLimiter::in_memory();
@@ -673,7 +673,7 @@ fn a_header_is_held_to_the_length_that_was_set() {
 }
 
 #[test]
-fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
+fn an_address_that_is_missing_is_a_misconfiguration() {
     missing(
         ClientIp::peer().extract(&Head::new(&Request::new(()))),
         "no client address: `ConnectInfo` is missing (serve the router with \
@@ -687,20 +687,20 @@ fn an_address_that_is_missing_is_a_mistake_in_the_set_up() {
 }
 
 #[test]
-fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
-    let doubt = |client: ClientIp, field: Option<&str>, peer: [u8; 4]| {
+fn a_setup_warning_about_the_address_names_the_fix_and_when_none_is_needed() {
+    let warning = |client: ClientIp, field: Option<&str>, peer: [u8; 4]| {
         let mut request = Request::new(());
         request.extensions_mut().insert(SocketAddr::from((peer, 80)));
         let mut fields = field.into_iter().map(|name| name.parse::<http::HeaderName>().unwrap());
         let value = HeaderValue::from_static("203.0.113.7");
         request.headers_mut().extend(fields.next().map(|name| (name, value)));
-        client.setup_warning(&Head::new(&request)).map(|doubt| doubt.to_string())
+        client.setup_warning(&Head::new(&request)).map(|warning| warning.to_string())
     };
     let hops = || ClientIp::forwarded(Proxies::hops(1));
     let (public, private) = ([192, 0, 2, 1], [10, 0, 0, 1]);
     for name in ["x-forwarded-for", "forwarded", "x-real-ip"] {
         assert_eq!(
-            doubt(ClientIp::peer(), Some(name), public),
+            warning(ClientIp::peer(), Some(name), public),
             Some(format!(
                 "`{name}` is present, but no proxy is trusted, so the key is the address of the \
                  peer (behind a proxy, all clients share that address: name the trusted proxies, \
@@ -710,7 +710,7 @@ fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
         );
     }
     assert_eq!(
-        doubt(hops(), Some("x-forwarded-for"), private).as_deref(),
+        warning(hops(), Some("x-forwarded-for"), private).as_deref(),
         Some(
             "`x-forwarded-for` is present, and the field that is read is not, so the key is the \
              address of the proxy (find out which field the trusted proxies write, and have \
@@ -718,7 +718,7 @@ fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
         )
     );
     assert_eq!(
-        doubt(ClientIp::peer(), None, private).as_deref(),
+        warning(ClientIp::peer(), None, private).as_deref(),
         Some(
             "all requests so far came from one private address, though the limit is for each \
              client (if that is a proxy or a NAT router, have it pass on the addresses of the \
@@ -726,8 +726,8 @@ fn a_doubt_about_the_address_says_what_to_do_and_when_there_is_nothing_to_do() {
              client, nothing is wrong)"
         )
     );
-    assert_eq!(doubt(ClientIp::peer(), None, public), None);
-    assert_eq!(doubt(hops(), None, public), None);
+    assert_eq!(warning(ClientIp::peer(), None, public), None);
+    assert_eq!(warning(hops(), None, public), None);
 }
 
 #[test]
@@ -850,7 +850,7 @@ async fn a_refusal_says_which_limit_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_several_limits_names_each_and_tells_the_longest_wait() {
+async fn a_refusal_by_several_limits_names_each_and_the_longest_wait() {
     const A: Limit = Limit::new("a", Quota::token_bucket(1, SECOND));
     const B: Limit = Limit::new("b", Quota::token_bucket(9, SECOND));
     const C: Limit = Limit::new("c", Quota::token_bucket(1, MINUTE));
@@ -889,7 +889,7 @@ async fn an_error_is_a_pointer_that_goes_anywhere_and_permits_and_calls_stay_sma
 const LARGEST: [usize; 5] = [128, 128, 112, 128, 104];
 
 #[tokio::test]
-async fn a_failure_to_leave_with_keeps_its_causes_and_says_nothing_twice() {
+async fn a_returned_failure_keeps_its_causes_and_repeats_none() {
     let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
     let down = Failing::AtOnce(BackendError::unavailable("redis", refused));
     let error = RateLimiter::new(down).limit(&LOGIN).await.unwrap_err();
@@ -934,7 +934,7 @@ fn no_refusal_is_found_in_other_errors() {
 
 // Helpers.
 
-/// The error has this message, and no source that would say more.
+/// Asserts that the error has this message and no source.
 #[track_caller]
 fn says<T: fmt::Debug, E: StdError>(result: Result<T, E>, message: &str) {
     let error = result.unwrap_err();
@@ -1141,7 +1141,7 @@ impl Backend for Forgetful {
     }
 }
 
-/// Somebody else's error around an error.
+/// An error of another crate around an error.
 #[derive(Debug)]
 struct Wrapper(Box<dyn StdError + Send + Sync>);
 

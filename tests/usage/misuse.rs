@@ -1,9 +1,8 @@
-//! The lines that people write first, by the habits of other crates, and what becomes of each.
+//! The lines that people write first, with the habits of other crates, and how each of them ends.
 //!
-//! A line either limits (as if it had been meant so), or does not compile, or is warned of. The lines
-//! that do none of these are listed as lax: nothing in Rust can tell them from what is meant. The
-//! compiler judges the lines of [`ERRORS`], [`WARNINGS`] and [`FINE`] when the test runs; the others
-//! run.
+//! A line limits as intended, or does not compile, or causes a warning. The lines that do none of
+//! these are listed as lax: no check in Rust can tell them from intended code. The compiler judges
+//! the lines of [`ERRORS`], [`WARNINGS`] and [`FINE`] when the test runs; the others run.
 
 use crate::support;
 
@@ -364,9 +363,9 @@ fn lines_that_are_right_compile_without_a_word() {
     }
 }
 
-/// A checker that says yes to everything would let the tables say anything.
+/// Without this test, a checker that accepts every row would hide mistakes in the tables.
 #[test]
-fn the_checker_notices_a_row_that_is_not_so() {
+fn the_checker_notices_a_wrong_row() {
     let fine = ["no error", FINE[0], "E0599", "method"];
     let other_code = ["another error", "limiter.check();", "E0308", "check"];
     let other_words = ["other words", "limiter.check();", "E0599", "use `limit`"];
@@ -512,10 +511,10 @@ async fn layers_and_routes_that_run_are_limited() {
     }
 }
 
-/// Lines by which all eight requests run: in Rust, nothing can tell them from what is meant. The
-/// documents of the methods do.
+/// Lines with which all eight requests run. No check in Rust can tell them from intended code, but
+/// the documentation of the methods warns of them.
 #[tokio::test]
-async fn lines_that_say_so_are_lax() {
+async fn lines_listed_as_lax_are_not_limited() {
     let rows = limits! {
         "the answer is thrown away": |limiter| { let _ = limiter.limit(&FIVE).await; true };
         "the answer is kept and not read": |limiter| { let _p = limiter.limit(&FIVE).await; true };
@@ -608,7 +607,8 @@ fn item_of<'s>(source: &'s str, alias: &str) -> Vec<&'s str> {
     attributes.map(name).collect()
 }
 
-/// `check` led to `peek`, which takes nothing: a search by the word of governor ended in no limit.
+/// The alias `check` led to `peek`, which takes nothing: a user of governor who searched for it
+/// ended up without a limit.
 #[test]
 fn the_words_of_other_crates_are_found() {
     for [file, alias, item] in ALIASES {

@@ -46,7 +46,7 @@ fn panic_message<T>(panics: impl FnOnce() -> T) -> String {
 // A limit without capacity and without a queue.
 
 #[tokio::test]
-async fn a_capacity_of_0_names_the_queue_as_the_way_out() {
+async fn the_error_of_a_capacity_of_0_names_the_queue_as_the_fix() {
     let limiter = RateLimiter::in_memory();
     for limit in [&SPACED, &SHARDED] {
         let error = limiter.limit(limit).await.unwrap_err();
@@ -169,7 +169,7 @@ async fn a_test_without_a_peer_address_reads_the_way_out_in_the_response() {
 }
 
 #[tokio::test]
-async fn any_missing_key_is_told_in_the_words_of_the_layer() {
+async fn any_missing_key_is_explained_in_the_response_of_the_layer() {
     let limiter = RateLimiter::in_memory();
     let by_user = || limiter.layer(&ONE).key(header("x-user"));
     let (status, body) =
@@ -207,7 +207,7 @@ async fn a_key_that_clients_may_leave_out_is_answered_as_in_production() {
 
 /// Nor is what a handler of refusals answers.
 #[tokio::test]
-async fn a_handler_of_refusals_has_the_last_word() {
+async fn a_handler_of_refusals_replaces_the_detail() {
     let by_client =
         RateLimiter::in_memory().layer(&ONE).key(ClientIp::peer()).on_refusal(OnRefusal::handler(
             |refused| Response::builder().status(refused.status()).body("sorry").unwrap(),
@@ -216,7 +216,7 @@ async fn a_handler_of_refusals_has_the_last_word() {
     assert_eq!((status.as_u16(), body.as_str()), (500, "sorry"));
 }
 
-/// Of a rule of a shadow nothing is told: the request goes on.
+/// A shadow rule without a key adds nothing to the response: the request goes on.
 #[tokio::test]
 async fn a_shadow_without_a_key_changes_no_response() {
     let shadow = Rule::new(&ONE).key(ClientIp::peer()).shadow();

@@ -1,4 +1,4 @@
-//! A client that blocks, for what tests ask servers about themselves.
+//! A blocking client, by which tests query the state of their servers.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longer than any server takes that is not stopped.
+/// Longer than any server takes that is not frozen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a server said.
@@ -54,7 +54,7 @@ impl Reply {
         }
     }
 
-    /// Holds that this reply is `OK`.
+    /// Asserts that this reply is `OK`.
     #[track_caller]
     pub(crate) fn ok(&self) {
         assert_eq!(*self, Self::Text(b"OK".to_vec()));
@@ -74,7 +74,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A connection to a port of 127.0.0.1, whose answers are waited for so long.
+    /// A connection to a port of 127.0.0.1, with this timeout for answers.
     pub(crate) fn tcp(port: u16, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;

@@ -71,7 +71,7 @@ impl Cluster {
         u16::try_from(slot.int()).unwrap()
     }
 
-    /// Which node has a slot, as the first says that runs.
+    /// The node that owns a slot, according to the first node that runs.
     #[track_caller]
     pub(crate) fn node_of_slot(&self, slot: u16) -> usize {
         self.owner(self.running(), slot)
@@ -85,7 +85,8 @@ impl Cluster {
         self.finish_move(slot, from, to);
     }
 
-    /// From now on, one node gets the new keys of a slot, and the other answers for those it has.
+    /// Begins to move a slot: new keys go to one node, and the other still answers for the keys
+    /// that it has.
     #[track_caller]
     pub(crate) fn begin_move(&self, slot: u16, from: usize, to: usize) {
         self.set_slot(to, slot, &["IMPORTING", &self.ids[from]]);
@@ -121,7 +122,7 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn finish_move(&self, slot: u16, from: usize, to: usize) {
         let others = (0..self.nodes.len()).filter(|&nth| nth != from && nth != to);
-        // First those that keys could be lost between.
+        // First the two nodes between which keys could be lost.
         for node in [to, from].into_iter().chain(others) {
             self.set_slot(node, slot, &["NODE", &self.ids[to]]);
         }

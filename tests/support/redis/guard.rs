@@ -1,4 +1,4 @@
-//! Ends servers whose test could not.
+//! Kills servers that their test could not kill.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::process::quiet;
 
-/// Reads which processes there are, until the pipe is closed; then ends those.
+/// Reads the ids of processes until the pipe is closed, then kills them.
 const SCRIPT: &str = r#"
 alive=
 while read -r verb pid; do
@@ -45,7 +45,7 @@ impl Guard {
         std::fs::create_dir_all(directory).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "guard"]).arg(directory);
-        // What interrupts the tests does not interrupt this.
+        // A signal that interrupts the tests does not interrupt the guard.
         let command = quiet(&mut command).stdin(Stdio::piped()).process_group(0);
         let mut shell = command.spawn().unwrap();
         let tell = Mutex::new(shell.stdin.take());

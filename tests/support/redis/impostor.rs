@@ -1,4 +1,4 @@
-//! A server that is none: what it says is up to the test.
+//! A fake server that sends what the test says.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -155,7 +155,7 @@ pub(crate) fn greet(words: &Words, stream: &mut TcpStream) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Writes this again and again, until the client has enough.
+/// Writes this again and again, until the client closes the connection.
 pub(crate) fn endlessly(stream: &mut TcpStream, some: &[u8]) -> io::Result<()> {
     let chunk = some.repeat((64 * 1024_usize).div_ceil(some.len()));
     loop {

@@ -1,4 +1,4 @@
-//! Processes, their ports, their directories, and patience with them.
+//! Processes, their ports and directories, and waiting for them.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::guard::Guard;
 
-/// Waits until something is so, and panics when it is not for a time no machine is too slow for.
+/// Waits until a condition holds, and panics if it does not within a minute.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -30,7 +30,7 @@ impl Directory {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let path = Guard::of_this_process().directory().join(name);
-        // What another process left that had this one's number.
+        // A former process with the same id may have left a directory of this name.
         drop(fs::remove_dir_all(&path));
         fs::create_dir_all(&path).unwrap();
         Self(path)

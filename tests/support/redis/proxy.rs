@@ -1,4 +1,4 @@
-//! What can go wrong between a client and a server.
+//! A proxy that imitates what can go wrong between a client and a server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Mode {
     /// All arrive.
     Pass,
-    /// Connections are accepted and nothing arrives, in neither direction.
+    /// Connections are accepted, but nothing arrives in either direction.
     Silent,
     /// Requests arrive. The next answer on each connection breaks off in its middle, and then the
     /// connection is closed.
@@ -50,7 +50,7 @@ struct Shared {
 struct Connection {
     nth: usize,
     client: TcpStream,
-    /// None where the proxy was silent from the start.
+    /// `None` if the proxy was silent from the start.
     server: Option<TcpStream>,
     has_lost: AtomicBool,
 }
@@ -94,7 +94,7 @@ impl Proxy {
         self.port
     }
 
-    /// How many connections there were, those counted that were closed at once.
+    /// The number of connections so far, including those that were closed at once.
     pub(crate) fn connections(&self) -> usize {
         self.shared.accepted.load(Ordering::Acquire)
     }
@@ -168,7 +168,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
             stream.set_nodelay(true).unwrap();
         }
-        // Without a server, what is said is lost, the greeting too.
+        // Without a server, all bytes are lost, including the greeting.
         let has_lost = AtomicBool::new(server.is_none());
         let connection = Arc::new(Connection { nth, client, server, has_lost });
         open.push(Arc::clone(&connection));
@@ -243,7 +243,7 @@ fn write_answers(connection: &Connection, shared: &Shared, answers: Receiver<Ans
             break;
         }
     }
-    // One that has lost something stays open until its client or the proxy has enough.
+    // A connection that has lost bytes stays open until its client or the proxy closes it.
     if !connection.has_lost.load(Ordering::Acquire) {
         connection.close();
     }

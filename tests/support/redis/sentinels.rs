@@ -105,7 +105,7 @@ impl Sentinels {
         assert_eq!(role.list()[0].text(), "master");
     }
 
-    /// Has the server that is not the master any more obey the one that is, as sentinels do by and by.
+    /// Makes the former master a replica of the new one at once, as sentinels do later.
     #[track_caller]
     pub(crate) fn until_obeyed(&self) {
         until("the old master obeys the new one", || {

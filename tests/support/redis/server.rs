@@ -194,7 +194,7 @@ fn defaults(directory: &Path) -> Vec<String> {
     args.as_flattened().iter().map(|&arg| arg.to_owned()).collect()
 }
 
-/// The socket by which the server is asked: no other server is taken for it, whatever its port.
+/// The socket for queries to the server: no other server can be taken for it, whatever its port.
 pub(super) fn socket(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
