@@ -16,8 +16,8 @@ use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, cookie, from_f
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter, Rule};
 use tower::ServiceExt;
 
-/// Weak: a client that drops the cookie, or makes one up, starts with a full bucket. It only tells
-/// honest clients apart.
+/// Weak: a client that drops the cookie, or makes one up, starts with a full bucket. This limit
+/// only tells honest clients apart.
 const SESSION: Limit = Limit::new("session", Quota::token_bucket(3, MINUTE));
 
 /// Tied to an address: each session has its own limit, and all sessions of an address share another.

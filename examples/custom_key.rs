@@ -12,7 +12,8 @@ use tower::ServiceExt;
 
 const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(2, MINUTE));
 
-/// Those that this service has: a client can name any host, and each name would be a new bucket.
+/// The tenants of this service: a client can name any host, and each unknown name would be a new
+/// bucket.
 const TENANTS: [&str; 2] = ["acme", "zenith"];
 
 /// The first label of the host name: `acme.example.org` is `acme`, in upper or lower case.

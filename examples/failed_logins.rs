@@ -1,6 +1,6 @@
 //! A limit on failures only: every attempt takes a token up front, so that many guesses at once get
-//! no more than a few; it comes back unless the password was wrong, and the right one gives the user
-//! a fresh start.
+//! no more than a few; the token is refunded unless the password was wrong, and the right password
+//! resets the limit of the user.
 //!
 //! Run it with `cargo run --example failed_logins`.
 
@@ -28,7 +28,7 @@ pub(crate) fn app(limiter: RateLimiter) -> Router {
         .key(header("x-user"))
         .missing_key(MissingKey::Reject(StatusCode::BAD_REQUEST))
         .reset_if(|response| response.is_success())
-        // What went wrong otherwise is not the user's fault.
+        // Any other failure is not the user's fault.
         .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);
     Router::new().route("/login", post(login).rate_limit(limiter.layer(failures)))
 }

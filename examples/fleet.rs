@@ -17,8 +17,8 @@ const PER_CLIENT: Limit = Limit::new("fleet-per-client", Quota::token_bucket(10,
 
 /// A limiter on the Redis at this URL, or for this process alone.
 ///
-/// It does not wait for Redis: until Redis is there, requests are answered with 503. Nothing falls back
-/// to memory, as each process would then let in what all of them together may.
+/// It does not wait for Redis: until Redis is there, requests are answered with 503. There is no
+/// fallback to memory, as each process would then admit the whole quota by itself.
 pub(crate) fn limiter(url: Option<&str>) -> Result<RateLimiter, Box<dyn Error>> {
     match url {
         Some(url) => Ok(RateLimiter::new(Redis::at(url).connect_lazily()?)),

@@ -33,7 +33,7 @@ pub(crate) fn app(limiter: &RateLimiter) -> Router {
     Router::new().route("/", post(model).rate_limit(paid))
 }
 
-/// Waits for the signal to stop. After it, requests whose turn comes within a second still run.
+/// Waits for the signal to stop. After it, requests that get their turn within a second still run.
 pub(crate) async fn stopped(limiter: RateLimiter, signal: impl Future) {
     signal.await;
     limiter.drain(Duration::from_secs(1));

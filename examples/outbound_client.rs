@@ -1,5 +1,5 @@
-//! The same layer around an HTTP client, to keep within another service's quota: what does not fit is
-//! refused here, with the time to come back, and never sent.
+//! The same layer around an HTTP client, to keep within another service's quota: a request above
+//! the quota is refused here, with the time to retry, and never sent.
 //!
 //! Run it with `cargo run --example outbound_client`.
 
@@ -17,7 +17,7 @@ use tollgate::fields::Dialect;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tower::{Layer, Service, ServiceExt};
 
-/// What the other side allows, for each of its hosts.
+/// The quota that the other service allows for each of its hosts.
 const THEIRS: Limit = Limit::new("their-api", Quota::token_bucket(3, MINUTE));
 
 /// Asks them this often, and lists the statuses of the answers.

@@ -1,5 +1,5 @@
-//! A client that comes back when it is told to. The server allows two requests a second; both ends use
-//! Tollgate.
+//! A client that retries when the server tells it to. The server allows two requests a second; both
+//! ends use Tollgate.
 //!
 //! Run it with `cargo run --example polite_client`.
 

@@ -35,13 +35,13 @@ const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) name: String,
-    /// Units that were there at `ts`; below zero, they are owed.
+    /// The units in the bucket at `ts`; below zero, the bucket is in debt.
     pub(crate) value: f64,
     /// In microseconds since the Unix epoch, by the clock of the server.
     pub(crate) ts: f64,
-    /// Units that come in at each step.
+    /// The units that are refilled at each step.
     pub(crate) gain: f64,
-    /// Units that a token is worth.
+    /// The units of one token.
     pub(crate) token: f64,
     pub(crate) capacity: f64,
     /// In microseconds: 1 for a token bucket, the period for a fixed window. It is stored below zero
@@ -57,7 +57,7 @@ impl Stored {
         Some(Self { name: name.to_owned(), value, ts, gain, token, capacity, step: step.abs() })
     }
 
-    /// What it says at `now`, in microseconds since the Unix epoch.
+    /// Describes the bucket at `now`, in microseconds since the Unix epoch.
     pub(crate) fn describe(&self, now: f64) -> String {
         let Self { name, value, ts, gain, token, capacity, step } = self;
         let steps = ((now - ts) / step).floor().max(0.0);
@@ -99,7 +99,7 @@ fn micros(micros: f64) -> Duration {
     Duration::try_from_secs_f64(micros.max(0.0) / 1e6).unwrap_or(Duration::MAX)
 }
 
-/// For people: to the millisecond, and to the second where it is more than one.
+/// For people: rounded up to the second, or to the millisecond if it is at most a second.
 fn duration(time: f64) -> String {
     let second = 1e6;
     let unit = if time > second { second } else { 1e3 };
@@ -108,7 +108,7 @@ fn duration(time: f64) -> String {
 
 /// The limit and the key that are in the name of a bucket: its prefix and its tag stand before them.
 fn parts(name: &str) -> Option<(&str, &str)> {
-    // A tag is in braces, and nothing else is.
+    // Only the tag is in braces.
     let rest = name.split_once("}:").map_or(name, |(_, rest)| rest);
     // The key begins with the first field that has a `=`, as addresses have colons; else it is the last field.
     let before = match rest.find('=') {
@@ -162,15 +162,15 @@ pub(crate) async fn buckets(
             break;
         }
     }
-    // A scan may tell a name twice.
+    // A scan may return a name twice.
     names.sort();
     names.dedup();
     names.retain(|name| {
-        parts(name).is_some_and(|(of, whose)| of == limit && key.is_none_or(|key| key == whose))
+        parts(name).is_some_and(|(name, owner)| name == limit && key.is_none_or(|key| key == owner))
     });
     let mut found = Vec::new();
     for name in names {
-        // A byte more than a bucket has shows that a value is longer, and is none.
+        // One byte more than a bucket has shows that a value is longer, and so is no bucket.
         let mut read = redis::cmd("GETRANGE");
         read.arg(&name).arg(0).arg(48);
         let raw: Vec<u8> = read.query_async(server).await?;
@@ -180,7 +180,7 @@ pub(crate) async fn buckets(
     Ok((found, f64::from(seconds) * 1e6 + f64::from(rest)))
 }
 
-/// Takes three tokens of a client whose address is made up.
+/// Takes three tokens for a made-up client address.
 pub(crate) async fn take_some(url: &str) -> Result<(), Box<dyn Error>> {
     let limiter = RateLimiter::new(Redis::at(url).deadline(DEADLINE).connect().await?);
     for _ in 0..3 {

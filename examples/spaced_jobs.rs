@@ -16,7 +16,7 @@ pub(crate) const fn limit(jobs_a_second: u64) -> Limit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) number: u32,
-    /// The instant that it was given.
+    /// The instant at which the job may run.
     pub(crate) planned: Timestamp,
     /// How long after the start it ran.
     pub(crate) ran: Duration,

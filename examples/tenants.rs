@@ -16,7 +16,7 @@ use tower::ServiceExt;
 static FREE: Limit = Limit::new("per-tenant", Quota::token_bucket(2, MINUTE));
 static PRO: Limit = Limit::new("per-tenant", Quota::token_bucket(6, MINUTE));
 
-/// What the server can take from all tenants together.
+/// The load that the server can take from all tenants together.
 static EVERYONE: Limit = Limit::new("everyone", Quota::token_bucket(10, MINUTE));
 
 /// In production, the plan comes from what the authentication has put into the extensions.
