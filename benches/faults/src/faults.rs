@@ -16,7 +16,7 @@ pub struct Fault {
 /// When it begins.
 #[derive(Clone, Copy, Debug)]
 pub enum Start {
-    /// Before anybody has connected.
+    /// Before any client has connected.
     First,
     UnderTraffic,
 }
@@ -25,7 +25,7 @@ pub enum Start {
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
     None,
-    /// What a replica has not got in time.
+    /// The writes that a replica has not received in time.
     Some,
     All,
 }
@@ -38,7 +38,7 @@ pub struct Way {
 }
 
 impl Fault {
-    /// One of a moment, under traffic, by which nothing is lost.
+    /// A momentary fault, under traffic, that loses nothing.
     pub fn new(name: &'static str) -> Self {
         Self { name, lasts: Duration::ZERO, start: Start::UnderTraffic, loss: Loss::None }
     }

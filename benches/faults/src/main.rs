@@ -1,4 +1,5 @@
-//! How late answers are while a Redis server fails, and how soon all goes on afterwards.
+//! Measures how late answers are while a Redis server fails, and how soon decisions resume
+//! afterwards.
 
 mod faults;
 #[path = "../../../tests/support/redis/mod.rs"]
@@ -125,7 +126,7 @@ fn is_wanted(fault: &Fault) -> bool {
     parts.peek().is_none() || parts.any(|part| fault.name.contains(&part))
 }
 
-/// Lets something go wrong under traffic, and reports what came of it.
+/// Causes a fault under traffic, and reports its effects.
 async fn run(report: &mut Report, fault: &Fault, way: Way, begin: impl Fn(), end: impl Fn()) {
     if !is_wanted(fault) {
         return;
@@ -154,7 +155,7 @@ async fn run(report: &mut Report, fault: &Fault, way: Way, begin: impl Fn(), end
     let after = Instant::now();
     sleep(PEACE).await;
     let log = traffic.end().await;
-    // Whatever has been forgotten, nothing has been taken twice.
+    // Even if the store lost its memory, no token was taken twice.
     let lost = match fault.loss {
         Loss::None => Lost::Nothing,
         Loss::Some => Lost::Something(after),

@@ -1,4 +1,4 @@
-//! What callers were told, in a table.
+//! The answers that callers got, in a table.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Report {
         Self { deadline, missed: Vec::new() }
     }
 
-    /// What came of a fault.
+    /// Prints the effects of a fault.
     pub fn row(&mut self, fault: &'static str, log: &Log, recovery: Duration) {
         let counts = [Told::Admitted, Told::Refused, Told::Late, Told::Failed];
         let [admitted, refused, late, failed] = counts.map(|told| log.count(told));

@@ -1,4 +1,4 @@
-//! The counts of the last change, against which the next one is held.
+//! The counts of the last change, with which the next one is compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// Decides, which in memory never waits.
+/// Makes a decision, which in memory never waits.
 fn ask(limiter: &RateLimiter, limit: &Limit, key: u64) {
     let call = pin!(limiter.limit(limit).key(key));
     match call.poll(&mut Context::from_waker(Waker::noop())) {

@@ -158,7 +158,7 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// What one contender's rounds came to.
+/// The figures of one contender's rounds.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub work: String,

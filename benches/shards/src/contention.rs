@@ -12,8 +12,8 @@ use crate::rounds::{Rounds, each};
 
 const SHARDS: [u32; 4] = [1, 2, 8, 32];
 const ROUNDS: usize = 501;
-/// Decisions of each thread in a round: few, so that some rounds are over before anybody else gets
-/// a processor.
+/// Decisions of each thread in a round: few, so that some rounds are over before another program
+/// gets a processor.
 const DECISIONS: u32 = 5_000;
 
 pub fn run() {
@@ -53,7 +53,7 @@ fn decide(limiter: &RateLimiter, limit: &Limit, threads: u32) -> Duration {
         together.wait();
         let start = Instant::now();
         for _ in 0..DECISIONS {
-            let permit = at_once(limiter.limit(limit).key("everybody"));
+            let permit = at_once(limiter.limit(limit).key("all-clients"));
             let admitted = black_box(permit).is_ok();
             debug_assert!(admitted);
         }

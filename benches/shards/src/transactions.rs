@@ -11,18 +11,19 @@ use crate::rounds::{Rounds, each};
 
 const COUNTS: [usize; 4] = [1, 2, 3, 8];
 const ROUNDS: usize = 2_001;
-/// Transactions in a round: few, so that most rounds are over before anybody else gets the processor.
+/// Transactions in a round: few, so that most rounds are over before another program gets the
+/// processor.
 const TIMES: u32 = 1_000;
 /// What three limits in one transaction are to cost at most, in single decisions.
 const AIM: f64 = 2.2;
 
 /// Never short, so that every decision is stored.
 const QUOTA: Quota = Quota::token_bucket(1_000_000_000, SECOND);
-/// One after another for one client: its own limit, its tenant's, everybody's, and so on.
+/// The limits of one client: its own, that of its tenant, that of all clients, and so on.
 static LIMITS: [Limit; 8] = [
     Limit::new("per-client", QUOTA),
     Limit::new("per-tenant", QUOTA),
-    Limit::new("everybody", QUOTA),
+    Limit::new("all-clients", QUOTA),
     Limit::new("per-route", QUOTA),
     Limit::new("per-plan", QUOTA),
     Limit::new("per-region", QUOTA),

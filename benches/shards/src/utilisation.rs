@@ -134,7 +134,7 @@ fn by_capacity() {
     let line = |nth: usize| {
         let column = outcomes.iter().skip(nth).step_by(SHARDS_OF_FEW.len());
         let points = TOKENS_A_SHARD.iter().zip(column);
-        // What is less than one in a hundred thousand is chance.
+        // A difference below one in a hundred thousand is chance.
         let drawn =
             points.filter_map(|(&tokens, one)| Some((tokens as f64, percent((*one)?.lost_part()))));
         drawn.filter(|&(_, lost)| lost >= 0.001).collect()

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use counter::{Counter, CounterSource};
 use loom::thread;
 
-/// The two numbers that belong together add up to this.
+/// The sum of two numbers that belong together.
 const SUM: u64 = 1_000;
 
 /// Time as the threads set it, which loom does not reorder: only the clock's own atomics are tried.
@@ -26,8 +26,8 @@ impl CounterSource for Arc<Scripted> {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// What was read as the count: added to what was read as the time, it shows whether the two
-    /// belong together.
+    /// The value that was read as the count. Added to the value that was read as the time, it shows
+    /// whether the two belong together.
     fn nanos_between(&self, from: u64, _: u64) -> u64 {
         from
     }
@@ -37,7 +37,7 @@ impl CounterSource for Arc<Scripted> {
     }
 }
 
-/// A thread that looks on, and one that asks the system twice.
+/// One thread reads the clock, and another asks the system for the time twice.
 fn explore(looks: u32, look: fn(&Counter<Arc<Scripted>>)) {
     let mut model = loom::model::Builder::new();
     // More switches than that take hours, and have never shown more.

@@ -8,7 +8,7 @@ use limitador::limit::{Context, Limit, Namespace};
 
 use super::Allowance;
 
-/// `keys` are how many it is to hold; it has no bound of its own.
+/// `keys` is the number of keys that it has to hold; it has no bound of its own.
 pub fn limitador(allowance: Allowance, keys: usize) -> impl FnMut(&String) -> bool + Clone + Send {
     let limiter = RateLimiter::new(2 * keys.max(1_000) as u64);
     let user = "user_id".try_into().expect("the name of a variable");

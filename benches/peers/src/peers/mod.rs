@@ -71,7 +71,7 @@ pub struct Allowance {
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl Allowance {
-    /// More than anybody can ask for: all are admitted.
+    /// More than any thread can ask for: all are admitted.
     pub const OPEN: Self =
         Self { rate: 1_000_000_000, period: Duration::from_secs(1), burst: 1_000_000_000 };
     /// Two, and not another on the day of the benchmark: all but the first are refused. With a burst

@@ -1,4 +1,4 @@
-//! What is to be reached.
+//! The ratios that are to be reached.
 
 use crate::peers::name as peer;
 use crate::works::name as work;
