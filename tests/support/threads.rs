@@ -52,7 +52,7 @@ where
                     if over.load(Ordering::Acquire) {
                         return;
                     }
-                    // The other threads would wait forever for a thread that has panicked.
+                    // The other threads would never stop waiting for a thread that has panicked.
                     let polled = catch_unwind(AssertUnwindSafe(|| poll_woken(share, &left)));
                     if let Err(panic) = polled {
                         *panicked.lock().unwrap() = Some(panic);

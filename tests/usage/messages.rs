@@ -818,7 +818,7 @@ async fn a_backend_that_is_late_says_how_long_it_had() {
 }
 
 #[tokio::test]
-async fn a_backend_that_answers_nothing_is_told_on() {
+async fn a_backend_that_answers_nothing_is_an_error() {
     let limiter = RateLimiter::new(Forgetful);
     for error in [
         limiter.limit(&LOGIN).await.unwrap_err(),
@@ -1057,7 +1057,7 @@ fn panic_message<T>(panics: impl FnOnce() -> T + UnwindSafe) -> String {
     }
 }
 
-/// A request that says who it is from in these values, as Latin-1.
+/// A request with these values of `x-user`, as Latin-1.
 fn from_user(values: &[&str]) -> Request<()> {
     let mut request = Request::new(());
     for value in values {
