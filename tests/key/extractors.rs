@@ -124,7 +124,10 @@ async fn a_request_that_is_rejected_may_go_on_without_a_key() {
     let exempt = hello().layer(two_unless(key(), MissingKey::Exempt)).layer(find());
     assert_eq!(statuses(&exempt, [anonymous; 4]).await, [200; 4]);
     let or_all = hello().layer(two(key().or(key::global()))).layer(find());
-    assert_eq!(statuses(&or_all, [anonymous, anonymous, anonymous, alice]).await, [200, 200, 429, 200]);
+    assert_eq!(
+        statuses(&or_all, [anonymous, anonymous, anonymous, alice]).await,
+        [200, 200, 429, 200]
+    );
 }
 
 #[tokio::test]

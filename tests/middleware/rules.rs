@@ -465,7 +465,10 @@ async fn only_rules_with_an_explicit_cost_are_settled() {
     let response = service.clone().oneshot(Request::new(4)).await.unwrap();
     assert_eq!(left(), [9, 96, 16]);
     let told = response.headers()["ratelimit"].to_str().unwrap();
-    assert!(told.starts_with("\"client\";r=9;t=1, \"everyone\";r=85;"), "the snapshot at admission: {told}");
+    assert!(
+        told.starts_with("\"client\";r=9;t=1, \"everyone\";r=85;"),
+        "the snapshot at admission: {told}"
+    );
     let _ = service.clone().oneshot(Request::new(16)).await.unwrap();
     assert_eq!(left(), [8, 80, 0]);
     assert_eq!(

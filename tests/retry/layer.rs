@@ -733,7 +733,8 @@ async fn limiter_and_retry_layer_work_together() {
     for (id, status, elapsed) in &answers {
         assert_eq!(*status, 200);
         // The client waited exactly once for each refusal.
-        let told: u32 = refused.iter().filter(|(request, _)| request == id).map(|(_, told)| told).sum();
+        let told: u32 =
+            refused.iter().filter(|(request, _)| request == id).map(|(_, told)| told).sum();
         assert_took((200, *elapsed), 200, told * SECOND);
     }
     // Ten at once, ten after a second, five after two.
