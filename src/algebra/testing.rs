@@ -10,9 +10,10 @@ use crate::quota::{Quota, QuotaError};
 
 /// Returns the first violation of a quota's bound in a record of work that ran; `None` if it holds.
 ///
-/// The bound: in every window of time, the tokens whose work ran in it are at most the capacity (or
-/// the largest single cost, if that is more), plus what the quota gains in a time as long, plus one
-/// step's gain. `runs` holds the instant and the cost of each piece of work, in any order.
+/// The bound: in every window of time, the tokens of the work that ran in it are at most the
+/// capacity (or the largest single cost, if that is more), plus what the quota gains in a time as
+/// long, plus one step's gain. `runs` holds the instant and the cost of each piece of work, in any
+/// order.
 ///
 /// The run time is quadratic in the number of runs.
 ///

@@ -231,7 +231,7 @@ fn passed(source: SystemSource) -> u64 {
 
 /// The machine's time of day.
 fn machine_time() -> Timestamp {
-    // A machine whose clock is set before 1970 starts at the epoch: only differences matter.
+    // A machine with a clock before 1970 starts at the epoch: only differences matter.
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::UNIX_EPOCH + since_epoch
 }
@@ -251,7 +251,7 @@ impl Clock for SystemClock {
 
 /// The machine's time when the clock was made, advanced by tokio's clock.
 ///
-/// With a runtime whose clock is paused, time stands still for buckets, reservations and timers
+/// With a runtime that has its clock paused, time stands still for buckets, reservations and timers
 /// alike until the test advances it. Otherwise it is the time of [`SystemClock`].
 ///
 /// # Examples

@@ -45,7 +45,7 @@
 //!
 //! # Details
 //!
-//! The feature `credentials` adds `bearer`, `api_key` and `cookie`, whose keys are digests of the
+//! The feature `credentials` adds `bearer`, `api_key` and `cookie`. Their keys are digests of the
 //! secrets. The feature `tower-sessions` adds `session`.
 //!
 //! Extractors are not async. If a key takes a query, such as for the user of a token, run the query

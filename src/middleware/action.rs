@@ -26,7 +26,7 @@ pub(super) enum Action<'p> {
     Reject(Rejection<'p>),
 }
 
-/// An action whose rejection is rendered as a response, while the head of the request is at hand.
+/// An action with its rejection rendered as a response, while the head of the request is at hand.
 pub(super) enum RenderedAction {
     Run(OnResponse),
     Queue(Box<QueuedSlot>),

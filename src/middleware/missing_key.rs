@@ -1,4 +1,4 @@
-//! What happens to a request whose key is missing.
+//! What happens to a request without a key.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::key::KeyError;
 
-/// What happens to a request whose key [is missing](crate::key::KeyError::missing).
+/// What happens to a request if its key [is missing](crate::key::KeyError::missing).
 ///
 /// A key that is present but cannot be used is a mistake of the client. Such a request is answered
 /// with 400, whatever is set here.

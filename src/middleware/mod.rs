@@ -99,7 +99,7 @@
 //!
 //! # Log-ins that fail
 //!
-//! [`Rule::refund_if`] returns the tokens of a request whose response shows that it should not
+//! [`Rule::refund_if`] returns the tokens of a request if the response shows that it should not
 //! count. All requests pay up front, so 1,000 wrong passwords at once are limited like 1,000 in a
 //! row:
 //!

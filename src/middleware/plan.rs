@@ -96,7 +96,7 @@ impl Plan {
         }
     }
 
-    /// The position of the first rule whose limit has this name.
+    /// The position of the first rule with a limit of this name.
     pub(super) fn position(&self, name: &str) -> usize {
         self.iter().take_while(|planned| planned.rule.limit.name() != name).count()
     }

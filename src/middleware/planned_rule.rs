@@ -99,7 +99,7 @@ impl PlannedRule {
     ///
     /// # Errors
     ///
-    /// The answer to a request whose key is missing or cannot be used.
+    /// The answer to a request if its key is missing or cannot be used.
     pub(super) fn demand(
         &self,
         head: &Head<'_>,

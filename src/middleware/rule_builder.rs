@@ -157,7 +157,7 @@ impl Rule {
         self
     }
 
-    /// Sets what happens to a request whose key is missing; it is answered with 500 by default.
+    /// Sets what happens to a request without a key; it is answered with 500 by default.
     ///
     /// # Examples
     ///

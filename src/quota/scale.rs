@@ -153,7 +153,7 @@ impl Split {
         }
     }
 
-    /// The largest number of tokens of the whole limit whose part in one shard is `units`.
+    /// The largest number of tokens of the whole limit that make `units` in one shard.
     const fn tokens(self, units: u64) -> u64 {
         let too_many = units.saturating_add(1).saturating_mul(self.shards);
         match too_many.saturating_sub(1).checked_div(self.token.get()) {

@@ -29,7 +29,8 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
     charged
 }
 
-/// Decides a two-choices charge, whose second shard is `other`, and stores what it leaves in both.
+/// Decides a two-choices charge, with `other` as the second shard, and stores what it leaves in
+/// both.
 #[inline]
 pub(in crate::backend) fn apply_pair<C: CellStore>(
     cells: &mut C,

@@ -102,7 +102,7 @@ const TIED: usize = 16;
 const WINDOW_SCAN: u64 = 1_000_000;
 
 impl EvictionQueue {
-    /// The slot of the bucket to evict for `newcomer`, whose quota counts it already.
+    /// The slot of the bucket to evict for `newcomer`; the quota of the newcomer counts it already.
     pub(super) fn victim(
         &mut self,
         view: ShardView<'_>,
@@ -125,7 +125,7 @@ impl EvictionQueue {
         self.blocked > 0
     }
 
-    /// Adds a bucket that was just added to the shard, or whose rank may have become lower.
+    /// Adds a bucket that was just added to the shard, or that may now have a lower rank.
     pub(super) fn note_candidate(&mut self, slot: &Slot, view: ShardView<'_>) {
         if self.scanned_at.is_none() {
             return;
@@ -215,7 +215,8 @@ impl EvictionQueue {
         Ok(self.blocked_victim(view))
     }
 
-    /// Of the quotas that hold `count` buckets, the one whose least bucket has the smallest share.
+    /// Of the quotas that hold `count` buckets, the one with the smallest share in its least
+    /// bucket.
     fn least_of(
         &mut self,
         count: usize,
@@ -282,7 +283,7 @@ impl EvictionQueue {
         }
     }
 
-    /// Of the quota with the most blocked buckets, the one whose block ends first.
+    /// Of the quota with the most blocked buckets, the bucket with the block that ends first.
     fn blocked_victim(&self, view: ShardView<'_>) -> Option<usize> {
         if self.blocked == 0 {
             return None;
@@ -296,7 +297,7 @@ impl EvictionQueue {
         firsts.max_by_key(|&(count, _)| count).map(|(_, index)| index)
     }
 
-    /// Makes ordinary candidates of the buckets whose blocks have ended.
+    /// Makes ordinary candidates of the buckets that are no longer blocked.
     fn end_blocks(&mut self, view: ShardView<'_>) {
         if self.blocked == 0 {
             return;
@@ -473,7 +474,7 @@ mod tests {
             let most = blocked.iter().map(|(_, (bucket, _))| of(bucket)).max();
             let of_most: Vec<_> =
                 blocked.iter().filter(|(_, (bucket, _))| Some(of(bucket)) == most).collect();
-            // Of each quota, the bucket whose block ends first.
+            // Of each quota, the bucket with the block that ends first.
             let is_first = |(_, (bucket, state)): &(&Tag, &(Bucket, State))| {
                 of_most.iter().all(|(_, (b, s))| b != bucket || s.ts >= state.ts)
             };

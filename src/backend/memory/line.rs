@@ -384,7 +384,7 @@ impl Line {
 
 /// The instant at which a bucket has gained `short` more units.
 fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
-    // A state whose time is still to come is blocked until then: it grants nothing before.
+    // A state with a time in the future is blocked until then: it grants nothing before.
     let least = i64::from(state.ts > now);
     bucket.gained_at(state, short.max(least).unsigned_abs())
 }

@@ -79,13 +79,13 @@ impl Lanes {
         id
     }
 
-    /// The job whose turn it is, or the one that came first.
+    /// The job that has its turn, or the one that came first.
     pub(super) fn next(&mut self, in_turns: bool) -> Option<&Job> {
         let id = self.next_lane(in_turns)?;
         self.lanes.get(&id)?.jobs.front()
     }
 
-    /// Takes the job whose turn it is, or the one that came first. Its lane is then behind all
+    /// Takes the job that has its turn, or the one that came first. Its lane is then behind all
     /// others.
     pub(super) fn pop(&mut self, in_turns: bool) -> Option<Job> {
         let id = self.next_lane(in_turns)?;

@@ -74,7 +74,7 @@ pub(super) struct BatchSettings {
 }
 
 impl Batcher {
-    /// A batcher whose tasks run on this runtime.
+    /// A batcher with its tasks on this runtime.
     pub(super) fn new(link: Link, runtime: Handle, settings: BatchSettings) -> Self {
         let queues = Mutex::default();
         Self(Arc::new(BatcherShared { link, runtime, queues, settings }))
@@ -105,7 +105,7 @@ impl Batcher {
         self.0.link.is_cluster()
     }
 
-    /// Carries out an operation whose buckets share a slot.
+    /// Carries out an operation on buckets that share a slot.
     ///
     /// It is on its way when this returns, whether or not the future is awaited.
     ///

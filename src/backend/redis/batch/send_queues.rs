@@ -8,7 +8,7 @@
 //! A queue may have a few calls in flight, so that its operations share them. A group of 64
 //! neighbouring slots has a larger bound, so that the slots of a cluster do not wait for each
 //! other. At that bound, a slot with jobs and no call in flight becomes a *waiting slot*. The next
-//! task of the group whose call is answered changes to it.
+//! task of the group that gets its answer changes to it.
 //!
 //! Neighbouring slots are mostly on one node. So a node that hangs uses up the calls of its own
 //! slots, and leaves those of other nodes alone.
@@ -62,7 +62,7 @@ impl SendQueues {
         self.group(*slot).take(slot, bounds)
     }
 
-    /// As `take`, for a task whose call was answered: waiting slots come first.
+    /// As `take`, for a task that got its answer: waiting slots come first.
     pub(super) fn take_more(&mut self, slot: &mut u16, bounds: &Bounds) -> JobBatch {
         self.group(*slot).take_more(slot, bounds)
     }

@@ -106,8 +106,8 @@ pub(super) fn is_host(text: &str) -> bool {
 /// The addresses of a host.
 ///
 /// The system looks up a name in a blocking thread, which runs on after the timeout of the attempt.
-/// A cluster may name hosts whose names take long to fail, and the rest of the process needs the
-/// blocking threads as well. So few names are looked up at once.
+/// A cluster may name hosts that take long to fail to resolve, and the rest of the process needs
+/// the blocking threads as well. So few names are looked up at once.
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_AT_ONCE);
 

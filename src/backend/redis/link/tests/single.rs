@@ -47,7 +47,7 @@ async fn the_script_is_sent_again_with_its_text_when_the_server_has_lost_it() {
     assert!(statistics.contains("cmdstat_eval:calls=2,"), "{statistics}");
 }
 
-// Regression: a call whose deadline passed just then failed with `NOSCRIPT`, which the caller
+// Regression: a call that reached its deadline just then failed with `NOSCRIPT`, which the caller
 // cannot do anything about.
 #[tokio::test]
 async fn a_lost_script_at_the_deadline_is_reported_as_a_timeout() {
