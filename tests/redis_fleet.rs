@@ -1,8 +1,8 @@
 //! Four processes with eight tasks each on one real server: no token is granted twice, and none is lost.
 //!
 //! This program is the fleet too: with arguments that say so, it is one of the processes. So it has
-//! a `main` of its own, which runs the tests whose names contain its argument, or all of them, or
-//! lists their names.
+//! a `main` of its own, which runs the tests that have its argument in their names, or all of them,
+//! or lists their names.
 
 mod support;
 

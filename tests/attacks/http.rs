@@ -200,11 +200,11 @@ async fn a_limit_on_get_holds_head() {
     }
 }
 
-// A field that makes a request look like one of gRPC, whose refusals have status 200.
+// A field that makes a request look like one of gRPC, where refusals have status 200.
 
 const GRPC: &str = "application/grpc";
 
-/// A limiter whose time stands still, with nothing left of `TWO`.
+/// A limiter with a frozen clock, and nothing left of `TWO`.
 async fn spent() -> RateLimiter {
     let limiter = limiter(&ManualClock::new(START));
     limiter.limit(&TWO).cost(2).await.unwrap();
@@ -368,7 +368,7 @@ async fn no_refusal_of_a_handler_may_be_stored() {
     }
 }
 
-// HEAD, whose answers have no body (RFC 9110, section 9.3.2).
+// HEAD: its answers have no body (RFC 9110, section 9.3.2).
 
 /// In HTTP/2, a body in the answer to HEAD is a protocol error. axum removes the bodies that its
 /// handlers return, but not those of a layer around a service.
@@ -470,7 +470,7 @@ async fn refused_heads_leave_a_shared_connection_alone() {
     assert!(!connection.is_finished());
 }
 
-// Routes whose handlers are found in other ways than by a method.
+// Routes that find their handlers in other ways than by a method.
 
 /// Methods of HTTP, and one that a client made up.
 const METHODS: [&str; 9] =

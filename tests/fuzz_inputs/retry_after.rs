@@ -269,7 +269,7 @@ fn told() -> impl Strategy<Value = Field> {
 }
 
 #[test]
-fn waits_that_are_too_long_and_not_and_no_waits_are_drawn() {
+fn short_long_and_missing_waits_are_drawn() {
     draws_each(&told(), 4, |field| reference(&field).map(|wait| wait.map(|wait| wait <= MOST)));
 }
 

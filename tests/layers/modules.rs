@@ -244,7 +244,7 @@ impl Modules {
 }
 
 impl Module {
-    /// Adds the item whose keyword is at `at`.
+    /// Adds the item with its keyword at `at`.
     fn define(&mut self, tokens: &[Token], at: usize, is_top: bool) {
         let Token { text: kind, line, .. } = &tokens[at];
         let name = match text(tokens, at + 1) {

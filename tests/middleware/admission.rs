@@ -35,7 +35,7 @@ static TWO: Limit = Limit::new("two", Quota::token_bucket(2, HOUR));
 
 type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// A route whose handler does this work under this layer.
+/// A route under this layer, with a handler that does this work.
 fn app<W>(
     layer: impl Into<RateLimitLayer<Several>>,
     work: impl Fn(Admission) -> W + Clone + Send + Sync + 'static,

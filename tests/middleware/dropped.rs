@@ -44,7 +44,7 @@ type Answer = Result<Response<()>, &'static str>;
 
 type Call = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
 
-/// A request whose handler runs until it is told how to end.
+/// A request to a handler that runs until it is told how to end.
 struct Running {
     call: Call,
     extensions: Extensions,
@@ -154,7 +154,7 @@ fn a_request_that_gets_its_response_costs_what_was_counted() {
 /// A failed service did the work that it had counted. Without a meter, the work that it did is not
 /// known.
 #[test]
-fn a_request_whose_service_fails_costs_what_was_counted() {
+fn a_request_to_a_service_that_fails_costs_what_was_counted() {
     let limiter = here();
     let layer = limiter.layer(&TOKENS).cost(100).settle().refund_dropped();
     let running = Running::start(&layer);

@@ -246,7 +246,7 @@ async fn a_call_that_is_dropped_while_the_store_decides_never_runs() {
     assert_eq!(Arc::strong_count(&held), 1, "the request is gone with its future");
 }
 
-/// A body whose chunks are not `Bytes`, and one that is no body at all.
+/// A body with chunks that are not `Bytes`, and one that is no body at all.
 #[tokio::test]
 async fn any_body_type_works() {
     #[derive(Debug)]

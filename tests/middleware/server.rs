@@ -414,7 +414,7 @@ async fn a_client_that_disconnects_in_the_middle_of_a_handler_pays_what_was_coun
     }
 }
 
-/// A route whose response is streamed: the chunks that the test sends, at ten tokens each.
+/// A route with a streamed response: the chunks that the test sends, at ten tokens each.
 async fn streaming_server(
     limiter: &RateLimiter,
 ) -> (SocketAddr, mpsc::UnboundedSender<&'static str>, mpsc::UnboundedReceiver<&'static str>) {

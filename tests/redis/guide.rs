@@ -59,7 +59,7 @@ async fn the_rights_that_are_named_suffice() {
     let rights = line("ACL SETUSER tollgate");
     server.command(&rights.split(' ').collect::<Vec<_>>()).ok();
     let url = server.url().replace("://", "://tollgate:secret@");
-    // With the key that marks when the store was initialized, which needs the most rights.
+    // With a cold start that begins empty, which needs the most rights.
     server.command(&["SET", "tollgate:#init", "0"]).ok();
     let redis = Redis::at(url).cold_start(ColdStart::Empty).deadline(HOUR).connect().await.unwrap();
     use_all(&RateLimiter::new(redis)).await;

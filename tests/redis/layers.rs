@@ -24,7 +24,7 @@ fn limiter(url: String, deadline: Duration) -> RateLimiter {
     RateLimiter::new(Redis::at(url).deadline(deadline).connect_lazily().unwrap())
 }
 
-/// A route that refuses, and one whose requests wait for their turn.
+/// A route that refuses, and one that lets requests wait for their turn.
 fn app(limiter: &RateLimiter) -> Router {
     let queued = Router::new().route("/queued", get(async || "hello"));
     Router::new()

@@ -48,12 +48,12 @@ pub(crate) fn ask_and_drop<F: Future>(call: F) {
 /// Some time in 2023, nowhere near the start of any window.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_123_456_789);
 
-/// A limiter in memory whose time is `clock`'s.
+/// A limiter in memory, on this clock.
 pub(crate) fn limiter(clock: &ManualClock) -> RateLimiter {
     RateLimiter::new(Memory::new().clock(clock.clone()))
 }
 
-/// A store whose time is `clock`'s, and a limiter on it.
+/// A store on this clock, and a limiter on the store.
 pub(crate) fn store(memory: Memory, clock: &ManualClock) -> (Arc<Memory>, RateLimiter) {
     let memory = Arc::new(memory.clock(clock.clone()));
     (Arc::clone(&memory), RateLimiter::new(memory))

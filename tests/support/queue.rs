@@ -73,7 +73,7 @@ pub(crate) async fn reserved(limiter: &RateLimiter, limit: &Limit, cost: u64) ->
     later(limiter.limit(limit).cost(cost).reserve().await.unwrap())
 }
 
-/// A reservation whose instant is still to come.
+/// A reservation for an instant in the future.
 #[track_caller]
 fn later(reservation: Reservation) -> Reservation {
     assert!(reservation.wait() > Duration::ZERO, "the tokens were there: {reservation:?}");

@@ -205,7 +205,7 @@ async fn outbound_client_keeps_the_quota_of_each_host() {
     assert_eq!(outbound_client::call_them(&limiter, others, 1).await, [200]);
 }
 
-/// A limiter whose time is that of the paused runtime.
+/// A limiter on the clock of the paused runtime.
 fn paused() -> RateLimiter {
     RateLimiter::new(Memory::new().clock(TokioClock::new()))
 }
@@ -275,7 +275,7 @@ async fn llm_queue_refuses_at_once_a_request_that_would_wait_over_30_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn llm_queue_serves_at_the_end_only_requests_whose_turn_comes_soon() {
+async fn llm_queue_serves_at_the_end_only_requests_with_a_turn_soon() {
     let limiter = paused();
     let (app, start) = (llm_queue::app(&limiter), Instant::now());
     let ask = async |cost| (ask_model(&app, cost).await.status.as_u16(), start.elapsed());

@@ -1,4 +1,4 @@
-//! Bad input gets an error whose message says what was given, what is allowed, and the way out.
+//! The error for bad input says what was given, what is allowed, and how to fix it.
 
 use std::any::type_name;
 use std::error::Error as StdError;
@@ -462,7 +462,7 @@ fn the_name_of_a_limit_is_1_to_64_printable_ascii_characters() {
 }
 
 #[test]
-fn a_limit_whose_quota_does_not_fit_has_the_quota_s_error_as_its_source() {
+fn the_source_of_a_limit_error_is_the_error_of_its_quota() {
     let error = Limit::try_new("exports", Quota::fixed_window(10, DAY).initial(11)).unwrap_err();
     assert_eq!(
         chain(&error),
@@ -1014,7 +1014,7 @@ fn text(validated: &Result<Quota, QuotaError>) -> String {
     }
 }
 
-/// Quotas whose tokens are worth one unit, a few, and as many as can be.
+/// Quotas with one unit a token, a few, and as many as possible.
 fn quotas() -> [Quota; 12] {
     let micros = Duration::from_micros;
     [

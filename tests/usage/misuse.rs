@@ -412,7 +412,7 @@ async fn by_question_mark(limiter: &RateLimiter) -> Result<(), RateLimited> {
     Ok(())
 }
 
-/// As `?` in an application whose errors are boxed.
+/// As `?` in an application with boxed errors.
 async fn by_boxed_error(limiter: &RateLimiter) -> Result<(), Box<dyn std::error::Error>> {
     let _permit = limiter.limit(&FIVE).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! A cluster whose slots can be moved.
+//! A cluster with slots that can be moved.
 
 use super::client::Reply;
 use super::process::until;
@@ -93,7 +93,7 @@ impl Cluster {
         self.set_slot(from, slot, &["MIGRATING", &self.ids[to]]);
     }
 
-    /// Moves the keys of a slot, whose move has begun, until there are none.
+    /// Moves the keys of a slot until there are none; the move of the slot must have begun.
     #[track_caller]
     pub(crate) fn move_keys(&self, slot: u16, from: usize, to: usize) {
         while self.move_some_keys(slot, from, to, 100) > 0 {}
@@ -118,7 +118,7 @@ impl Cluster {
         keys.list().len()
     }
 
-    /// Tells all nodes which of them has a slot whose keys were moved.
+    /// Tells all nodes which of them owns a slot after its keys were moved.
     #[track_caller]
     pub(crate) fn finish_move(&self, slot: u16, from: usize, to: usize) {
         let others = (0..self.nodes.len()).filter(|&nth| nth != from && nth != to);

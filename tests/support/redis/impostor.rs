@@ -44,7 +44,7 @@ impl Impostor {
         Ok(())
     }
 
-    /// A server whose connections are served by a function, each in a thread of its own.
+    /// A server that calls a function for each connection, in a thread of its own.
     pub(crate) fn accepting(
         serve: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
