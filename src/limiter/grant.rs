@@ -124,6 +124,11 @@ impl<L> Grant<L> {
         self.at
     }
 
+    /// The wait until the buckets have what they granted.
+    pub(crate) const fn wait(&self) -> Duration {
+        Duration::from_micros(self.wait)
+    }
+
     pub(crate) const fn key(&self) -> &Key {
         &self.key
     }

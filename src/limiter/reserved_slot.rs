@@ -175,16 +175,13 @@ impl UsedTurn {
     }
 
     /// The buckets, and how each of them stands at that instant for the next request.
-    ///
-    /// That is zero or less: whatever a bucket gains is promised to later reservations.
     pub(crate) fn bucket_states(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(turn) => {
                 let stand = |(bucket, left): (_, State)| {
                     let bucket: &QueueBucket = bucket;
-                    let State { value, ts } = bucket.bucket().refresh(left, turn.at);
-                    (bucket, State { value: value.min(0), ts })
+                    (bucket, bucket.state_at_turn(left, turn.at))
                 };
                 turn.slot.buckets().map(stand).collect()
             }

@@ -13,7 +13,7 @@ use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
 use super::waiter_counter::WaiterGuard;
-use crate::limiter::{Demand, Outcome, RateLimited, ReservedSlot};
+use crate::limiter::{Demand, Limit, Outcome, RateLimited, ReservedSlot};
 
 /// What the rules demand for a request; most layers have one rule.
 pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
@@ -65,6 +65,8 @@ pub(super) struct Refusal<'p> {
 /// The slot of a request that waits, with all that the request holds meanwhile.
 pub(super) struct QueuedSlot {
     pub(super) booking: ReservedSlot,
+    /// The limit that makes it wait: of several, the one with the longest wait.
+    pub(super) limit: Arc<Limit>,
     pub(super) guard: WaiterGuard,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,

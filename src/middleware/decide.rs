@@ -247,7 +247,8 @@ fn enqueue<'p>(
     let (at, wait) = (outcome.at(), outcome.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = outcome.grants(owned).collect();
-    let Some(booking) = book(&grants, at, wait) else {
+    let slowest = grants.iter().max_by_key(|grant| grant.wait()).map(Grant::shared_limit);
+    let (Some(limit), Some(booking)) = (slowest.cloned(), book(&grants, at, wait)) else {
         let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
         return store_failed(plan, first, &BackendError::incomplete());
     };
@@ -262,7 +263,7 @@ fn enqueue<'p>(
     // The jitter never pushes a turn beyond the longest wait.
     let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
     let ledger = RequestLedger::from_outcome(plan, &demands, &outcome);
-    Action::Queue(Box::new(QueuedSlot { booking, guard, jitter, ledger }))
+    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger }))
 }
 
 /// The keys for which the request counts as a waiter.

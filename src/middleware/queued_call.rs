@@ -19,7 +19,7 @@ use super::reject::render_drained;
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{PendingTurn, Wait};
+use crate::limiter::{Limit, PendingTurn, Wait};
 
 pin_project! {
     // Boxed as a whole, so that the futures of requests that do not wait stay small.
@@ -45,6 +45,8 @@ struct WaitingRequest<S, B> {
     request: Request<B>,
     since: Instant,
     plan: Arc<Plan>,
+    /// The limit that makes it wait.
+    limit: Arc<Limit>,
     /// Counts the request as a waiter until the inner service is called.
     guard: WaiterGuard,
     ledger: Option<Arc<RequestLedger>>,
@@ -65,9 +67,10 @@ impl<S, B> QueuedCall<S, B> {
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, guard, jitter, ledger } = slot;
+        let QueuedSlot { booking, limit, guard, jitter, ledger } = slot;
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
-        let held = WaitingRequest { service, request, since: Instant::now(), plan, guard, ledger };
+        let held =
+            WaitingRequest { service, request, since: Instant::now(), plan, limit, guard, ledger };
         Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
@@ -109,7 +112,8 @@ where
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let WaitingRequest { mut service, mut request, since, plan, guard, ledger } = held;
+            let WaitingRequest { mut service, mut request, since, plan, limit, guard, ledger } =
+                held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
                 OnResponse::expose_ledger(ledger, &mut request);
@@ -119,7 +123,7 @@ where
             // After the call, so that the requests behind this one call the service after it.
             let used = pending.use_up();
             drop(guard);
-            let timing = fields::server_timing(plan.limit(), waited);
+            let timing = fields::server_timing(&limit, waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
             return Poll::Ready(Ok(QueueExit::Called(
                 future,

@@ -227,6 +227,23 @@ async fn the_fields_of_a_request_that_has_waited_skip_the_shadow() {
     assert!(reply.field("ratelimit").is_some_and(|told| told.starts_with("\"spaced\";")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_has_waited_is_told_which_of_its_limits_was_short() {
+    static CLIENT: Limit = Limit::new("client", Quota::token_bucket(100, MINUTE));
+    static SLOWER: Limit = Limit::new("slower", Quota::token_bucket(1, SECOND).capacity(0));
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    for limiter in [support::queue::paused(), support::shared::Shared::new().limiter()] {
+        let layer = limiter.layer(&CLIENT).and(&SPACED).and(&SLOWER).queue(SECOND);
+        let reply = ask(&layer, "/", &[]).await;
+        assert_eq!(reply.field("server-timing"), Some("queue;dur=1000.000;desc=\"slower\""));
+        // The client's bucket paid one token at the start. The token that it has gained in the
+        // second is not counted: other requests may have taken it.
+        let told = reply.field("ratelimit").unwrap();
+        assert!(told.starts_with("\"client\";r=99;"), "{told}");
+        assert!(told.contains("\"spaced\";r=0;") && told.contains("\"slower\";r=0;"), "{told}");
+    }
+}
+
 /// A map of header fields with no room for any more.
 fn full() -> http::HeaderMap {
     let mut headers = http::HeaderMap::new();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::{BucketId, Key};
+use crate::clock::Timestamp;
 use crate::limiter::Limit;
 
 /// The buckets of a reservation, sorted by name. All reservations on the same set share a queue.
@@ -36,6 +37,16 @@ impl QueueBucket {
 
     pub(crate) fn bucket(&self) -> &Bucket {
         self.limit.bucket()
+    }
+
+    /// How the bucket stands for the next request when the turn of a reservation comes, `left` being
+    /// what it held after that reservation.
+    ///
+    /// A bucket in debt has nothing left until then: whatever it gains is promised to later
+    /// reservations. One that was not short has what it had, as far as this process knows.
+    pub(crate) fn state_at_turn(&self, left: State, turn: Timestamp) -> State {
+        let State { value, ts } = self.bucket().refresh(left, turn);
+        State { value: if left.value < 0 { value.min(0) } else { left.value }, ts }
     }
 
     /// Whether both are buckets of the same limit and key, possibly of different shards.

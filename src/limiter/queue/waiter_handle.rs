@@ -42,14 +42,9 @@ pub(crate) struct SlotTurn {
 
 impl SlotTurn {
     /// The buckets, and how each of them stands at that instant for the next request.
-    ///
-    /// That is zero or less: whatever a bucket gains is promised to later reservations.
     pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
         let parts = self.queue.buckets().parts().iter().zip(self.after.as_slice());
-        parts.map(|(part, after)| {
-            let State { value, ts } = part.bucket().refresh(*after, self.at);
-            (part, State { value: value.min(0), ts })
-        })
+        parts.map(|(part, after)| (part, part.state_at_turn(*after, self.at)))
     }
 }
 
