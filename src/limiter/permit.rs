@@ -30,9 +30,9 @@ use crate::clock::Timestamp;
 /// If the cost is known only when the work is done, take an estimate and settle it:
 ///
 /// ```
-/// use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter};
+/// use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter};
 ///
-/// const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, MINUTE));
+/// const LLM_TOKENS: Limit = Limit::new("llm-tokens", Quota::token_bucket(40_000, DAY));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), RateLimited> {
