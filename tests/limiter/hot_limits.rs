@@ -233,7 +233,8 @@ proptest! {
         let states = || -> Vec<State> {
             let key = Key::GLOBAL;
             let id = |shard| BucketId::new("hot", &key).shard(shard);
-            let looks: Vec<_> = (0..shards).map(|shard| Charge::look(id(shard), bucket, 0)).collect();
+            let look = |shard| Charge::look(id(shard), bucket, 0);
+            let looks: Vec<_> = (0..shards).map(look).collect();
             let applied = at_once(memory.apply(&looks).wait()).unwrap();
             applied.readings().iter().map(|reading| reading.state()).collect()
         };
@@ -243,7 +244,8 @@ proptest! {
             let (stored, mut held) = (memory.len(), states());
             let seen = at_once(limiter.peek(&limit).cost(cost)).unwrap();
             prop_assert_eq!((memory.len(), &states()), (stored, &held));
-            prop_assert_eq!(seen.tokens().units(), held.iter().map(|state| state.value).sum::<i64>());
+            let sum: i64 = held.iter().map(|state| state.value).sum();
+            prop_assert_eq!(seen.tokens().units(), sum);
             prop_assert_eq!(seen.cost(), cost);
 
             let units = bucket.units(cost).unwrap();
@@ -418,10 +420,14 @@ proptest! {
     #[test]
     fn the_limit_holds_exactly_what_was_not_used(
         shards in 2_u32..12,
-        steps in prop::collection::vec((0_u64..40, prop::option::of(0_u64..60), any::<bool>()), 1..60),
+        steps in prop::collection::vec(
+            (0_u64..40, prop::option::of(0_u64..60), any::<bool>()),
+            1..60,
+        ),
         seed in any::<u64>(),
     ) {
-        let limit = Limit::new("hot", Quota::token_bucket(20 * u64::from(shards), HOUR).shards(shards));
+        let quota = Quota::token_bucket(20 * u64::from(shards), HOUR).shards(shards);
+        let limit = Limit::new("hot", quota);
         let limiter = frozen().seed(seed);
         let mut left = i128::from(limit.quota().rate());
         for (cost, actual, reserves) in steps {
@@ -451,7 +457,11 @@ proptest! {
         steps in prop::collection::vec((0_u32..60_000, 0_u64..=8, any::<bool>()), 1..120),
         seed in any::<u64>(),
     ) {
-        let quota = if windows { Quota::fixed_window(rate, SECOND) } else { Quota::token_bucket(rate, SECOND) };
+        let quota = if windows {
+            Quota::fixed_window(rate, SECOND)
+        } else {
+            Quota::token_bucket(rate, SECOND)
+        };
         let limit = Limit::new("hot", quota.capacity(each * u64::from(shards)).shards(shards));
         let clock = ManualClock::new(START);
         let limiter = limiter(&clock).seed(seed);
@@ -494,7 +504,8 @@ proptest! {
         quota in quotas(),
         steps in prop::collection::vec((0_u32..4_000, 0_u64..20, any::<bool>()), 1..40),
     ) {
-        let [plain, one] = [quota, quota.shards(1)].map(|quota| Limit::try_new("limit", quota).unwrap());
+        let limit = |quota| Limit::try_new("limit", quota).unwrap();
+        let [plain, one] = [quota, quota.shards(1)].map(limit);
         prop_assert_eq!(plain.bucket(), one.bucket());
         let clock = ManualClock::new(START);
         let limiters = [limiter(&clock).seed(1), limiter(&clock).seed(1)];

@@ -300,7 +300,8 @@ proptest! {
         let services = both(&clock).map(|limiter| {
             let mut layer = limiter.layer(&LIMITS[limit]).key(header("x-user"));
             layer = layer.cost_with(|head| {
-                head.headers()["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).unwrap_or(1)
+                let cost = head.headers()["x-cost"].to_str().ok();
+                cost.and_then(|cost| cost.parse().ok()).unwrap_or(1)
             });
             if !is_told {
                 layer = layer.dialects(Dialect::None);

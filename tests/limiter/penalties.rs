@@ -307,7 +307,8 @@ proptest! {
                     }
                 }
                 _ if quota.kind() == Kind::TokenBucket && now + Duration::from_micros(1) < end => {
-                    let refund = Adjustment::refund(id, limit.bucket(), i64::from(amount) * 1_000_000);
+                    let units = i64::from(amount) * 1_000_000;
+                    let refund = Adjustment::refund(id, limit.bucket(), units);
                     at_once(memory.adjust(&[refund]).wait()).unwrap();
                 }
                 _ => {}

@@ -168,7 +168,10 @@ proptest! {
     fn transactions_take_all_or_nothing(
         quotas in prop::collection::vec(quotas(), 3),
         steps in prop::collection::vec(
-            (0_u32..2_000, prop::collection::vec((0_usize..3, 0_u32..3, 0_u64..6, any::<bool>()), 0..6)),
+            (
+                0_u32..2_000,
+                prop::collection::vec((0_usize..3, 0_u32..3, 0_u64..6, any::<bool>()), 0..6),
+            ),
             1..30,
         ),
     ) {
@@ -220,7 +223,8 @@ proptest! {
                 for (limit, bucket) in buckets.iter().enumerate() {
                     for key in 0_u32..3 {
                         let look = Charge::look(id(limit, key), bucket, 0);
-                        let seen = at_once(memory.apply(&[look]).wait()).unwrap().readings()[0].state();
+                        let looked = at_once(memory.apply(&[look]).wait()).unwrap();
+                        let seen = looked.readings()[0].state();
                         let absent = bucket.absent(now, id(limit, key).phase(bucket));
                         let held = model.get(&(limit, key)).copied().unwrap_or(absent);
                         prop_assert_eq!(seen, bucket.refresh(held, now));

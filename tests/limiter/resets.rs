@@ -305,7 +305,10 @@ proptest! {
     #[test]
     fn only_what_was_not_forgiven_comes_back(
         keys in prop::sample::select(vec![1_000_usize, 5_000, 1_000_000]),
-        steps in prop::collection::vec((0_u8..8, 0_u64..3, 0_u64..4, any::<prop::sample::Index>()), 1..80),
+        steps in prop::collection::vec(
+            (0_u8..8, 0_u64..3, 0_u64..4, any::<prop::sample::Index>()),
+            1..80,
+        ),
     ) {
         let limit = Limit::new("model", Quota::token_bucket(10, Duration::from_micros(1_000)));
         let clock = ManualClock::new(START);
@@ -324,7 +327,8 @@ proptest! {
                     }
                 }
                 4 | 5 if !permits.is_empty() => {
-                    let (key, cost, forgiven, permit) = permits.swap_remove(nth.index(permits.len()));
+                    let nth = nth.index(permits.len());
+                    let (key, cost, forgiven, permit) = permits.swap_remove(nth);
                     at_once(permit.refund()).unwrap();
                     let back = if forgiven { 0 } else { cost * 100 };
                     let left = left.get_mut(&key).unwrap();

@@ -294,11 +294,13 @@ proptest! {
                     .map(|&(limit, shard, other, cost, reserves, takes)| {
                         let bucket = &buckets[limit];
                         let make = if takes { Charge::take } else { Charge::look };
-                        let mut charge = make(id(limit, shard), bucket, bucket.units(cost).unwrap());
+                        let units = bucket.units(cost).unwrap();
+                        let mut charge = make(id(limit, shard), bucket, units);
                         if let Some(other) = other {
                             charge = charge.second_shard(other);
                         }
-                        if reserves { charge.terms(Terms::reserving(bucket.floor())) } else { charge }
+                        let reserving = Terms::reserving(bucket.floor());
+                        if reserves { charge.terms(reserving) } else { charge }
                     })
                     .collect();
                 let applied = apply(&memory, &charges);
@@ -347,7 +349,8 @@ proptest! {
                     model = after;
                 }
                 prop_assert_eq!(applied.readings().len(), expected.len());
-                for (reading, (name, paid, verdict, wait)) in applied.readings().iter().zip(expected) {
+                let readings = applied.readings().iter().zip(expected);
+                for (reading, (name, paid, verdict, wait)) in readings {
                     let bucket = &buckets[name.0];
                     let seen = held(&memory, id(name.0, name.1), bucket);
                     prop_assert_eq!(reading.state(), seen, "the reported state is the stored one");
@@ -374,9 +377,16 @@ proptest! {
         rate in 1_u64..=10,
         capacity in 0_u64..=30,
         reserved in prop::option::of(0_u64..=30),
-        steps in prop::collection::vec((0_u32..400_000, 0_u32..3, 1_u32..3, 0_u64..8, any::<bool>()), 1..60),
+        steps in prop::collection::vec(
+            (0_u32..400_000, 0_u32..3, 1_u32..3, 0_u64..8, any::<bool>()),
+            1..60,
+        ),
     ) {
-        let quota = if windows { Quota::fixed_window(rate, SECOND) } else { Quota::token_bucket(rate, SECOND) };
+        let quota = if windows {
+            Quota::fixed_window(rate, SECOND)
+        } else {
+            Quota::token_bucket(rate, SECOND)
+        };
         let quota = quota.capacity(capacity).shards(3);
         let quota = reserved.map_or(quota, |tokens| quota.max_reserved(tokens));
         let bucket = Bucket::of_shard(&quota).unwrap();

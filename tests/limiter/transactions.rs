@@ -69,7 +69,11 @@ enum Pass {
 }
 
 fn passes() -> impl Strategy<Value = Pass> {
-    prop_oneof![3 => Just(Pass::Nothing), 4 => (0_u32..4_000).prop_map(Pass::Part), 2 => Just(Pass::AsTold)]
+    prop_oneof![
+        3 => Just(Pass::Nothing),
+        4 => (0_u32..4_000).prop_map(Pass::Part),
+        2 => Just(Pass::AsTold),
+    ]
 }
 
 fn pass(pass: Pass, now: Timestamp, limit: &Limit, told: Timestamp) -> Timestamp {
@@ -242,7 +246,8 @@ proptest! {
                 prop_assert_eq!(snapshot.limit(), &limits[limit]);
                 prop_assert_eq!(snapshot.fits(), verdict == Verdict::Admitted);
                 prop_assert_eq!((snapshot.wait(), snapshot.cost()), (Some(wait), cost));
-                let held = model.get(&(limit, key)).copied().unwrap_or_else(|| absent(&(limit, key)));
+                let held = model.get(&(limit, key)).copied();
+                let held = held.unwrap_or_else(|| absent(&(limit, key)));
                 prop_assert_eq!(snapshot.state(), limits[limit].bucket().refresh(held, now));
             }
             for (limit, of) in limits.iter().enumerate() {

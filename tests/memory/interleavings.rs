@@ -66,7 +66,7 @@ fn left(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
 #[test]
 fn two_transactions_in_opposite_orders_take_all_or_nothing() {
     for seed in 0..SEEDS {
-        // There are hundreds of locks, so the two buckets are under different ones most of the time.
+        // There are hundreds of locks, so the two buckets are mostly under different ones.
         let limiter = limiter(&ManualClock::new(START));
         let admitted: u64 = together(4, seed, |thread, mut chance| {
             let (first, second) = if thread % 2 == 0 { (&A, &B) } else { (&B, &A) };
