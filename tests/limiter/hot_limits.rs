@@ -1,4 +1,4 @@
-//! Limits in shards, asked through the limiter: what is granted, what is told, and the bound.
+//! Limits in shards, through the limiter: what they grant, what they report, and their bound.
 
 use crate::support;
 
@@ -22,7 +22,7 @@ use tollgate::{
 /// Ten shards of ten tokens.
 static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, HOUR).shards(10));
 
-/// A limiter whose time stands still, and whose draws are the same in each run.
+/// A limiter with a clock that stands still, and with the same random draws in each run.
 fn frozen() -> RateLimiter {
     limiter(&ManualClock::new(START)).seed(0)
 }
@@ -35,7 +35,7 @@ fn held(limiter: &RateLimiter, limit: &Limit) -> String {
 
 /// How the limit stood when it admitted or refused a request.
 #[track_caller]
-fn told(answer: &Result<Permit<'_>, RateLimited>) -> Snapshot {
+fn snapshot_of(answer: &Result<Permit<'_>, RateLimited>) -> Snapshot {
     match answer {
         Ok(permit) => permit.snapshot(),
         Err(error) => error.snapshots().first().expect("a refusal").clone(),
@@ -76,7 +76,7 @@ fn two_shards_grant_more_than_half_and_then_the_rest() {
 }
 
 #[test]
-fn drained_it_has_granted_exactly_its_capacity() {
+fn a_drained_limit_has_granted_exactly_its_capacity() {
     for seed in seeds(4) {
         for cost in [1, 2, 5, 10] {
             let limiter = frozen().seed(seed);
@@ -108,7 +108,7 @@ fn keys_have_shards_of_their_own() {
 }
 
 #[test]
-fn a_reset_forgets_every_shard() {
+fn a_reset_drops_every_shard() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let limiter = limiter.seed(0);
     for key in ["a", "b"] {
@@ -124,7 +124,7 @@ fn a_reset_forgets_every_shard() {
 }
 
 #[test]
-fn in_a_transaction_it_pays_with_the_others_or_not_at_all() {
+fn in_a_transaction_a_hot_limit_pays_with_the_others_or_not_at_all() {
     static REQUESTS: Limit = Limit::new("requests", Quota::token_bucket(30, HOUR));
     for seed in 0..50 {
         let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
@@ -144,7 +144,7 @@ fn in_a_transaction_it_pays_with_the_others_or_not_at_all() {
 }
 
 #[test]
-fn named_twice_it_pays_twice_from_the_same_two_shards() {
+fn a_hot_limit_that_is_named_twice_pays_twice_from_the_same_two_shards() {
     for seed in 0..100 {
         let limiter = frozen().seed(seed);
         let twice = |a, b| at_once(limiter.limit(&HOT).cost(a).and(&HOT).cost(b));
@@ -159,11 +159,12 @@ fn named_twice_it_pays_twice_from_the_same_two_shards() {
     }
 }
 
-// What is told.
+// What is reported.
 
-/// What a request is told is unbiased, whether it takes nothing or was admitted.
+/// What a decision reports is unbiased, for a request that takes nothing and for one that is
+/// admitted.
 #[test]
-fn what_decisions_tell_is_right_on_average() {
+fn the_remaining_tokens_that_decisions_report_are_right_on_average() {
     let draws = 4_000_u32;
     let limiter = frozen().seed(5);
     for nth in 0..30 {
@@ -171,7 +172,7 @@ fn what_decisions_tell_is_right_on_average() {
     }
     let truth = at_once(limiter.peek(&HOT)).unwrap().tokens().to_f64();
     let mean = |told: &dyn Fn() -> f64| (0..draws).map(|_| told()).sum::<f64>() / f64::from(draws);
-    let looked = mean(&|| told(&at_once(limiter.limit(&HOT).cost(0))).tokens().to_f64());
+    let looked = mean(&|| snapshot_of(&at_once(limiter.limit(&HOT).cost(0))).tokens().to_f64());
     assert!((looked - truth).abs() < 1.0, "{looked}, and not {truth}");
     for cost in [1, 3, 4] {
         let taken = mean(&|| {
@@ -185,9 +186,9 @@ fn what_decisions_tell_is_right_on_average() {
     }
 }
 
-/// It said 95, as if every pair of shards had paid for the one that did.
+/// A former version reported 95 left, as if every pair of shards had paid what one pair did.
 #[test]
-fn the_first_request_is_told_what_is_really_left() {
+fn the_first_request_sees_what_is_really_left() {
     let limiter = frozen();
     for cost in [1, 10, 20] {
         let permit = at_once(limiter.limit(&HOT).cost(cost)).unwrap();
@@ -214,8 +215,8 @@ fn the_first_request_is_told_what_is_really_left() {
 }
 
 proptest! {
-    /// A peek takes nothing; it counts the tokens of all shards, and what it is asked about fits if
-    /// the two fullest have it. What no two could ever hold has no wait.
+    /// A peek takes nothing. It counts the tokens of all shards, and a cost fits if the two fullest
+    /// shards have it. A cost that no two shards could ever hold has no wait.
     #[test]
     fn a_peek_sees_all_shards_and_fits_what_the_two_fullest_have(
         quota in quotas(),
@@ -232,7 +233,8 @@ proptest! {
         let states = || -> Vec<State> {
             let key = Key::GLOBAL;
             let id = |shard| BucketId::new("hot", &key).shard(shard);
-            let looks: Vec<_> = (0..shards).map(|shard| Charge::look(id(shard), bucket, 0)).collect();
+            let look = |shard| Charge::look(id(shard), bucket, 0);
+            let looks: Vec<_> = (0..shards).map(look).collect();
             let applied = at_once(memory.apply(&looks).wait()).unwrap();
             applied.readings().iter().map(|reading| reading.state()).collect()
         };
@@ -242,7 +244,8 @@ proptest! {
             let (stored, mut held) = (memory.len(), states());
             let seen = at_once(limiter.peek(&limit).cost(cost)).unwrap();
             prop_assert_eq!((memory.len(), &states()), (stored, &held));
-            prop_assert_eq!(seen.tokens().units(), held.iter().map(|state| state.value).sum::<i64>());
+            let sum: i64 = held.iter().map(|state| state.value).sum();
+            prop_assert_eq!(seen.tokens().units(), sum);
             prop_assert_eq!(seen.cost(), cost);
 
             let units = bucket.units(cost).unwrap();
@@ -256,7 +259,7 @@ proptest! {
             prop_assert_eq!(seen.fits(), fullest.verdict() == Verdict::Admitted);
             prop_assert_eq!((seen.fits(), wait), (wait.is_zero(), fullest.wait()));
             if shards == 2 {
-                // Both are always drawn: what a request is told is what a peek sees.
+                // Both shards are always drawn, so a request gets the answer that a peek shows.
                 let answer = at_once(limiter.limit(&limit).cost(cost));
                 prop_assert_eq!(answer.is_ok(), seen.fits());
                 let told = answer.err().and_then(|error| error.retry_after());
@@ -274,7 +277,7 @@ proptest! {
     }
 }
 
-/// The first shard's debt was told as that of the whole limit.
+/// A former version reported the debt of the first shard as that of the whole limit.
 #[test]
 fn a_limit_is_out_of_debt_if_a_shard_is() {
     let limiter = frozen();
@@ -292,7 +295,7 @@ fn a_limit_is_out_of_debt_if_a_shard_is() {
 }
 
 #[test]
-fn it_is_full_again_when_all_that_was_taken_has_come_in() {
+fn a_hot_limit_is_full_again_when_all_that_was_taken_has_been_refilled() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock).seed(0);
     static FAST: Limit = Limit::new("fast", Quota::token_bucket(100, SECOND).shards(10));
@@ -328,7 +331,7 @@ fn reservations_go_into_debt_and_come_back_exactly() {
         let mut kept = Vec::new();
         for nth in 1..=20 {
             let own = at_once(limiter.limit(&SPACED).reserve()).unwrap();
-            // Each shard gains one in 400 ms.
+            // Each shard gains a token in 400 ms.
             assert!(own.wait() > Duration::ZERO);
             assert_eq!(own.wait().as_micros() % 400_000, 0);
             kept.push(own);
@@ -336,7 +339,7 @@ fn reservations_go_into_debt_and_come_back_exactly() {
         }
         let longest = kept.iter().map(|own| own.wait()).max().unwrap();
         assert!(longest >= SECOND * 2 && longest <= SECOND * 4, "{longest:?}");
-        // The last of each shard can be undone, and so can then the one before it.
+        // The last reservation of each shard can be undone, and then the one before it.
         while kept.pop().is_some() {
             let left = held(&limiter, &SPACED);
             assert_eq!(left, if kept.is_empty() { "0".into() } else { format!("-{}", kept.len()) });
@@ -376,19 +379,19 @@ fn settling_gives_back_to_the_shards_that_have_paid() {
         for cost in [1, 7, 12] {
             let Ok(permit) = take(cost) else { continue };
             at_once(permit.refund()).unwrap();
-            assert_eq!(shards(), before, "as if it had never been taken");
+            assert_eq!(shards(), before, "the shards are as before");
         }
         let Ok(permit) = take(9) else { continue };
         let paid = shards();
         at_once(permit.settle(4)).unwrap();
         let after = shards();
         for ((before, paid), after) in before.into_iter().zip(paid).zip(after) {
-            assert!((paid..=before).contains(&after), "nobody gets more than it has paid");
+            assert!((paid..=before).contains(&after), "no shard gets more back than it has paid");
         }
     }
 }
 
-/// The permit of a call that takes at once, or of what it reserves, which is kept. Nothing if it is
+/// The permit of a call that takes at once, or of a reservation that is kept. `None` if it is
 /// refused.
 #[track_caller]
 fn granted(call: LimitCall<'_>, reserves: bool) -> Option<Permit<'static>> {
@@ -399,9 +402,9 @@ fn granted(call: LimitCall<'_>, reserves: bool) -> Option<Permit<'static>> {
     granted.map_err(|error| assert!(error.is_refused(), "{error:?}")).ok()
 }
 
-/// As many as a quota may have are looked at, and reset, at one instant.
+/// A peek or a reset takes all shards at one instant, even the most that a quota may have.
 #[test]
-fn a_peek_tells_the_sum_of_as_many_shards_as_there_may_be() {
+fn a_peek_sums_up_as_many_shards_as_a_quota_may_have() {
     let quota = Quota::token_bucket(20_480, HOUR).shards(Quota::MAX_SHARDS);
     let (limit, limiter) = (Limit::new("hot", quota), frozen().seed(1));
     let permits: Vec<_> = (0..3_000).map(|_| at_once(limiter.limit(&limit)).unwrap()).collect();
@@ -413,14 +416,18 @@ fn a_peek_tells_the_sum_of_as_many_shards_as_there_may_be() {
 }
 
 proptest! {
-    /// Nothing that is given back is lost for want of room, and nothing is made.
+    /// No refund is lost because a shard is full, and none grants more than was taken.
     #[test]
-    fn what_is_held_is_what_was_not_used(
+    fn the_limit_holds_exactly_what_was_not_used(
         shards in 2_u32..12,
-        steps in prop::collection::vec((0_u64..40, prop::option::of(0_u64..60), any::<bool>()), 1..60),
+        steps in prop::collection::vec(
+            (0_u64..40, prop::option::of(0_u64..60), any::<bool>()),
+            1..60,
+        ),
         seed in any::<u64>(),
     ) {
-        let limit = Limit::new("hot", Quota::token_bucket(20 * u64::from(shards), HOUR).shards(shards));
+        let quota = Quota::token_bucket(20 * u64::from(shards), HOUR).shards(shards);
+        let limit = Limit::new("hot", quota);
         let limiter = frozen().seed(seed);
         let mut left = i128::from(limit.quota().rate());
         for (cost, actual, reserves) in steps {
@@ -450,7 +457,11 @@ proptest! {
         steps in prop::collection::vec((0_u32..60_000, 0_u64..=8, any::<bool>()), 1..120),
         seed in any::<u64>(),
     ) {
-        let quota = if windows { Quota::fixed_window(rate, SECOND) } else { Quota::token_bucket(rate, SECOND) };
+        let quota = if windows {
+            Quota::fixed_window(rate, SECOND)
+        } else {
+            Quota::token_bucket(rate, SECOND)
+        };
         let limit = Limit::new("hot", quota.capacity(each * u64::from(shards)).shards(shards));
         let clock = ManualClock::new(START);
         let limiter = limiter(&clock).seed(seed);
@@ -464,7 +475,7 @@ proptest! {
         prop_assert_eq!(check_history(limit.quota(), &ran).unwrap(), None);
     }
 
-    /// P3: with two shards both are always drawn, so the wait is the smallest that works.
+    /// P3: of two shards both are always drawn, so the wait is the smallest that works.
     #[test]
     fn the_wait_for_two_shards_is_the_smallest_that_works(
         quota in quotas(),
@@ -487,13 +498,14 @@ proptest! {
         }
     }
 
-    /// One shard is none.
+    /// A limit in one shard behaves as a limit without shards.
     #[test]
     fn a_limit_in_one_shard_is_like_any_other(
         quota in quotas(),
         steps in prop::collection::vec((0_u32..4_000, 0_u64..20, any::<bool>()), 1..40),
     ) {
-        let [plain, one] = [quota, quota.shards(1)].map(|quota| Limit::try_new("limit", quota).unwrap());
+        let limit = |quota| Limit::try_new("limit", quota).unwrap();
+        let [plain, one] = [quota, quota.shards(1)].map(limit);
         prop_assert_eq!(plain.bucket(), one.bucket());
         let clock = ManualClock::new(START);
         let limiters = [limiter(&clock).seed(1), limiter(&clock).seed(1)];
@@ -526,7 +538,7 @@ proptest! {
 }
 
 #[test]
-fn what_ran_in_many_threads_while_time_went_on_is_within_the_bound() {
+fn what_ran_in_many_threads_while_the_clock_advanced_is_within_the_bound() {
     static FAST: Limit =
         Limit::new("fast", Quota::token_bucket(200, SECOND).capacity(40).shards(4));
     static STEPS: Limit =
@@ -553,7 +565,7 @@ fn what_ran_in_many_threads_while_time_went_on_is_within_the_bound() {
         let ran = ran.into_inner().unwrap();
         assert_eq!(check_history(limit.quota(), &ran).unwrap(), None);
         let used: u64 = ran.iter().map(|&(_, cost)| cost).sum();
-        // 12,000 advances are 8.4 s, whose tokens were all asked for.
+        // 12,000 advances are 8.4 s, and the threads asked for all tokens of that time.
         let gained = limit.quota().rate() * 84 / 10;
         assert!(used >= gained * 8 / 10, "{used} of {gained} tokens ran");
     }
@@ -561,7 +573,7 @@ fn what_ran_in_many_threads_while_time_went_on_is_within_the_bound() {
 
 // Which shards are drawn.
 
-/// A memory store that counts which shards it was asked for.
+/// A memory store that counts which pairs of shards it was asked for.
 #[derive(Debug, Default)]
 struct Spy {
     memory: Memory,
@@ -598,7 +610,7 @@ fn every_pair_in_either_order_is_drawn_equally_often() {
             let pairs = shards * (shards - 1);
             for _ in 0..pairs * 1_000 / times {
                 let first = limiter.limit(&limit);
-                // In a transaction of different buckets, each draws its own.
+                // In a transaction on different keys, each charge draws a pair of its own.
                 match times {
                     1 => drop(at_once(first)),
                     _ => drop(at_once(limiter.limit(&limit).key(1).and(&limit).key(2))),
@@ -615,7 +627,8 @@ fn every_pair_in_either_order_is_drawn_equally_often() {
     }
 }
 
-/// Were others drawn, the sum of both might fit although neither pair could ever grant it.
+/// If the second charge drew another pair, the sum of both might fit although neither pair could
+/// ever grant it.
 #[test]
 fn a_limit_that_is_named_twice_draws_once() {
     let limit = Limit::new("hot", Quota::token_bucket(100_000, HOUR).shards(10));
@@ -633,14 +646,14 @@ fn a_seed_draws_the_same_shards_again() {
     let drawn = || {
         let limiter = frozen().seed(42);
         let call = || at_once(limiter.limit(&HOT).cost(7));
-        (0..40).map(|_| format!("{:?}", told(&call()).state())).collect::<Vec<_>>()
+        (0..40).map(|_| format!("{:?}", snapshot_of(&call()).state())).collect::<Vec<_>>()
     };
     assert_eq!(drawn(), drawn());
 }
 
-/// What a limit promises its clients adds up, whatever the number of its shards.
+/// The shards together have the capacity and the debt of the limit, however many they are.
 #[test]
-fn shards_have_equal_parts_of_all_numbers() {
+fn shards_have_equal_parts_of_the_whole_quota() {
     let quota = Quota::token_bucket(100, HOUR).capacity(60).max_reserved(30);
     let [whole, shard] =
         [Bucket::new(&quota), Bucket::of_shard(&quota.shards(6))].map(Result::unwrap);

@@ -1,5 +1,5 @@
-//! The limiter decides by its own store in one piece, and by any other step by step: nobody can tell
-//! which.
+//! The limiter decides on its own store in one step, and on any other store step by step. Both ways
+//! give the same answers.
 
 use crate::support;
 
@@ -35,7 +35,7 @@ enum Wish {
     Take,
     Peek,
     Reserve(Option<Duration>),
-    /// A list of two limits, of which the other is never short.
+    /// A list of two limits, of which the other always has tokens.
     Both,
     /// A list of three, the first two of which may be the same.
     Three(usize),
@@ -102,8 +102,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Always has a token.
 static OPEN: Limit = Limit::new("open", Quota::token_bucket(1_000_000, HOUR));
 
-/// All that can be seen of a step.
-fn told(limiter: &RateLimiter, step: &Step) -> String {
+/// All that a caller can see of a step.
+fn outcome(limiter: &RateLimiter, step: &Step) -> String {
     let limit = &LIMITS[step.limit];
     let told = match step.wish {
         Wish::Peek => {
@@ -183,14 +183,14 @@ impl Backend for Foreign {
     }
 }
 
-/// The store as the limiter knows it, and one that it knows nothing of.
+/// A limiter on the store that it knows, and one on a store that it knows nothing of.
 fn both(clock: &ManualClock) -> [RateLimiter; 2] {
     let memory = || Memory::new().clock(clock.clone());
     // With one seed, both draw the same shards.
     [RateLimiter::new(memory()), RateLimiter::new(Foreign(memory()))].map(|limiter| limiter.seed(1))
 }
 
-/// A call that was answered asks nothing more.
+/// A call that was answered does not ask again.
 #[track_caller]
 fn assert_answered<C: Future + Unpin + std::fmt::Debug>(call: &mut C) {
     assert!(poll_once(call).is_none());
@@ -204,7 +204,7 @@ fn poll_once<C: Future + Unpin>(call: &mut C) -> Option<C::Output> {
     }
 }
 
-/// What was asked before stays asked, and is not waited for any more.
+/// What the call asked for before stays taken, and its answer is ignored.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_changed_after_a_poll_asks_again() {
     let (late, limiter, past) = Late::new();
@@ -233,7 +233,7 @@ async fn a_call_that_is_changed_after_a_poll_asks_again() {
     let seen = peek.await.unwrap();
     assert_eq!((seen.cost(), seen.remaining(), seen.fits()), (2, 0, false));
 
-    // A reservation that is asked for again gives up what was reserved before.
+    // A reserve call that is changed gives up what it had reserved before.
     let gate = late.close();
     let mut reserve = limiter.limit(&LIMITS[2]).key("a").cost(2).reserve();
     assert!(poll_once(&mut reserve).is_none());
@@ -280,7 +280,7 @@ proptest! {
         let [own, other] = both(&clock);
         for step in &steps {
             clock.advance(Duration::from_micros(step.pause));
-            prop_assert_eq!(told(&own, step), told(&other, step), "{:?}", step);
+            prop_assert_eq!(outcome(&own, step), outcome(&other, step), "{:?}", step);
             for limit in &LIMITS {
                 let [own, other] = [&own, &other]
                     .map(|limiter| format!("{:?}", at_once(limiter.peek(limit).key(0_u64))));
@@ -300,7 +300,8 @@ proptest! {
         let services = both(&clock).map(|limiter| {
             let mut layer = limiter.layer(&LIMITS[limit]).key(header("x-user"));
             layer = layer.cost_with(|head| {
-                head.headers()["x-cost"].to_str().ok().and_then(|cost| cost.parse().ok()).unwrap_or(1)
+                let cost = head.headers()["x-cost"].to_str().ok();
+                cost.and_then(|cost| cost.parse().ok()).unwrap_or(1)
             });
             if !is_told {
                 layer = layer.dialects(Dialect::None);

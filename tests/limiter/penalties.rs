@@ -23,7 +23,7 @@ use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, S
 static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
 static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, MINUTE).shards(10));
 
-static EVERYBODY: Key = Key::GLOBAL;
+static ALL_CLIENTS: Key = Key::GLOBAL;
 
 fn after(start: Timestamp, micros: u64) -> Timestamp {
     start + Duration::from_micros(micros)
@@ -48,7 +48,7 @@ fn by_brute_force(check: impl Fn(&Bucket, State, Timestamp, Timestamp)) {
     let now = Timestamp::from_micros(1_000);
     for bucket in &small_buckets() {
         for value in -9..=bucket.capacity() {
-            // Now and then the clock has gone back since the state was stored.
+            // For some of these, the clock was set back since the state was stored.
             for ts in 994..=1_002 {
                 let state = State { value, ts: Timestamp::from_micros(ts) };
                 for micros in 0..=12 {
@@ -59,7 +59,7 @@ fn by_brute_force(check: impl Fn(&Bucket, State, Timestamp, Timestamp)) {
     }
 }
 
-/// What is asked of a bucket at once.
+/// The verdict and the wait of a charge that may not reserve.
 fn ask(bucket: &Bucket, state: State, units: i64, now: Timestamp) -> (Verdict, Duration) {
     let charged = charge(bucket, state, units, Terms::AT_ONCE, now);
     (charged.verdict(), charged.wait())
@@ -84,11 +84,12 @@ fn assert_closed(bucket: &Bucket, state: State, from: Timestamp, end: Timestamp,
 // The rule.
 
 #[test]
-fn a_closed_bucket_refuses_until_the_end_and_tells_when_it_will_not() {
+fn a_closed_bucket_refuses_until_the_end_and_advertises_when_it_opens() {
     by_brute_force(|bucket, state, now, end| {
         let closed = block(bucket, state, end, now);
         assert_closed(bucket, closed, now, end, "closed");
-        // Smaller than all that comes before: a debt of a billion ticks is not to be counted up.
+        // The wait is the smallest that works. Only its last tick is checked, as a debt may last a
+        // billion ticks.
         for units in 0..=bucket.capacity() {
             let (verdict, wait) = ask(bucket, closed, units, now);
             assert_eq!(ask(bucket, closed, units, now + wait).0, Verdict::Admitted);
@@ -101,7 +102,7 @@ fn a_closed_bucket_refuses_until_the_end_and_tells_when_it_will_not() {
 }
 
 #[test]
-fn a_token_bucket_opens_empty_at_the_end_and_a_window_with_the_next() {
+fn a_token_bucket_opens_empty_at_the_end_and_a_window_at_the_start_of_the_next() {
     by_brute_force(|bucket, state, now, end| {
         let closed = block(bucket, state, end, now);
         if end <= now {
@@ -109,7 +110,7 @@ fn a_token_bucket_opens_empty_at_the_end_and_a_window_with_the_next() {
             return;
         }
         let gain = i64::try_from(bucket.gain()).unwrap();
-        // Whatever kind it is, the first gain from the end on opens it, unless it owed before.
+        // Either kind opens with its first gain from the end on, unless it was in debt before.
         let first_gain = after(closed.ts, bucket.step());
         assert!(first_gain >= end);
         if state.ts < end {
@@ -149,16 +150,16 @@ fn of_two_blocks_the_later_end_holds_in_either_order() {
 }
 
 #[test]
-fn what_is_given_back_does_not_open_a_token_bucket() {
+fn a_refund_does_not_open_a_closed_token_bucket() {
     by_brute_force(|bucket, state, now, end| {
         let closed = block(bucket, state, end, now);
-        // In the last tick, nothing tells it from a bucket that is merely in debt.
+        // In its last tick, a closed bucket looks like one that is merely in debt.
         for at in 0..end.since(now).as_micros().saturating_sub(1).try_into().unwrap() {
             let at = after(now, at);
             let given = refund(bucket, closed, 1_000, at);
             match bucket.kind() {
                 Kind::TokenBucket => assert_closed(bucket, given, at, end, "given back"),
-                // Closed until the window begins in which the end lies.
+                // A window is closed until the window begins in which the end lies.
                 _ => assert_closed(bucket, given, at, closed.ts, "given back"),
             }
         }
@@ -166,10 +167,10 @@ fn what_is_given_back_does_not_open_a_token_bucket() {
 }
 
 #[test]
-fn what_was_reserved_before_a_block_cannot_be_undone_to_open_a_token_bucket() {
+fn undoing_a_reservation_from_before_a_block_does_not_open_a_token_bucket() {
     by_brute_force(|bucket, state, now, end| {
-        let patient = Terms::reserving(bucket.floor());
-        let reserved = charge(bucket, state, 5, patient, now);
+        let reserving = Terms::reserving(bucket.floor());
+        let reserved = charge(bucket, state, 5, reserving, now);
         let is_bucket = bucket.kind() == Kind::TokenBucket;
         if !is_bucket || reserved.verdict() != Verdict::Reserved || state.ts > now {
             return;
@@ -178,7 +179,7 @@ fn what_was_reserved_before_a_block_cannot_be_undone_to_open_a_token_bucket() {
         for at in 0..end.since(now).as_micros().try_into().unwrap() {
             let at = after(now, at);
             if untouched(bucket, closed, reserved.after(), at) {
-                // In the last tick, nothing tells it from a bucket that is merely in debt.
+                // In its last tick, a closed bucket looks like one that is merely in debt.
                 assert_eq!(after(at, 1), end);
             }
         }
@@ -215,7 +216,7 @@ fn two_closed_shards_refuse_together_as_well() {
 
 proptest! {
     #[test]
-    fn other_numbers_leave_a_closed_token_bucket_closed(
+    fn another_quota_leaves_a_closed_token_bucket_closed(
         quota in quotas(),
         other in quotas(),
         used in 0_u64..1_000,
@@ -229,12 +230,12 @@ proptest! {
         let at = after(START, u64::try_from(u128::from(time) * u128::from(then) / 100).unwrap());
         let moved = rescale(&old, &new, closed, at, START);
         let closed_until = if old.kind() == Kind::TokenBucket { end } else { closed.ts };
-        // In the last tick, nothing tells it from a bucket that is merely in debt.
+        // In its last tick, a closed bucket looks like one that is merely in debt.
         if closed.ts > at {
             let (verdict, wait) = ask(&new, moved, 0, at);
             prop_assert_eq!(verdict, Verdict::Refused);
             prop_assert!(at + wait >= closed_until, "{:?}", moved);
-            // Nor does what is given back open it.
+            // A refund does not open it either.
             let given = refund(&new, moved, i64::MAX, at);
             let (verdict, wait) = ask(&new, given, 0, at);
             prop_assert_eq!(verdict, Verdict::Refused);
@@ -242,10 +243,10 @@ proptest! {
         }
     }
 
-    /// However often the numbers change before the end, also in windows that begin elsewhere each
-    /// time: the state is that of a block, and no block that ended earlier.
+    /// However often the quota changes before the end, even to windows with other starts: the state
+    /// remains that of a block, and the block does not end earlier.
     #[test]
-    fn no_change_of_numbers_opens_a_closed_bucket(
+    fn no_change_of_quota_opens_a_closed_bucket(
         quotas in prop::collection::vec(quotas(), 2..5),
         used in 0_u64..1_000,
         time in prop_oneof![2_u64..=10, 2_u64..=10_000_000_000_000],
@@ -267,7 +268,7 @@ proptest! {
             prop_assert!(moved.ts >= state.ts && moved.value <= -1, "{:?} to {:?}", state, moved);
             let last = after(state.ts, new.step());
             prop_assert!(moved.ts < last, "{:?} to {:?}", state, moved);
-            // All that the larger of the two saves is used, and what was used before.
+            // The whole capacity of the new quota is used, and no less than was used before.
             prop_assert!(missing(&new, moved) > u128::from(new.capacity().unsigned_abs()));
             let old_used = missing(&bucket, state) * u128::from(new.token());
             let as_much = missing(&new, moved) * u128::from(bucket.token()) >= old_used;
@@ -276,9 +277,10 @@ proptest! {
         }
     }
 
-    /// Whatever happens meanwhile, nobody runs before the end, and somebody does at the time told.
+    /// Whatever happens meanwhile, no request runs before the end, and one runs at the advertised
+    /// time.
     #[test]
-    fn nobody_gets_through_a_block(
+    fn no_request_gets_through_a_block(
         quota in quotas(),
         steps in prop::collection::vec((0_u8..6, 0_u32..1_000), 1..40),
         time in prop_oneof![2_u64..=1_000, 2_u64..=10_000_000_000],
@@ -286,7 +288,7 @@ proptest! {
         let limit = Limit::try_new("limit", quota).unwrap();
         let clock = ManualClock::new(START);
         let (memory, limiter) = store(Memory::new(), &clock);
-        let id = BucketId::new("limit", &EVERYBODY);
+        let id = BucketId::new("limit", &ALL_CLIENTS);
         let time = Duration::from_micros(time);
         at_once(limiter.block(&limit, time)).unwrap();
         let end = START + time;
@@ -305,13 +307,14 @@ proptest! {
                     }
                 }
                 _ if quota.kind() == Kind::TokenBucket && now + Duration::from_micros(1) < end => {
-                    let refund = Adjustment::refund(id, limit.bucket(), i64::from(amount) * 1_000_000);
+                    let units = i64::from(amount) * 1_000_000;
+                    let refund = Adjustment::refund(id, limit.bucket(), units);
                     at_once(memory.adjust(&[refund]).wait()).unwrap();
                 }
                 _ => {}
             }
             let now = clock_now(&limiter, &limit);
-            // A clock that goes back over the end closes nothing again.
+            // A clock that is set back across the end closes nothing again.
             latest = latest.max(now);
             if latest < end {
                 let answer = at_once(limiter.limit(&limit).cost(0));
@@ -336,7 +339,7 @@ fn clock_now(limiter: &RateLimiter, limit: &Limit) -> Timestamp {
     at_once(limiter.peek(limit)).unwrap().at()
 }
 
-// Far ends.
+// Blocks that end in the far future.
 
 #[test]
 fn a_block_of_any_length_can_be_counted() {
@@ -349,7 +352,7 @@ fn a_block_of_any_length_can_be_counted() {
         assert_eq!(verdict, Verdict::Refused);
         assert!(START + wait >= last && (START + wait).since(last) < SECOND, "{wait:?}");
     }
-    // Where the capacity is all that can be counted, there is no less than nothing.
+    // If the capacity is the largest number that can be counted, the value cannot go below zero.
     let most = Bucket::new(&Quota::token_bucket(1, Duration::from_micros(1)).capacity(1 << 53));
     let most = most.unwrap();
     let closed = block(&most, State { value: most.capacity(), ts: START }, START + HOUR, START);
@@ -360,7 +363,7 @@ fn a_block_of_any_length_can_be_counted() {
 // Through the limiter.
 
 #[test]
-fn a_penalty_goes_into_debt_whatever_is_there_and_is_worked_off() {
+fn a_penalty_goes_into_debt_whatever_the_bucket_holds_and_is_refilled() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let snapshot = at_once(limiter.penalize(&CALLS, 15).key(1_u64)).unwrap();
@@ -372,11 +375,11 @@ fn a_penalty_goes_into_debt_whatever_is_there_and_is_worked_off() {
     assert!(!admitted(&limiter, &CALLS, 1, 1));
     clock.advance(Duration::from_micros(1));
     assert!(admitted(&limiter, &CALLS, 1, 1));
-    assert_eq!(remaining(&limiter, &CALLS, 2), 10, "others are not concerned");
+    assert_eq!(remaining(&limiter, &CALLS, 2), 10, "other keys keep their tokens");
 }
 
 #[test]
-fn a_penalty_ends_where_counting_does() {
+fn a_penalty_is_cut_to_the_deepest_debt_that_can_be_counted() {
     let limiter = limiter(&ManualClock::new(START));
     for _ in 0..3 {
         let snapshot = at_once(limiter.penalize(&CALLS, u64::MAX)).unwrap();
@@ -388,7 +391,7 @@ fn a_penalty_ends_where_counting_does() {
 }
 
 #[test]
-fn nothing_is_stored_for_a_penalty_of_nothing() {
+fn a_penalty_of_zero_stores_nothing() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let snapshot = at_once(limiter.penalize(&CALLS, 0)).unwrap();
     assert_eq!((snapshot.remaining(), snapshot.fits()), (10, true));
@@ -397,7 +400,7 @@ fn nothing_is_stored_for_a_penalty_of_nothing() {
     assert!(admitted(&limiter, &CALLS, 1, 4));
     assert_eq!(at_once(limiter.penalize(&CALLS, 0).key(1_u64)).unwrap().remaining(), 6);
     assert_eq!(at_once(limiter.block(&CALLS, Duration::ZERO).key(1_u64)).unwrap().remaining(), 6);
-    // Less than a tick is a tick.
+    // Less than a tick counts as a tick.
     let snapshot = at_once(limiter.block(&CALLS, Duration::from_nanos(1)).key(1_u64)).unwrap();
     assert!(!snapshot.fits());
 }
@@ -409,13 +412,13 @@ fn a_block_holds_until_its_end_and_reset_lifts_it() {
     let snapshot = at_once(limiter.block(&CALLS, HOUR).key(1_u64)).unwrap();
     assert_eq!((snapshot.remaining(), snapshot.wait()), (0, Some(HOUR)));
     for _ in 0..100 {
-        assert!(!admitted(&limiter, &CALLS, 1, 1), "being refused makes it no longer");
+        assert!(!admitted(&limiter, &CALLS, 1, 1), "refusals do not lengthen the block");
     }
     clock.advance(HOUR - Duration::from_micros(1));
     assert!(!admitted(&limiter, &CALLS, 1, 0));
     clock.advance(Duration::from_micros(1));
     assert!(admitted(&limiter, &CALLS, 1, 0));
-    assert!(!admitted(&limiter, &CALLS, 1, 1), "it begins empty");
+    assert!(!admitted(&limiter, &CALLS, 1, 1), "the bucket opens empty");
     clock.advance(SECOND * 6);
     assert!(admitted(&limiter, &CALLS, 1, 1));
 
@@ -425,7 +428,7 @@ fn a_block_holds_until_its_end_and_reset_lifts_it() {
 }
 
 #[test]
-fn a_penalty_during_a_block_comes_on_top_and_debt_before_it_is_worked_off_meanwhile() {
+fn a_penalty_during_a_block_adds_to_it_and_earlier_debt_is_refilled_meanwhile() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     at_once(limiter.block(&CALLS, HOUR).key(1_u64)).unwrap();
@@ -442,11 +445,11 @@ fn all_shards_pay_and_all_are_closed() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock).seed(1);
     let snapshot = at_once(limiter.penalize(&HOT, 57)).unwrap();
-    assert_eq!(snapshot.remaining(), 43, "not a unit more or less");
+    assert_eq!(snapshot.remaining(), 43, "exactly 57 less");
     assert_eq!(snapshot.tokens().to_string(), "43");
     assert_eq!(snapshot.state(), at_once(limiter.peek(&HOT)).unwrap().state());
 
-    // A token whose units three shards cannot pay evenly.
+    // A token with a number of units that three shards cannot pay evenly.
     let uneven = Limit::new("uneven", Quota::token_bucket(3, SECOND).shards(3));
     let snapshot = at_once(limiter.penalize(&uneven, 1)).unwrap();
     assert_eq!(snapshot.state().value, 2 * i64::try_from(uneven.bucket().token()).unwrap());
@@ -459,21 +462,21 @@ fn all_shards_pay_and_all_are_closed() {
         clock.advance(SECOND);
     }
     clock.advance(SECOND * 6);
-    assert!(is_admitted(limiter.limit(&HOT)), "each shard has one again");
+    assert!(is_admitted(limiter.limit(&HOT)), "each shard has a token again");
     at_once(limiter.block(&HOT, DAY)).unwrap();
     at_once(limiter.reset(&HOT)).unwrap();
     assert_eq!(at_once(limiter.peek(&HOT)).unwrap().remaining(), 100);
 }
 
 #[test]
-fn a_window_stays_closed_until_it_ends_and_tells_so() {
+fn a_blocked_window_stays_closed_until_its_end_and_advertises_it() {
     let clock = ManualClock::new(Timestamp::from_micros(25 * 3_600_000_000));
     let limiter = limiter(&clock);
     let daily = Limit::new("daily", Quota::fixed_window(5, DAY).start(Timestamp::UNIX_EPOCH));
     let snapshot = at_once(limiter.block(&daily, HOUR)).unwrap();
     assert_eq!(snapshot.wait(), Some(HOUR * 23));
     assert_eq!(snapshot.window_start(), Some(Timestamp::UNIX_EPOCH + DAY));
-    // Over the end of a window, to the end of the next.
+    // A block beyond the end of the window lasts to the end of the next one.
     let snapshot = at_once(limiter.block(&daily, DAY)).unwrap();
     assert_eq!(snapshot.wait(), Some(HOUR * 47));
     clock.advance(HOUR * 47 - Duration::from_micros(1));
@@ -483,7 +486,7 @@ fn a_window_stays_closed_until_it_ends_and_tells_so() {
 }
 
 #[test]
-fn what_begins_below_full_and_what_saves_nothing_can_be_closed() {
+fn buckets_that_begin_below_full_and_buckets_without_capacity_can_be_closed() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let new = Limit::new("new", Quota::token_bucket(10, MINUTE).initial(2));
@@ -508,19 +511,19 @@ fn other_plans_leave_a_key_blocked() {
         let wait = at_once(limiter.peek(plan)).unwrap().wait().unwrap();
         assert!(wait >= DAY && wait <= DAY + HOUR * 2, "{wait:?}");
     }
-    // In the last tick, nothing tells it from a bucket that is merely in debt.
+    // In its last tick, a closed bucket looks like one that is merely in debt.
     clock.advance(DAY - Duration::from_micros(2));
     assert!(!at_once(limiter.peek(&pro)).unwrap().fits());
     assert_eq!(at_once(limiter.peek(&pro)).unwrap().remaining(), 0);
     clock.advance(Duration::from_micros(2));
-    // Then it is empty, which is 1 of 1 used: as with any upgrade.
+    // Then it is empty: 1 of 1 is used, as with any upgrade.
     assert_eq!(at_once(limiter.peek(&pro)).unwrap().remaining(), 999);
 }
 
-/// Once a plan has told its wait, the block ends as that says: with a bucket that is empty by the
-/// numbers of the plan.
+/// Once a refusal under a plan has advertised its wait, the block ends at that time, with a bucket
+/// that is empty under that plan.
 #[test]
-fn a_block_ends_as_the_last_plan_that_refused_has_told() {
+fn a_block_ends_as_the_last_refusal_advertised() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let limit = |quota: &str| Limit::try_new("plan", quota.parse().unwrap()).unwrap();
@@ -529,7 +532,7 @@ fn a_block_ends_as_the_last_plan_that_refused_has_told() {
     let told = |plan| at_once(limiter.limit(plan)).unwrap_err().retry_after().unwrap();
     let ms = Duration::from_millis(1);
     assert_eq!(told(&pro), DAY + ms);
-    // All of the larger plan counts as used in the smaller one: each hour gives back one.
+    // All tokens of the larger plan count as used in the smaller one, which refills one an hour.
     let back = told(&free);
     assert!(back > DAY + HOUR * 1_000 && back < DAY + HOUR * 1_001, "{back:?}");
     assert_eq!(told(&pro), DAY + ms);
@@ -539,8 +542,8 @@ fn a_block_ends_as_the_last_plan_that_refused_has_told() {
     assert!(is_admitted(limiter.limit(&pro)));
 }
 
-/// A block on a token bucket was an ordinary debt once it had been counted in windows, of which one
-/// had begun, and was over when it was counted in the first numbers again.
+/// In a former version, a block on a token bucket became an ordinary debt once it had been counted
+/// in a window that had begun, and was over when it was counted in the first quota again.
 #[test]
 fn a_block_outlasts_plans_in_windows() {
     let clock = ManualClock::new(START);
@@ -550,7 +553,7 @@ fn a_block_outlasts_plans_in_windows() {
     let end = START + MINUTE;
     at_once(limiter.block(&bucket, MINUTE)).unwrap();
     for plan in [&window, &bucket, &window, &bucket] {
-        // A penalty is stored in the numbers of its plan.
+        // A penalty is stored under the quota of its plan.
         let _ = at_once(limiter.penalize(plan, 1)).unwrap();
         let wait = at_once(limiter.limit(plan).cost(0)).unwrap_err().retry_after().unwrap();
         assert!(START + wait >= end && START + wait <= end + DAY * 2, "{wait:?}");
@@ -562,21 +565,21 @@ fn missing(bucket: &Bucket, state: State) -> u128 {
 }
 
 #[test]
-fn who_may_wait_for_less_than_a_block_is_refused_at_once_and_told_how_long_it_takes() {
+fn a_request_that_may_wait_for_less_than_a_block_is_refused_at_once_with_the_wait() {
     let limiter = limiter(&ManualClock::new(START));
     at_once(limiter.block(&CALLS, MINUTE)).unwrap();
     let within = |most| at_once(limiter.limit(&CALLS).reserve_within(most));
     assert_eq!(within(MINUTE).unwrap_err().retry_after(), Some(MINUTE + SECOND * 6));
     let turn = within(MINUTE + SECOND * 6).expect("it may wait");
     assert_eq!(turn.wait(), MINUTE + SECOND * 6);
-    // Nor does it help to ask for several limits, of which the other has its tokens.
+    // A call on several limits is refused as well, although the other has tokens.
     let both = at_once(limiter.limit(&HOT).and(&CALLS)).unwrap_err();
     assert!(both.retry_after() > Some(MINUTE));
     assert_eq!(at_once(limiter.peek(&HOT)).unwrap().remaining(), 100);
 }
 
 #[test]
-fn a_bill_that_is_settled_meanwhile_does_not_open_the_bucket() {
+fn a_permit_that_is_refunded_during_a_block_does_not_open_the_bucket() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let permit = at_once(limiter.limit(&CALLS).cost(9)).unwrap();
@@ -587,17 +590,17 @@ fn a_bill_that_is_settled_meanwhile_does_not_open_the_bucket() {
 }
 
 #[test]
-fn a_clock_that_goes_back_opens_nothing() {
+fn a_clock_that_is_set_back_opens_no_closed_bucket() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     at_once(limiter.block(&CALLS, HOUR)).unwrap();
     clock.set(Timestamp::from_micros(START.as_micros() - 5_000_000));
     let wait = at_once(limiter.peek(&CALLS).cost(0)).unwrap().wait();
-    assert_eq!(wait, Some(HOUR + SECOND * 5), "the instant is the same");
+    assert_eq!(wait, Some(HOUR + SECOND * 5), "the block ends at the same instant");
 }
 
 #[test]
-fn a_closed_bucket_is_the_last_to_make_room() {
+fn a_closed_bucket_is_evicted_last() {
     let (memory, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
     at_once(limiter.block(&CALLS, DAY).key(0_u64)).unwrap();
     for key in 1..10_000 {
@@ -609,9 +612,9 @@ fn a_closed_bucket_is_the_last_to_make_room() {
     assert!(!admitted(&limiter, &CALLS, 0, 1));
 }
 
-/// Other limits may take much longer to fill up than a block lasts.
+/// Buckets of other limits may take much longer to refill than a block lasts.
 #[test]
-fn a_closed_bucket_makes_no_room_for_those_that_fill_slowly() {
+fn a_closed_bucket_is_not_evicted_for_buckets_that_refill_slowly() {
     static YEARLY: Limit =
         Limit::new("yearly", Quota::token_bucket(10, Duration::from_hours(8_760)));
     let clock = ManualClock::new(START);
@@ -623,7 +626,7 @@ fn a_closed_bucket_makes_no_room_for_those_that_fill_slowly() {
     assert!(memory.len() <= 100);
     clock.advance(MINUTE - Duration::from_micros(1));
     assert!(!admitted(&limiter, &CALLS, 0, 1));
-    // When it is over, it makes room as any other.
+    // After the block, it is evicted like any other.
     clock.advance(MINUTE);
     assert!(admitted(&limiter, &CALLS, 0, 1));
 }
@@ -640,14 +643,14 @@ async fn reservations_from_before_a_block_keep_their_instants_and_later_ones_com
     let begun = tokio::time::Instant::now();
     let _permit = before.ready().await;
     assert!(begun.elapsed() < ms(102));
-    // Given up, it leaves the bucket closed.
+    // The reservation is given up, and the bucket stays closed.
     drop(later);
     assert!(at_once(limiter.limit(&SPACED)).is_err_and(|error| error.is_too_large()));
     assert!(reserve(&limiter, &SPACED, 1).at() >= end);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_from_before_a_block_moves_nobody_before_its_end() {
+async fn a_slot_from_before_a_block_moves_no_waiter_before_its_end() {
     let limiter = paused();
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
     let before = reserve(&limiter, &SPACED, 1);
@@ -663,13 +666,13 @@ async fn a_place_from_before_a_block_moves_nobody_before_its_end() {
     });
     support::queue::settled().await;
     drop(before);
-    // The bucket is empty at the end of the block, whoever has left before.
+    // The bucket is empty at the end of the block, although a waiter from before it has left.
     assert_eq!(first.await.unwrap().as_millis() / 50, 22);
     assert_eq!(second.await.unwrap().as_millis() / 50, 24);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_answers_later_hears_a_penalty_although_nobody_waits() {
+async fn a_store_that_answers_later_carries_out_a_penalty_although_the_call_is_dropped() {
     let (late, limiter, past) = Late::new();
     let held = late.close();
     ask_and_drop(limiter.block(&CALLS, HOUR));
@@ -684,7 +687,7 @@ async fn a_store_that_answers_later_hears_a_penalty_although_nobody_waits() {
 }
 
 #[test]
-fn once_a_bucket_is_blocked_no_thread_gets_in() {
+fn once_a_bucket_is_blocked_no_thread_is_admitted() {
     static WIDE: Limit = Limit::new("wide", Quota::token_bucket(1_000_000_000, HOUR).shards(4));
     for limit in [&WIDE, &Limit::new("one", Quota::token_bucket(1_000_000_000, HOUR))] {
         let limiter = limiter(&ManualClock::new(START));
@@ -694,12 +697,14 @@ fn once_a_bucket_is_blocked_no_thread_gets_in() {
                 scope.spawn(|| {
                     let mut refused = 0;
                     while refused < 1_000 {
-                        // Looked at first: what comes after the block has to be refused.
+                        // Read before the call: a call that starts after the block has to be
+                        // refused.
                         let is_blocked = blocked.load(Ordering::Acquire);
                         let permit = at_once(limiter.limit(limit));
-                        assert!(!(is_blocked && permit.is_ok()), "in after the block");
+                        assert!(!(is_blocked && permit.is_ok()), "admitted after the block");
                         refused += u32::from(is_blocked);
-                        // What was taken before it comes back after it, and opens nothing.
+                        // A token from before the block comes back after it, and does not open the
+                        // bucket.
                         if let Ok(permit) = permit {
                             at_once(permit.refund()).unwrap();
                         }
@@ -733,7 +738,7 @@ fn a_block_and_a_refund_in_one_list_are_both_carried_out() {
     assert_eq!(remaining(&limiter, &CALLS, 2), 10);
 }
 
-/// A store whose answer panics when it is polled, and counts how often it is.
+/// A store that panics when its answer is polled, and counts the polls.
 #[derive(Debug)]
 struct Panicking(Arc<AtomicU32>);
 
@@ -767,7 +772,7 @@ async fn an_answer_that_panics_is_not_polled_again() {
     let limiter = RateLimiter::new(Panicking(Arc::clone(&polls)));
     let penalized = tokio::spawn(async move { limiter.penalize(&CALLS, 1).await.is_ok() });
     assert!(penalized.await.unwrap_err().is_panic());
-    // Time for a task that would complete it.
+    // Gives a task that polls the answer again the time to do so.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }

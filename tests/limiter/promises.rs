@@ -1,4 +1,4 @@
-//! The promises that a limiter on the memory store has to keep, over random quotas and clocks.
+//! The properties that a limiter on the memory store has to keep, over random quotas and clocks.
 
 use crate::support;
 
@@ -17,13 +17,13 @@ use tollgate::{Key, Limit, Quota, RateLimited, RateLimiter, Timestamp};
 enum Tick {
     /// Not at all.
     Still,
-    /// By a part of the time in which the quota gains a token, in thousandths of it.
+    /// By this many thousandths of the time in which the quota gains a token.
     Part(u32),
-    /// To the very instant that the last refusal named.
+    /// To exactly the instant that the last refusal advertised.
     AsTold,
     /// Back, by up to a second.
     Back(u32),
-    /// On, by days.
+    /// Forward, by days.
     Days(u32),
 }
 
@@ -72,7 +72,7 @@ proptest! {
         let (_, limiter) = store(Memory::new(), &clock);
 
         let (mut now, mut told, mut ran) = (START, None, Vec::new());
-        // The time that has really passed, of which a clock that goes back knows nothing.
+        // The time that has really passed: a step that sets the clock back does not count.
         let mut passed = START;
         for (step, cost) in steps {
             let before = now;
@@ -93,7 +93,7 @@ proptest! {
         prop_assert_eq!(check_history(&quota, &ran).unwrap(), None);
     }
 
-    /// P3: a refused request is refused one tick before the time it was told, and admitted at it.
+    /// P3: a refused request is refused one tick before the advertised time, and admitted at it.
     #[test]
     fn the_wait_is_the_smallest_that_works(
         quota in quotas(),
@@ -120,8 +120,8 @@ proptest! {
         }
     }
 
-    /// P4: a refusal stores nothing and changes no later answer, nor does a peek, which agrees with
-    /// what `limit` answers.
+    /// P4: neither a refusal nor a peek stores anything or changes a later answer. A peek agrees
+    /// with what `limit` answers.
     #[test]
     fn refusals_and_peeks_store_nothing(
         quota in quotas(),
@@ -140,7 +140,8 @@ proptest! {
             prop_assert_eq!(asked.len(), held);
             prop_assert_eq!((seen.cost(), seen.at()), (cost, now));
             prop_assert_eq!(seen.state(), state(&eager, &limit));
-            // One of the two keeps asking for what it is refused; the other never even asks.
+            // The first limiter is asked again and again for what it refuses, the second not at
+            // all.
             let Some(wait) = seen.wait() else {
                 prop_assert!(!seen.fits() && cost > quota.get_capacity());
                 prop_assert!(at_once(eager.limit(&limit).cost(cost)).unwrap_err().is_too_large());
@@ -162,12 +163,15 @@ proptest! {
         }
     }
 
-    /// P4: several charges are all taken or none of them is, whatever order they stand in.
+    /// P4: several charges are all taken or none of them is, whatever their order.
     #[test]
     fn transactions_take_all_or_nothing(
         quotas in prop::collection::vec(quotas(), 3),
         steps in prop::collection::vec(
-            (0_u32..2_000, prop::collection::vec((0_usize..3, 0_u32..3, 0_u64..6, any::<bool>()), 0..6)),
+            (
+                0_u32..2_000,
+                prop::collection::vec((0_usize..3, 0_u32..3, 0_u64..6, any::<bool>()), 0..6),
+            ),
             1..30,
         ),
     ) {
@@ -205,7 +209,7 @@ proptest! {
                     let state = after.get(&(limit, key)).copied().unwrap_or(absent);
                     let charged = charge(bucket, state, charge_of.units(), Terms::AT_ONCE, now);
                     verdicts.push(charged.verdict());
-                    // A bucket that is named again has paid for the first time already.
+                    // A bucket that is named again has paid the first charge already.
                     if charge_of.takes() && charge_of.units() > 0 {
                         after.insert((limit, key), charged.after());
                     }
@@ -219,11 +223,12 @@ proptest! {
                 for (limit, bucket) in buckets.iter().enumerate() {
                     for key in 0_u32..3 {
                         let look = Charge::look(id(limit, key), bucket, 0);
-                        let seen = at_once(memory.apply(&[look]).wait()).unwrap().readings()[0].state();
+                        let looked = at_once(memory.apply(&[look]).wait()).unwrap();
+                        let seen = looked.readings()[0].state();
                         let absent = bucket.absent(now, id(limit, key).phase(bucket));
                         let held = model.get(&(limit, key)).copied().unwrap_or(absent);
                         prop_assert_eq!(seen, bucket.refresh(held, now));
-                        // What was reported of the bucket is what it holds now.
+                        // The reported state is the stored one.
                         for (charge, reading) in charges.iter().zip(applied.readings()) {
                             if (charge.0, charge.1) == (limit, key) {
                                 prop_assert_eq!(reading.state(), seen);
@@ -235,10 +240,10 @@ proptest! {
         }
     }
 
-    /// P5: dropping full buckets changes no answer, whatever numbers the limit has by then. The
+    /// P5: dropping full buckets changes no answer, even if the quota of the limit changes. The
     /// model never drops one.
     #[test]
-    fn forgetting_is_free(
+    fn dropping_full_buckets_changes_no_answer(
         quotas in prop::collection::vec(quotas(), 1..4),
         steps in prop::collection::vec(
             (ticks(), 0_u32..50, costs(), 0_u32..20, 0_usize..12),
@@ -250,7 +255,7 @@ proptest! {
         let (memory, limiter) = store(Memory::new().max_keys(2_000), &clock);
         let mut model: HashMap<u32, (Bucket, State)> = HashMap::new();
         let (mut now, mut told, mut latest, mut limit) = (START, None, START, &limits[0]);
-        for (step, who, cost, chance, which) in steps {
+        for (step, client, cost, chance, which) in steps {
             limit = limits.get(which).unwrap_or(limit);
             let bucket = *limit.bucket();
             now = tick(step, now, &bucket, told);
@@ -261,21 +266,21 @@ proptest! {
             match chance {
                 0 => memory.purge(),
                 1 => {
-                    at_once(limiter.reset(limit).key(who)).unwrap();
-                    model.remove(&who);
+                    at_once(limiter.reset(limit).key(client)).unwrap();
+                    model.remove(&client);
                 }
                 _ => {}
             }
-            let answer = at_once(limiter.limit(limit).key(who).cost(cost));
+            let answer = at_once(limiter.limit(limit).key(client).cost(cost));
             if answer.as_ref().is_err_and(RateLimited::is_too_large) {
                 continue;
             }
 
-            let key = Key::from(who);
+            let key = Key::from(client);
             let phase = BucketId::new(limit.name(), &key).phase(&bucket);
-            let state = match model.get(&who) {
-                Some((numbers, state)) if *numbers == bucket => *state,
-                Some((numbers, state)) => rescale(numbers, &bucket, *state, now, phase),
+            let state = match model.get(&client) {
+                Some((quota, state)) if *quota == bucket => *state,
+                Some((quota, state)) => rescale(quota, &bucket, *state, now, phase),
                 None => bucket.absent(now, phase),
             };
             let units = bucket.units(cost).unwrap();
@@ -284,18 +289,19 @@ proptest! {
             let told_wait = answer.as_ref().err().map(|error| error.retry_after().unwrap());
             prop_assert_eq!(told_wait.unwrap_or_default(), charged.wait());
             if answer.is_ok() {
-                // What takes nothing leaves no trace.
+                // A cost of zero leaves no trace.
                 if cost > 0 {
-                    model.insert(who, (bucket, charged.after()));
+                    model.insert(client, (bucket, charged.after()));
                 }
             } else {
                 told = Some(now + charged.wait());
-                // The wait counts in the new numbers, and so does the bucket from now on.
-                if let Some(held) = model.get_mut(&who).filter(|(numbers, _)| *numbers != bucket) {
+                // The refusal counts in the new quota, and so does the bucket from now on.
+                let held = model.get_mut(&client).filter(|(quota, _)| *quota != bucket);
+                if let Some(held) = held {
                     *held = (bucket, charged.before());
                 }
             }
-            let seen = at_once(limiter.peek(limit).key(who)).unwrap();
+            let seen = at_once(limiter.peek(limit).key(client)).unwrap();
             prop_assert_eq!(seen.state(), charged.state());
         }
     }
@@ -322,9 +328,9 @@ fn also() -> impl Strategy<Value = Also> {
 }
 
 proptest! {
-    /// P3 while the numbers change, whatever the bucket counted in before.
+    /// P3 while the quota changes, whatever the bucket counted in before.
     #[test]
-    fn the_wait_is_the_smallest_that_works_while_the_numbers_change(
+    fn the_wait_is_the_smallest_that_works_while_the_quota_changes(
         quotas in prop::collection::vec((quotas(), prop::option::of(0_u64..30)), 2..4),
         steps in prop::collection::vec(
             (ticks(), also(), costs(), 0_usize..6, any::<bool>()),
@@ -365,14 +371,14 @@ proptest! {
         }
     }
 
-    /// P3 for lists and two-choices charges while the numbers change.
+    /// P3 for lists and two-choices charges while the quotas change.
     #[test]
-    fn the_wait_of_a_list_is_the_smallest_that_works_while_the_numbers_change(
+    fn the_wait_of_a_list_is_the_smallest_that_works_while_the_quotas_change(
         quotas in prop::collection::vec(quotas(), 2..5),
         steps in prop::collection::vec(
             (
                 ticks(),
-                // Limit, numbers, cost, and the second shard if any.
+                // Limit, quota, cost, and the second shard if any.
                 prop::collection::btree_map(0_usize..3, (0_usize..5, 0_u64..12, 0_u32..4), 1..4),
                 // What is given back or, below zero, taken.
                 prop::option::of((0_usize..3, 0_usize..5, -12_i64..6)),
@@ -387,8 +393,8 @@ proptest! {
         let (memory, _) = store(Memory::new(), &clock);
         let (mut now, mut told) = (START, None);
         for (step, list, given, waits) in steps {
-            let numbers = list.values().next().map_or(0, |&(which, ..)| which);
-            now = tick(step, now, bucket(numbers), told);
+            let which = list.values().next().map_or(0, |&(which, ..)| which);
+            now = tick(step, now, bucket(which), told);
             clock.set(now);
             let id = |limit: usize| BucketId::new(["a", "b", "c"][limit], &Key::GLOBAL);
             if let Some((limit, which, tokens)) = given {
@@ -428,7 +434,7 @@ proptest! {
     }
 }
 
-/// Quotas whose tokens are few units, so that sums in several of them can be compared exactly.
+/// Quotas with few units to a token, so that sums in several of them can be compared exactly.
 fn small_quotas() -> impl Strategy<Value = Quota> {
     let parts = (any::<bool>(), 1_u64..=6, 1_u64..=40, 0_u64..=12, 0_i64..40);
     parts.prop_map(|(bucket, rate, period, capacity, start)| {
@@ -442,17 +448,17 @@ fn small_quotas() -> impl Strategy<Value = Quota> {
     })
 }
 
-/// Units that are so many parts of a token, where a token has `parts`.
+/// Converts units to fractions of a token, of which a token has `parts`.
 fn parts(units: u64, bucket: &Bucket, parts: u64) -> u64 {
     units * (parts / bucket.token())
 }
 
 proptest! {
-    /// P2 while the numbers change: what ran in a window of time is at most the capacity of the last
-    /// numbers in it, and what each of the numbers gained while the bucket was counted in them, with
-    /// one step's gain each time.
+    /// P2 while the quota changes: what ran in a window of time is at most the capacity of the last
+    /// quota in it, and what each quota gained while the bucket counted in it, with one step of
+    /// gain each time.
     #[test]
-    fn no_window_holds_more_than_the_bound_while_the_numbers_change(
+    fn no_window_holds_more_than_the_bound_while_the_quota_changes(
         quotas in prop::collection::vec(small_quotas(), 1..4),
         steps in prop::collection::vec((0_u64..30, any::<bool>(), 1_u64..6, 0_usize..6), 1..80),
     ) {
@@ -465,7 +471,7 @@ proptest! {
         let mut now = START;
         for (micros, forth, cost, which) in steps {
             limit = limits.get(which).unwrap_or(limit);
-            // Now and then the clock goes back, and no time has passed.
+            // Now and then the clock is set back, and no time has passed.
             let back = i64::try_from(micros).unwrap();
             if forth || micros > 9 {
                 now = now + Duration::from_micros(micros);
@@ -476,12 +482,12 @@ proptest! {
             clock.set(now);
             match at_once(limiter.limit(limit).cost(cost)) {
                 Ok(_permit) => ran.push((passed, cost * whole, limit.bucket())),
-                // What is refused runs nothing, but from now on the bucket counts in its numbers.
+                // A refused request does not run, but from now on the bucket counts in its quota.
                 Err(error) if error.is_refused() => ran.push((passed, 0, limit.bucket())),
                 Err(_too_large) => {}
             }
         }
-        // What a bucket gains that counts in these numbers for a time.
+        // What a bucket gains while it counts in this quota.
         let gain = |bucket: &Bucket, micros: u64| {
             parts((micros / bucket.step() + 1) * bucket.gain(), bucket, whole)
         };
@@ -497,13 +503,16 @@ proptest! {
                 }
                 let capacity = parts(bucket.capacity().unsigned_abs(), bucket, whole);
                 let bound = capacity + gained + gains_now;
-                prop_assert!(cost == 0 || used <= bound, "{used} of {whole} a token, from {first} on: {ran:?}");
+                prop_assert!(
+                    cost == 0 || used <= bound,
+                    "{used} used, {whole} to a token, from {first} on: {ran:?}"
+                );
             }
         }
     }
 }
 
-/// What is used of a bucket, in units.
+/// The used part of a bucket, in units.
 fn used(bucket: &Bucket, state: State) -> u128 {
     u128::from(bucket.capacity().abs_diff(state.value))
 }
@@ -512,14 +521,14 @@ fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The most that can be counted.
+/// The most units that a bucket can lack.
 const MOST: u128 = 1 << 53;
 
 proptest! {
-    /// What was used stays used when the numbers change: each time it is rounded up by less than a
-    /// unit. What is full stays full.
+    /// What was used stays used when the quota changes: each change rounds it up by less than a
+    /// unit. A full bucket stays full.
     #[test]
-    fn new_numbers_keep_what_was_used(
+    fn a_new_quota_keeps_what_was_used(
         quotas in prop::collection::vec(quotas(), 2..4),
         value in prop_oneof![Just(1_000_000_i64), -1_000_000_i64..1_000_000],
         changes in prop::collection::vec((0_usize..4, 0_u32..1_000_000), 1..20),
@@ -547,9 +556,9 @@ proptest! {
         }
     }
 
-    /// Numbers that change to and fro at one instant, in any order: nothing is minted on the way,
-    /// nothing that is a whole token is lost, nor more than up to the next part of a token in which
-    /// all of the numbers count; and a window is the one that it was in the first numbers.
+    /// The quota changes back and forth at one instant, in any order. The changes grant nothing.
+    /// They lose no whole token, and round up at most to the next fraction of a token that all of
+    /// the quotas can count. The window is still that of the first quota.
     #[test]
     fn changes_to_and_fro_end_where_they_began(
         quotas in prop::collection::vec(quotas(), 2..5),
@@ -575,7 +584,8 @@ proptest! {
             if now_used == MOST {
                 return Ok(());
             }
-            // In parts of a token: began <= now < the next whole part, unless it was one.
+            // In fractions of a token: began <= now < the next whole fraction, unless `began` was
+            // one.
             prop_assert!(now_used * token(&first) >= began * token(&new), "minted");
             let next_part = (began * part).div_ceil(token(&first));
             prop_assert!(now_used * part <= next_part * token(&new), "lost");
@@ -588,8 +598,8 @@ proptest! {
         }
     }
 
-    /// There and back: less than a unit of each of the two is lost, and less than a unit of the
-    /// coarser one if its token is a part of the other's.
+    /// To another quota and back: less than a unit of each of the two is lost, and less than a unit
+    /// of the coarser one if its token is a fraction of the other's.
     #[test]
     fn there_and_back_is_the_same_to_a_unit(
         quotas in prop::array::uniform2(quotas()),
@@ -614,7 +624,8 @@ proptest! {
 }
 
 proptest! {
-    /// The checker sees what every pair of instants shows, worked out without it.
+    /// The checker finds a violation exactly if a brute-force check of all pairs of instants finds
+    /// one.
     #[test]
     fn the_history_checker_sees_every_violation(
         quota in quotas(),

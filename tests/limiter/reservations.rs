@@ -1,4 +1,4 @@
-//! Reservations: when they are ready, what becomes of those that are given up, and the bound.
+//! Reservations: when they are ready, what happens to those that are dropped, and the bound.
 //!
 //! Time is tokio's paused clock; futures are polled by hand where the order matters.
 
@@ -64,7 +64,7 @@ async fn a_capacity_of_zero_spaces_work_evenly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_wait_too_long_is_refused_at_once_and_takes_nothing() {
+async fn a_request_that_would_wait_too_long_is_refused_at_once_and_takes_nothing() {
     let limiter = limiter();
     let within = |wait| at_once(limiter.limit(&SPACED).reserve_within(wait));
     let first = within(SECOND).unwrap();
@@ -98,7 +98,7 @@ async fn max_reserved_bounds_the_debt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_is_undone_exactly() {
+async fn the_last_reservation_is_undone_exactly() {
     let limiter = limiter();
     let _first = reserve(&limiter, &SPACED, 1);
     for given_up in [true, false] {
@@ -114,12 +114,12 @@ async fn the_last_one_is_undone_exactly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_given_up_moves_all_behind_it_up() {
+async fn a_slot_that_is_given_up_moves_all_waiters_behind_it_forward() {
     let limiter = limiter();
     let start = Instant::now();
     let mut line: Vec<_> = (0..4).map(|_| waiter(&limiter, &SPACED, 1)).collect();
     drop(line.remove(1));
-    // The last place was undone, so a newcomer gets it.
+    // The last slot was undone, so a newcomer gets it.
     assert_eq!(held(&limiter, &SPACED), "-3");
     line.push(waiter(&limiter, &SPACED, 1));
     for (nth, waiter) in (1..).zip(line) {
@@ -129,7 +129,7 @@ async fn a_place_that_is_given_up_moves_all_behind_it_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_is_not_waited_for_stands_in_line_and_keeps_what_it_was_told() {
+async fn a_reservation_that_is_not_polled_is_in_the_queue_and_keeps_its_instant() {
     let limiter = limiter();
     let start = Instant::now();
     let first = waiter(&limiter, &SPACED, 1);
@@ -141,17 +141,17 @@ async fn a_reservation_that_is_not_waited_for_stands_in_line_and_keeps_what_it_w
     let _permit = last.await;
     assert_eq!(start.elapsed(), 2 * SECOND);
     let permit = at_once(planned.ready());
-    assert_eq!(at.since(permit.at()), SECOND, "it was granted before that");
+    assert_eq!(at.since(permit.at()), SECOND, "it was granted a second earlier");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_is_not_given_up() {
+async fn a_kept_reservation_is_not_given_up() {
     let limiter = limiter();
     let permit = reserve(&limiter, &SPACED, 2).keep();
     assert_eq!(permit.at().since(permit.snapshot().at()), 2 * SECOND);
     drop(permit);
     assert_eq!(held(&limiter, &SPACED), "-2");
-    // But it can be settled as any other.
+    // It can be settled like any other permit.
     at_once(reserve(&limiter, &SPACED, 2).keep().refund()).unwrap();
     assert_eq!(held(&limiter, &SPACED), "-2");
 }
@@ -159,7 +159,7 @@ async fn what_is_kept_is_not_given_up() {
 static FIVE: Limit = Limit::new("five", Quota::token_bucket(1, SECOND).capacity(5));
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_whose_tokens_are_there_is_for_now_and_gives_them_back_when_dropped() {
+async fn a_reservation_that_need_not_wait_is_ready_now_and_gives_its_tokens_back_when_dropped() {
     let limiter = limiter();
     let now = || at_once(limiter.limit(&FIVE).cost(3).reserve_within(Duration::ZERO)).unwrap();
     let reservation = now();
@@ -171,13 +171,14 @@ async fn a_reservation_whose_tokens_are_there_is_for_now_and_gives_them_back_whe
     assert_eq!(held(&limiter, &FIVE), "5");
     drop(now().ready());
     assert_eq!(held(&limiter, &FIVE), "5");
-    // Time alone is no request: what has come back in their place is not given twice.
+    // Tokens that were refilled meanwhile are not given back a second time.
     let reservation = now();
     advance(2 * SECOND).await;
     drop(reservation);
     assert_eq!(held(&limiter, &FIVE), "5");
 
-    // Several limits get theirs back, none of which waits, and one that is named twice as well.
+    // A call on several limits that need not wait gives back to each of them, also to one that is
+    // named twice.
     let call = limiter.limit(&FIVE).cost(2).and(&FIVE).key("other").cost(4).and(&FIVE);
     let all = at_once(call.reserve()).unwrap();
     let left: Vec<_> = all.snapshots().map(|snapshot| snapshot.remaining()).collect();
@@ -188,12 +189,12 @@ async fn a_reservation_whose_tokens_are_there_is_for_now_and_gives_them_back_whe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_whose_tokens_are_there_keeps_them_once_it_is_kept_or_ready() {
+async fn a_reservation_that_need_not_wait_keeps_its_tokens_once_it_is_kept_or_ready() {
     let limiter = limiter();
     let reservation = at_once(limiter.limit(&FIVE).cost(2).reserve()).unwrap();
     let made = reservation.at();
     advance(SECOND).await;
-    // It waits for nothing.
+    // It is ready at the first poll.
     let permit = at_once(reservation.ready());
     assert_eq!(permit.at(), made);
     drop(permit);
@@ -206,10 +207,10 @@ async fn a_reservation_whose_tokens_are_there_keeps_them_once_it_is_kept_or_read
     assert_eq!(at_once(permit.refund()).unwrap().remaining(), 2);
 }
 
-/// Once its tokens came back as by a refund, and later reservations ran together with newcomers: ten
-/// tokens at one instant, of a limit that holds five.
+/// In a former version, its tokens came back as a refund, and later reservations ran together with
+/// newcomers: ten tokens at one instant, of a limit that holds five.
 #[tokio::test(start_paused = true)]
-async fn what_a_reservation_gives_back_goes_to_those_who_wait() {
+async fn what_a_reservation_gives_back_goes_to_the_waiters() {
     let limiter = limiter();
     let first = at_once(limiter.limit(&FIVE).cost(5).reserve()).unwrap();
     let second = reserve(&limiter, &FIVE, 5);
@@ -224,7 +225,7 @@ async fn what_a_reservation_gives_back_goes_to_those_who_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_answers_later_gets_the_tokens_back_of_what_is_dropped() {
+async fn a_store_that_answers_later_gets_the_tokens_of_dropped_reservations_back() {
     let (late, limiter, past) = Late::new();
     let reservation = limiter.limit(&FIVE).cost(2).reserve().await.unwrap();
     assert_eq!((reservation.wait(), held(&past, &FIVE).as_str()), (Duration::ZERO, "3"));
@@ -236,7 +237,7 @@ async fn a_store_that_answers_later_gets_the_tokens_back_of_what_is_dropped() {
     settled().await;
     assert_eq!(held(&past, &FIVE), "5");
 
-    // Nor is anything lost of a call that is dropped before its answer.
+    // A call that is dropped before its answer loses nothing either.
     let answer = late.close();
     let mut call = Box::pin(limiter.limit(&FIVE).cost(2).reserve());
     assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -248,7 +249,7 @@ async fn a_store_that_answers_later_gets_the_tokens_back_of_what_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_behind_one_that_leaves_move_forward_whatever_they_cost() {
+async fn all_waiters_behind_one_that_leaves_move_forward_whatever_they_cost() {
     let limiter = limiter();
     let start = Instant::now();
     let large = waiter(&limiter, &SPACED, 3);
@@ -266,7 +267,7 @@ async fn all_behind_one_that_leaves_move_forward_whatever_they_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_not_polled_holds_up_no_other_and_may_go_later() {
+async fn a_waiter_that_is_not_polled_delays_no_other_and_is_granted_later() {
     let limiter = limiter();
     let mut idle = waiter(&limiter, &SPACED, 1);
     let next = waiter(&limiter, &SPACED, 1);
@@ -276,13 +277,13 @@ async fn one_that_is_not_polled_holds_up_no_other_and_may_go_later() {
     assert!(poll(&mut idle).is_some());
 }
 
-/// A newcomer whose place had been undone before came in front of all who had moved up, as they were
-/// sorted by the instants that they were first promised.
+/// A former version sorted waiters by the instants that they were promised first: a newcomer in a
+/// slot that had been undone came before all that had moved forward.
 #[tokio::test(start_paused = true)]
-async fn newcomers_stand_behind_those_who_have_moved_up() {
+async fn newcomers_are_queued_behind_waiters_that_have_moved_forward() {
     let limiter = limiter();
     let mut line: Vec<_> = (0..4).map(|_| waiter(&limiter, &SPACED, 1)).collect();
-    // They run at 1 s and 2 s now, and a newcomer at 3 s.
+    // The two that stay run at 1 s and 2 s now, and a newcomer at 3 s.
     line.drain(..2);
     line.push(waiter(&limiter, &SPACED, 1));
     for _ in 0..3 {
@@ -294,9 +295,9 @@ async fn newcomers_stand_behind_those_who_have_moved_up() {
     }
 }
 
-/// What is given back moves those who wait forward, and no newcomer before them.
+/// What is given back moves the waiters forward, and no newcomer before them.
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_after_a_settlement_comes_after_those_who_wait() {
+async fn a_newcomer_after_a_settlement_comes_after_the_waiters() {
     let limiter = limiter();
     let start = Instant::now();
     let first = reserve(&limiter, &SPACED, 4).keep();
@@ -309,9 +310,10 @@ async fn a_newcomer_after_a_settlement_comes_after_those_who_wait() {
     assert_eq!(start.elapsed(), 3 * SECOND);
 }
 
-/// A waiter for the same instant took the place, gained nothing, and made it smaller.
+/// In a former version, a waiter with the same instant took the slot, gained nothing, and made the
+/// slot smaller.
 #[tokio::test(start_paused = true)]
-async fn a_place_is_not_handed_to_whoever_has_the_same_instant() {
+async fn a_slot_is_not_reassigned_to_a_waiter_with_the_same_instant() {
     let clock = TokioClock::new();
     let quota = Quota::fixed_window(4, SECOND).capacity(0).start(clock.now());
     let limit = Limit::new("windows", quota);
@@ -324,9 +326,10 @@ async fn a_place_is_not_handed_to_whoever_has_the_same_instant() {
     assert!(poll(&mut next).is_some());
 }
 
-/// Each of those that nobody polled held the others up for a tenth of a second of its own.
+/// In a former version, each waiter that was not polled delayed the others by a tenth of a second
+/// of its own.
 #[tokio::test(start_paused = true)]
-async fn many_who_do_not_move_hold_up_no_longer_than_one() {
+async fn many_waiters_that_are_not_polled_delay_the_others_no_longer_than_one() {
     let limiter = limiter();
     static FAST: Limit = Limit::new("fast", Quota::token_bucket(1_000, SECOND).capacity(0));
     let idle: Vec<_> = (0..50).map(|_| waiter(&limiter, &FAST, 1)).collect();
@@ -337,9 +340,10 @@ async fn many_who_do_not_move_hold_up_no_longer_than_one() {
     drop(idle);
 }
 
-/// Only its own alarm would have woken it, which was set before it moved up.
+/// In a former version, only its own timer would have woken it, which was set before it moved
+/// forward.
 #[tokio::test(start_paused = true)]
-async fn who_has_moved_up_is_on_time_though_nobody_polls_the_one_before() {
+async fn a_waiter_that_has_moved_forward_is_on_time_though_the_one_before_it_is_not_polled() {
     let limiter = limiter();
     let start = Instant::now();
     let mut line: Vec<_> = (0..52).map(|_| waiter(&limiter, &SPACED, 1)).collect();
@@ -350,9 +354,9 @@ async fn who_has_moved_up_is_on_time_though_nobody_polls_the_one_before() {
     assert_eq!(start.elapsed(), 2 * SECOND);
 }
 
-/// A place that was handed on to a smaller one is undone as a whole, once those behind it are.
+/// A slot that was reassigned to a smaller waiter is undone as a whole, once those behind it are.
 #[tokio::test(start_paused = true)]
-async fn given_up_from_the_front_on_nothing_is_left_of_a_line() {
+async fn waiters_that_leave_in_any_order_leave_nothing_of_a_queue_behind() {
     for order in [[0, 0, 0, 0, 0], [4, 3, 2, 1, 0], [2, 3, 0, 1, 0], [1, 0, 2, 0, 0]] {
         let limiter = limiter();
         let costs = [5, 4, 3, 2, 1];
@@ -365,9 +369,10 @@ async fn given_up_from_the_front_on_nothing_is_left_of_a_line() {
     }
 }
 
-/// A waker was dropped while its line was locked, and what it owned wanted to leave the same line.
+/// In a former version, a waker was dropped while its queue was locked, and the waiter that it
+/// owned tried to leave that queue.
 #[tokio::test(start_paused = true)]
-async fn a_waker_may_own_another_waiter_of_its_line() {
+async fn a_waker_may_own_another_waiter_of_its_queue() {
     struct Owner(#[expect(dead_code, reason = "dropped with the waker")] Mutex<Pin<Box<Ready>>>);
 
     impl Wake for Owner {
@@ -381,7 +386,7 @@ async fn a_waker_may_own_another_waiter_of_its_line() {
         let owner = Waker::from(Arc::new(Owner(Mutex::new(owned))));
         assert!(own.as_mut().poll(&mut Context::from_waker(&owner)).is_pending());
         drop(owner);
-        // The timer gives its clone of the waker up.
+        // The timer drops its clone of the waker.
         advance(3 * SECOND).await;
         tokio::task::yield_now().await;
         if !leaves {
@@ -401,7 +406,7 @@ async fn settling_gives_back_and_takes_more_into_debt() {
     assert_eq!(at_once(take(90).settle(130)).unwrap().tokens().to_string(), "-40");
     assert!(!is_admitted(limiter.limit(&LLM)));
     limiter.reset(&LLM).await.unwrap();
-    // It has happened although nobody waits for it.
+    // The settlement is complete although its future is dropped.
     drop(take(70).into_owned().settle(0));
     assert_eq!(held(&limiter, &LLM), "100");
     assert!(at_once(take(1).settle(u64::MAX)).unwrap().tokens().to_string().starts_with('-'));
@@ -430,12 +435,12 @@ async fn jitter_only_makes_waits_longer_and_is_the_same_for_the_same_seed() {
         static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
         let _ = at_once(limiter.limit(&ONE)).unwrap();
         for _ in 0..50 {
-            let told = at_once(call(&ONE)).unwrap_err().retry_after().unwrap();
-            let late = told.checked_sub(SECOND).expect("never earlier");
+            let promised = at_once(call(&ONE)).unwrap_err().retry_after().unwrap();
+            let late = promised.checked_sub(SECOND).expect("never earlier");
             assert!(late <= spread);
             waits.push(late);
         }
-        // Chance does not decide whether there is a reservation.
+        // Jitter does not decide whether a reservation is made.
         let exact = at_once(call(&ONE).reserve_within(SECOND)).unwrap();
         assert_eq!(exact.wait(), SECOND, "{exact:?}");
         waits
@@ -446,26 +451,26 @@ async fn jitter_only_makes_waits_longer_and_is_the_same_for_the_same_seed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jitter_delays_the_work_by_as_much_as_was_told() {
+async fn jitter_delays_the_work_by_as_much_as_was_promised() {
     let limiter = limiter().seed(1);
     let start = Instant::now();
     let call = limiter.limit(&SPACED).jitter(500 * MILLI).reserve();
     let reservation = call.await.unwrap();
-    let told = reservation.wait();
+    let promised = reservation.wait();
     let _permit = reservation.ready().await;
-    assert!(start.elapsed() >= told && start.elapsed() <= told + MILLI, "{told:?}");
+    assert!(start.elapsed() >= promised && start.elapsed() <= promised + MILLI, "{promised:?}");
 }
 
-/// What was promised to work that ran, and what was given back, and when.
+/// What ran at which promised instant, and what was given back when.
 #[derive(Debug, Default)]
 struct Record {
     ran: Vec<(Timestamp, u64)>,
     given: Vec<(Timestamp, u64)>,
 }
 
-/// Sixty steps of reserving, waiting, giving up and plain requests on one key, and of settling if
-/// that is wanted, in a store that other processes take from as well. (`tests/memory/line` plays those of
-/// the memory store.)
+/// Sixty steps on one key: reservations, waiting, drops and plain requests, and settlements if
+/// `settles`. The store is one that other processes charge as well. (`tests/memory/line` has the
+/// histories of the memory store.)
 async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
     let mut dice = Dice(seed);
     let limit = Limit::try_new("history", *quota).unwrap();
@@ -491,7 +496,7 @@ async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
 
     for _ in 0..60 {
         advance([0, 0, 1, 2, 5, 30][dice.below(6) as usize] * MILLI).await;
-        // Some are given up when their instant has come but nobody has polled them.
+        // Some are not polled when their instant has come, and dropped later.
         if dice.below(4) > 0 {
             serve(&mut waiting, &mut ran, &mut permits);
         }
@@ -545,7 +550,7 @@ async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
     Record { ran, given }
 }
 
-/// The shortest excess over the bound, where what was given back up to the end of a window may be
+/// The first window that exceeds its bound. What was given back up to the end of a window may be
 /// used again in it.
 fn net_violation(quota: &Quota, record: &Record) -> Option<(Timestamp, Timestamp)> {
     let bucket = Bucket::new(quota).unwrap();

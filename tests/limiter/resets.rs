@@ -1,4 +1,4 @@
-//! A reset forgives what was taken. What was taken before it gives nothing back after it.
+//! A reset forgives what was taken. A permit from before the reset gives nothing back after it.
 
 use crate::support;
 
@@ -37,7 +37,8 @@ fn reset(limiter: &RateLimiter, limit: &Limit, key: u64) {
     at_once(limiter.reset(limit).key(key)).unwrap();
 }
 
-/// The refunds of the first five permits were worth five tokens more: 10 ran after the reset, of 5.
+/// In a former version, the refunds of the first five permits gave five tokens more: 10 requests
+/// ran after the reset, of 5.
 #[test]
 fn refunds_of_permits_from_before_a_reset_let_no_more_run_after_it() {
     for limit in [&FIVE, &WINDOW] {
@@ -51,7 +52,7 @@ fn refunds_of_permits_from_before_a_reset_let_no_more_run_after_it() {
         }
         let more = (0..5).filter(|_| admitted(&limiter, limit, 1, 1)).count();
         assert_eq!(more, 0, "{}", limit.name());
-        // Those from after it are worth what they were.
+        // Permits from after the reset give back what they took.
         for permit in after {
             at_once(permit.refund()).unwrap();
         }
@@ -67,12 +68,12 @@ fn a_settlement_above_what_was_paid_is_taken_also_after_a_reset() {
     let _after = take(&limiter, &FIVE, 1, 3);
     at_once(less.settle(1)).unwrap();
     assert_eq!(remaining(&limiter, &FIVE, 1), 2);
-    // It costs one more than was forgiven.
+    // The work cost one more than was forgiven.
     at_once(more.settle(3)).unwrap();
     assert_eq!(remaining(&limiter, &FIVE, 1), 1);
 }
 
-/// Housekeeping makes no difference: a full bucket that is reset may have been dropped.
+/// A bucket that is full again may have been dropped before the reset, which makes no difference.
 #[test]
 fn the_reset_of_a_bucket_that_is_full_again_counts() {
     for drops in [false, true] {
@@ -91,9 +92,9 @@ fn the_reset_of_a_bucket_that_is_full_again_counts() {
     }
 }
 
-/// Without a reset, tokens come back as ever, whatever became of their bucket.
+/// Without a reset, tokens come back as usual, even to a bucket that was dropped meanwhile.
 #[test]
-fn a_bucket_that_was_dropped_was_not_reset() {
+fn a_bucket_that_was_dropped_does_not_count_as_reset() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let before = take(&limiter, &FIVE, 1, 5);
@@ -156,9 +157,9 @@ fn a_reservation_that_is_dropped_after_a_reset_gives_nothing_back() {
     assert_eq!(remaining(&limiter, &FIVE, 1), 0);
 }
 
-/// A reset lets the waiters go on from a fresh bucket, so what they pay is taken from that.
+/// After a reset the waiters go on from a fresh bucket, and are charged to it.
 #[tokio::test(start_paused = true)]
-async fn what_waiters_are_granted_after_a_reset_comes_back() {
+async fn tokens_granted_to_waiters_after_a_reset_come_back() {
     let limiter = paused();
     let _empty = at_once(limiter.limit(&LINE).cost(5)).unwrap();
     let granted_before = waiter(&limiter, &LINE, 1);
@@ -167,18 +168,18 @@ async fn what_waiters_are_granted_after_a_reset_comes_back() {
     advance(SECOND).await;
     let granted_before = granted_before.await;
     at_once(limiter.reset(&LINE)).unwrap();
-    assert_eq!(tokens(&limiter, &LINE), 0.0, "5, less the 5 of those that waited");
+    assert_eq!(tokens(&limiter, &LINE), 0.0, "5, less the 5 of the waiters");
     at_once(granted_before.refund()).unwrap();
     assert_eq!(tokens(&limiter, &LINE), 0.0, "it was granted before the reset");
     at_once(served.await.refund()).unwrap();
     drop(dropped);
     at_once(kept.keep().refund()).unwrap();
-    assert_eq!(tokens(&limiter, &LINE), 5.0, "all that waited have given back");
+    assert_eq!(tokens(&limiter, &LINE), 5.0, "all waiters have given their tokens back");
 }
 
-/// Both shards have paid, and have lines.
+/// Both shards have paid, and both have queues.
 #[tokio::test(start_paused = true)]
-async fn what_waiters_are_granted_by_two_shards_after_a_reset_comes_back() {
+async fn tokens_granted_to_waiters_by_two_shards_after_a_reset_come_back() {
     static TWO: Limit =
         Limit::new("two", Quota::token_bucket(10, SECOND).max_reserved(20).shards(2));
     let limiter = paused();
@@ -186,7 +187,7 @@ async fn what_waiters_are_granted_by_two_shards_after_a_reset_comes_back() {
     let line = [8, 6].map(|cost| waiter(&limiter, &TWO, cost));
     at_once(limiter.reset(&TWO)).unwrap();
     at_once(before.refund()).unwrap();
-    assert_eq!(tokens(&limiter, &TWO), -4.0, "10, less the 14 of those that waited");
+    assert_eq!(tokens(&limiter, &TWO), -4.0, "10, less the 14 of the waiters");
     for one in line {
         at_once(one.await.refund()).unwrap();
     }
@@ -195,7 +196,7 @@ async fn what_waiters_are_granted_by_two_shards_after_a_reset_comes_back() {
     let _all = at_once(limiter.limit(&TWO).cost(10)).unwrap();
 }
 
-/// A reservation that is kept stands in line without a request, and a reset forgives it.
+/// A kept reservation is in the queue without a waiter, and a reset forgives it.
 #[tokio::test(start_paused = true)]
 async fn a_kept_reservation_that_was_forgiven_gives_nothing_back() {
     let limiter = paused();
@@ -212,16 +213,16 @@ async fn a_kept_reservation_that_was_forgiven_gives_nothing_back() {
     assert_eq!(tokens(&limiter, &LINE), 4.0);
 }
 
-/// Of a waiter on two limits, each knows what it was reset for.
+/// Each of the two limits keeps track of its own resets.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_on_two_limits_outlives_the_reset_of_the_one_that_it_waits_for() {
+async fn a_waiter_on_two_limits_gives_back_to_each_what_was_taken_since_its_reset() {
     static OTHER: Limit = Limit::new("other", Quota::token_bucket(5, HOUR));
     let limiter = paused();
     let _empty = at_once(limiter.limit(&LINE).cost(5)).unwrap();
     let call = || limiter.limit(&LINE).cost(5).and(&OTHER).cost(5);
     for gives_up in [false, true] {
         let waits = at_once(call().reserve()).unwrap().ready();
-        // The other limit has paid at once, and its reset forgives that.
+        // The other limit has granted its part already, and its reset forgives that.
         at_once(limiter.reset(&OTHER)).unwrap();
         at_once(limiter.reset(&LINE)).unwrap();
         let other = at_once(limiter.limit(&OTHER).cost(5)).unwrap().into_owned();
@@ -237,7 +238,7 @@ async fn a_waiter_on_two_limits_outlives_the_reset_of_the_one_that_it_waits_for(
     }
 }
 
-/// Limiters on stores of many sizes, and on one that the limiter does not know.
+/// Limiters on memory stores of many sizes, and on a store that other processes may charge.
 fn many_limiters() -> [(&'static str, RateLimiter); 4] {
     let small = |keys| {
         let memory = Memory::new().max_keys(keys).clock(ManualClock::new(START));
@@ -251,9 +252,9 @@ fn many_limiters() -> [(&'static str, RateLimiter); 4] {
     ]
 }
 
-/// Logins that succeed reset their users' failures. After 1,025 of them in a small store or in Redis,
-/// a permit of another limit that was held meanwhile gave nothing back: of 1,000 tokens, 0 were left
-/// after work of 10.
+/// Logins that succeed reset their users' failures. In a former version, after 1,025 of them in a
+/// small store or in Redis, a permit of another limit that was held meanwhile gave nothing back: of
+/// 1,000 tokens, 0 were left after work that cost 10.
 #[tokio::test(start_paused = true)]
 async fn resets_of_other_keys_do_not_concern_a_permit() {
     for (store, limiter) in many_limiters() {
@@ -277,7 +278,7 @@ async fn resets_of_other_keys_do_not_concern_a_permit() {
 
 /// However many keys are reset, nothing is given back twice.
 #[tokio::test(start_paused = true)]
-async fn a_reset_that_is_long_ago_is_not_forgotten_in_favour_of_the_client() {
+async fn many_later_resets_do_not_let_a_permit_from_before_a_reset_give_back() {
     for (store, limiter) in many_limiters() {
         let before = take(&limiter, &FIVE, 1, 5);
         reset(&limiter, &FIVE, 1);
@@ -287,7 +288,8 @@ async fn a_reset_that_is_long_ago_is_not_forgotten_in_favour_of_the_client() {
         }
         at_once(before.refund()).unwrap();
         assert_eq!(remaining(&limiter, &FIVE, 1), 0, "{store}");
-        // Where all keys share 64 stripes, it has outlived the resets of too many: the price.
+        // In a small store, where all keys share 64 stripes, this permit gives nothing back: it is
+        // older than too many resets.
         let back = if store == "a million keys" { 5 } else { 0 };
         at_once(after.refund()).unwrap();
         assert_eq!(remaining(&limiter, &FIVE, 1), back, "{store}");
@@ -298,18 +300,21 @@ async fn a_reset_that_is_long_ago_is_not_forgotten_in_favour_of_the_client() {
 }
 
 proptest! {
-    /// Beside a model that knows of each permit whether it was forgiven. In a small store, the keys are in
-    /// several stripes of one shard.
+    /// Compares with a model that knows of each permit whether it was forgiven. In a small store,
+    /// the keys are in several stripes of one shard.
     #[test]
     fn only_what_was_not_forgiven_comes_back(
         keys in prop::sample::select(vec![1_000_usize, 5_000, 1_000_000]),
-        steps in prop::collection::vec((0_u8..8, 0_u64..3, 0_u64..4, any::<prop::sample::Index>()), 1..80),
+        steps in prop::collection::vec(
+            (0_u8..8, 0_u64..3, 0_u64..4, any::<prop::sample::Index>()),
+            1..80,
+        ),
     ) {
         let limit = Limit::new("model", Quota::token_bucket(10, Duration::from_micros(1_000)));
         let clock = ManualClock::new(START);
         let (_, limiter) = store(Memory::new().max_keys(keys), &clock);
         let mut permits: Vec<(u64, u64, bool, Permit<'static>)> = Vec::new();
-        // Hundredths of tokens that are left.
+        // The tokens that are left, in hundredths.
         let mut left: HashMap<u64, u64> = (0..3).map(|key| (key, 1_000)).collect();
         for (what, key, cost, nth) in steps {
             match what {
@@ -322,7 +327,8 @@ proptest! {
                     }
                 }
                 4 | 5 if !permits.is_empty() => {
-                    let (key, cost, forgiven, permit) = permits.swap_remove(nth.index(permits.len()));
+                    let nth = nth.index(permits.len());
+                    let (key, cost, forgiven, permit) = permits.swap_remove(nth);
                     at_once(permit.refund()).unwrap();
                     let back = if forgiven { 0 } else { cost * 100 };
                     let left = left.get_mut(&key).unwrap();
@@ -345,9 +351,9 @@ proptest! {
     }
 }
 
-// Stores of which the limiter does not know that only this process uses them.
+// Stores that other processes may charge, for all that the limiter knows.
 
-/// A store that answers at once, as an application may have one of its own.
+/// A store that answers at once, as an application may bring its own.
 #[tokio::test(start_paused = true)]
 async fn a_store_of_an_applications_own_gives_nothing_back_twice() {
     let store = Shared::new();
@@ -370,8 +376,8 @@ async fn a_store_of_an_applications_own_gives_nothing_back_twice() {
     assert_eq!(remaining(&limiter, &FIVE, 1), 5);
 }
 
-/// A waiter in such a store has a slot, which was undone after the reset although the bucket had been
-/// charged since: in a window, it holds the same again.
+/// A waiter on such a store has a slot. In a former version, the slot was undone after the reset
+/// although the bucket had been charged since: in a window, the bucket holds the same value again.
 #[tokio::test(start_paused = true)]
 async fn a_slot_from_before_a_reset_is_not_undone() {
     static WINDOWS: Limit =
@@ -415,7 +421,7 @@ mod on_redis {
         limiter.peek(&FIVE).key("alice").await.unwrap().remaining()
     }
 
-    /// Ten ran after the reset, of five an hour.
+    /// In a former version, ten requests ran after the reset, of five an hour.
     #[tokio::test]
     async fn permits_from_before_a_reset_through_the_same_limiter_give_nothing_back() {
         let server = Server::start();
@@ -433,7 +439,8 @@ mod on_redis {
         assert_eq!(left(&limiter).await, 5);
     }
 
-    /// A permit that was held while 1,025 other users logged in gave nothing back.
+    /// In a former version, a permit that was held while 1,025 other users logged in gave nothing
+    /// back.
     #[tokio::test]
     async fn resets_of_other_keys_do_not_concern_a_permit() {
         let server = Server::start();
@@ -472,9 +479,9 @@ fn succeeded(response: &ResponseHead<'_>) -> bool {
     response.is_success()
 }
 
-/// A log-in that succeeds resets the failures of its user, and one that the server could not decide gives
-/// its token back. Four of the latter, which were under way during the reset, let four failures more
-/// through: 9 of 5 an hour.
+/// A login that succeeds resets the failures of its user, and one that the server could not decide
+/// gives its token back. In a former version, four of the latter that were under way during the
+/// reset let four more failures through: 9 of 5 an hour.
 #[tokio::test]
 async fn requests_under_way_during_a_reset_let_no_sixth_failure_through() {
     static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(5, HOUR));

@@ -1,4 +1,4 @@
-//! Two-choices charges, held by the memory store: alone, in transactions, and under time.
+//! Two-choices charges on the memory store: alone, in transactions, and over time.
 
 use crate::support;
 
@@ -46,9 +46,9 @@ fn readings_come_in_the_order_of_the_charges_own_shard_first() {
     let take = |shard, units| Charge::take(id(shard), &bucket, units);
 
     let first = apply(&memory, &[take(3, 30).second_shard(1)]);
-    assert_eq!(values(&first), [(10, 30), (40, 0)], "of two full ones its own pays");
+    assert_eq!(values(&first), [(10, 30), (40, 0)], "of two full shards, its own pays");
     let second = apply(&memory, &[take(3, 15).second_shard(1)]);
-    assert_eq!(values(&second), [(10, 0), (25, 15)], "now the other is the fuller");
+    assert_eq!(values(&second), [(10, 0), (25, 15)], "now the other is fuller");
     let both = apply(&memory, &[take(3, 33).second_shard(1)]);
     assert_eq!(values(&both), [(1, 9), (1, 24)]);
     assert_eq!(both.verdict(), Verdict::Admitted);
@@ -75,7 +75,7 @@ fn both_readings_have_the_verdict_and_the_wait_of_the_charge() {
     assert_eq!(values(&refused), [(3, 0), (2, 0)]);
     assert!(refused.readings().iter().all(|one| same(one) == (Verdict::Refused, HOUR, 0)));
     let in_order = apply(&memory, &[six, Charge::look(id.shard(2), &bucket, 1)]);
-    assert_eq!(in_order.readings()[..2], *refused.readings(), "in a transaction as alone");
+    assert_eq!(in_order.readings()[..2], *refused.readings(), "a transaction does the same");
 
     let reserved = apply(
         &memory,
@@ -102,7 +102,7 @@ fn naming_its_own_shard_makes_an_ordinary_charge() {
 }
 
 #[test]
-fn who_looks_or_is_refused_or_does_not_pay_stores_nothing() {
+fn charges_that_only_look_are_refused_or_cost_nothing_store_nothing() {
     let (memory, _) = store();
     let (key, bucket) = (Key::GLOBAL, ten());
     let id = BucketId::new("hot", &key);
@@ -126,11 +126,11 @@ fn who_looks_or_is_refused_or_does_not_pay_stores_nothing() {
     assert_eq!(memory.len(), 1);
     let look = Charge::look(id.shard(2), &bucket, 1);
     let _ = apply(&memory, &[look, Charge::take(id.shard(3), &bucket, 1).second_shard(2)]);
-    assert_eq!(memory.len(), 2, "in a transaction as alone");
+    assert_eq!(memory.len(), 2, "a transaction does the same");
 }
 
 #[test]
-fn shards_that_begin_below_full_begin_to_fill_when_they_are_looked_at_to_take() {
+fn shards_that_begin_below_full_start_to_refill_at_the_first_request_to_take() {
     let quota = Quota::token_bucket(2, MINUTE).capacity(20).initial(4).shards(2);
     let bucket = Bucket::of_shard(&quota).unwrap();
     let token = bucket.units(1).unwrap();
@@ -139,7 +139,7 @@ fn shards_that_begin_below_full_begin_to_fill_when_they_are_looked_at_to_take() 
         let key = Key::GLOBAL;
         let id = BucketId::new("slow-start", &key);
         let _ = apply(&memory, &[Charge::take(id, &bucket, units).second_shard(1)]);
-        assert_eq!(memory.len(), 2, "paying, refused or free of charge");
+        assert_eq!(memory.len(), 2, "stored whether the charge pays, is refused or costs nothing");
         clock.advance(MINUTE);
         assert_eq!(held(&memory, id.shard(1), &bucket).value, 3 * token);
     }
@@ -154,7 +154,8 @@ fn later_charges_find_what_earlier_ones_left_in_either_candidate() {
     let charges = [Charge::take(id(0), &bucket, 5), pair(0, 1, 10), pair(1, 0, 32), pair(2, 0, 41)];
     let applied = apply(&memory, &charges);
     assert_eq!(applied.verdict(), Verdict::Admitted);
-    // 35 and 40; 35 and 30; 32 from the first; 40 and 3 come to 2 each.
+    // The pairs hold 35 and 40; then 35 and 30, of which the first pays 32; then 40 and 3, which
+    // pay 39 and 2.
     let paid: Vec<_> = applied.readings().iter().map(Reading::units).collect();
     assert_eq!(paid, [5, 0, 10, 0, 32, 39, 2]);
     let left: Vec<_> = applied.readings().iter().map(|one| one.state().value).collect();
@@ -205,7 +206,7 @@ fn what_each_shard_paid_can_be_given_back_to_it() {
 }
 
 #[test]
-fn new_numbers_are_not_misread_in_either_candidate() {
+fn a_new_quota_is_not_misread_in_either_candidate() {
     let (memory, _) = store();
     let key = Key::GLOBAL;
     let id = BucketId::new("plan", &key);
@@ -213,12 +214,12 @@ fn new_numbers_are_not_misread_in_either_candidate() {
     let (old, new) = (shard(20), shard(40));
     let take = |bucket, tokens| Charge::take(id, bucket, Bucket::units(bucket, tokens).unwrap());
     assert_eq!(apply(&memory, &[take(&old, 13).second_shard(1)]).verdict(), Verdict::Admitted);
-    // Of 20, 13 are used, 7 in one and 6 in the other: of 40, that leaves 13 and 14.
+    // 13 of 20 are used, 7 in one shard and 6 in the other. Of 40, that leaves 13 and 14.
     assert_eq!(apply(&memory, &[take(&new, 28).second_shard(1)]).verdict(), Verdict::Refused);
     let both = |tokens| [take(&new, tokens).second_shard(1), take(&old, 1).second_shard(1)];
     assert_eq!(apply(&memory, &both(21)).verdict(), Verdict::Refused);
     assert_eq!(apply(&memory, &both(6)).verdict(), Verdict::Admitted);
-    // 20 are used, 8 in one and 12 in the other.
+    // 20 are used, 8 in one shard and 12 in the other.
     assert_eq!(apply(&memory, &[take(&old, 3).second_shard(1)]).verdict(), Verdict::Refused);
     assert_eq!(apply(&memory, &[take(&new, 21).second_shard(1)]).verdict(), Verdict::Refused);
     assert_eq!(apply(&memory, &[take(&new, 20).second_shard(1)]).verdict(), Verdict::Admitted);
@@ -236,23 +237,23 @@ fn each_shard_keeps_what_was_used_of_it() {
         |shard, bucket: &Bucket| bucket.tokens(held(&memory, id(shard), bucket).value).to_string();
     let taken = apply(&memory, &[Charge::take(id(0), &one, units(&one, 50))]);
     assert_eq!(taken.verdict(), Verdict::Admitted);
-    // Together as much as before: 120 - 50.
+    // The shards together hold as much as before: 120 - 50.
     assert_eq!([0, 1, 2, 3].map(|shard| tokens(shard, &four)), ["-20", "30", "30", "30"]);
     let taken = apply(&memory, &[Charge::take(id(3), &four, units(&four, 10))]);
     assert_eq!(taken.verdict(), Verdict::Admitted);
-    // The fourth shard is not asked any more.
+    // With one shard again, the fourth does not count.
     assert_eq!(tokens(0, &one), "70");
 }
 
-/// One charge of a transaction: limit, shard, the other if any, cost, and whether to reserve and
-/// to take.
+/// One charge of a transaction: limit, shard, the other shard if any, cost, whether to reserve, and
+/// whether to take.
 type Asked = (usize, u32, Option<u32>, u64, bool, bool);
 
 fn asked() -> impl Strategy<Value = Asked> {
     (0_usize..2, 0_u32..4, prop::option::of(0_u32..4), 0_u64..8, any::<bool>(), any::<bool>())
 }
 
-/// Shards of limits that random quotas make, some of them with little debt to allow.
+/// Shards of limits with random quotas, some of which allow little debt.
 fn shard_buckets() -> impl Strategy<Value = Bucket> {
     let parts = (quotas(), 1_u32..=5, prop::option::of(0_u64..20), prop::option::of(0_u64..5));
     parts.prop_filter_map("fits 2^53 units", |(mut quota, shards, reserved, initial)| {
@@ -267,8 +268,8 @@ fn shard_buckets() -> impl Strategy<Value = Bucket> {
 }
 
 proptest! {
-    /// P4: ordinary and two-choices charges are all taken or none of them is, as a model says
-    /// that takes them one by one.
+    /// P4: ordinary and two-choices charges are all taken or none of them is, as in a model that
+    /// takes them one by one.
     #[test]
     fn transactions_take_all_or_nothing(
         buckets in prop::array::uniform2(shard_buckets()),
@@ -293,11 +294,13 @@ proptest! {
                     .map(|&(limit, shard, other, cost, reserves, takes)| {
                         let bucket = &buckets[limit];
                         let make = if takes { Charge::take } else { Charge::look };
-                        let mut charge = make(id(limit, shard), bucket, bucket.units(cost).unwrap());
+                        let units = bucket.units(cost).unwrap();
+                        let mut charge = make(id(limit, shard), bucket, units);
                         if let Some(other) = other {
                             charge = charge.second_shard(other);
                         }
-                        if reserves { charge.terms(Terms::reserving(bucket.floor())) } else { charge }
+                        let reserving = Terms::reserving(bucket.floor());
+                        if reserves { charge.terms(reserving) } else { charge }
                     })
                     .collect();
                 let applied = apply(&memory, &charges);
@@ -338,7 +341,7 @@ proptest! {
                 let refused = expected.iter().any(|&(.., verdict, _)| verdict == Verdict::Refused);
                 prop_assert_eq!(applied.verdict() == Verdict::Refused, refused);
                 if refused {
-                    // It is a first use for the buckets that do not forget.
+                    // It is the first charge of the buckets that are never dropped.
                     for (name, absent) in first_uses {
                         model.entry(name).or_insert(absent);
                     }
@@ -346,10 +349,11 @@ proptest! {
                     model = after;
                 }
                 prop_assert_eq!(applied.readings().len(), expected.len());
-                for (reading, (name, paid, verdict, wait)) in applied.readings().iter().zip(expected) {
+                let readings = applied.readings().iter().zip(expected);
+                for (reading, (name, paid, verdict, wait)) in readings {
                     let bucket = &buckets[name.0];
                     let seen = held(&memory, id(name.0, name.1), bucket);
-                    prop_assert_eq!(reading.state(), seen, "what was reported is what is held");
+                    prop_assert_eq!(reading.state(), seen, "the reported state is the stored one");
                     prop_assert_eq!(reading.units(), if refused { 0 } else { paid });
                     prop_assert_eq!((reading.verdict(), reading.wait()), (verdict, wait));
                 }
@@ -365,21 +369,28 @@ proptest! {
         }
     }
 
-    /// P2 and P3: what ran at the cost of one shard is within that shard's bound, and a refused
-    /// pair is told the smallest wait.
+    /// P2 and P3: what ran in a shard is within the bound of that shard, and a refused pair reports
+    /// the smallest wait.
     #[test]
     fn each_shard_pays_within_its_bound(
         windows in any::<bool>(),
         rate in 1_u64..=10,
         capacity in 0_u64..=30,
         reserved in prop::option::of(0_u64..=30),
-        steps in prop::collection::vec((0_u32..400_000, 0_u32..3, 1_u32..3, 0_u64..8, any::<bool>()), 1..60),
+        steps in prop::collection::vec(
+            (0_u32..400_000, 0_u32..3, 1_u32..3, 0_u64..8, any::<bool>()),
+            1..60,
+        ),
     ) {
-        let quota = if windows { Quota::fixed_window(rate, SECOND) } else { Quota::token_bucket(rate, SECOND) };
+        let quota = if windows {
+            Quota::fixed_window(rate, SECOND)
+        } else {
+            Quota::token_bucket(rate, SECOND)
+        };
         let quota = quota.capacity(capacity).shards(3);
         let quota = reserved.map_or(quota, |tokens| quota.max_reserved(tokens));
         let bucket = Bucket::of_shard(&quota).unwrap();
-        // The shard as a limit of its own, whose tokens are units.
+        // The shard as a limit of its own, with one unit to a token.
         let units = u64::try_from(bucket.capacity()).unwrap();
         let share = if windows {
             Quota::fixed_window(bucket.gain(), SECOND)
@@ -389,7 +400,7 @@ proptest! {
         let share = share.capacity(units);
         let clock = ManualClock::new(START);
         let memory = Memory::new().clock(clock.clone());
-        let key = Key::from("everybody");
+        let key = Key::from("all-clients");
         let mut ran = [const { Vec::new() }; 3];
         for (micros, shard, away, cost, reserves) in steps {
             clock.advance(Duration::from_micros(u64::from(micros)));

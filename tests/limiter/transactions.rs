@@ -24,10 +24,10 @@ use tollgate::clock::{Clock, ManualClock, TokioClock};
 use tollgate::limiter::{LimitCall, Permit, Ready, Reservation, Snapshot};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 
-/// What is asked of one limit: its index, a key, and the cost.
+/// A charge on one limit: its index, a key, and the cost.
 type Ask = (usize, u64, u64);
 
-/// The request for all of it, in the order of the asks.
+/// A call for all of these charges, in their order.
 fn all<'l>(limiter: &'l RateLimiter, limits: &'l [Limit], asks: &[Ask]) -> LimitCall<'l> {
     let ((limit, key, cost), rest) = asks.split_first().expect("one ask at least");
     let first = limiter.limit(&limits[*limit]).key(*key).cost(*cost);
@@ -35,7 +35,7 @@ fn all<'l>(limiter: &'l RateLimiter, limits: &'l [Limit], asks: &[Ask]) -> Limit
         .fold(first, |call, &(limit, key, cost)| call.and(&limits[limit]).key(key).cost(cost))
 }
 
-/// Three limits with numbers of their own.
+/// Three limits, each with a quota of its own.
 fn three_limits() -> impl Strategy<Value = Vec<Limit>> {
     let reserved = prop_oneof![Just(None), (0_u64..40).prop_map(Some)];
     prop::collection::vec((quotas(), reserved), 3).prop_filter_map("fit 2^53 units", |quotas| {
@@ -58,18 +58,22 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
     ]
 }
 
-/// How long a step lets pass.
+/// How far a step advances the clock.
 #[derive(Clone, Copy, Debug)]
 enum Pass {
     Nothing,
     /// Thousandths of the time in which the first limit gains a token.
     Part(u32),
-    /// To the instant that the last refusal named.
+    /// To the instant that the last refusal advertised.
     AsTold,
 }
 
 fn passes() -> impl Strategy<Value = Pass> {
-    prop_oneof![3 => Just(Pass::Nothing), 4 => (0_u32..4_000).prop_map(Pass::Part), 2 => Just(Pass::AsTold)]
+    prop_oneof![
+        3 => Just(Pass::Nothing),
+        4 => (0_u32..4_000).prop_map(Pass::Part),
+        2 => Just(Pass::AsTold),
+    ]
 }
 
 fn pass(pass: Pass, now: Timestamp, limit: &Limit, told: Timestamp) -> Timestamp {
@@ -84,15 +88,15 @@ fn pass(pass: Pass, now: Timestamp, limit: &Limit, told: Timestamp) -> Timestamp
     }
 }
 
-/// The instant at which this bucket itself has what was taken from it.
+/// The instant at which this bucket alone could grant what was taken from it.
 fn own_instant(snapshot: &Snapshot) -> Timestamp {
     snapshot.at() + snapshot.wait().expect("it was granted")
 }
 
-/// What became of a request, with nothing to give up.
+/// The verdict of a request, its wait and its snapshots. What it took stays taken.
 type Decided = (Verdict, Duration, Vec<Snapshot>);
 
-/// What a call comes to that takes at once, or reserves. An error is no refusal.
+/// The outcome of a call that takes at once, or reserves. `Err` is any error but a refusal.
 fn decide(call: LimitCall<'_>, reserves: bool) -> Result<Decided, RateLimited> {
     let granted = match reserves {
         true => at_once(call.reserve()).map(|reservation| {
@@ -145,8 +149,8 @@ proptest! {
         }
     }
 
-    /// P3: a refused transaction is refused one tick before the time it was told, and admitted
-    /// at it.
+    /// P3: a refused transaction is refused one tick before the advertised time, and admitted at
+    /// it.
     #[test]
     fn the_wait_is_the_smallest_that_works_for_all(
         limits in three_limits(),
@@ -169,8 +173,8 @@ proptest! {
         }
     }
 
-    /// P4: all or nothing, as a model says that charges one bucket after another; and the refusal
-    /// names those that have refused, each with its own wait.
+    /// P4: all or nothing, as in a model that charges one bucket after another. The refusal names
+    /// the limits that refused, each with its own wait.
     #[test]
     fn transactions_are_what_a_sequential_model_says(
         limits in three_limits(),
@@ -242,7 +246,8 @@ proptest! {
                 prop_assert_eq!(snapshot.limit(), &limits[limit]);
                 prop_assert_eq!(snapshot.fits(), verdict == Verdict::Admitted);
                 prop_assert_eq!((snapshot.wait(), snapshot.cost()), (Some(wait), cost));
-                let held = model.get(&(limit, key)).copied().unwrap_or_else(|| absent(&(limit, key)));
+                let held = model.get(&(limit, key)).copied();
+                let held = held.unwrap_or_else(|| absent(&(limit, key)));
                 prop_assert_eq!(snapshot.state(), limits[limit].bucket().refresh(held, now));
             }
             for (limit, of) in limits.iter().enumerate() {
@@ -257,7 +262,7 @@ proptest! {
     }
 }
 
-// What is said.
+// What refusals say.
 
 static REQUESTS: Limit = Limit::new("requests", Quota::token_bucket(10, SECOND));
 static TENANT: Limit = Limit::new("tenant", Quota::token_bucket(20, HOUR));
@@ -283,16 +288,16 @@ fn the_refusal_names_every_limit_that_refused_and_only_those() {
     assert_eq!((refused.limit(), refused.retry_after()), (&REQUESTS, Some(ms(300))));
     assert_eq!(refused.to_string(), "refused by limit `requests`, `tokens` (retry after 300ms)");
     assert_eq!(memory.len(), stored);
-    // All that is left is there for the next.
+    // The refused call took nothing, so the next one finds all that is left.
     assert!(ask(2, 10, 50).is_ok());
     let refused = ask(0, 1, 0).unwrap_err();
     assert_eq!((refused.limit(), refused.snapshots().len()), (&TENANT, 1));
     assert_eq!(refused.retry_after(), Some(HOUR / 20));
 }
 
-/// What a limit would have reserved is no reason for the refusal, but it has to be waited for.
+/// A limit that would have reserved is not named in the refusal, but its wait counts.
 #[test]
-fn who_would_have_reserved_has_not_refused_but_makes_it_wait() {
+fn a_limit_that_would_have_reserved_has_not_refused_but_lengthens_the_wait() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
     static FIRM: Limit = Limit::new("firm", Quota::token_bucket(10, SECOND).max_reserved(0));
@@ -318,9 +323,9 @@ fn a_bucket_that_is_named_twice_pays_twice() {
     };
     let permit = twice(3, 4).unwrap();
     let left: Vec<_> = permit.snapshots().map(|snapshot| snapshot.remaining()).collect();
-    assert_eq!(left, [3, 99, 3], "each shows what it holds in the end");
+    assert_eq!(left, [3, 99, 3], "each snapshot shows what its bucket holds in the end");
     assert_eq!(permit.remaining(), 3);
-    // Either would fit, both do not: the first takes what the second is short of.
+    // Either charge fits alone, and both do not: the first takes the tokens that the second lacks.
     let refused = twice(2, 3).unwrap_err();
     assert_eq!(refused.snapshots().len(), 1);
     assert_eq!(refused.retry_after(), Some(ms(200)));
@@ -338,7 +343,7 @@ fn a_bucket_that_is_named_twice_pays_twice() {
 
 #[test]
 fn limits_of_one_name_in_other_shards_are_other_buckets() {
-    // Each shard of the second has the very numbers of the first.
+    // A shard of the second limit has exactly the quota of the first.
     let whole = Limit::new("hot", Quota::token_bucket(5, MINUTE));
     let halves = Limit::new("hot", Quota::token_bucket(10, MINUTE).shards(2));
     assert_eq!(whole.bucket(), halves.bucket());
@@ -362,12 +367,12 @@ fn what_one_limit_can_never_grant_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn a_cost_of_nothing_asks_whether_there_is_debt() {
+fn a_cost_of_zero_is_refused_only_during_debt() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let ask = || at_once(limiter.limit(&REQUESTS).cost(0).and(&TOKENS).cost(1));
     assert!(ask().is_ok());
-    assert_eq!(memory.len(), 1, "what does not pay is not stored");
+    assert_eq!(memory.len(), 1, "a bucket that pays nothing is not stored");
     drop(reserved(limiter.limit(&REQUESTS).cost(12)).keep());
     let refused = ask().unwrap_err();
     assert_eq!((refused.limit(), refused.retry_after()), (&REQUESTS, Some(ms(200))));
@@ -388,7 +393,7 @@ fn a_dozen_limits_are_one_transaction() {
         Vec::from_iter(0..12)
     );
     assert_eq!((permit.remaining(), memory.len()), (0, 12));
-    // A limit that holds fewer than four is short of the rest of them.
+    // `limit-4` has three tokens left: it alone refuses a cost of four.
     let dear: Vec<Ask> = (3..12).map(|nth| (nth, 7, 4)).collect();
     let refused = at_once(all(&limiter, &limits, &dear)).unwrap_err();
     assert_eq!(refused_by(&refused), ["limit-4"]);
@@ -400,7 +405,7 @@ fn a_dozen_limits_are_one_transaction() {
     }
 }
 
-/// All pairs of them were compared: 8,000 limits in one call took more than a second.
+/// A former version compared all pairs of them: 8,000 limits in one call took more than a second.
 #[test]
 fn thousands_of_limits_are_one_transaction() {
     const LIMITS: usize = 8_000;
@@ -419,7 +424,8 @@ fn thousands_of_limits_are_one_transaction() {
     at_once(permit.refund()).unwrap();
     assert_eq!(left(LIMITS - 1).to_string(), "51");
 
-    // Twice as much as most hold: all of these stand in line, and leave it.
+    // Twice as much as most limits hold: the request waits for all of them, and leaves all their
+    // queues.
     let twice = asks.iter().chain(&asks).map(|&(nth, key, cost)| (nth, key, 3 * cost));
     let twice: Vec<_> = twice.collect();
     let refused = at_once(all(&limiter, &limits, &twice)).unwrap_err();
@@ -434,7 +440,7 @@ fn thousands_of_limits_are_one_transaction() {
 }
 
 #[test]
-fn everybody_pays_where_no_key_is_said_and_a_token_where_no_cost_is() {
+fn without_a_key_all_clients_share_a_bucket_and_without_a_cost_a_call_takes_one_token() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let call = limiter.limit(&REQUESTS).and(&TENANT).key("acme").cost(3).and(&TOKENS);
     let permit = at_once(call).unwrap();
@@ -449,7 +455,7 @@ fn everybody_pays_where_no_key_is_said_and_a_token_where_no_cost_is() {
 // Settling.
 
 #[test]
-fn settling_concerns_the_limits_for_which_a_cost_was_said() {
+fn only_limits_with_an_explicit_cost_are_settled() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let left = || [&REQUESTS, &TENANT, &TOKENS].map(|limit| at_once(limiter.peek(limit)).unwrap());
     let tokens = || left().map(|snapshot| snapshot.tokens().to_string());
@@ -459,12 +465,16 @@ fn settling_concerns_the_limits_for_which_a_cost_was_said() {
     };
     let kept: &'static RateLimiter = Box::leak(Box::new(limiter.clone()));
     let snapshot = at_once(take(kept).settle(3)).unwrap();
-    assert_eq!((snapshot.limit(), snapshot.remaining()), (&TENANT, 17), "the first of those");
+    assert_eq!(
+        (snapshot.limit(), snapshot.remaining()),
+        (&TENANT, 17),
+        "the first limit with an explicit cost"
+    );
     assert_eq!(tokens(), ["9", "17", "97"]);
     at_once(take(kept).into_owned().settle(50)).unwrap();
     assert_eq!(tokens(), ["8", "-33", "47"]);
 
-    // All if none was said.
+    // Without an explicit cost, all limits are settled.
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let left =
         || [&REQUESTS, &TENANT].map(|limit| at_once(limiter.peek(limit)).unwrap().remaining());
@@ -486,7 +496,7 @@ fn a_refund_gives_all_back_to_all() {
         let permit = at_once(call).unwrap();
         assert_eq!(left(), [9, 15, 60]);
         let refund = if owned { permit.into_owned().refund() } else { permit.refund() };
-        // It has happened although nobody waits for it.
+        // The refund is complete although its future is dropped.
         drop(refund);
         assert_eq!(left(), [10, 20, 100]);
     }
@@ -506,7 +516,7 @@ fn reserved(call: LimitCall<'_>) -> Reservation {
     reservation
 }
 
-/// A reservation in line.
+/// A reservation in the queue.
 #[track_caller]
 fn waiter(call: LimitCall<'_>) -> Pin<Box<Ready>> {
     let mut waiter = Box::pin(reserved(call).ready());
@@ -525,7 +535,7 @@ fn owed(limiter: &RateLimiter) -> [f64; 3] {
     [&SECONDS, &TWOS, &THREES].map(|limit| -tokens(limiter, limit))
 }
 
-/// Costs of one and two limits, in the order of their naming or the other way round.
+/// A call on two limits, in either order.
 fn pair<'l>(limiter: &'l RateLimiter, [seconds, twos]: [u64; 2], turned: bool) -> LimitCall<'l> {
     match turned {
         false => limiter.limit(&SECONDS).cost(seconds).and(&TWOS).cost(twos),
@@ -570,11 +580,15 @@ async fn all_hold_the_reservation_or_none_does() {
     for call in [all(1).reserve(), all(1).reserve_within(HOUR)] {
         let refused = at_once(call).unwrap_err();
         assert_eq!(refused_by(&refused), ["few"]);
-        assert_eq!(refused.retry_after(), Some(4 * SECOND), "the second turn of two seconds each");
+        assert_eq!(
+            refused.retry_after(),
+            Some(4 * SECOND),
+            "the second of two turns of two seconds"
+        );
     }
     assert!(at_once(all(3).reserve()).unwrap_err().is_too_large());
     assert_eq!((owed(&limiter), tokens(&limiter, &FEW)), ([1.0, 1.0, 0.0], -2.0));
-    // The longest wait of all is what may be too long.
+    // `reserve_within` compares the longest of the waits.
     advance(SECOND).await;
     let refused = at_once(all(1).reserve_within(2 * SECOND)).unwrap_err();
     assert_eq!(refused_by(&refused), ["twos"]);
@@ -605,7 +619,8 @@ async fn dropping_gives_back_to_all_exactly() {
         }
         assert_eq!(all(&limiter), before);
     }
-    // Where a handler leaves with an error of another limit, it is given up as well.
+    // If a handler returns early with the error of another limit, its reservation is given up as
+    // well.
     let leave = || {
         let _both = at_once(pair(&limiter, [1, 1], false).and(&SAVED).cost(5).reserve())?;
         at_once(limiter.limit(&SECONDS).reserve_within(SECOND)).map(drop)
@@ -615,7 +630,7 @@ async fn dropping_gives_back_to_all_exactly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_has_taken_from_since_is_not_undone_in_any() {
+async fn a_reservation_is_undone_in_no_bucket_if_one_was_charged_since() {
     let limiter = Shared::new().limiter();
     let both = reserved(pair(&limiter, [1, 1], false));
     let other = reserved(limiter.limit(&TWOS).and(&THREES));
@@ -626,11 +641,11 @@ async fn what_somebody_has_taken_from_since_is_not_undone_in_any() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
+async fn a_slot_goes_to_a_waiter_on_the_same_buckets_in_whatever_order_they_are_named() {
     let limiter = Shared::new().limiter();
     let start = Instant::now();
     let first = waiter(pair(&limiter, [1, 1], false));
-    // All these take a token of either or both limits, but not of the same buckets.
+    // All these take a token of either or both limits, but none of them from the same two buckets.
     let mut others = [
         waiter(limiter.limit(&SECONDS)),
         waiter(limiter.limit(&TWOS)),
@@ -641,9 +656,9 @@ async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
     let same = waiter(pair(&limiter, [1, 1], true));
     let promised = [2, 4, 6, 8, 4].map(|seconds| seconds * SECOND);
     drop(first);
-    assert_eq!(owed(&limiter), [4.0, 4.0, 1.0], "the last place was undone");
+    assert_eq!(owed(&limiter), [4.0, 4.0, 1.0], "the last slot is undone");
     let permit = same.await;
-    assert_eq!(start.elapsed(), 2 * SECOND, "that of the first");
+    assert_eq!(start.elapsed(), 2 * SECOND, "it has the slot of the first");
     assert_eq!(
         permit.snapshots().map(|one| one.limit().name().to_owned()).collect::<Vec<_>>(),
         ["twos", "seconds"]
@@ -657,11 +672,11 @@ async fn a_place_goes_to_who_waits_for_the_same_buckets_in_whatever_order() {
         }
         advance(SECOND).await;
     }
-    assert_eq!(runs, promised, "as if the first had run");
+    assert_eq!(runs, promised, "the others run as if the first had not left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_goes_to_who_fits_into_it_in_every_bucket() {
+async fn a_slot_goes_to_a_waiter_that_fits_into_it_in_every_bucket() {
     let limiter = Shared::new().limiter();
     let start = Instant::now();
     let first = waiter(pair(&limiter, [3, 3], false));
@@ -671,7 +686,8 @@ async fn a_place_goes_to_who_fits_into_it_in_every_bucket() {
     let mut smaller = waiter(pair(&limiter, [1, 1], false));
     assert_eq!(owed(&limiter), [12.0, 11.0, 0.0]);
     drop(first);
-    // 6 s: the small one, whose place at 20 s goes to the smaller one, whose own is undone.
+    // The small waiter gets the slot at 6 s. Its own slot at 20 s goes to the smaller one, and the
+    // last slot is undone.
     assert_eq!(owed(&limiter), [11.0, 10.0, 0.0]);
     for (at, waiter) in
         [(6, &mut small), (8, &mut much_of_one), (16, &mut much_of_the_other), (20, &mut smaller)]
@@ -683,9 +699,9 @@ async fn a_place_goes_to_who_fits_into_it_in_every_bucket() {
     }
 }
 
-/// A bucket that is asked for nothing is still waited for: it may be in debt.
+/// A bucket at a cost of zero still delays a request while it is in debt.
 #[tokio::test(start_paused = true)]
-async fn a_place_goes_to_nobody_who_waits_for_the_debt_of_another_bucket() {
+async fn a_slot_goes_to_no_waiter_that_has_to_wait_for_the_debt_of_another_bucket() {
     let limiter = paused();
     let start = Instant::now();
     drop(reserved(limiter.limit(&SECONDS).cost(10)).keep());
@@ -697,7 +713,8 @@ async fn a_place_goes_to_nobody_who_waits_for_the_debt_of_another_bucket() {
     assert_eq!(start.elapsed(), SECOND * 10);
 }
 
-/// Their places are compared by all buckets: those of one alone are not told apart by another.
+/// Requests with the same instant are ordered by the queue, whatever the order in which they name
+/// the limits.
 #[tokio::test(start_paused = true)]
 async fn work_of_one_instant_runs_in_order_however_the_limits_are_named() {
     let clock = TokioClock::new();
@@ -755,10 +772,10 @@ async fn jitter_makes_the_longest_wait_longer_and_is_the_same_for_the_same_seed(
     assert_eq!(at_once(exact).unwrap().wait(), 2 * SECOND);
 }
 
-/// P2 with places that are given up and handed on: work that runs at the place of another counts
-/// in each bucket at the instant which that place had there.
+/// P2 with slots that are given up and reassigned: work that runs in the slot of another request
+/// counts, in each bucket, at the instant of that slot.
 #[tokio::test(start_paused = true)]
-async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
+async fn each_bucket_stays_within_its_bound_when_slots_are_reassigned() {
     for seed in 0..300 {
         let mut dice = Dice(seed);
         let mut quota = || {
@@ -769,16 +786,16 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
         let clock = Shared::new();
         let limiter = clock.limiter();
         let mut ran = [vec![], vec![]];
-        // The places by the instants that were promised, of which those undone are made again.
-        let mut places: HashMap<Timestamp, [Timestamp; 2]> = HashMap::new();
+        // The slots by their promised instants. A slot that was undone may be reserved again.
+        let mut slots: HashMap<Timestamp, [Timestamp; 2]> = HashMap::new();
         let mut waiting: Vec<([u64; 2], Pin<Box<Ready>>)> = Vec::new();
         let serve = |waiting: &mut Vec<([u64; 2], Pin<Box<Ready>>)>,
-                     places: &HashMap<Timestamp, [Timestamp; 2]>,
+                     slots: &HashMap<Timestamp, [Timestamp; 2]>,
                      ran: &mut [Vec<(Timestamp, u64)>; 2]| {
             waiting.retain_mut(|(costs, waiter)| {
                 let Some(permit) = poll(waiter) else { return true };
                 assert!(permit.at() <= clock.now(), "early, seed {seed}");
-                for ((ran, at), cost) in ran.iter_mut().zip(places[&permit.at()]).zip(&*costs) {
+                for ((ran, at), cost) in ran.iter_mut().zip(slots[&permit.at()]).zip(&*costs) {
                     ran.push((at, *cost));
                 }
                 false
@@ -787,7 +804,7 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
         for _ in 0..60 {
             let pause = [0, 0, 1, 2, 5, 30][usize::try_from(dice.below(6)).unwrap()];
             advance(ms(pause)).await;
-            serve(&mut waiting, &places, &mut ran);
+            serve(&mut waiting, &slots, &mut ran);
             if dice.below(3) == 0 && !waiting.is_empty() {
                 let nth = dice.below(waiting.len() as u64);
                 drop(waiting.remove(usize::try_from(nth).unwrap()));
@@ -799,7 +816,7 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
             if turned {
                 asks.reverse();
             }
-            // Now and then somebody takes from one of them only.
+            // Now and then a call takes from only one of them.
             let asked = if dice.below(5) == 0 { &asks[..1] } else { &asks[..] };
             let call = all(&limiter, &limits, asked);
             if asked.len() == 1 {
@@ -818,14 +835,14 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
                     ran.push((at, cost));
                 }
             } else if !reservation.wait().is_zero() {
-                places.insert(reservation.at(), own);
+                slots.insert(reservation.at(), own);
                 waiting.push((costs, Box::pin(reservation.ready())));
-                serve(&mut waiting, &places, &mut ran);
+                serve(&mut waiting, &slots, &mut ran);
             }
         }
         while !waiting.is_empty() {
             advance(SECOND).await;
-            serve(&mut waiting, &places, &mut ran);
+            serve(&mut waiting, &slots, &mut ran);
         }
         for (limit, ran) in limits.iter().zip(ran) {
             let violation = check_history(limit.quota(), &ran).unwrap();
@@ -837,7 +854,7 @@ async fn handed_on_or_not_each_bucket_stays_within_its_bound() {
 // A store that answers later.
 
 #[tokio::test(start_paused = true)]
-async fn a_later_answer_is_decided_as_one_that_is_there() {
+async fn a_store_that_answers_later_decides_the_same() {
     let (late, limiter, memory) = Late::new();
     let both = || limiter.limit(&REQUESTS).cost(4).and(&TENANT).key("acme").cost(9);
     let permit = both().await.unwrap();
@@ -851,7 +868,7 @@ async fn a_later_answer_is_decided_as_one_that_is_there() {
     let refused = both().cost(10).await.unwrap_err();
     assert_eq!(refused_by(&refused), ["tenant"]);
 
-    // A refund is heard to the end although nobody waits for it.
+    // A refund is completed although its future is dropped.
     let permit = memory.limit(&REQUESTS).cost(4).and(&TOKENS).cost(60);
     drop(at_once(permit).unwrap());
     let call = limiter.limit(&TOKENS).cost(40).and(&TENANT).key("b");
@@ -867,7 +884,7 @@ async fn a_later_answer_is_decided_as_one_that_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_nobody_waits_to_hear_of_is_given_up_by_all() {
+async fn a_reservation_that_is_dropped_before_its_answer_is_given_up_in_all_buckets() {
     let (late, limiter, memory) = Late::new();
     let held = late.close();
     let mut call = Box::pin(pair(&limiter, [2, 1], true).and(&SECONDS).reserve());
@@ -879,7 +896,7 @@ async fn a_reservation_that_nobody_waits_to_hear_of_is_given_up_by_all() {
     settled().await;
     assert_eq!(owed(&memory), [0.0, 0.0, 0.0]);
 
-    // Nor is one kept that was heard of and dropped.
+    // A reservation that is dropped after its answer is given up, too.
     let first = pair(&limiter, [1, 1], false).reserve().await.unwrap();
     let second = pair(&limiter, [2, 2], true).reserve().await.unwrap();
     assert_eq!([first.wait(), second.wait()], [2 * SECOND, 6 * SECOND]);
@@ -908,8 +925,8 @@ fn hammer(work: impl Fn(u64) -> u64 + Sync) -> u64 {
     total.into_inner()
 }
 
-/// Were the buckets taken one by one, what is left in the first would show it; were they locked in
-/// the order of naming, this would hang.
+/// If the buckets were charged one by one, the first would have lost more than was admitted. If
+/// they were locked in the order of naming, this would deadlock.
 #[test]
 fn exactly_what_fits_into_all_is_admitted_whatever_the_order_of_naming() {
     static A: Limit = Limit::new("a", Quota::token_bucket(1_000, HOUR));
@@ -936,8 +953,8 @@ fn exactly_what_fits_into_all_is_admitted_whatever_the_order_of_naming() {
     }
 }
 
-/// Every two of sixteen limits, each in any order and with costs of its own: what each limit lost
-/// is what was admitted, to the token.
+/// Each call names two of sixteen limits, in any order and with a cost for each. Each limit loses
+/// exactly what was admitted, to the token.
 #[test]
 fn each_limit_has_lost_exactly_what_was_admitted() {
     let limits: Vec<_> = (0..16)
@@ -971,9 +988,9 @@ fn each_limit_has_lost_exactly_what_was_admitted() {
     assert!(drained > 12, "nearly everything is used up");
 }
 
-/// Two limits that only ever pay together hold the same for whoever looks at both.
+/// Two limits that are only ever charged together hold the same whenever a thread looks at both.
 #[test]
-fn nobody_sees_half_of_a_transaction() {
+fn no_thread_sees_half_of_a_transaction() {
     let quota = Quota::token_bucket(1_000_000, HOUR);
     let limits = ["left", "right"].map(|name| Limit::try_new(name, quota).unwrap());
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));

@@ -1,4 +1,4 @@
-//! What a decision costs in memory: nothing, for a key that the store knows.
+//! Allocations: a decision about a key that the store holds makes none.
 
 use crate::support;
 
@@ -29,7 +29,7 @@ fn a_known_key_is_decided_without_an_allocation() {
     let ask = |cost| {
         std::hint::black_box(is_admitted(limiter.limit(&LIMIT).key(KEY).cost(cost)));
     };
-    assert!(allocations(|| ask(1)) > 0, "a new key needs room, so allocations are seen");
+    assert!(allocations(|| ask(1)) > 0, "a new key allocates, and the counter sees it");
     assert_eq!(allocations(|| (0..999).for_each(|_| ask(1))), 0, "admitted");
     let peek = || assert!(!at_once(limiter.peek(&LIMIT).key(KEY)).unwrap().fits());
     assert_eq!(allocations(peek), 0, "looked at");
@@ -83,7 +83,7 @@ fn a_short_transaction_allocates_no_more_than_its_answer() {
     assert_eq!(allocations(take), 1, "four times two shards");
 }
 
-/// What 100 requests through this layer allocate that are all answered with this status.
+/// How often 100 requests through this layer allocate. All of them are answered with `status`.
 fn allocations_of_requests(layer: RateLimitLayer, status: StatusCode) -> u64 {
     let inner = tower::service_fn(|_: Request<()>| {
         std::future::ready(Ok::<_, Infallible>(Response::new(())))
@@ -102,8 +102,8 @@ fn the_layer_adds_no_allocation_to_an_admitted_request() {
     assert_eq!(allocations_of_requests(layer, StatusCode::OK), 0);
 }
 
-/// A map of header fields allocates twice, and the numbers are in one text. A wait of more than five
-/// minutes is another one.
+/// The map of header fields allocates twice, and the text of the numbers once. A wait of more than
+/// five minutes is one more text.
 #[test]
 fn fields_and_refusals_allocate_three_times() {
     let layer = || limiter(&ManualClock::new(START)).layer(&LIMIT);
@@ -114,13 +114,13 @@ fn fields_and_refusals_allocate_three_times() {
     assert_eq!(of_refusals(1_000), 400, "for an hour");
 }
 
-/// Allocated and not freed by `work`.
+/// The bytes that `work` allocates and does not free.
 fn kept(work: impl FnOnce()) -> i64 {
     allocation_counter::measure(work).bytes_current
 }
 
 #[test]
-fn numbers_that_no_bucket_uses_any_more_take_no_room() {
+fn quotas_that_no_bucket_uses_any_more_take_no_memory() {
     let (memory, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
     let ask = |rate| {
         let limit = Limit::try_new("plan", Quota::token_bucket(rate, HOUR)).unwrap();
@@ -133,7 +133,7 @@ fn numbers_that_no_bucket_uses_any_more_take_no_room() {
 }
 
 #[test]
-fn numbers_that_a_bucket_left_behind_take_no_room() {
+fn former_quotas_of_a_bucket_take_no_memory() {
     let (_, limiter) = store(Memory::new().max_keys(10), &ManualClock::new(START));
     let ask = |rate| {
         let limit =
@@ -145,10 +145,10 @@ fn numbers_that_a_bucket_left_behind_take_no_room() {
 }
 
 #[test]
-fn what_comes_and_goes_leaves_nothing_behind() {
+fn keys_that_come_and_go_leave_no_memory_behind() {
     let (memory, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
     let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&LIMIT).key(key).cost(cost)));
-    (0..=100).for_each(|key| take(key, 5)); // full: the shard was looked at
+    (0..=100).for_each(|key| take(key, 5)); // full: the shard was scanned
     let come_and_go = |times: u64| {
         (0..times).for_each(|key| {
             take(1_000 + key, 1);
@@ -156,7 +156,7 @@ fn what_comes_and_goes_leaves_nothing_behind() {
         })
     };
     come_and_go(200);
-    // What is known of resets takes 1 MiB, and no more when it is full.
+    // The log of resets takes 1 MiB, and does not grow once it is full.
     assert!(kept(|| come_and_go(100_000)) < (1_024 + 64) * 1_024);
     assert!(kept(|| come_and_go(100_000)) < 4 * 1_024);
     assert!(memory.len() <= 100);

@@ -1,5 +1,5 @@
-//! The backend's contract, held by the memory store: names, numbers that change, transactions,
-//! and giving back.
+//! The backend's contract, kept by the memory store: names, changed quotas, transactions, and
+//! refunds.
 
 use crate::support;
 
@@ -29,10 +29,10 @@ fn plan(quota: &str) -> Limit {
     Limit::try_new("plan", quota.parse().unwrap()).unwrap()
 }
 
-/// What was left stayed, and not what was used: a client that had used 3 of 3 and then paid for 100
-/// was refused.
+/// A former version kept what was left instead of what was used: a client that had used 3 of 3 and
+/// then paid for 100 was refused.
 #[test]
-fn a_larger_plan_is_worth_something_at_once() {
+fn a_larger_plan_grants_more_at_once() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let (free, pro) = (plan("3 per minute"), plan("100 per minute"));
     assert!(admitted(&limiter, &free, 1, 3));
@@ -40,13 +40,14 @@ fn a_larger_plan_is_worth_something_at_once() {
     assert_eq!(remaining(&limiter, &pro, 1), 97);
     assert!(admitted(&limiter, &pro, 1, 1));
     assert_eq!(remaining(&limiter, &pro, 1), 96);
-    // Back again, what was used beyond the smaller plan is owed.
+    // Back under the smaller plan, what was used beyond it is debt.
     assert_eq!(at_once(limiter.peek(&free).key(1_u64)).unwrap().tokens().to_string(), "-1");
 }
 
-/// A client that had used up its day got nothing out of a larger plan before the next day.
+/// In a former version, a client that had used up its day gained nothing by a larger plan before
+/// the next day.
 #[test]
-fn a_larger_window_is_worth_something_at_once() {
+fn a_larger_window_grants_more_at_once() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     let (small, large) = (plan("fixed window: 100 per day"), plan("fixed window: 1000 per day"));
     assert!(admitted(&limiter, &small, 1, 100));
@@ -55,18 +56,18 @@ fn a_larger_window_is_worth_something_at_once() {
     assert!(!admitted(&limiter, &large, 1, 1));
 }
 
-/// An idle client of the smaller plan got 3 or 100 of the larger one, by whether the store had
-/// dropped its full bucket.
+/// In a former version, an idle client of the smaller plan got 3 or 100 of the larger one,
+/// depending on whether the store had dropped its full bucket.
 #[test]
-fn an_idle_client_has_all_of_its_new_plan_whether_it_was_forgotten_or_not() {
-    for (forgets, new, left) in [
+fn an_idle_client_has_all_of_its_new_plan_whether_its_bucket_was_dropped_or_not() {
+    for (drops, new, left) in [
         (false, "100 per minute", 100),
         (true, "100 per minute", 100),
         (false, "fixed window: 1000 per day", 1_000),
         (true, "fixed window: 1000 per day", 1_000),
         (false, "100 per minute, initial 5", 5),
         (true, "100 per minute, initial 5", 5),
-        // Not even if nothing else changes.
+        // Also if only the initial tokens change.
         (false, "3 per minute, initial 1", 1),
         (true, "3 per minute, initial 1", 1),
     ] {
@@ -75,23 +76,23 @@ fn an_idle_client_has_all_of_its_new_plan_whether_it_was_forgotten_or_not() {
         let free = plan("3 per minute");
         assert!(admitted(&limiter, &free, 1, 3));
         clock.advance(HOUR);
-        if forgets {
+        if drops {
             memory.purge();
         }
-        assert_eq!(memory.is_empty(), forgets);
+        assert_eq!(memory.is_empty(), drops);
         let new = plan(new);
-        assert_eq!(remaining(&limiter, &new, 1), left, "{forgets}");
-        // The first use begins to fill it, also if that is refused.
+        assert_eq!(remaining(&limiter, &new, 1), left, "dropped: {drops}");
+        // The first request starts the refill, even if it is refused.
         assert!(at_once(limiter.limit(&new).key(1_u64).cost(left + 1)).is_err());
         clock.advance(MINUTE / 3);
         let gained = if left == 1 { 1 } else { 33 };
         let most = new.quota().get_capacity();
-        assert_eq!(remaining(&limiter, &new, 1), most.min(left + gained), "{forgets}");
+        assert_eq!(remaining(&limiter, &new, 1), most.min(left + gained), "dropped: {drops}");
     }
 }
 
 #[test]
-fn new_numbers_keep_what_was_used() {
+fn a_new_quota_keeps_what_was_used() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
     let (small, large) = (plan("10 per hour"), plan("1000 per minute"));
@@ -99,7 +100,8 @@ fn new_numbers_keep_what_was_used() {
     assert_eq!(remaining(&limiter, &large, 1), 993);
     assert!(admitted(&limiter, &large, 1, 993));
     assert!(!at_once(limiter.peek(&small).key(1_u64)).unwrap().fits());
-    // It has filled at the rate it was last used at, and full is full under any numbers.
+    // The bucket has refilled by the quota of its last charge, and a full bucket is full under any
+    // quota.
     clock.advance(MINUTE);
     assert!(admitted(&limiter, &small, 1, 10));
     let window = plan("fixed window: 8 per day");
@@ -115,10 +117,10 @@ fn new_numbers_keep_what_was_used() {
 
 const TICK: Duration = Duration::from_micros(1);
 
-/// The bucket gained by the numbers of the day until the day was over, and the client was told nine
-/// minutes each time.
+/// In a former version, the bucket refilled by the daily plan until the day was over, and every
+/// refusal advertised nine minutes again.
 #[test]
-fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
+fn a_client_that_changed_its_plan_is_admitted_at_the_advertised_time() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
     let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
@@ -127,7 +129,7 @@ fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
         let refused = at_once(limiter.limit(&steady).key(1_u64)).unwrap_err();
         refused.retry_after().unwrap()
     };
-    // 100 are used, of 10.
+    // The client has used 100 of 10.
     assert_eq!(told(), MINUTE * 9 + SECOND * 6);
     clock.advance(MINUTE * 9 + SECOND * 6 - TICK);
     assert_eq!(told(), TICK);
@@ -136,9 +138,9 @@ fn a_client_that_changed_its_plan_is_admitted_when_it_was_told() {
     assert_eq!(remaining(&limiter, &steady, 1), 0);
 }
 
-/// As above, where the limit is one of several and the others have what is asked.
+/// The same for a call on several limits, of which only this one is short.
 #[test]
-fn a_list_is_admitted_when_the_client_was_told() {
+fn several_limits_are_admitted_at_the_advertised_time() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
@@ -152,9 +154,10 @@ fn a_list_is_admitted_when_the_client_was_told() {
     assert!(both().is_ok());
 }
 
-/// A look is told a wait as well, by the numbers of its limit, but leaves the bucket to gain by its own.
+/// A peek reports the wait by the quota of its limit. The bucket goes on refilling by its own
+/// quota.
 #[test]
-fn a_look_does_not_change_the_numbers_of_a_bucket() {
+fn a_peek_does_not_change_the_quota_of_a_bucket() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
     let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
@@ -164,15 +167,15 @@ fn a_look_does_not_change_the_numbers_of_a_bucket() {
     assert_eq!(peek(&steady).tokens().to_string(), "-90");
     clock.advance(MINUTE * 10);
     assert_eq!((peek(&steady).tokens().to_string(), peek(&daily).state()), ("-90".to_owned(), day));
-    // For a cost of nothing as for any other.
+    // A refusal does change it, even at a cost of zero.
     assert!(!admitted(&limiter, &steady, 1, 0));
     clock.advance(MINUTE);
     assert_eq!(peek(&steady).tokens().to_string(), "-80");
 }
 
-/// Refusals by one plan and then the other, as by two servers during a deployment.
+/// Refusals under one plan and then the other, as two servers give them during a deployment.
 #[test]
-fn refusals_by_two_numbers_in_turn_mint_nothing() {
+fn refusals_under_two_quotas_in_turn_grant_nothing() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let (daily, steady) = (plan("fixed window: 100 per day"), plan("10 per minute"));
@@ -183,7 +186,7 @@ fn refusals_by_two_numbers_in_turn_mint_nothing() {
     }
     assert_eq!((tokens(&daily), tokens(&steady)), ("0".to_owned(), "-90".to_owned()));
     assert_eq!(memory.len(), 1);
-    // Of the minutes in which it counted in the larger one, the bucket has what that gains.
+    // The bucket counts in the steady plan for 5 of these 10 minutes, and gains 50 tokens in them.
     for _ in 0..10 {
         assert!(!admitted(&limiter, &steady, 1, 10));
         clock.advance(MINUTE / 2);
@@ -194,7 +197,7 @@ fn refusals_by_two_numbers_in_turn_mint_nothing() {
 }
 
 #[test]
-fn a_refused_list_stores_a_bucket_in_the_last_of_its_numbers() {
+fn a_refused_list_stores_a_bucket_under_the_last_of_its_quotas() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let plans = ["fixed window: 100 per day", "10 per minute", "20 per hour"].map(plan);
@@ -217,7 +220,7 @@ fn a_refused_list_stores_a_bucket_in_the_last_of_its_numbers() {
 }
 
 #[test]
-fn debt_counts_as_used_under_new_numbers() {
+fn debt_counts_as_used_under_a_new_quota() {
     let clock = ManualClock::new(START);
     let (_, limiter) = store(Memory::new(), &clock);
     let (small, large) = (plan("10 per minute"), plan("100 per hour"));
@@ -228,10 +231,10 @@ fn debt_counts_as_used_under_new_numbers() {
     assert_eq!((tokens(&small), tokens(&large)), ("-115".to_owned(), "-25".to_owned()));
 }
 
-/// A bucket that was full under small numbers was taken for a full one under large ones: a client
-/// that could switch between two plans had no limit.
+/// A former version took a bucket that was full under a small quota for a full one under a large
+/// quota: a client that could switch between two plans had no limit.
 #[test]
-fn switching_between_numbers_grants_nothing() {
+fn switching_between_quotas_grants_nothing() {
     static SMALL: Limit = Limit::new("plan", Quota::token_bucket(1, SECOND));
     static LARGE: Limit =
         Limit::new("plan", Quota::token_bucket(1_000, Duration::from_secs(1_000)));
@@ -245,13 +248,13 @@ fn switching_between_numbers_grants_nothing() {
         }
         taken += u64::from(admitted(&limiter, &SMALL, 1, 1));
     }
-    assert!(taken <= 2_001, "{taken} in 1,000 s, where both numbers grant 1 a second");
+    assert!(taken <= 2_001, "{taken} in 1,000 s, where both quotas grant 1 a second");
 }
 
-/// A value too large for the numbers that it was rescaled to became the deepest debt, and a debt
+/// In a former version, a value too large for the new quota became the deepest debt, and a debt
 /// deeper than the new `max_reserved` was forgiven.
 #[test]
-fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
+fn a_new_quota_neither_turns_tokens_into_debt_nor_forgives_debt() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let (many, two) = (plan("fixed window: 10_000_000_000 per day"), plan("2 per day"));
@@ -270,8 +273,8 @@ fn new_numbers_neither_turn_tokens_into_debt_nor_forgive_it() {
     assert_eq!(tokens(&plan("1 per second, capacity 101")), "0");
 }
 
-/// The distance between a start in the far past and now overflowed, so that windows began again with
-/// every look.
+/// In a former version, the distance between now and a start in the far past overflowed, and every
+/// peek began a new window.
 #[test]
 fn windows_stay_where_they_are_however_far_their_start() {
     for start in [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX] {
@@ -289,10 +292,10 @@ fn windows_stay_where_they_are_however_far_their_start() {
     }
 }
 
-/// The second charge on a bucket was judged as if the first had not been asked, so that the wait
-/// was too short for both.
+/// In a former version, the second charge on a bucket was decided as if the first were not there,
+/// so the wait was too short for both.
 #[test]
-fn a_bucket_named_twice_waits_for_both() {
+fn a_bucket_that_is_named_twice_waits_for_both_charges() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     assert!(admitted(&limiter, &BURST, 1, 10));
@@ -310,7 +313,7 @@ fn a_bucket_named_twice_waits_for_both() {
 }
 
 #[test]
-fn giving_back_fills_no_further_than_the_capacity() {
+fn a_refund_fills_no_further_than_the_capacity() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     assert!(admitted(&limiter, &LOGIN, 1, 10));
@@ -326,18 +329,18 @@ fn giving_back_fills_no_further_than_the_capacity() {
     };
     assert_eq!(refund(&LOGIN, 4), 4);
     assert_eq!(refund(&LOGIN, 1_000), 10);
-    // Less than nothing is taken: such is work that cost more than was thought.
+    // A negative refund takes tokens, for work that cost more than it had paid.
     let more = Adjustment::refund(BucketId::new("login", &key), LOGIN.bucket(), -1);
     let refunded = at_once(memory.adjust(&[more]).wait()).unwrap();
     assert_eq!(refunded.verdict(), Verdict::Admitted);
     assert_eq!(refunded.readings()[0].state().value, LOGIN.bucket().capacity() - 1);
-    // A bucket that nobody has used has nothing to get back.
+    // An unused bucket has nothing to get back.
     static NEW: Limit = Limit::new("new", Quota::token_bucket(10, HOUR).initial(3));
     assert_eq!(refund(&NEW, 5), 3);
 }
 
 #[test]
-fn a_charge_of_less_than_nothing_gives_nothing() {
+fn a_negative_charge_gives_nothing() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     assert!(admitted(&limiter, &LOGIN, 1, 4));
     let key = Key::from(1_u64);
@@ -347,20 +350,20 @@ fn a_charge_of_less_than_nothing_gives_nothing() {
 }
 
 #[test]
-fn a_call_asks_when_it_is_polled_and_not_before() {
+fn a_call_charges_when_it_is_polled_and_not_before() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     drop(limiter.limit(&LOGIN).key(1_u64));
     drop(limiter.limit(&LOGIN).key(1_u64).cost(12).reserve());
     assert_eq!(remaining(&limiter, &LOGIN, 1), 10);
     let seen = at_once(limiter.peek(&LOGIN).key(1_u64).cost(4)).unwrap();
     assert!(seen.fits());
-    assert_eq!((seen.cost(), seen.remaining()), (4, 10), "a peek leaves all that there is");
+    assert_eq!((seen.cost(), seen.remaining()), (4, 10), "a peek takes nothing");
     let seen = at_once(limiter.peek(&LOGIN).key(1_u64).cost(11)).unwrap();
     assert_eq!((seen.fits(), seen.wait(), seen.remaining()), (false, None, 10));
 }
 
 #[test]
-fn numbers_that_take_the_place_of_others_are_not_misread() {
+fn a_quota_that_replaces_another_is_not_misread() {
     let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
     for quota in ["10 per hour", "20 per minute", "30 per second", "40 per day"] {
         assert!(is_admitted(limiter.limit(&plan(quota)).key("alice")));
@@ -370,7 +373,7 @@ fn numbers_that_take_the_place_of_others_are_not_misread() {
 }
 
 #[test]
-fn a_first_use_that_costs_nothing_begins_to_fill_too() {
+fn a_first_request_that_costs_nothing_starts_the_refill_too() {
     static SLOW_START: Limit =
         Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
     let clock = ManualClock::new(START);
@@ -381,7 +384,7 @@ fn a_first_use_that_costs_nothing_begins_to_fill_too() {
 }
 
 #[test]
-fn a_refused_transaction_is_a_first_use_as_well() {
+fn a_refused_transaction_starts_the_refill_as_well() {
     static SLOW_START: Limit =
         Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
     let clock = ManualClock::new(START);
@@ -395,13 +398,17 @@ fn a_refused_transaction_is_a_first_use_as_well() {
         LOGIN.bucket().units(1).unwrap(),
     );
     assert_eq!(at_once(memory.apply(&[five, login]).wait()).unwrap().verdict(), Verdict::Refused);
-    assert_eq!(memory.len(), 1, "it began to fill; the other is full, which is like none");
+    assert_eq!(
+        memory.len(),
+        1,
+        "one has started to refill; the other is full, which is the same as absent"
+    );
     clock.advance(MINUTE);
     assert_eq!(at_once(limiter.peek(&SLOW_START)).unwrap().remaining(), 3);
 }
 
 #[test]
-fn a_bucket_named_twice_under_two_numbers_is_not_misread() {
+fn a_bucket_that_is_named_twice_under_two_quotas_is_not_misread() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
     let (hour, second) = (plan("10 per hour"), plan("20 per second"));
     let key = Key::GLOBAL;
@@ -438,7 +445,7 @@ fn the_phase_of_windows_is_the_documented_hash() {
     let key = Key::from("alice");
     let id = BucketId::new("exports", &key);
     assert_eq!(id.shard(3).phase(&hour), id.phase(&hour), "all shards of a limit have one phase");
-    // The store uses it.
+    // The store uses this phase.
     let limit = Limit::new("exports", Quota::fixed_window(1, HOUR));
     let start = at_once(limiter(&ManualClock::new(START)).peek(&limit).key("alice"))
         .unwrap()
@@ -470,7 +477,7 @@ fn the_bytes_of_a_key_are_the_documented_ones() {
     assert_eq!(of("ab"), b"s\x02ab");
     assert_eq!(of(&"x".repeat(254))[..3], *b"s\xfex");
     assert_eq!(of(&"x".repeat(255))[..11], *b"s\xff\0\0\0\0\0\0\0\xffx");
-    // Numbers are the same key whatever their type, and literals need none.
+    // An integer is the same key whatever its type, and a literal needs no suffix.
     assert_eq!(Key::from(7), Key::from(7_u64));
     assert_eq!(Key::from(7_i64), Key::from(7_u32));
     assert_ne!(Key::from(-7), Key::from(7));

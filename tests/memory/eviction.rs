@@ -1,4 +1,4 @@
-//! What a flood of made-up keys pushes out of a store at its bound: the flood itself.
+//! A store at its bound, and a flood of made-up keys: the flood evicts its own buckets.
 
 use crate::support;
 
@@ -27,8 +27,8 @@ fn one_shard() -> (ManualClock, RateLimiter) {
     (clock, limiter)
 }
 
-/// Lets each of these made-up keys ask once. Returns how many guesses the debtor got meanwhile, which
-/// asks for one after every tenth.
+/// Sends one request for each of these made-up keys, and one for the debtor after every tenth.
+/// Returns how many guesses the debtor got.
 fn flood(limiter: &RateLimiter, limits: &[&Limit], keys: Range<u64>) -> usize {
     let mut guesses = 0;
     for (key, limit) in keys.zip(limits.iter().cycle()) {
@@ -46,8 +46,9 @@ fn is_blocked(limiter: &RateLimiter, limit: &Limit, key: u64) -> bool {
     at_once(limiter.peek(limit).key(key).cost(0)).unwrap().wait() > Some(Duration::ZERO)
 }
 
-/// The store evicted the bucket that was full soonest. A made-up key with 1 of 1,000 a day used was
-/// full at the end of the day, and a key with 5 of 5 an hour used within the hour.
+/// A former version evicted the bucket that would be full soonest. That was the debtor: with 5 of 5
+/// an hour used it was full within the hour, and a made-up key with 1 of 1,000 a day used only at
+/// the end of the day.
 #[test]
 fn made_up_keys_of_a_long_period_do_not_free_a_debtor_of_a_short_one() {
     for made_up in [&DAILY, &ONCE_A_DAY] {
@@ -57,8 +58,8 @@ fn made_up_keys_of_a_long_period_do_not_free_a_debtor_of_a_short_one() {
     }
 }
 
-/// The same in the store as it is by default: 1,070,000 made-up keys freed a debtor, and every
-/// 10,000 more gave it 5 more guesses.
+/// The same in a store with the default bound. In a former version, 1,070,000 made-up keys freed a
+/// debtor, and every 10,000 more gave it 5 more guesses.
 #[test]
 fn a_million_made_up_keys_free_no_debtor_of_the_default_store() {
     let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
@@ -71,7 +72,7 @@ fn a_million_made_up_keys_free_no_debtor_of_the_default_store() {
     assert_eq!(debtors.filter(|&debtor| admitted(&limiter, &LOGIN, debtor, 1)).count(), 0);
 }
 
-/// A penalty of 100 hours was evicted as well.
+/// In a former version, a flood evicted a penalty of 100 hours as well.
 #[test]
 fn made_up_keys_do_not_lift_a_penalty() {
     static WEEKLY: Limit = Limit::new("weekly", Quota::fixed_window(1_000, DAY.saturating_mul(7)));
@@ -82,17 +83,18 @@ fn made_up_keys_do_not_lift_a_penalty() {
     assert_eq!(owed.wait(), Some(HOUR * 100 + HOUR / 5));
 }
 
-/// Keys that ask a limit of capacity 1 have used all of it.
+/// A key of a limit with capacity 1 has used all of it after one request.
 #[test]
-fn a_debtor_sees_its_whole_quota_filled_with_keys_that_have_used_more_before_it_is_free() {
+fn a_debtor_is_evicted_only_when_all_other_keys_of_its_limit_have_used_more() {
     static HALF_A_DAY: Limit = Limit::new("half", Quota::token_bucket(1, HOUR.saturating_mul(12)));
     let (clock, limiter) = one_shard();
     assert!(admitted(&limiter, &ONCE_A_DAY, DEBTOR, 1));
-    // Another limit's keys do not count, however many there are, once they hold more than half.
+    // The keys of another limit, however many, evict one another once they hold more than half of
+    // the store.
     for key in 0..5_000 {
         assert!(admitted(&limiter, &HALF_A_DAY, key, 1));
     }
-    // Half of the store is what the keys of the debtor's limit get.
+    // The other half is left to the keys of the debtor's limit.
     for key in 10_000..10_499 {
         clock.advance(Duration::from_micros(1));
         assert!(admitted(&limiter, &ONCE_A_DAY, key, 1));
@@ -109,7 +111,8 @@ fn keys_that_have_used_less_free_no_debtor_of_their_own_limit() {
     let (clock, limiter) = one_shard();
     assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
     assert_eq!(flood(&limiter, &[&LOGIN], 0..20_000), 0);
-    // Half an hour later it owes 2.5 of 5, which 2 of 5 do not outweigh.
+    // Half an hour later the debtor still lacks 2.5 of 5, more than the 2 of 5 that a made-up key
+    // has used.
     clock.advance(HOUR / 2);
     for key in 20_000..40_000 {
         assert!(admitted(&limiter, &LOGIN, key, 2));
@@ -117,8 +120,8 @@ fn keys_that_have_used_less_free_no_debtor_of_their_own_limit() {
     }
 }
 
-/// With three limits to ask, made-up keys fill three quarters of the store. Of the debtor's limit, a
-/// quarter stays, and that is what has used the largest shares.
+/// Made-up keys of three limits fill three quarters of the store. The debtor's limit keeps a
+/// quarter: the keys that have used the largest shares.
 #[test]
 fn an_attacker_with_several_limits_frees_no_debtor() {
     let (_, limiter) = one_shard();
@@ -135,9 +138,9 @@ fn an_attacker_with_several_limits_frees_no_debtor() {
     }
 }
 
-/// Where all numbers hold one bucket each, the shares decide.
+/// Where each quota has one bucket, the smallest used share of the capacity decides.
 #[test]
-fn of_many_plans_with_one_key_each_the_smallest_share_makes_room() {
+fn of_many_plans_with_one_key_each_the_key_with_the_smallest_used_share_is_evicted() {
     let plan = |rate| Limit::try_new("plan", Quota::token_bucket(rate, HOUR)).unwrap();
     let (_, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
     for key in 0..100 {
@@ -154,14 +157,14 @@ fn of_many_plans_with_one_key_each_the_smallest_share_makes_room() {
     }
 }
 
-/// Any debt of a limit without capacity is a large share of it.
+/// For a limit without capacity, any debt counts as a large share.
 #[test]
 fn debt_of_a_limit_without_capacity_outweighs_what_others_have_used() {
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, HOUR).capacity(0));
     let (_, limiter) = store(Memory::new().max_keys(2), &ManualClock::new(START));
     at_once(limiter.penalize(&SPACED, 1).key(1_u64)).unwrap();
     for key in 2..50 {
-        // As many of the one limit as of the other when each of these comes.
+        // Each quota has one bucket whenever a new key comes.
         let plan = Limit::try_new("plan", Quota::token_bucket(10, MINUTE * (key as u32))).unwrap();
         assert!(admitted(&limiter, &plan, key, 10));
         let wait = at_once(limiter.peek(&SPACED).key(1_u64).cost(0)).unwrap().wait();
@@ -170,16 +173,16 @@ fn debt_of_a_limit_without_capacity_outweighs_what_others_have_used() {
 }
 
 #[test]
-fn numbers_that_change_carry_what_was_used_to_where_it_counts() {
+fn what_a_debtor_used_protects_its_bucket_under_a_changed_quota_too() {
     let (_, limiter) = one_shard();
-    // The debtor's plan is changed, and its next request takes the new numbers over.
+    // The debtor's plan changes, and its next charge moves the bucket to the new quota.
     let before = Limit::new("login", Quota::token_bucket(3, MINUTE));
     assert!(admitted(&limiter, &before, DEBTOR, 3));
     at_once(limiter.penalize(&LOGIN, 2).key(DEBTOR)).unwrap();
     assert_eq!(flood(&limiter, &[&DAILY, &before], 0..20_000), 0);
 }
 
-/// Keys that were blocked pinned the store: every other key was forgotten at once.
+/// In a former version, blocked keys filled the store, and every other key was evicted at once.
 #[test]
 fn blocked_keys_hold_no_more_than_half_of_the_bound() {
     let (_, limiter) = one_shard();
@@ -193,14 +196,14 @@ fn blocked_keys_hold_no_more_than_half_of_the_bound() {
     }
     let kept = || (10_000..10_400).filter(|&key| remaining(&limiter, &LOGIN, key) == 4).count();
     assert_eq!(kept(), 400, "ordinary keys have half of the bound");
-    // Other limits' keys need that half as well; the blocked ones keep theirs.
+    // Keys of other limits compete for that half as well. The blocked keys keep theirs.
     assert_eq!(flood(&limiter, &[&ONCE_A_DAY], 20_000..40_000), 0);
     let blocked = (0..5_000).filter(|&key| is_blocked(&limiter, &DAILY, key)).count();
     assert_eq!(blocked, BOUND / 2);
-    assert!(kept() >= 249, "{} of the keys of their limit, a half of that half", kept());
+    assert!(kept() >= 249, "the limit keeps {} keys, a half of that half", kept());
 }
 
-/// Blocks of another limit, and short ones, are not lifted by made-up keys that are blocked for long.
+/// Made-up keys with long blocks do not lift the short blocks of another limit.
 #[test]
 fn blocks_of_a_flooded_limit_are_lifted_first() {
     let (_, limiter) = one_shard();
@@ -214,7 +217,7 @@ fn blocks_of_a_flooded_limit_are_lifted_first() {
     assert_eq!(kept, 100);
 }
 
-/// To block a key twice, or to reset it, does not count it twice.
+/// Blocking a key again, or resetting it, does not count it twice.
 #[test]
 fn a_key_that_is_blocked_again_and_again_lifts_no_other_block() {
     let (_, limiter) = one_shard();
@@ -222,7 +225,7 @@ fn a_key_that_is_blocked_again_and_again_lifts_no_other_block() {
     for key in 0..400 {
         block(&limiter, &LOGIN, key, HOUR);
     }
-    // An eviction has the shard looked through; what comes after is noted one by one.
+    // An eviction scans the shard. Later blocks are counted one by one.
     assert_eq!(flood(&limiter, &[&DAILY], 1_000..3_000), 0);
     for nth in 0..600 {
         block(&limiter, &LOGIN, 7, HOUR * 2 + SECOND * nth);
@@ -235,7 +238,7 @@ fn a_key_that_is_blocked_again_and_again_lifts_no_other_block() {
 }
 
 #[test]
-fn a_block_that_has_ended_counts_for_what_is_still_owed() {
+fn after_its_block_has_ended_a_key_is_ranked_by_its_debt() {
     let (clock, limiter) = one_shard();
     assert!(admitted(&limiter, &LOGIN, DEBTOR, 5));
     for key in 0..450 {
@@ -243,18 +246,18 @@ fn a_block_that_has_ended_counts_for_what_is_still_owed() {
     }
     assert_eq!(flood(&limiter, &[&ONCE_A_WEEK], 1_000..3_000), 0);
     clock.advance(MINUTE + SECOND);
-    // Now the once blocked may be evicted again: by others of their limit.
+    // The blocks have ended, so other keys of their limit may evict these keys again.
     for key in 5_000..7_000 {
         assert!(admitted(&limiter, &ONCE_A_DAY, key, 1));
         block(&limiter, &ONCE_A_WEEK, key, HOUR);
     }
     let kept = (0..450).filter(|&key| remaining(&limiter, &ONCE_A_DAY, key) == 0).count();
-    assert_eq!(kept, 0, "those that were blocked are still in the store");
+    assert_eq!(kept, 0, "keys with ended blocks are still in the store");
 }
 
 /// The deficit of a window vanishes when it ends.
 #[test]
-fn buckets_whose_window_has_ended_make_room_before_those_that_owe() {
+fn buckets_of_ended_windows_are_evicted_before_buckets_with_a_deficit() {
     static WINDOW: Limit = Limit::new("window", Quota::fixed_window(10, HOUR));
     let (clock, limiter) = one_shard();
     for key in 0..500 {

@@ -42,7 +42,7 @@ fn admitted_over(keys: u64, limit: &Limit) -> u64 {
         let mut admitted = 0;
         for round in 0..=CAPACITY {
             for nth in 0..keys {
-                // Every thread goes its own way round the keys.
+                // Every thread visits the keys in an order of its own.
                 let key = (nth * (2 * thread + 1) + round) % keys;
                 admitted += u64::from(is_admitted(limiter.limit(limit).key(key)));
             }
@@ -64,10 +64,10 @@ fn a_thousand_keys_are_admitted_exactly_their_capacity_each() {
     assert_eq!(admitted_over(1_000, &BUCKET), 1_000 * CAPACITY);
 }
 
-/// Pairs of buckets, named in either order: were they locked in the order of naming, this would
-/// hang; were they taken one by one, the sums would differ.
+/// Pairs of buckets, named in either order. A store that locked them in the order of the call would
+/// deadlock here, and one that charged them one by one would miss the sum.
 #[test]
-fn transactions_in_opposite_orders_neither_hang_nor_tear() {
+fn transactions_in_opposite_orders_do_not_deadlock_and_take_all_or_nothing() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
     let keys: Vec<Key> = (0_u64..16).map(Key::from).collect();
@@ -94,15 +94,15 @@ fn transactions_in_opposite_orders_neither_hang_nor_tear() {
     assert!(admitted > 15 * CAPACITY, "nearly everything is used up: {admitted}");
 }
 
-/// Two-choices charges, on pairs of shards in either order, alone and in transactions with another
-/// limit: no token is granted twice, and none is left behind when every pair was asked to the end.
+/// Two-choices charges on pairs of shards in either order, alone and in transactions with another
+/// limit. No token is granted twice, and none is left once every pair refuses.
 #[test]
-fn shards_are_admitted_exactly_what_they_hold_together() {
+fn shards_grant_exactly_what_they_hold_together() {
     let quota = Quota::token_bucket(100, HOUR).shards(10);
     let shard = Bucket::of_shard(&quota).unwrap();
     let one = shard.units(1).unwrap();
     assert_eq!(shard.capacity(), 10 * one);
-    let key = Key::from("everybody");
+    let key = Key::from("all-clients");
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     // All shards of the limit under one lock of the store, then under many.
     for (max_keys, seed) in [10, 1_000_000].into_iter().flat_map(|keys| [(keys, 0), (keys, 1)]) {
@@ -110,7 +110,7 @@ fn shards_are_admitted_exactly_what_they_hold_together() {
         let (memory, _) = store(Memory::new().max_keys(max_keys), &clock);
         let ask = |first, second, alone| {
             let charge = Charge::take(id(first), &shard, one).second_shard(second);
-            // A limit that is never short, but is locked as well.
+            // A limit that always has tokens. The store locks its bucket as well.
             let open = Charge::take(BucketId::new("open", &key), &shard, 0);
             let charges = [open, charge];
             let asked = if alone { &charges[1..] } else { &charges[..] };
@@ -134,21 +134,21 @@ fn shards_are_admitted_exactly_what_they_hold_together() {
             }
             admitted
         });
-        // Every pair once more, as those drawn may have missed a token.
+        // Every pair once more: the random pairs may have missed a token.
         let pairs = (0..10).flat_map(|a| (0..10).map(move |b| (a, b))).filter(|(a, b)| a != b);
         let rest: u64 = pairs.map(|(a, b)| (0..20).map(|_| ask(a, b, true)).sum::<u64>()).sum();
         assert_eq!(admitted + rest, 100);
-        assert!(admitted > 90, "most go to pairs at random: {admitted}");
+        assert!(admitted > 90, "the random pairs take most tokens: {admitted}");
     }
 }
 
-/// Pairs of shards, larger costs, and ordinary charges on the same shards, all at once: what was
-/// taken is what is gone.
+/// Pairs of shards, larger costs, and ordinary charges on the same shards, all at once: the buckets
+/// lose exactly what was granted.
 #[test]
-fn what_pairs_and_others_take_is_what_is_gone() {
+fn pairs_and_ordinary_charges_take_exactly_what_the_buckets_lose() {
     let shard =
         Bucket::of_shard(&Quota::fixed_window(40_000, HOUR).start(START).shards(8)).unwrap();
-    let key = Key::from("everybody");
+    let key = Key::from("all-clients");
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     let (memory, _) = store(Memory::new(), &ManualClock::new(START));
     let taken = hammer(|thread| {
@@ -179,8 +179,8 @@ fn what_pairs_and_others_take_is_what_is_gone() {
     assert!(left < shard.capacity(), "nearly everything is used up: {left} are left");
 }
 
-/// Threads that come and go over far more keys than there is room for, with the clock running on:
-/// sweeping, making room and growing all happen between the decisions of others.
+/// All threads use one bucket, and add far more keys than the store holds. Sweeping, evicting and
+/// growing happen between the decisions of other threads.
 #[test]
 fn a_bucket_in_use_is_never_lost_to_a_flood() {
     let clock = ManualClock::new(START);
@@ -190,23 +190,23 @@ fn a_bucket_in_use_is_never_lost_to_a_flood() {
         let mut admitted = 0;
         for round in 0_u64..5_000 {
             admitted += u64::from(is_admitted(limiter.limit(&BUCKET).key("in use").cost(1)));
-            // Never asked for before, and nearer to full than the one in use after its first
-            // seconds: 1 of 10 in an hour against hundreds of 500.
+            // A new key each time. It has used 1 of 10: a smaller share than the bucket in use,
+            // once that has used more than 50 of its 500.
             let made_up = (thread, round);
             assert!(is_admitted(limiter.limit(&SHORT).key((made_up.0, made_up.1))));
         }
         admitted
     });
     assert!(memory.len() <= 1_000);
-    // A bucket is 7.2 seconds a token; the flood's are full again 6 minutes after their use, so
-    // the one in use may be given up only in its first 50 requests.
+    // The bucket in use has the smaller share only in its first 50 requests. It can be evicted only
+    // then, and gains 50 tokens at most.
     assert!((CAPACITY..=CAPACITY + 50).contains(&admitted), "{admitted}");
 }
 
-/// The clock runs on while all threads take different costs; the record of what ran is checked
-/// afterwards, window by window.
+/// All threads take different costs while the clock advances. Afterwards, the record of what ran is
+/// checked window by window.
 #[test]
-fn what_ran_while_time_went_on_is_within_the_bound() {
+fn what_ran_while_the_clock_advanced_is_within_the_bound() {
     static FAST: Limit = Limit::new("fast", Quota::token_bucket(200, SECOND).capacity(40));
     static STEPS: Limit = Limit::new("steps", Quota::fixed_window(20, SECOND).capacity(40));
     for limit in [&FAST, &STEPS] {
@@ -228,7 +228,7 @@ fn what_ran_while_time_went_on_is_within_the_bound() {
         let ran = ran.into_inner().unwrap();
         assert_eq!(ran.iter().map(|&(_, cost)| cost).sum::<u64>(), admitted);
         assert_eq!(check_history(limit.quota(), &ran).unwrap(), None);
-        // 16,000 advances are 11.2 s, whose tokens were all asked for.
+        // 16,000 advances are 11.2 s, and the threads asked for all tokens of that time.
         let quota = limit.quota();
         let gained = quota.rate() * 112 / 10;
         assert!(admitted >= gained * 95 / 100, "{admitted} of {gained} tokens ran");

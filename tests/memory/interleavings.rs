@@ -1,5 +1,5 @@
-//! The memory store's locks, under interleavings that vary: at every turn each thread spins or
-//! yields as a number says that it is seeded with.
+//! The locks of the memory store, under many interleavings: at each step, a thread spins, yields or
+//! goes on, as a seeded generator says.
 //!
 //! docs/design/memory-store.md says why every interleaving is safe; these tests check it.
 //! The clock stands still, so that sums are exact.
@@ -33,8 +33,8 @@ impl Chance {
         (z ^ (z >> 31)) % end
     }
 
-    /// Lets the others go ahead by a little, by more, or not at all.
-    fn stray(&mut self) {
+    /// Yields, spins for a while, or does nothing.
+    fn pause(&mut self) {
         match self.below(4) {
             0 => thread::yield_now(),
             1 => (0..self.below(200)).for_each(|_| std::hint::spin_loop()),
@@ -43,7 +43,7 @@ impl Chance {
     }
 }
 
-/// What each of so many threads returns, which begin together.
+/// Runs `work` in this many threads, which start together, and returns what each of them returned.
 fn together<T: Send>(threads: u64, seed: u64, work: impl Fn(u64, Chance) -> T + Sync) -> Vec<T> {
     let start = Barrier::new(usize::try_from(threads).unwrap());
     thread::scope(|scope| {
@@ -66,13 +66,13 @@ fn left(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
 #[test]
 fn two_transactions_in_opposite_orders_take_all_or_nothing() {
     for seed in 0..SEEDS {
-        // There are hundreds of locks, so the two buckets are under different ones most of the time.
+        // There are hundreds of locks, so the two buckets are mostly under different ones.
         let limiter = limiter(&ManualClock::new(START));
         let admitted: u64 = together(4, seed, |thread, mut chance| {
             let (first, second) = if thread % 2 == 0 { (&A, &B) } else { (&B, &A) };
             let mut admitted = 0;
             for _ in 0..200 {
-                chance.stray();
+                chance.pause();
                 let both = limiter.limit(first).key(1_u64).and(second).key(1_u64);
                 match at_once(both) {
                     Ok(permit) => {
@@ -91,7 +91,7 @@ fn two_transactions_in_opposite_orders_take_all_or_nothing() {
         })
         .into_iter()
         .sum();
-        assert_eq!(admitted, 500, "all of the smaller one, from both");
+        assert_eq!(admitted, 500, "the whole capacity of the smaller limit");
         assert_eq!([left(&limiter, &A, 1), left(&limiter, &B, 1)], [0, 200]);
     }
 }
@@ -105,19 +105,19 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
             let memory = Memory::new().max_keys(max_keys);
             let (memory, limiter) = store(memory, &ManualClock::new(START));
             let newcomer = |thread: u64, round: u64| {
-                // Nearer to full than the two in use, so that these make room for each other.
+                // Closer to full than the two buckets in use, so that newcomers evict one another.
                 let newcomer = limiter.limit(&SMALL).key((thread, round));
                 assert!(is_admitted(newcomer));
             };
             let first = limiter.limit(&A).key(1_u64).cost(100);
             let first = first.and(&B).key(1_u64).cost(100);
             assert!(is_admitted(first));
-            // From here on nearly every newcomer drives another out.
+            // The store is full: from here on nearly every newcomer evicts another.
             (0..2 * u64::try_from(max_keys).unwrap()).for_each(|round| newcomer(9, round));
             let taken: u64 = together(4, seed, |thread, mut chance| {
                 let mut taken = 0;
                 for round in 0..100 {
-                    chance.stray();
+                    chance.pause();
                     if thread < 2 {
                         let both = limiter.limit(&A).key(1_u64).and(&B).key(1_u64);
                         taken += u64::from(is_admitted(both));
@@ -137,10 +137,10 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
     }
 }
 
-/// Two threads settle permits, two reserve and drop: what a reservation took is given back in one
-/// step with the look whether anything was taken or given since, or not at all.
+/// Two threads settle permits, two reserve and drop. A dropped reservation is undone only if its
+/// bucket is untouched since, and the check and the undo are one step.
 #[test]
-fn a_settle_and_a_drop_on_one_bucket_add_up() {
+fn a_settlement_and_a_drop_on_one_bucket_add_up() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(10_000, HOUR).max_reserved(150_000));
     let (mut undone, mut spent) = (0, 0);
     for seed in 0..SEEDS {
@@ -149,7 +149,7 @@ fn a_settle_and_a_drop_on_one_bucket_add_up() {
             undone: AtomicI64::new(0),
         });
         let limiter = RateLimiter::new(Arc::clone(&store));
-        // Ten permits a thread, which take all there is.
+        // Ten permits for each thread that settles. Together they take all tokens.
         let permits = Mutex::new(Vec::new());
         for _ in 0..20 {
             let permit = at_once(limiter.limit(&LLM).cost(500)).expect("there is enough");
@@ -158,17 +158,17 @@ fn a_settle_and_a_drop_on_one_bucket_add_up() {
         let reserved: i64 = together(4, seed, |thread, mut chance| {
             let mut reserved = 0;
             for _ in 0..10 {
-                chance.stray();
+                chance.pause();
                 if thread < 2 {
                     let permit = permits.lock().unwrap().pop().unwrap();
                     let _ = at_once(permit.settle(200)).unwrap();
                     continue;
                 }
-                // More than is ever given back.
+                // More than the settlements ever give back, so that each reservation has to wait.
                 let call = limiter.limit(&LLM).cost(7_000).reserve();
-                let reservation = at_once(call).expect("debt is allowed for all");
+                let reservation = at_once(call).expect("`max_reserved` allows the debt");
                 assert!(!reservation.wait().is_zero(), "there are at most 6,000");
-                chance.stray();
+                chance.pause();
                 drop(reservation);
                 reserved += 7_000;
             }
@@ -183,10 +183,13 @@ fn a_settle_and_a_drop_on_one_bucket_add_up() {
         undone += given_back;
         spent += reserved * token - given_back;
     }
-    assert!(undone > 0 && spent > 0, "both have happened: {undone} and {spent}");
+    assert!(
+        undone > 0 && spent > 0,
+        "some were undone and some stayed spent: {undone} and {spent}"
+    );
 }
 
-/// The memory store, with a count of the units that it gave back for what was undone.
+/// The memory store, and how many units it gave back for undone reservations.
 #[derive(Debug)]
 struct Undoing {
     memory: Memory,

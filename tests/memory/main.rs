@@ -1,4 +1,4 @@
-//! The memory store: its contract, its bound, its threads, its line, and what it allocates.
+//! The memory store: its contract, its bound, its threads, its queue, and what it allocates.
 
 #![cfg(feature = "memory")]
 

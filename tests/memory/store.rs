@@ -1,4 +1,4 @@
-//! The memory store: bounded, forgetting, and made for keys that others choose.
+//! The memory store: its bound, what it evicts and drops, and keys that clients make up.
 
 use crate::support;
 
@@ -23,8 +23,8 @@ fn made_up_keys_cannot_grow_it_past_the_bound() {
             }
         }
         assert!(memory.len() <= bound);
-        // Shares are equal and keys fall at random, so that the fullest shard is full first; after
-        // a flood all of them are.
+        // Each shard has an equal part of the bound and keys fall at random, so some shards fill up
+        // before others. After a flood all of them are full.
         assert!(memory.len() * 100 >= bound * 99, "{} of {bound}", memory.len());
     }
 }
@@ -38,13 +38,14 @@ fn a_bound_of_zero_is_one_and_a_huge_one_takes_no_memory_up_front() {
     assert!(Memory::new().max_keys(usize::MAX).is_empty());
 }
 
-/// Each bucket owes another number of tokens; a bound that is one shard makes the order exact.
+/// Each bucket has used a different number of tokens. A bound that is one shard makes the order
+/// exact.
 #[test]
-fn the_bucket_nearest_to_full_makes_room_first() {
+fn the_bucket_closest_to_full_is_evicted_first() {
     const KEYS: u64 = 500;
     static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
     let (memory, limiter) = store(Memory::new().max_keys(500), &ManualClock::new(START));
-    // In an order that has nothing to do with who goes first.
+    // The order of filling says nothing about the order of eviction.
     for nth in 0..KEYS {
         let key = nth * 7 % KEYS;
         assert!(admitted(&limiter, &DEEP, key, 100 + key));
@@ -52,7 +53,7 @@ fn the_bucket_nearest_to_full_makes_room_first() {
     for newcomer in 0..KEYS - 1 {
         assert!(admitted(&limiter, &DEEP, KEYS + newcomer, 1_000));
         assert_eq!(memory.len(), 500);
-        assert_eq!(remaining(&limiter, &DEEP, newcomer), 1_000, "it made room");
+        assert_eq!(remaining(&limiter, &DEEP, newcomer), 1_000, "it was evicted");
         assert_eq!(remaining(&limiter, &DEEP, newcomer + 1), 1_000 - 101 - newcomer, "it is next");
     }
 }
@@ -63,7 +64,8 @@ fn a_bucket_that_was_charged_since_is_passed_over() {
     for key in 0..64 {
         assert!(admitted(&limiter, &LOGIN, key, 2));
     }
-    // The first newcomer has the shard looked through; then those noted as next are used more.
+    // The first newcomer makes the store scan the shard and note what to evict next. Then some of
+    // these buckets are charged more.
     assert!(admitted(&limiter, &LOGIN, 1_000, 3));
     for key in 0..64 {
         if remaining(&limiter, &LOGIN, key) == 8 && key % 2 == 0 {
@@ -74,13 +76,13 @@ fn a_bucket_that_was_charged_since_is_passed_over() {
         assert!(admitted(&limiter, &LOGIN, newcomer, 3));
     }
     let kept = (0..64).step_by(2).filter(|&key| remaining(&limiter, &LOGIN, key) == 3).count();
-    assert!(kept >= 31, "only one of the even keys may have made room: {kept}");
+    assert!(kept >= 31, "at most one of the even keys may have been evicted: {kept}");
 }
 
 /// Two hundred times the bound in keys that cost one request each do not free a key that has used
 /// all of its tokens.
 #[test]
-fn a_flood_does_not_free_who_has_used_more() {
+fn a_flood_does_not_free_a_key_that_has_used_more() {
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new().max_keys(1_000), &clock);
     assert!(admitted(&limiter, &LOGIN, u64::MAX, 10));
@@ -133,7 +135,7 @@ fn a_bucket_begins_with_its_initial_tokens_and_fills_from_its_first_use() {
         Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(2));
     let clock = ManualClock::new(START);
     let (memory, limiter) = store(Memory::new(), &clock);
-    // Looking is no use: a bucket begins when somebody asks for its tokens.
+    // A peek does not start a bucket: the first request for its tokens does.
     assert_eq!(remaining(&limiter, &SLOW_START, 1), 2);
     clock.advance(HOUR);
     assert_eq!(remaining(&limiter, &SLOW_START, 1), 2);
@@ -146,7 +148,8 @@ fn a_bucket_begins_with_its_initial_tokens_and_fills_from_its_first_use() {
     clock.advance(Duration::from_micros(1));
     assert!(admitted(&limiter, &SLOW_START, 1, 5));
 
-    // Full is not like none here, so it is kept however long it is idle.
+    // With initial tokens, a full bucket is not the same as an absent one, so it is kept however
+    // long it is idle.
     clock.advance(24 * HOUR);
     memory.purge();
     for key in 100..200 {
@@ -159,7 +162,7 @@ fn a_bucket_begins_with_its_initial_tokens_and_fills_from_its_first_use() {
 }
 
 #[test]
-fn a_bucket_with_initial_tokens_starts_again_when_the_bound_needs_its_room() {
+fn a_bucket_with_initial_tokens_starts_over_when_it_was_evicted() {
     static SLOW_START: Limit =
         Limit::new("slow-start", Quota::token_bucket(1, MINUTE).capacity(10).initial(0));
     let clock = ManualClock::new(START);
@@ -170,7 +173,7 @@ fn a_bucket_with_initial_tokens_starts_again_when_the_bound_needs_its_room() {
     for key in 100..110 {
         assert!(!admitted(&limiter, &SLOW_START, key, 1));
     }
-    // Closed, never more.
+    // It starts over with no tokens: to be evicted gains nothing.
     assert_eq!(remaining(&limiter, &SLOW_START, 1), 0);
     assert!(!admitted(&limiter, &SLOW_START, 1, 1));
 }
@@ -205,26 +208,26 @@ fn tokens_are_shown_rounded_down() {
 }
 
 #[test]
-fn a_newcomer_that_is_nearest_to_full_makes_room_for_the_next() {
+fn a_newcomer_that_is_closest_to_full_is_evicted_next() {
     static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
     let (_, limiter) = store(Memory::new().max_keys(100), &ManualClock::new(START));
     let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&DEEP).key(key).cost(cost)));
     let left = |key: u64| at_once(limiter.peek(&DEEP).key(key)).unwrap().remaining();
     (0..100).for_each(|key| take(key, 100 + key));
-    take(1_000, 1); // the whole shard is looked at; bucket 0 makes room
+    take(1_000, 1); // the whole shard is scanned; bucket 0 is evicted
     take(1_001, 2);
-    assert_eq!(left(1_000), 1_000, "it was nearest to full, and made room");
+    assert_eq!(left(1_000), 1_000, "it was closest to full, and was evicted");
     assert_eq!(left(1), 899, "it was not");
 }
 
 #[test]
-fn a_bucket_that_was_used_a_little_since_is_still_in_turn() {
+fn a_bucket_that_was_charged_a_little_since_is_still_evicted_in_turn() {
     static DEEP: Limit = Limit::new("deep", Quota::token_bucket(1_000, HOUR));
     let (_, limiter) = store(Memory::new().max_keys(160), &ManualClock::new(START));
     let take = |key: u64, cost| assert!(is_admitted(limiter.limit(&DEEP).key(key).cost(cost)));
     let left = |key: u64| at_once(limiter.peek(&DEEP).key(key)).unwrap().remaining();
     (0..160).for_each(|key| take(key, 100 + 2 * key));
-    take(1_000, 900); // 0 makes room; 1 to 9 are noted
+    take(1_000, 900); // 0 is evicted; 1 to 9 are noted
     take(1, 3); // now behind 2, before 3
     take(1_001, 900);
     assert_eq!((left(2), left(1)), (1_000, 895));

@@ -1,7 +1,7 @@
-//! Attacks on the queue of a layer: what the other clients see of them.
+//! Attacks on the queue of a layer, and what they do to the other clients.
 //!
 //! Servers and connections are real. The time of the store is injected and stands still unless a
-//! test moves it, so no request has its turn before that.
+//! test advances it, so no request gets its turn before that.
 
 use crate::support;
 
@@ -28,10 +28,10 @@ use tollgate::{DAY, Limit, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 /// One request a second for all clients together.
 static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, SECOND));
 
-/// For each client of them, with five that may wait.
+/// One request a second for each client, of which five may wait.
 static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(1, SECOND).max_reserved(5));
 
-/// The same, without that bound.
+/// The same limit without that bound.
 static PER_CLIENT_ALL: Limit = Limit::new("per-client", Quota::token_bucket(1, SECOND));
 
 const PLACES: usize = 50;
@@ -43,7 +43,7 @@ fn queue() -> Queue {
     Queue::new(100 * DAY).max_waiters(PLACES)
 }
 
-/// A service behind this layer, and how often its handler has run.
+/// A server behind this layer, and how often its handler has run.
 async fn served(layer: impl Into<RateLimitLayer<Several>>) -> (Watched, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);
@@ -60,7 +60,7 @@ const UNREAD: [&[u8]; 2] = [
     b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nh",
 ];
 
-/// Sends a request on a connection of its own, and closes that.
+/// Sends a request on a connection of its own, and closes the connection.
 async fn ask_and_close(server: &mut Watched, request: &[u8]) {
     let mut connection = connect(ATTACKER, server.address).await;
     connection.write_all(request).await.unwrap();
@@ -68,8 +68,8 @@ async fn ask_and_close(server: &mut Watched, request: &[u8]) {
     server.arrived(ATTACKER, 1).await;
 }
 
-/// The server reads on only when it has answered, so it does not see that the connection is closed.
-/// No layer can tell; a connection without such bytes is seen to be closed.
+/// Opens this many connections, and closes them without the server noticing: it reads on only after
+/// it has answered. No layer can notice either. A connection without unread bytes is seen to close.
 async fn closes_unseen(server: &mut Watched, connections: usize, request: &[u8]) {
     for _ in 0..connections {
         ask_and_close(server, request).await;
@@ -78,7 +78,7 @@ async fn closes_unseen(server: &mut Watched, connections: usize, request: &[u8])
     ask_and_close(server, b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await;
 }
 
-/// Grants what is due, by looking.
+/// Counts the waiters, which also grants those that are due.
 fn look(limiter: &RateLimiter, limit: &Limit, client: Option<u8>) -> usize {
     let waiting = limiter.waiting(limit);
     client.map_or_else(|| waiting.count(), |client| waiting.clone().key(address(client)).count())
@@ -106,7 +106,7 @@ async fn clients_that_are_gone_hold_a_queue_that_no_key_bounds() {
         closes_unseen(&mut server, PLACES + 1, request).await;
         assert_eq!(look(&limiter, &SHARED, None), PLACES, "all of them are gone");
         assert_eq!(Guest::new(OTHER, server.address).get().await.status, 503);
-        // Their handlers run.
+        // The handlers of the closed connections run all the same.
         let before = ran.load(Ordering::Relaxed);
         server.answers(ATTACKER);
         clock.advance(PLACES as u32 * SECOND);
@@ -116,12 +116,12 @@ async fn clients_that_are_gone_hold_a_queue_that_no_key_bounds() {
     }
 }
 
-/// What the guide advises: a rule by client in the same layer.
+/// What the guide advises: a second rule by client in the same layer.
 #[tokio::test]
 async fn beside_a_rule_by_client_the_others_get_through() {
     let per_client = Rule::new(&PER_CLIENT).key(ClientIp::peer());
-    let places_only = Rule::new(&PER_CLIENT_ALL).key(ClientIp::peer());
-    for (rule, held) in [(per_client, 5), (places_only, PLACES / 2)] {
+    let bounded_by_share = Rule::new(&PER_CLIENT_ALL).key(ClientIp::peer());
+    for (rule, held) in [(per_client, 5), (bounded_by_share, PLACES / 2)] {
         for request in UNREAD {
             let clock = ManualClock::new(START);
             let limiter = limiter(&clock);
@@ -130,7 +130,7 @@ async fn beside_a_rule_by_client_the_others_get_through() {
             closes_unseen(&mut server, PLACES + 1, request).await;
             assert_eq!(look(&limiter, &SHARED, None), held);
             let asking = other_waits(&mut server).await;
-            // After those that came before it.
+            // Its turn is after those of the earlier requests.
             clock.advance(held as u32 * SECOND);
             look(&limiter, &SHARED, None);
             server.answered(ATTACKER, held).await;
@@ -142,7 +142,7 @@ async fn beside_a_rule_by_client_the_others_get_through() {
     }
 }
 
-/// The server reads frames all the time, so it sees when the connection ends.
+/// An HTTP/2 server reads frames all the time, so it sees the connection end.
 #[tokio::test]
 async fn clients_of_http_2_that_are_gone_give_up_their_places() {
     let limiter = limiter(&ManualClock::new(START));
@@ -160,7 +160,7 @@ async fn clients_of_http_2_that_are_gone_give_up_their_places() {
     assert_eq!(look(&limiter, &SHARED, None), 0);
 }
 
-/// What may be sent without being read is for all streams of a connection together.
+/// All streams of a connection share the window of bytes that may be sent unread.
 #[tokio::test]
 async fn a_body_is_read_at_the_turn_of_its_request() {
     let clock = ManualClock::new(START);
@@ -199,9 +199,9 @@ async fn a_body_is_read_at_the_turn_of_its_request() {
     server.answered(OTHER, 1).await;
 }
 
-/// What a connection may have open at once, all of it waiting; the server resets what is above that.
+/// All streams that a connection may have open wait. The server resets those beyond.
 #[tokio::test]
-async fn a_connection_that_opens_all_streams_it_may_holds_up_no_other() {
+async fn a_connection_that_opens_as_many_streams_as_it_may_delays_no_other() {
     let limiter = limiter(&ManualClock::new(START));
     let queue = Queue::new(100 * DAY);
     let (mut server, _) =
@@ -222,8 +222,8 @@ async fn a_connection_that_opens_all_streams_it_may_holds_up_no_other() {
     assert_eq!(tokens(&limiter, &PER_CLIENT_ALL, ATTACKER), 0.0, "all were given back");
 }
 
-/// Whichever is first, the turn or the reset: a token is spent on a request that runs, or is still
-/// there.
+/// Whether the turn or the reset comes first, a token is either spent on a request that runs or
+/// still in the bucket.
 #[tokio::test]
 async fn a_stream_that_is_reset_at_its_turn_loses_no_token() {
     static SAVED: Limit =
@@ -266,9 +266,10 @@ async fn a_stream_that_is_reset_at_its_turn_loses_no_token() {
     }
 }
 
-/// Waiters of HTTP/2 that come and go, and some of HTTP/1 that are gone, while the server shuts down.
+/// HTTP/2 streams that come and go, and HTTP/1 connections that are closed unseen, while the server
+/// shuts down.
 #[tokio::test]
-async fn a_drain_answers_all_that_wait_in_a_flood_of_requests_that_come_and_go() {
+async fn a_drain_answers_all_waiters_in_a_flood_of_requests_that_come_and_go() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let (mut server, ran) = served(limiter.layer(&SHARED).queue(queue())).await;
@@ -282,7 +283,7 @@ async fn a_drain_answers_all_that_wait_in_a_flood_of_requests_that_come_and_go()
     }
     let asking = other_waits(&mut server).await;
     assert_eq!(look(&limiter, &SHARED, None), 30);
-    // The turns of the next five come within that time.
+    // The turns of five waiters come within that time.
     limiter.drain(5 * SECOND);
     for _ in 0..20 {
         let gone: Vec<_> = open.drain(..10).collect();
@@ -298,12 +299,15 @@ async fn a_drain_answers_all_that_wait_in_a_flood_of_requests_that_come_and_go()
         attacker.sync().await;
     }
     assert!(ran.load(Ordering::Relaxed) <= 6);
-    assert!(server.answers(ATTACKER)[&503].len() >= 25, "those whose turns came too late");
+    assert!(
+        server.answers(ATTACKER)[&503].len() >= 25,
+        "the waiters with turns after the end of the drain"
+    );
 }
 
-/// A client whose other requests change the bucket that its requests wait for.
+/// A client with requests that change the very bucket that its other requests wait for.
 #[tokio::test]
-async fn a_client_that_resets_and_blocks_itself_moves_no_other() {
+async fn a_client_that_resets_and_blocks_itself_moves_no_other_client() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
     let layer = limiter.layer(&PER_CLIENT_ALL).key(ClientIp::peer()).queue(queue());

@@ -1,5 +1,5 @@
-//! Answers that come late and store clocks that are set: waiters keep their order and their instants,
-//! and come to rest.
+//! Answers that come late, and store clocks that are set: waiters keep their order and their
+//! instants, and are not polled without end.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
@@ -25,8 +25,8 @@ use tower::Layer;
 /// One a second, and nothing saved up.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
 
-/// A caller that asks for 20 tokens now, and gets the answer when it is let go.
-async fn unheard(store: &Late, limiter: &RateLimiter) -> (Held, JoinHandle<Reservation>) {
+/// Asks for 20 tokens now. The answer comes when it is let go.
+async fn late_reservation(store: &Late, limiter: &RateLimiter) -> (Held, JoinHandle<Reservation>) {
     let (held, limiter) = (store.close(), limiter.clone());
     let reservation = tokio::spawn(async move { reserved(&limiter, &SPACED, 20).await });
     settled().await;
@@ -34,8 +34,8 @@ async fn unheard(store: &Late, limiter: &RateLimiter) -> (Held, JoinHandle<Reser
     (held, reservation)
 }
 
-/// Waits in a task of its own. A waiter that is woken again and again for nothing fails there, and
-/// would keep the paused clock from moving on otherwise.
+/// Waits in a task of its own, which fails if the waiter is woken again and again without a grant.
+/// (Such a waiter would also keep the paused clock from advancing.)
 fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
     tokio::spawn(async move {
         let polls = AtomicUsize::new(0);
@@ -49,13 +49,13 @@ fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
     })
 }
 
-/// The late one's instant, counted from its answer, came after that of the one behind it, which was
-/// told to wait until an instant that had passed.
+/// In a former version, the instant of the late reservation counted from its answer, and so came
+/// after that of the waiter behind it, which waited for an instant that had passed.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_a_late_answer_comes_to_rest() {
     let (store, limiter, _) = Late::new();
     let start = Instant::now();
-    let (held, late) = unheard(&store, &limiter).await;
+    let (held, late) = late_reservation(&store, &limiter).await;
     let behind = at_rest(Box::pin(reserved(&limiter, &SPACED, 1).await.ready()));
     sleep(5 * SECOND).await;
     held.let_go();
@@ -66,8 +66,8 @@ async fn a_waiter_behind_a_late_answer_comes_to_rest() {
     assert_eq!(start.elapsed(), 21 * SECOND);
 }
 
-/// A store clock that jumps puts the instant of the second waiter before that of the first, which is
-/// not polled.
+/// A store clock that jumps puts the instant of the second waiter before that of the first, which
+/// is not polled.
 #[tokio::test(start_paused = true)]
 async fn a_store_clock_that_is_set_forward_makes_no_waiter_spin() {
     let clock = ManualClock::new(START);
@@ -83,12 +83,13 @@ async fn a_store_clock_that_is_set_forward_makes_no_waiter_spin() {
     drop(first);
 }
 
-/// Counted from its own late answer, the slot that was given up came after that of the waiter that took it.
+/// In a former version, the slot that was given up counted from its late answer, and so came after
+/// the slot of the waiter that took it.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_moves_up_to_the_slot_of_a_late_answer_is_not_late() {
     let (store, limiter, memory) = Late::new();
     let start = Instant::now();
-    let (held, late) = unheard(&store, &limiter).await;
+    let (held, late) = late_reservation(&store, &limiter).await;
     let behind = reserved(&limiter, &SPACED, 1).await;
     assert_eq!(behind.wait(), 21 * SECOND);
     let mut behind = Box::pin(behind.ready());
@@ -97,7 +98,11 @@ async fn a_waiter_that_moves_up_to_the_slot_of_a_late_answer_is_not_late() {
     held.let_go();
     drop(late.await.unwrap());
     settled().await;
-    assert_eq!(tokens(&memory, &SPACED), -15.0, "it has moved up, and its own slot is undone");
+    assert_eq!(
+        tokens(&memory, &SPACED),
+        -15.0,
+        "the waiter has moved up, and its own slot is undone"
+    );
     let _permit = behind.await;
     assert_eq!(start.elapsed(), 20 * SECOND);
 }
@@ -107,7 +112,7 @@ async fn a_waiter_that_moves_up_to_the_slot_of_a_late_answer_is_not_late() {
 async fn the_free_slot_of_a_late_answer_makes_no_newcomer_late() {
     let (store, limiter, _) = Late::new();
     let start = Instant::now();
-    let (held, late) = unheard(&store, &limiter).await;
+    let (held, late) = late_reservation(&store, &limiter).await;
     // Not in the queue, so that the slot before it stays free and cannot be undone.
     let planned = reserved(&limiter, &SPACED, 1).await;
     advance(5 * SECOND).await;
@@ -121,7 +126,8 @@ async fn the_free_slot_of_a_late_answer_makes_no_newcomer_late() {
     drop(planned);
 }
 
-/// Those behind it were held until its own late instant, and ran all at once.
+/// In a former version, the waiters behind a late answer were held until its late instant, and ran
+/// all at once.
 #[tokio::test(start_paused = true)]
 async fn one_late_answer_bunches_no_waiters() {
     static QUICK: Limit = Limit::new("quick", Quota::token_bucket(100, SECOND).capacity(0));
@@ -150,9 +156,9 @@ async fn one_late_answer_bunches_no_waiters() {
     assert_eq!(inner.ran(), turns.collect::<Vec<_>>());
 }
 
-/// The clock of a runtime may show less than when the limiter was made.
+/// The clock of a runtime may show an earlier time than when the limiter was made.
 #[test]
-fn a_limiter_may_be_older_than_the_clock_shows() {
+fn a_limiter_may_be_made_at_a_later_time_than_the_clock_of_the_runtime_shows() {
     static QUICK: Limit = Limit::new("quick", Quota::token_bucket(50, SECOND).capacity(0));
     let paused = || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -1,5 +1,5 @@
-//! Clients that go away: the queue gives their slots to the waiters behind, and the bucket gets back
-//! exactly what no waiter can use.
+//! Requests that are dropped: the queue gives their slots to the waiters behind, and the bucket
+//! gets back exactly what no waiter can use.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
@@ -23,7 +23,8 @@ use tollgate::middleware::{ActualCost, Queue, RateLimit, ResponseFuture};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-/// One token a second. It saves one up, so that it shows whether one is given back; it has none yet.
+/// One token a second. It can hold one token, which shows whether one is given back, and holds none
+/// at first.
 static SLOW: Limit = Limit::new("slow", Quota::token_bucket(1, SECOND).capacity(1).initial(0));
 
 #[derive(Clone, Copy)]
@@ -41,7 +42,7 @@ fn costing(number: u64, tokens: u64) -> Request<u64> {
 
 type Call<S> = Pin<Box<ResponseFuture<S, u64>>>;
 
-/// Asks for a request, without polling its answer.
+/// Calls the service with a request, without polling its answer.
 fn call<S>(service: &RateLimit<S>, request: Request<u64>) -> Call<S>
 where
     S: Service<Request<u64>, Response = Response<()>> + Clone,
@@ -73,10 +74,10 @@ fn request(number: u64) -> Request<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_first_poll_a_slot_is_given_up() {
+async fn a_request_dropped_before_its_first_poll_gives_up_its_slot() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
-    // Not even asked.
+    // Dropped before the limiter was asked.
     drop(service.clone().oneshot(request(0)));
     assert_eq!(tokens(&limiter, &SLOW), 0.0);
     drop(call(&service, request(1)));
@@ -95,7 +96,7 @@ async fn dropped_before_the_first_poll_a_slot_is_given_up() {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
     assert_eq!(inner.ran(), [(3, SECOND), (4, SECOND * 2)]);
-    // A request that need not wait is called at once, and spent.
+    // A request that need not wait calls the inner service at once, and its token is spent.
     tokio::time::sleep(SECOND).await;
     assert_eq!(tokens(&limiter, &SLOW), 1.0);
     drop(call(&service, request(5)));
@@ -104,7 +105,7 @@ async fn dropped_before_the_first_poll_a_slot_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_asked_a_slot_is_given_up() {
+async fn a_request_dropped_while_the_store_is_asked_gives_up_its_slot() {
     let (store, limiter, memory) = Late::new();
     let (inner, service) = service(&limiter);
     let held = store.close();
@@ -112,19 +113,19 @@ async fn dropped_while_the_store_is_asked_a_slot_is_given_up() {
     pend(&mut gone);
     drop(gone);
     settled().await;
-    assert_eq!(tokens(&memory, &SLOW), -1.0, "the store has not told yet what was reserved");
+    assert_eq!(tokens(&memory, &SLOW), -1.0, "the answer of the store is still held back");
     held.let_go();
     settled().await;
     assert_eq!(tokens(&memory, &SLOW), 0.0, "undone");
 
-    // Never polled, it is heard all the same.
+    // The answer is read even if the request was never polled.
     let held = store.close();
     drop(call(&service, request(2)));
     held.let_go();
     settled().await;
     assert_eq!(tokens(&memory, &SLOW), 0.0);
 
-    // A waiter behind it gets its slot, and gives up its own.
+    // The waiter behind gets its slot, and gives up its own.
     let held = store.close();
     let mut gone = call(&service, request(3));
     pend(&mut gone);
@@ -140,7 +141,7 @@ async fn dropped_while_the_store_is_asked_a_slot_is_given_up() {
     assert_eq!(next.await.unwrap().status(), StatusCode::OK);
     assert_eq!(inner.ran(), [(4, SECOND)]);
 
-    // A token that was there stays taken, and the request does not run.
+    // A request that need not have waited keeps its token, and does not run.
     tokio::time::sleep(SECOND).await;
     assert_eq!(tokens(&memory, &SLOW), 1.0);
     let held = store.close();
@@ -153,10 +154,10 @@ async fn dropped_while_the_store_is_asked_a_slot_is_given_up() {
     assert_eq!(inner.ran(), [(4, SECOND)]);
 }
 
-/// No waiter may have its slot then: it is known too late which came after it.
+/// No waiter may get its slot then: the limiter learns too late which waiters came after it.
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_asked_it_makes_no_waiter_late() {
-    for gone_is_heard_first in [false, true] {
+async fn a_request_dropped_while_the_store_is_asked_delays_no_waiter() {
+    for gone_is_answered_first in [false, true] {
         let (store, limiter, memory) = Late::new();
         let (inner, service) = service(&limiter);
         let held = store.close();
@@ -166,7 +167,7 @@ async fn dropped_while_the_store_is_asked_it_makes_no_waiter_late() {
         let next = send(&service, request(2)).await;
         store.open();
         drop(gone);
-        let order = if gone_is_heard_first { [&held, &later] } else { [&later, &held] };
+        let order = if gone_is_answered_first { [&held, &later] } else { [&later, &held] };
         for held in order {
             held.let_go();
             settled().await;
@@ -178,9 +179,10 @@ async fn dropped_while_the_store_is_asked_it_makes_no_waiter_late() {
     }
 }
 
-/// Asked all at once, a store may hear of them in any order, and only the last can be undone.
+/// The store gets the undos in any order if it is asked all at once, and only the last slot can be
+/// undone.
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_slow_all_slots_are_given_back() {
+async fn requests_dropped_while_the_store_is_slow_give_back_all_slots() {
     let (store, limiter, memory) = Late::new();
     let (_, service) = service(&limiter);
     let mut answers = Vec::new();
@@ -200,7 +202,7 @@ async fn dropped_while_the_store_is_slow_all_slots_are_given_back() {
     assert_eq!(tokens(&memory, &SLOW), 0.0);
 }
 
-/// The undo fails, as a request came meanwhile; it waits by then, and gets the slot.
+/// The undo fails, as a request came meanwhile. That request waits by then, and gets the slot.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_could_not_be_undone_is_offered_again() {
     let (store, limiter, memory) = Late::new();
@@ -216,14 +218,14 @@ async fn a_slot_that_could_not_be_undone_is_offered_again() {
     assert_eq!(tokens(&memory, &SLOW), -2.0);
     held.let_go();
     settled().await;
-    assert_eq!(tokens(&memory, &SLOW), -1.0, "its own was undone then");
+    assert_eq!(tokens(&memory, &SLOW), -1.0, "then its own slot is undone");
     second.await.unwrap();
     assert_eq!(inner.ran(), [(2, SECOND)]);
 }
 
-/// Its place in the queue is taken while the store is asked, and must not be lost with the request.
+/// The request takes its place before the store is asked, and must free it when it is dropped.
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_store_is_asked_a_place_in_the_queue_is_free_again() {
+async fn a_request_dropped_while_the_store_is_asked_frees_its_place_in_the_queue() {
     let (store, limiter, _) = Late::new();
     let queue = Queue::new(HOUR).max_waiters(1);
     let service = limiter.layer(&SLOW).queue(queue).layer(Recorder::new());
@@ -239,7 +241,7 @@ async fn dropped_while_the_store_is_asked_a_place_in_the_queue_is_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_in_the_queue_a_slot_goes_to_the_waiters_behind() {
+async fn the_slot_of_a_dropped_waiter_goes_to_the_waiters_behind() {
     for gone in 0..4 {
         let limiter = paused();
         let (inner, service) = service(&limiter);
@@ -261,9 +263,9 @@ async fn dropped_in_the_queue_a_slot_goes_to_the_waiters_behind() {
     }
 }
 
-/// Polled without a task to wake, as under a `select` that is elsewhere.
+/// The poll has no task to wake, as in a `select!` that has taken another branch.
 #[tokio::test(start_paused = true)]
-async fn dropped_after_a_poll_each_slot_is_given_back() {
+async fn requests_dropped_after_a_poll_give_back_their_slots() {
     let limiter = paused();
     let (_, service) = service(&limiter);
     let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
@@ -274,9 +276,9 @@ async fn dropped_after_a_poll_each_slot_is_given_back() {
     }
 }
 
-/// A request stands in line from when its place was reserved.
+/// A request is in the queue from the moment its slot is reserved.
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_first_poll_each_slot_is_given_back() {
+async fn requests_dropped_before_the_first_poll_give_back_their_slots() {
     let limiter = paused();
     let (_, service) = service(&limiter);
     let mut calls: Vec<_> = (0..3).map(|number| call(&service, request(number))).collect();
@@ -309,7 +311,7 @@ async fn a_reservation_that_is_held_moves_forward_and_is_not_overtaken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_they_cost_those_behind_move_forward_in_their_order() {
+async fn the_waiters_behind_move_forward_in_their_order_whatever_they_cost() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
     let mut answers = Vec::new();
@@ -326,7 +328,7 @@ async fn whatever_they_cost_those_behind_move_forward_in_their_order() {
     assert_eq!(inner.ran(), [(2, SECOND * 3), (3, SECOND * 4), (4, SECOND * 6)]);
 }
 
-/// An inner service that is ready when it is told so, for the callers in their order.
+/// An inner service that is ready when the test says so, for its callers in their order.
 #[derive(Clone)]
 struct Moody {
     mood: Arc<Mutex<Mood>>,
@@ -371,7 +373,7 @@ impl Service<Request<u64>> for Moody {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_before_the_inner_service_is_ready_the_next_has_its_tokens() {
+async fn a_request_dropped_before_the_inner_service_is_ready_passes_its_tokens_on() {
     for others in 0..3 {
         let limiter = paused();
         let inner = Moody::new();
@@ -387,7 +389,7 @@ async fn dropped_before_the_inner_service_is_ready_the_next_has_its_tokens() {
         assert_eq!(tokens(&limiter, &SLOW), owed + 0.5);
         gone.abort();
         settled().await;
-        // With no other, more does not fit in.
+        // Without other waiters, the bucket holds no more than one.
         let left = if others == 0 { 1.0 } else { owed + 1.5 };
         assert_eq!(tokens(&limiter, &SLOW), left);
         inner.busy(false);
@@ -400,7 +402,7 @@ async fn dropped_before_the_inner_service_is_ready_the_next_has_its_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_not_ready_holds_up_only_its_own_requests() {
+async fn a_service_that_is_not_ready_delays_only_its_own_requests() {
     let limiter = paused();
     let inner = Moody::new();
     let service = limiter.layer(&SLOW).queue(HOUR).layer(inner.clone());
@@ -419,9 +421,9 @@ async fn a_service_that_is_not_ready_holds_up_only_its_own_requests() {
     assert_eq!(inner.inner.ran(), ran);
 }
 
-/// Its turn has come, but its future is not polled.
+/// The turn of the waiter has come, but its future is not polled.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_not_polled_holds_up_no_other() {
+async fn a_waiter_that_is_not_polled_delays_no_other() {
     let limiter = paused();
     let (inner, service) = service(&limiter);
     let mut idle = call(&service, request(1));
@@ -435,14 +437,14 @@ async fn a_waiter_that_is_not_polled_holds_up_no_other() {
     }
     assert_eq!(tokens(&limiter, &SLOW), -1.0);
     drop(idle);
-    assert_eq!(tokens(&limiter, &SLOW), 0.0, "the last one has its token");
+    assert_eq!(tokens(&limiter, &SLOW), 0.0, "the last waiter has its token");
     assert_eq!(answers.remove(0).await.unwrap().status(), StatusCode::OK);
     assert_eq!(inner.ran(), [(2, SECOND * 2), (3, SECOND * 3), (4, SECOND * 3)]);
     assert_eq!(tokens(&limiter, &SLOW), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_while_the_inner_service_runs_it_stays_spent() {
+async fn a_request_dropped_while_the_inner_service_runs_stays_spent() {
     let limiter = paused();
     let inner = Recorder::new().takes(MINUTE);
     let service = limiter.layer(&SLOW).queue(HOUR).settle().layer(inner.clone());
@@ -463,7 +465,7 @@ async fn dropped_while_the_inner_service_runs_it_stays_spent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settlement_is_completed_although_its_future_is_gone() {
+async fn a_settlement_is_completed_although_its_future_is_dropped() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(10, MINUTE));
     for (actual, left) in [(2, 8.0), (30, -20.0)] {
         let (store, limiter, memory) = Late::new();
@@ -483,7 +485,8 @@ async fn a_settlement_is_completed_although_its_future_is_gone() {
         settled().await;
         let held = store.close();
         at_work.notify_one();
-        // The answer does not wait for the store, and its future is gone before that is done.
+        // The response does not wait for the store, and its future is dropped before the store has
+        // settled.
         assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
         settled().await;
         assert_eq!(tokens(&memory, &LLM), 5.0);
@@ -493,7 +496,7 @@ async fn a_settlement_is_completed_although_its_future_is_gone() {
     }
 }
 
-/// What became of one request.
+/// What happened to one request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     came: Duration,
@@ -503,7 +506,7 @@ struct Fate {
 
 const REQUESTS: u64 = 300;
 
-/// Requests that come and go at random. Returns what became of each, and what ran when.
+/// Requests that come and go at random. Returns what happened to each, and what ran when.
 async fn storm(limit: Limit, seed: u64, costs: u64) -> (Vec<Fate>, Vec<(Timestamp, u64)>) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let clock = TokioClock::new();
@@ -564,7 +567,7 @@ fn kinds() -> [Limit; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_aborted_no_more_runs_than_may() {
+async fn aborted_requests_let_no_more_run_than_the_bound() {
     for seed in seeds(3) {
         for costs in [1, 4] {
             for limit in kinds() {
@@ -577,7 +580,7 @@ async fn whatever_is_aborted_no_more_runs_than_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_aborted_nearly_all_runs_that_may() {
+async fn aborted_requests_leave_nearly_all_allowed_tokens_to_the_others() {
     for seed in seeds(3) {
         for limit in kinds() {
             let (fates, _) = storm(limit.clone(), seed, 1).await;

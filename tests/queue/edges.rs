@@ -1,5 +1,5 @@
-//! Rare paths of the queue: slots that cannot be undone, answers that no task hears, waiters that do
-//! not move, meters with several bills, and extreme numbers.
+//! Rare paths of the queue: slots that cannot be undone, answers that no task reads, waiters that
+//! are not polled, meters that settle several layers, and extreme numbers.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
@@ -36,8 +36,8 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-/// Once one could not be undone, no other was tried: not even one that came after it, and became
-/// free meanwhile.
+/// In a former version, one slot that could not be undone stopped all undoing, even of a later slot
+/// that became free meanwhile.
 #[tokio::test(start_paused = true)]
 async fn the_last_slot_is_undone_though_one_before_it_could_not_be() {
     let (store, limiter, memory) = Late::new();
@@ -55,10 +55,10 @@ async fn the_last_slot_is_undone_though_one_before_it_could_not_be() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// The runtime went while the store was asked to undo a slot. No task heard the answer, and the queue
-/// kept its limiter alive without end.
+/// A runtime shuts down while the store is asked to undo a slot. In a former version, no task read
+/// the answer, and the queue kept its limiter alive without end.
 #[test]
-fn a_runtime_that_goes_leaves_no_queue_behind() {
+fn a_runtime_that_shuts_down_leaves_no_queue_behind() {
     let (store, limiter, _) = Late::new();
     let runtime = runtime();
     let reservation = runtime.block_on(reserved(&limiter, &SPACED, 1));
@@ -72,8 +72,8 @@ fn a_runtime_that_goes_leaves_no_queue_behind() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// No task could hear the store outside of a runtime, and nothing of this bucket was ever undone
-/// again.
+/// Outside of a runtime, no task can read the answer of the store. In a former version, no later
+/// slot of that bucket was undone either.
 #[test]
 fn a_reservation_that_is_dropped_outside_of_a_runtime_spoils_no_other() {
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(1, DAY).capacity(0));
@@ -85,11 +85,11 @@ fn a_reservation_that_is_dropped_outside_of_a_runtime_spoils_no_other() {
         settled().await;
         tokens(&memory, &DAILY)
     });
-    assert!((-1.0..-0.9).contains(&left), "only the first is spent, and not {left}");
+    assert!((-1.0..-0.9).contains(&left), "only the first stays spent: {left}");
     assert_eq!(lines(&limiter), 0);
 }
 
-/// A store whose answer panics leaves no task to hear it, either.
+/// If the answer of the store panics, no task reads it either.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_leaves_no_queue_behind() {
     #[derive(Debug)]
@@ -115,7 +115,7 @@ async fn a_store_that_panics_leaves_no_queue_behind() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// Two layers read one meter, and only the bill of one of them was kept.
+/// Two layers read one meter. In a former version, it settled only one of them.
 #[tokio::test(start_paused = true)]
 async fn a_meter_settles_every_layer() {
     static USER: Limit = Limit::new("user", Quota::token_bucket(100, HOUR));
@@ -147,7 +147,7 @@ async fn a_meter_settles_every_layer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_one_that_does_not_move_tasks_keep_their_order() {
+async fn tasks_behind_a_waiter_that_is_not_polled_keep_their_order() {
     let limiter = paused();
     let idle = waiter(&limiter, &FAST, 1);
     let ran = Arc::new(Mutex::new(Vec::new()));
@@ -167,9 +167,10 @@ async fn behind_one_that_does_not_move_tasks_keep_their_order() {
     drop(idle);
 }
 
-/// Once they had to be polled one after another, and one that was not held up all behind it.
+/// In a former version, they had to be polled one after another, and a waiter that was not polled
+/// delayed all behind it.
 #[tokio::test(start_paused = true)]
-async fn all_whose_instant_has_come_may_go_however_they_are_polled() {
+async fn all_waiters_that_are_due_are_granted_in_whatever_order_they_are_polled() {
     let limiter = paused();
     let idle = waiter(&limiter, &FAST, 1);
     let mut line: Vec<_> = (0..5).map(|_| waiter(&limiter, &FAST, 1)).collect();
@@ -179,7 +180,8 @@ async fn all_whose_instant_has_come_may_go_however_they_are_polled() {
     drop(idle);
 }
 
-/// A slot that a smaller waiter had used was offered as if it were only as large as that one.
+/// In a former version, a slot that a smaller waiter had used was offered only at the cost of that
+/// waiter.
 #[tokio::test(start_paused = true)]
 async fn a_slot_is_offered_at_its_full_size() {
     let limiter = Shared::new().limiter();
@@ -187,18 +189,18 @@ async fn a_slot_is_offered_at_its_full_size() {
     let five = waiter(&limiter, &SPACED, 5);
     let two = waiter(&limiter, &SPACED, 2);
     let three = waiter(&limiter, &SPACED, 3);
-    // Comes last, so that nothing can be undone.
+    // The last slot is kept, so that no slot can be undone.
     let _kept = reserve(&limiter, &SPACED, 1).keep();
     drop(five);
-    // It has moved up to the slot of five tokens, and gives that up.
+    // The second waiter has moved up to the slot of five tokens, and gives it up.
     drop(two);
     let _permit = three.await;
     assert_eq!(start.elapsed(), 5 * SECOND);
 }
 
-/// It took a free slot away from waiters that could have used it.
+/// In a former version, it took a free slot away from waiters that could have used it.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_needs_nothing_takes_no_free_slot() {
+async fn a_waiter_of_cost_zero_takes_no_free_slot() {
     for nothing_comes in [false, true] {
         let limiter = Shared::new().limiter();
         let start = Instant::now();
@@ -212,7 +214,8 @@ async fn a_waiter_that_needs_nothing_takes_no_free_slot() {
     }
 }
 
-/// A request that the store was only asked about, and that need not wait, took the place of a waiter.
+/// In a former version, a request took a place while the store was asked, even if it did not have
+/// to wait then.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_need_not_wait_takes_no_place_in_the_queue() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
@@ -228,9 +231,9 @@ async fn a_request_that_need_not_wait_takes_no_place_in_the_queue() {
     }
 }
 
-/// What it gives back counts as given back now, and not as gained since.
+/// What it gives back counts as given back at that time, and not as refilled since.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_was_there_at_once_gives_back_what_it_took() {
+async fn a_reservation_that_did_not_wait_gives_back_what_it_took() {
     for quota in [
         Quota::token_bucket(10, SECOND),
         Quota::fixed_window(10, SECOND).start(TokioClock::new().now()),
@@ -250,7 +253,7 @@ async fn a_reservation_that_was_there_at_once_gives_back_what_it_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_that_was_there_at_once_gives_back_what_is_missing_still() {
+async fn a_reservation_that_did_not_wait_gives_back_what_has_not_been_refilled() {
     let limit = Limit::new("full", Quota::token_bucket(10, SECOND));
     let limiter = paused();
     for held in [Duration::ZERO, ms(200), SECOND] {
@@ -262,9 +265,10 @@ async fn a_reservation_that_was_there_at_once_gives_back_what_is_missing_still()
     }
 }
 
-/// It is known too late that its tokens were there: the answer is read although its call is gone.
+/// The answer comes after the call was dropped. The limiter reads it all the same, and gives the
+/// tokens back.
 #[tokio::test(start_paused = true)]
-async fn a_reserve_call_that_is_dropped_gives_back_what_was_there_at_once() {
+async fn a_reserve_call_that_is_dropped_gives_back_tokens_that_were_available() {
     static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, HOUR));
     let (store, limiter, memory) = Late::new();
     let held = store.close();
@@ -280,7 +284,7 @@ async fn a_reserve_call_that_is_dropped_gives_back_what_was_there_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_waits_and_jitters_are_as_good_as_for_ever() {
+async fn the_longest_waits_and_jitters_do_not_overflow() {
     let limiter = paused();
     let mut line = Vec::new();
     for _ in 0..10 {
@@ -294,7 +298,7 @@ async fn the_longest_waits_and_jitters_are_as_good_as_for_ever() {
     limiter.drain(Duration::MAX);
     limiter.drain(Duration::ZERO);
     advance(HOUR).await;
-    // They are not a layer's: only those are drained.
+    // Only the waiters of a layer are drained, and these are not a layer's.
     for one in &mut line {
         assert!(poll(one).is_none());
     }

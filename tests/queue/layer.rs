@@ -51,7 +51,7 @@ fn field<'a, T>(response: &'a Response<T>, name: &str) -> Option<&'a str> {
     response.headers().get(name).map(|value| value.to_str().unwrap())
 }
 
-/// Requests that come as they like, on a limit that owes the nth of them its turn at `promised(n)`.
+/// Sends requests in any order to a limit that promises the nth of them its turn at `promised(n)`.
 async fn each_runs_at_its_promised_instant(limit: Limit, promised: impl Fn(u64) -> Duration) {
     const REQUESTS: u64 = 3_000;
     #[derive(Clone, Copy)]
@@ -82,10 +82,10 @@ async fn each_runs_at_its_promised_instant(limit: Limit, promised: impl Fn(u64) 
     }
     let ran = inner.ran();
     let admitted = admitted.lock().unwrap().clone();
-    assert_ne!(admitted, Vec::from_iter(0..REQUESTS), "they should not come in order");
+    assert_ne!(admitted, Vec::from_iter(0..REQUESTS), "the requests should not come in order");
     assert_eq!(ran.iter().map(|(number, _)| *number).collect::<Vec<_>>(), admitted);
-    for ((number, at), place) in ran.into_iter().zip(1..) {
-        let promised = promised(place);
+    for ((number, at), nth) in ran.into_iter().zip(1..) {
+        let promised = promised(nth);
         assert!(at >= promised, "{number} ran at {at:?}, too early for {promised:?}");
         assert!(at <= promised + ms(1), "{number} ran at {at:?}, too late for {promised:?}");
     }
@@ -96,7 +96,7 @@ async fn all_run_once_in_order_and_on_time() {
     let even = Limit::new("even", Quota::token_bucket(1_000, SECOND).capacity(0));
     each_runs_at_its_promised_instant(even, ms).await;
     let odd = Limit::new("odd", Quota::token_bucket(700, SECOND).capacity(0));
-    let nth = |place: u64| Duration::from_micros((place * 1_000_000).div_ceil(700));
+    let nth = |nth: u64| Duration::from_micros((nth * 1_000_000).div_ceil(700));
     each_runs_at_its_promised_instant(odd, nth).await;
 }
 
@@ -104,11 +104,11 @@ async fn all_run_once_in_order_and_on_time() {
 async fn all_run_once_in_order_in_windows() {
     let quota = Quota::fixed_window(70, ms(100)).capacity(0);
     let window = Limit::new("window", quota.start(TokioClock::new().now()));
-    each_runs_at_its_promised_instant(window, |place| ms(place.div_ceil(70) * 100)).await;
+    each_runs_at_its_promised_instant(window, |nth| ms(nth.div_ceil(70) * 100)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_wait_too_long_is_refused_at_once() {
+async fn a_request_that_would_wait_too_long_is_refused_at_once() {
     let start = Instant::now();
     let slow = Limit::new("slow", Quota::token_bucket(6, MINUTE).capacity(0));
     let limiter = paused();
@@ -153,7 +153,7 @@ async fn max_reserved_bounds_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_too_many_is_told_so_and_takes_nothing() {
+async fn a_request_that_finds_the_queue_full_is_refused_and_takes_nothing() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
     let cases = [
         (Queue::new(HOUR), StatusCode::SERVICE_UNAVAILABLE),
@@ -181,7 +181,7 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
         assert_eq!(ask("bob").await.status(), status, "all clones share the queue");
         assert_eq!(left("bob"), 0.0);
 
-        // A place is free again when its waiter is gone, and when it was served.
+        // A place is free again when its waiter is dropped, and when it has run.
         second.abort();
         assert!(second.await.is_err());
         assert_eq!(left("alice"), -1.0);
@@ -196,9 +196,9 @@ async fn one_too_many_is_told_so_and_takes_nothing() {
     }
 }
 
-/// It would have been refused by an empty queue as well.
+/// An empty queue would refuse the request as well.
 #[tokio::test(start_paused = true)]
-async fn what_is_too_late_for_any_queue_is_not_blamed_on_a_full_one() {
+async fn a_request_that_no_queue_could_hold_is_not_refused_because_the_queue_is_full() {
     static FEW: Limit = Limit::new("few", Quota::token_bucket(1, SECOND).max_reserved(3));
     for (max_wait, in_time) in [(SECOND * 2, 2), (HOUR, 3)] {
         let limiter = paused();
@@ -222,7 +222,7 @@ async fn a_queue_without_places_lets_no_request_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_are_told_how_long_they_waited() {
+async fn responses_say_how_long_the_request_waited() {
     let limit = Limit::new("a \"b\" \\", Quota::token_bucket(3, SECOND).capacity(1));
     let inner = service_fn(async |_: Request<u64>| {
         let response = Response::builder().header("server-timing", "db;dur=5");
@@ -248,7 +248,7 @@ async fn clients_are_told_how_long_they_waited() {
     }
 }
 
-/// As `tower::limit::ConcurrencyLimit` of one: the permit is taken when it is made ready.
+/// Like `tower::limit::ConcurrencyLimit` of one: `poll_ready` takes the permit.
 struct OneAtATime {
     permits: Arc<Semaphore>,
     acquiring: Option<std::pin::Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
@@ -339,7 +339,7 @@ async fn a_busy_inner_service_serves_one_by_one_and_in_order() {
     assert_eq!(inner.ran(), served);
 }
 
-/// Records when it is made ready, and cannot be any more after a while.
+/// Records when it is made ready, and fails to be from some time on.
 #[derive(Clone)]
 struct Fragile {
     start: Instant,
@@ -385,7 +385,7 @@ async fn the_inner_service_is_made_ready_after_the_turn_and_its_error_comes_thro
     assert_eq!(second.await.unwrap().unwrap_err(), Broken);
     assert_eq!(*inner.asked.lock().unwrap(), [ms(0), ms(0), ms(100), ms(200)]);
     assert_eq!(inner.inner.ran(), [(1, ms(100))]);
-    assert_eq!(tokens(&limiter, &limit), 1.0, "what did not run is given back");
+    assert_eq!(tokens(&limiter, &limit), 1.0, "the request that did not run gives its token back");
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,7 +394,7 @@ async fn a_large_request_keeps_its_instant_in_a_storm_of_small_ones() {
     let layer = paused().layer(&TENTHS).cost_with(cost).queue(HOUR);
     let service = layer.layer(inner.clone());
     let mut answers = Vec::new();
-    // 20 tokens a second are asked for, where 10 come in.
+    // The requests ask for 20 tokens a second, and 10 come in.
     for number in 0..200 {
         if number == 100 {
             answers.push(send(&service, costing(1_000, 50)).await);
@@ -405,7 +405,7 @@ async fn a_large_request_keeps_its_instant_in_a_storm_of_small_ones() {
     for answer in answers {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
-    // It found a debt of 100 tokens since the beginning.
+    // The large request found a debt of 100 tokens since the start.
     let before = (0..100).map(|number| (number, ms(100 * (number + 1))));
     let after = (100..200).map(|number| (number, ms(100 * (number + 51))));
     let wanted: Vec<_> = before.chain([(1_000, SECOND * 15)]).chain(after).collect();
@@ -413,7 +413,7 @@ async fn a_large_request_keeps_its_instant_in_a_storm_of_small_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_charged_is_settled_by_what_it_cost() {
+async fn a_request_is_settled_at_its_actual_cost() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(10, MINUTE));
     let inner = service_fn(async |request: Request<u64>| {
         let mut response = Response::new(());
@@ -430,7 +430,7 @@ async fn what_was_charged_is_settled_by_what_it_cost() {
         assert_eq!(tokens(&limiter, &LLM), left, "{actual}");
         limiter.reset(&LLM).await.unwrap();
         assert!(layer.layer(inner).oneshot(request(actual)).await.is_ok());
-        assert_eq!(tokens(&limiter, &LLM), 5.0, "nothing is settled unasked");
+        assert_eq!(tokens(&limiter, &LLM), 5.0, "only `settle` reads the actual cost");
     }
 
     // Requests that have waited are settled as well.
@@ -445,12 +445,13 @@ async fn what_was_charged_is_settled_by_what_it_cost() {
     for answer in answers {
         assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
     }
-    // The six that the first gave back were there for the others, which ran after 24 and 84 s.
+    // The first gave back six, so the others ran after 24 and 84 s.
     assert_eq!(start.elapsed(), SECOND * 84);
     assert_eq!(tokens(&limiter, &LLM), -2.0);
 }
 
-/// The response of a stream is there before it is known what it cost; its meter may be faster, too.
+/// The response of a stream starts before its cost is known. Its meter may also be settled before
+/// the response.
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_settled_by_its_meter() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(100, HOUR));
@@ -480,7 +481,11 @@ async fn a_stream_is_settled_by_its_meter() {
             more.settle(60);
             assert_eq!(tokens(&limiter, &LLM), 28.0);
             drop(left);
-            assert_eq!(tokens(&limiter, &LLM), 28.0, "a meter that is not read leaves them taken");
+            assert_eq!(
+                tokens(&limiter, &LLM),
+                28.0,
+                "a meter that is dropped unsettled gives nothing back"
+            );
         }
     }
 }
@@ -514,8 +519,8 @@ async fn jitter_is_never_early_and_the_same_for_the_same_seed() {
     assert_ne!(run(8).await, ran);
 }
 
-/// The paused clock moves on by itself while nothing but sockets is waited for, unless there is work
-/// on another thread: this is such work, until it is dropped.
+/// The paused clock advances by itself while tasks wait only for sockets, unless another thread has
+/// blocking work. This is such work, until it is dropped.
 struct Standstill(#[expect(dead_code, reason = "dropped at the end")] std::sync::mpsc::Sender<()>);
 
 impl Standstill {
@@ -527,7 +532,7 @@ impl Standstill {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_shuts_down_serves_waiters_whose_turn_comes_in_time() {
+async fn a_server_that_shuts_down_serves_waiters_that_are_due_in_time() {
     let _standstill = Standstill::new();
     let start = Instant::now();
     let limiter = paused();
@@ -574,11 +579,11 @@ async fn a_server_that_shuts_down_serves_waiters_whose_turn_comes_in_time() {
         assert_eq!(reply.field("server-timing"), Some(told.as_str()));
     }
     server.await.unwrap().unwrap();
-    assert_eq!(start.elapsed(), ms(300), "it returns when the last is served");
+    assert_eq!(start.elapsed(), ms(300), "the server returns when the last waiter is served");
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
 
-/// Its turn has come, and it waits only by chance.
+/// Its turn has come, and only the jitter keeps it waiting.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_in_its_jitter_is_served_before_the_end() {
     let limiter = paused().seed(1);
@@ -593,14 +598,14 @@ async fn a_waiter_in_its_jitter_is_served_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_may_wait_for_the_time_that_is_left_of_a_shutdown() {
+async fn a_request_may_wait_for_the_rest_of_a_drain() {
     let limiter = paused();
     let inner = Recorder::new();
     let service = limiter.layer(&TENTHS).queue(HOUR).layer(inner.clone());
     limiter.drain(ms(250));
     let mut statuses = Vec::new();
     let answers = [send(&service, request(1)).await, send(&service, request(2)).await];
-    // A later end than the first changes nothing.
+    // A second drain with a later end changes nothing.
     limiter.clone().drain(HOUR);
     statuses.push(service.clone().oneshot(request(3)).await.unwrap().status().as_u16());
     for answer in answers {
@@ -611,8 +616,8 @@ async fn a_request_may_wait_for_the_time_that_is_left_of_a_shutdown() {
     assert_eq!(inner.ran(), [(1, ms(100)), (2, ms(200))]);
 }
 
-// On a shared store, a waiter that was drained counted twice: when it was drained, and when its request
-// was dropped with the answer.
+// On a shared store, a former version counted a drained waiter twice: when it was drained, and when
+// its request was dropped with the answer.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_drained_has_left_once() {
     for limiter in [paused(), Shared::new().limiter()] {

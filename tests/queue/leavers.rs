@@ -1,7 +1,7 @@
-//! Many that leave a queue of a store that other processes use as well: what each of them makes the
-//! limiter do, and what becomes of the others.
+//! Many waiters that leave the queue of a store that other processes use as well: how much work
+//! each of them causes, and what happens to the others.
 //!
-//! Time is the runtime's and stands still. Steps are counted, and no time is measured.
+//! Time is that of the runtime and stands still. The tests count steps, and measure no time.
 
 use crate::support;
 
@@ -21,30 +21,30 @@ static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capac
 static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, SECOND).capacity(0));
 
 struct Waiting {
-    told: Timestamp,
+    promised: Timestamp,
     ready: Pin<Box<Ready>>,
 }
 
 fn waits(limiter: &RateLimiter, cost: u64) -> Waiting {
     let own = reserve(limiter, &SPACED, cost);
-    let (told, mut ready) = (own.at(), Box::pin(own.ready()));
+    let (promised, mut ready) = (own.at(), Box::pin(own.ready()));
     assert!(poll(&mut ready).is_none());
-    Waiting { told, ready }
+    Waiting { promised, ready }
 }
 
-/// How many of them run earlier than they were told; none is later.
+/// How many of these waiters run earlier than promised. None runs later.
 async fn moved(line: Vec<Waiting>) -> usize {
     advance(SECOND * 10_000_000).await;
     let moved = line.into_iter().filter_map(|mut one| {
         let at = poll(&mut one.ready).expect("granted").at();
-        assert!(at <= one.told, "later than told");
-        (at < one.told).then_some(())
+        assert!(at <= one.promised, "later than promised");
+        (at < one.promised).then_some(())
     });
     moved.count()
 }
 
-/// Where each waiter costs less than the one before, a slot that was given up went from one to the
-/// next through the whole queue, under its lock.
+/// In a former version, where each waiter cost less than the one before it, a slot that was given
+/// up went from waiter to waiter through the whole queue, with the queue locked.
 #[tokio::test(start_paused = true)]
 async fn one_that_leaves_moves_a_bounded_number_of_others() {
     for requests in [20, 300] {
@@ -61,8 +61,8 @@ async fn one_that_leaves_moves_a_bounded_number_of_others() {
     }
 }
 
-/// Each undo made the limiter ask the store about the free slots of all queues on the bucket, which
-/// did the same when one of theirs was undone.
+/// In a former version, each undone slot made the limiter ask the store about the free slots of all
+/// queues on the bucket, and each of those that was undone did the same.
 #[tokio::test(start_paused = true)]
 async fn one_that_leaves_asks_the_store_a_bounded_number_of_times() {
     const CLIENTS: u64 = 60;
@@ -77,7 +77,7 @@ async fn one_that_leaves_asks_the_store_a_bounded_number_of_times() {
     let first: Vec<_> = (0..CLIENTS).map(waits).collect();
     let second: Vec<_> = (0..CLIENTS).map(waits).collect();
     let last = waits(CLIENTS);
-    // The second one of each client has the slot of its first one then, and its own is free.
+    // The second request of each client now has the slot of the first, and its own slot is free.
     drop(first);
     let asked = store.take_adjusted();
     assert!(asked <= 2 * CLIENTS, "{asked} times for {CLIENTS}");
@@ -92,10 +92,10 @@ async fn one_that_leaves_asks_the_store_a_bounded_number_of_times() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// The store is asked about one slot after another. Meanwhile all others were free, and of more than
-/// 64 the first were forgotten: what they had taken was spent.
+/// The store is asked about one slot after another, and all other slots are free meanwhile. A
+/// former version kept only 64 of them: what the others had taken stayed spent.
 #[tokio::test(start_paused = true)]
-async fn all_that_leave_at_once_give_back_what_they_took() {
+async fn all_waiters_that_leave_at_once_give_back_what_they_took() {
     const REQUESTS: usize = 300;
     let (store, limiter, memory) = Late::new();
     let mut line = Vec::new();
@@ -117,8 +117,9 @@ async fn all_that_leave_at_once_give_back_what_they_took() {
     assert_eq!(tokens(&memory, &SPACED), 0.0);
 }
 
-/// The store has charged the bucket for a reservation whose answer is on its way, so the one before
-/// cannot be undone. Its slot was forgotten then, and spent, although the other was given up as well.
+/// The store has charged the bucket for a reservation while the answer is on its way, so the slot
+/// before it cannot be undone. A former version then forgot that slot, which stayed spent although
+/// the later reservation was dropped as well.
 #[tokio::test(start_paused = true)]
 async fn reservations_that_are_given_up_before_the_answer_of_the_next_give_back_what_they_took() {
     let (store, limiter, memory) = Late::new();
@@ -127,7 +128,7 @@ async fn reservations_that_are_given_up_before_the_answer_of_the_next_give_back_
     let mut answers = Vec::new();
     for _ in 0..20 {
         let answer = store.close();
-        // Its caller goes before the answer comes.
+        // The call is dropped before its answer comes.
         drop(reservation_under_way(&limiter).await);
         answers.push(answer);
     }
@@ -141,7 +142,7 @@ async fn reservations_that_are_given_up_before_the_answer_of_the_next_give_back_
     drop(planned);
 }
 
-/// A call that the store was asked for, and that waits for the answer.
+/// A call that has charged the store and waits for the answer.
 async fn reservation_under_way(
     limiter: &RateLimiter,
 ) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
@@ -153,8 +154,9 @@ async fn reservation_under_way(
     call
 }
 
-/// A slot may be refused only because a return is counted that the store has not carried out yet.
-/// Where some return is always on its way, each of them made the limiter ask once more about each slot.
+/// The store may refuse to undo a slot only because the limiter counts a refund that the store has
+/// not carried out yet. In a former version, while some refund was always on its way, each of them
+/// made the limiter ask about each slot once more.
 #[tokio::test(start_paused = true)]
 async fn returns_that_never_end_ask_about_each_slot_a_bounded_number_of_times() {
     const CLIENTS: u64 = 20;
@@ -175,7 +177,7 @@ async fn returns_that_never_end_ask_about_each_slot_a_bounded_number_of_times() 
     let kept = reserved(&limiter, &SHARED, 1).await.keep();
     let mut returned = None;
     for (nth, permit) in planned.into_iter().enumerate() {
-        // The next is on its way before this one is there.
+        // Each settlement is on its way before the last one is answered.
         let held = store.close();
         let task = tokio::spawn(permit.settle(1));
         settled().await;
@@ -192,28 +194,30 @@ async fn returns_that_never_end_ask_about_each_slot_a_bounded_number_of_times() 
             settled().await;
         }
     }
-    // Without the returns themselves.
+    // Does not count the settlements themselves.
     let asked = store.take_adjusted().saturating_sub(RETURNS - 1);
     println!("asked {asked} times about {CLIENTS} slots");
     assert!(asked <= 8 * CLIENTS, "{asked} times for {CLIENTS} slots");
     drop((line, kept));
 }
 
-/// Newcomers that come before more than 64 others of their cost stand in a class beside these, which
-/// are not counted while the queue is locked. None runs later than it was told, whichever leave, and
-/// nearly all of them move forward. Each alone in a class, 156 of 250 did.
+/// Newcomers that come before more than 64 waiters of their cost go into a class beside these, so
+/// that these need not be counted while the queue is locked. No waiter runs later than promised,
+/// whichever leave, and nearly all move forward. With one class for each newcomer, only 156 of 250
+/// did.
 #[tokio::test(start_paused = true)]
-async fn newcomers_before_many_others_make_none_late() {
+async fn newcomers_before_many_others_delay_no_waiter() {
     for seed in 0..5 {
         let (store, mut dice) = (Shared::new(), Dice(seed));
         let limiter = store.limiter();
-        // Of another process, so that what it gives back grants none of those that wait here.
+        // A reservation of another process, so that what it gives back grants none of these
+        // waiters.
         let planned = reserve(&store.limiter(), &SPACED, 1_000).keep();
         let mut line: Vec<_> = (0..200).map(|_| waits(&limiter, 2)).collect();
         at_once(planned.settle(100)).unwrap();
         for nth in 0..200 {
             let newcomer = waits(&limiter, 2);
-            assert!(newcomer.told < line[0].told, "seed {seed}, {nth}");
+            assert!(newcomer.promised < line[0].promised, "seed {seed}, {nth}");
             line.push(newcomer);
         }
         assert!(line.iter_mut().all(|one| poll(&mut one.ready).is_none()), "all of them wait");

@@ -1,7 +1,7 @@
-//! The places of a layer's queue: which client has how many of them, whatever the clients do.
+//! How many places in the queue of a layer each client gets, whatever the clients do.
 //!
 //! Servers and connections are real. The time of the store is injected and stands still unless a
-//! test moves it, so no request has its turn before that.
+//! test advances it, so no request gets its turn before that.
 
 use crate::support;
 
@@ -44,7 +44,7 @@ fn waiting(limiter: &RateLimiter, client: u8) -> usize {
     limiter.waiting(&HOURLY).key(address(client)).count()
 }
 
-/// Whether a request of another client finds a place in the queue. It leaves again.
+/// Whether a request of this client finds a place in the queue. The request leaves again.
 async fn finds_a_place(limiter: &RateLimiter, server: &mut Watched, client: u8) -> bool {
     if at_once(limiter.peek(&HOURLY).key(address(client))).unwrap().fits() {
         assert_eq!(Guest::new(client, server.address).get().await.status, 200);
@@ -61,8 +61,8 @@ async fn finds_a_place(limiter: &RateLimiter, server: &mut Watched, client: u8) 
     waits
 }
 
-/// A layer's room was one number: a client that asked for all of it had it, and each other client
-/// was answered with 503.
+/// In a former version, the queue had one count for all clients: a client that asked for all places
+/// had them, and every other client was answered with 503.
 #[tokio::test]
 async fn a_client_that_takes_all_it_can_leaves_room_for_the_others() {
     let limiter = limiter(&ManualClock::new(START));
@@ -78,8 +78,8 @@ async fn a_client_that_takes_all_it_can_leaves_room_for_the_others() {
     assert_eq!(refused, 0);
 }
 
-/// The same, where its requests join the queue and are reset in a loop: whenever others asked, there
-/// was no room.
+/// The same for requests that join the queue and are reset in a loop. In a former version, the
+/// other clients never found a place.
 #[tokio::test]
 async fn a_client_that_joins_and_resets_in_a_loop_leaves_room_for_the_others() {
     let limiter = limiter(&ManualClock::new(START));
@@ -99,9 +99,10 @@ async fn a_client_that_joins_and_resets_in_a_loop_leaves_room_for_the_others() {
     assert_eq!(refused, 0);
 }
 
-/// The client that has its share of the queue is told so, and when it would not have to wait.
+/// A client that has its share of the queue is refused with 429, and told when its request would
+/// not have to wait.
 #[tokio::test]
-async fn above_its_share_a_client_is_told_to_come_back_later() {
+async fn a_client_above_its_share_is_told_when_to_retry() {
     for on_full in [QueueFull::ServiceUnavailable, QueueFull::TooManyRequests] {
         let limiter = limiter(&ManualClock::new(START));
         let mut server = by_client(&limiter, queue().on_full(on_full)).await;
@@ -111,7 +112,7 @@ async fn above_its_share_a_client_is_told_to_come_back_later() {
         assert_eq!(waiting(&limiter, ATTACKER), PLACES / 2, "half of the places");
         let answers = server.answers(ATTACKER);
         assert_eq!((answers[&200].len(), answers[&429].len()), (1, 9), "{answers:?}");
-        // 50 hours of debt, and an hour for its own token.
+        // 50 hours of debt, and one hour for the token of the request.
         let told = answers[&429].iter().all(|headers| headers["retry-after"] == "183600");
         assert!(told, "{answers:?}");
         assert_eq!(answers.len(), 2);
@@ -142,7 +143,7 @@ async fn clients_that_take_all_they_can_have_equal_shares() {
 }
 
 #[tokio::test]
-async fn a_key_has_as_many_waiters_as_was_said() {
+async fn a_key_has_as_many_waiters_as_max_waiters_per_key() {
     for most in [0, 1, 7, PLACES, usize::MAX] {
         let limiter = limiter(&ManualClock::new(START));
         let mut server = by_client(&limiter, queue().max_waiters_per_key(most)).await;
@@ -150,13 +151,13 @@ async fn a_key_has_as_many_waiters_as_was_said() {
         attacker.get(PLACES + 3).await;
         server.arrived(ATTACKER, PLACES + 3).await;
         assert_eq!(waiting(&limiter, ATTACKER), most.min(PLACES));
-        // Where the queue is full, it is not the bound of the key that refuses.
+        // If the queue is full, the queue refuses and not the bound of the key.
         let status = if most < PLACES { 429 } else { 503 };
         assert_eq!(server.answers(ATTACKER)[&status].len(), PLACES + 2 - most.min(PLACES));
     }
 }
 
-/// Of all requests, none is another client's.
+/// Without a key, no request counts as another client's.
 #[tokio::test]
 async fn requests_that_have_no_key_may_take_all_places() {
     for is_named in [false, true] {
@@ -174,9 +175,9 @@ async fn requests_that_have_no_key_may_take_all_places() {
     }
 }
 
-/// A client that leaves its key out is one that has a key: that of all that do so.
+/// With `MissingKey::Shared`, all clients that leave their key out have one key together.
 #[tokio::test]
-async fn clients_that_name_no_key_have_the_share_of_one() {
+async fn clients_without_a_key_share_the_places_of_one_key() {
     let limiter = limiter(&ManualClock::new(START));
     let rule = Rule::new(&HOURLY).key(header("x-user")).missing_key(MissingKey::Shared);
     let layer = limiter.layer(rule).queue(queue());
@@ -189,7 +190,7 @@ async fn clients_that_name_no_key_have_the_share_of_one() {
     assert_eq!(server.answers(ATTACKER)[&429].len(), PLACES / 2 + 2);
 }
 
-// What is counted, call by call: the services are called without a server.
+// The counts, call by call. No server is needed: the service is called directly.
 
 type Call = Pin<Box<ResponseFuture<Recorder, u64>>>;
 
@@ -204,8 +205,8 @@ fn poll(call: &mut Call) -> Poll<Response<ResponseBody<()>>> {
     call.as_mut().poll(&mut Context::from_waker(Waker::noop())).map(Result::unwrap)
 }
 
-/// How many requests of a key wait at most, from now on; they leave again.
-fn room(service: &RateLimit<Recorder>, fields: &[(&str, &str)]) -> usize {
+/// How many more requests of a key can wait now. They leave again.
+fn free_places(service: &RateLimit<Recorder>, fields: &[(&str, &str)]) -> usize {
     let mut waiting = Vec::new();
     loop {
         let mut next = call(service, fields);
@@ -216,14 +217,14 @@ fn room(service: &RateLimit<Recorder>, fields: &[(&str, &str)]) -> usize {
     }
 }
 
-/// Nothing saved up, so that each request has to wait.
+/// Holds no tokens, so that each request has to wait.
 static EMPTY: Limit = Limit::new("empty", Quota::token_bucket(1, SECOND).capacity(0));
 static ALSO: Limit = Limit::new("also", Quota::token_bucket(1, SECOND).capacity(0));
 
-/// A tenant of many clients has the share of one tenant, and a client of many tenants that of one
-/// client.
+/// A tenant of many clients has the share of one tenant, and a client of many tenants the share of
+/// one client.
 #[tokio::test(start_paused = true)]
-async fn of_several_rules_each_key_counts() {
+async fn each_key_of_several_rules_counts() {
     let limiter = paused();
     let service = limiter
         .layer(Rule::new(&EMPTY).key(header("x-tenant")))
@@ -241,11 +242,11 @@ async fn of_several_rules_each_key_counts() {
         }
         assert_eq!(waiting.len(), PLACES / 2, "{one}");
         // A key of one rule is not that of another.
-        assert_eq!(room(&service, &[(many, "7"), (one, "other")]), PLACES / 4, "{one}");
+        assert_eq!(free_places(&service, &[(many, "7"), (one, "other")]), PLACES / 4, "{one}");
     }
 }
 
-/// Each place counts until its request is gone or runs, however it ends.
+/// A place stays taken until its request runs or is gone, whichever way it goes.
 #[tokio::test(start_paused = true)]
 async fn the_waiters_of_each_key_are_counted_exactly() {
     const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -295,14 +296,14 @@ async fn the_waiters_of_each_key_are_counted_exactly() {
             }
         }
         drop(waiting);
-        assert_eq!(room(&service, &[("x-user", "a")]), most.unwrap_or(10), "seed {seed}");
+        assert_eq!(free_places(&service, &[("x-user", "a")]), most.unwrap_or(10), "seed {seed}");
     }
     assert!(refused[&429] > 300 && refused[&503] > 30, "{refused:?}");
 }
 
-/// In a store that answers later, a request may be gone at each step from its call to its turn.
+/// In a store that answers later, a request can be dropped at each step from its call to its turn.
 #[tokio::test(start_paused = true)]
-async fn whenever_a_request_is_gone_its_place_is_free() {
+async fn a_request_that_is_dropped_at_any_step_frees_its_place() {
     let (store, limiter, _) = Late::new();
     let layer = limiter.layer(&EMPTY).key(header("x-user"));
     let service = layer.queue(Queue::new(HOUR).max_waiters(4)).layer(Recorder::new());
@@ -320,7 +321,7 @@ async fn whenever_a_request_is_gone_its_place_is_free() {
             assert!(poll(&mut gone).is_pending(), "waiting");
         }
         if step > 2 {
-            // Earlier slots of this test may be spent.
+            // Past the slots that earlier steps of this test may have spent.
             advance(60 * SECOND).await;
         }
         match step {
@@ -332,6 +333,6 @@ async fn whenever_a_request_is_gone_its_place_is_free() {
         settled().await;
         kept.take();
         settled().await;
-        assert_eq!(room(&service, &[("x-user", "alice")]), 2, "step {step}");
+        assert_eq!(free_places(&service, &[("x-user", "alice")]), 2, "step {step}");
     }
 }

@@ -1,5 +1,5 @@
-//! The queue of a store that other processes take from as well: slots are instants, those that are
-//! given up are undone or handed on, and what work returns goes to the first waiter.
+//! The queue of a store that other processes charge as well: slots are instants, a slot that is
+//! given up is undone or reassigned, and what work gives back goes to the first waiter.
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
@@ -30,7 +30,7 @@ fn take(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Permit<'static> {
     at_once(limiter.limit(limit).cost(cost)).unwrap().into_owned()
 }
 
-/// When a waiter ran, which is not polled before that.
+/// When this waiter ran. Nothing polls it before this call.
 async fn ran_after(waiter: Pin<Box<Ready>>, start: Instant) -> Duration {
     let _permit = waiter.await;
     start.elapsed()
@@ -53,7 +53,7 @@ async fn how_many_wait_and_for_how_long_can_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_this_process_returns_is_no_charge() {
+async fn a_refund_by_this_process_does_not_count_as_a_charge() {
     let limiter = Shared::new().limiter();
     let first = take(&limiter, &FIVE, 5);
     let gone = waiter(&limiter, &FIVE, 5);
@@ -62,17 +62,18 @@ async fn what_this_process_returns_is_no_charge() {
     drop(gone);
     assert_eq!(tokens(&limiter, &FIVE), 3.0, "undone");
 
-    // Nor is it when it was returned before.
+    // The same if the refund came before the reservation.
     let gone = waiter(&limiter, &FIVE, 5);
     drop(gone);
     assert_eq!(tokens(&limiter, &FIVE), 3.0);
     assert_eq!(lines(&limiter), 0);
 }
 
-/// A settlement and an equal charge made a bucket look untouched. The reservation before them was
-/// undone, and its tokens ran together with those that counted on them being spent.
+/// In a former version, a settlement and an equal charge made a bucket look untouched. The
+/// reservation before them was undone, and its tokens ran together with requests that counted on
+/// them being spent.
 #[tokio::test(start_paused = true)]
-async fn a_charge_that_a_settlement_hides_is_found_out() {
+async fn a_charge_that_a_settlement_hides_is_noticed() {
     let store = Shared::new();
     let limiter = store.limiter();
     let first = take(&limiter, &FIVE, 5);
@@ -89,9 +90,9 @@ async fn a_charge_that_a_settlement_hides_is_found_out() {
     assert_eq!(reserve(&store.limiter(), &FIVE, 5).wait(), 10 * SECOND);
 }
 
-/// The same for tokens that were there at once.
+/// The same for a reservation that did not have to wait.
 #[tokio::test(start_paused = true)]
-async fn a_charge_that_a_settlement_hides_is_found_out_by_what_did_not_wait() {
+async fn a_charge_that_a_settlement_hides_is_noticed_by_a_reservation_that_did_not_wait() {
     let limiter = Shared::new().limiter();
     let first = take(&limiter, &FIVE, 3);
     let gone = at_once(limiter.limit(&FIVE).cost(2).reserve()).unwrap();
@@ -99,7 +100,7 @@ async fn a_charge_that_a_settlement_hides_is_found_out_by_what_did_not_wait() {
     let _ran = take(&limiter, &FIVE, 3);
     drop(gone);
     assert_eq!(tokens(&limiter, &FIVE), 0.0, "not undone");
-    // Where only tokens came back, it is.
+    // If tokens only came back, the reservation is undone.
     advance(5 * SECOND).await;
     let first = take(&limiter, &FIVE, 3);
     let gone = at_once(limiter.limit(&FIVE).cost(2).reserve()).unwrap();
@@ -108,9 +109,9 @@ async fn a_charge_that_a_settlement_hides_is_found_out_by_what_did_not_wait() {
     assert_eq!(tokens(&limiter, &FIVE), 4.0, "undone");
 }
 
-/// The store is asked to undo before it has answered what was returned.
+/// The store is asked to undo before it has answered the settlement.
 #[tokio::test(start_paused = true)]
-async fn a_settlement_on_its_way_spoils_no_undo() {
+async fn a_settlement_on_its_way_prevents_no_undo() {
     for settlement_first in [true, false] {
         let (store, limiter, memory) = Late::new();
         let first = limiter.limit(&FIVE).cost(5).await.unwrap();
@@ -135,7 +136,7 @@ async fn a_settlement_on_its_way_spoils_no_undo() {
     }
 }
 
-/// A return of which nothing is known may have been carried out.
+/// A settlement without an answer may have been carried out.
 #[tokio::test(start_paused = true)]
 async fn a_settlement_without_an_answer_counts() {
     let (store, limiter, memory) = Late::new();
@@ -145,13 +146,13 @@ async fn a_settlement_without_an_answer_counts() {
     let held = store.close();
     drop(first.settle(2));
     settled().await;
-    // Its task fails.
+    // The task of the settlement fails.
     drop(held);
     settled().await;
     store.open();
     drop(gone);
     settled().await;
-    assert_eq!(tokens(&memory, &FIVE).round(), -5.0, "spent: it cannot be known");
+    assert_eq!(tokens(&memory, &FIVE).round(), -5.0, "the slot stays spent, to be safe");
     assert_eq!(lines(&limiter), 0);
 }
 
@@ -191,7 +192,7 @@ async fn a_free_slot_that_cannot_be_undone_is_on_offer_until_its_instant() {
     let limiter = store.limiter();
     let start = Instant::now();
     let [first, second] = [2, 2].map(|cost| waiter(&limiter, &SPACED, cost));
-    // Of another process, so that nothing before it can be undone.
+    // A reservation of another process, so that no slot before it can be undone.
     let other = reserve(&store.limiter(), &SPACED, 1).keep();
     let planned = reserve(&limiter, &SPACED, 1);
     drop((first, second));
@@ -205,26 +206,26 @@ async fn a_free_slot_that_cannot_be_undone_is_on_offer_until_its_instant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_back_grants_the_first_waiter_its_turn() {
+async fn tokens_that_come_back_grant_the_first_waiter() {
     let limiter = Shared::new().limiter();
     let start = Instant::now();
     let first = take(&limiter, &FIVE, 5);
     let [mut head, mut next, last] = [3, 1, 2].map(|cost| waiter(&limiter, &FIVE, cost));
     sleep(SECOND).await;
-    // The slot of the first at 3 s goes to the last, the one at 6 s is undone; the token that
-    // is left does not cover the last, which is the first then.
+    // The slot of the head at 3 s goes to the last waiter, and the one at 6 s is undone. The token
+    // that is left does not cover the last waiter, which is the first in the queue then.
     let snapshot = at_once(first.settle(1)).unwrap();
     assert_eq!(snapshot.tokens().to_string(), "-2");
     let permit = poll(&mut head).expect("four cover three");
     assert_eq!(permit.at().since(permit.snapshot().at()), SECOND);
-    assert!(poll(&mut next).is_none(), "behind the last");
+    assert!(poll(&mut next).is_none(), "it is behind the last waiter");
     assert_eq!(ran_after(last, start).await, 3 * SECOND);
     assert_eq!(ran_after(next, start).await, 4 * SECOND);
     assert!(tokens(&limiter, &FIVE) >= 0.0, "nothing is owed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_cover_the_first_waiter_goes_to_the_bucket() {
+async fn tokens_that_do_not_cover_the_first_waiter_go_to_the_bucket() {
     let limiter = Shared::new().limiter();
     let first = take(&limiter, &FIVE, 5);
     let [mut head, mut next] = [4, 1].map(|cost| waiter(&limiter, &FIVE, cost));
@@ -234,7 +235,7 @@ async fn what_does_not_cover_the_first_waiter_goes_to_the_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_back_covers_a_waiter_on_several_buckets_in_all_of_them() {
+async fn tokens_that_come_back_have_to_cover_a_waiter_in_all_its_buckets() {
     let limiter = Shared::new().limiter();
     let both = |a, b| limiter.limit(&FIVE).key("a").cost(a).and(&FIVE).key("b").cost(b);
     let held = |key| at_once(limiter.peek(&FIVE).key(key)).unwrap().tokens().to_string();
@@ -257,18 +258,18 @@ async fn what_comes_back_covers_a_waiter_on_several_buckets_in_all_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_came_back_and_is_not_used_is_passed_on() {
+async fn a_granted_turn_that_is_not_used_is_passed_on() {
     let limiter = Shared::new().limiter();
     let first = take(&limiter, &FIVE, 5);
     let [head, mut next] = [3, 2].map(|cost| waiter(&limiter, &FIVE, cost));
     at_once(first.settle(2)).unwrap();
     drop(head);
     assert!(poll(&mut next).is_some(), "three cover two");
-    assert_eq!(tokens(&limiter, &FIVE), 1.0, "the rest");
+    assert_eq!(tokens(&limiter, &FIVE), 1.0, "one is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_not_polled_holds_up_no_other() {
+async fn a_waiter_that_is_not_polled_delays_no_other() {
     let limiter = Shared::new().limiter();
     let start = Instant::now();
     let mut idle = [1, 1, 1].map(|cost| waiter(&limiter, &SPACED, cost));
@@ -279,7 +280,7 @@ async fn a_waiter_that_is_not_polled_holds_up_no_other() {
     }
 }
 
-/// Its timer was set to the instant that it was told.
+/// Its timer was set to the instant that it was promised first.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_has_moved_forward_is_woken_to_set_its_timer() {
     let limiter = Shared::new().limiter();
@@ -292,15 +293,15 @@ async fn a_waiter_that_has_moved_forward_is_woken_to_set_its_timer() {
     assert!(poll(&mut line[0]).is_some());
 }
 
-/// Tokens that come back open slots before those of others: here for more newcomers in one place
-/// than there are labels.
+/// Tokens that come back open slots before those of other waiters: here for more newcomers at one
+/// position than there are labels between its neighbours.
 #[tokio::test(start_paused = true)]
-async fn newcomers_before_others_make_none_late() {
+async fn newcomers_before_others_delay_no_waiter() {
     let limiter = Shared::new().limiter();
     let start = Instant::now();
     let planned = reserve(&limiter, &SPACED, 1_000).keep();
     let mut line = vec![reserve(&limiter, &SPACED, 2)];
-    // Each finds what it needs before the first, and behind those that came before it.
+    // Each newcomer has its instant before the first reservation, and after the earlier newcomers.
     at_once(planned.settle(500)).unwrap();
     for _ in 0..200 {
         line.push(reserve(&limiter, &SPACED, 2));
@@ -310,12 +311,12 @@ async fn newcomers_before_others_make_none_late() {
         .into_iter()
         .map(|own| (own.wait(), tokio::spawn(ran_after(Box::pin(own.ready()), start))))
         .collect();
-    for (told, ran) in tasks {
-        assert_eq!(ran.await.unwrap(), told);
+    for (promised, ran) in tasks {
+        assert_eq!(ran.await.unwrap(), promised);
     }
 }
 
-/// What a random history is made of.
+/// The state of a random history.
 struct Play {
     store: Shared,
     limiters: Vec<RateLimiter>,
@@ -331,12 +332,12 @@ struct Waiting {
     process: usize,
     cost: u64,
     made: Timestamp,
-    told: Timestamp,
+    promised: Timestamp,
     ready: Pin<Box<Ready>>,
 }
 
 impl Play {
-    /// What ran, and what came back, in `processes` that share a bucket.
+    /// What ran and what came back in `processes` processes that share a bucket.
     async fn run(seed: u64, quota: Quota, processes: usize, returns: bool) -> History {
         let store = Shared::new();
         let limiters = (0..processes).map(|_| store.limiter()).collect();
@@ -353,7 +354,7 @@ impl Play {
                 5..7 if !play.waiting.is_empty() => {
                     let nth = play.dice.nth(&play.waiting);
                     let gone = play.waiting.swap_remove(nth);
-                    play.history.left.push((gone.made, gone.told));
+                    play.history.left.push((gone.made, gone.promised));
                 }
                 7..9 if returns && !play.permits.is_empty() => play.settle(),
                 _ => play.take(),
@@ -379,10 +380,10 @@ impl Play {
         let (history, permits, seed) = (&mut self.history, &mut self.permits, self.seed);
         self.waiting.retain_mut(|waiting| {
             let Some(permit) = poll(&mut waiting.ready) else {
-                assert!(now < waiting.told, "late, seed {seed}");
+                assert!(now < waiting.promised, "late, seed {seed}");
                 return true;
             };
-            assert!(permit.at() <= waiting.told.min(now), "late or early, seed {seed}");
+            assert!(permit.at() <= waiting.promised.min(now), "late or early, seed {seed}");
             assert!(permit.at() >= waiting.made, "before it came, seed {seed}");
             history.ran.push((waiting.made, permit.at(), waiting.cost));
             permits.push((waiting.process, waiting.cost, permit));
@@ -394,8 +395,8 @@ impl Play {
         let (process, cost) = (self.process(), 1 + self.dice.below(6));
         let call = self.limiters[process].limit(&self.limit).cost(cost);
         let own = at_once(call.reserve()).unwrap();
-        let (told, made) = (own.at(), own.snapshot().at());
-        self.waiting.push(Waiting { process, cost, made, told, ready: Box::pin(own.ready()) });
+        let (promised, made) = (own.at(), own.snapshot().at());
+        self.waiting.push(Waiting { process, cost, made, promised, ready: Box::pin(own.ready()) });
         self.serve();
     }
 
@@ -451,8 +452,8 @@ async fn histories_of_fixed_windows_are_within_the_bound() {
     histories(Quota::fixed_window).await;
 }
 
-/// What runs of 600 waiters of costs from 1 to 10, of whom three in ten leave: tokens, and those
-/// that were granted in that time.
+/// Of 600 waiters with costs from 1 to 10, three in ten leave. Returns the tokens that ran, and the
+/// tokens that came in during that time.
 async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
     let mut dice = Dice(seed);
     let limit = Limit::new("use", Quota::token_bucket(1_000, SECOND).capacity(0));
@@ -469,11 +470,11 @@ async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
         }
         let cost = 1 + dice.below(10);
         let (own, ran) = (reserve(&limiter, &limit, cost), Arc::clone(&ran));
-        let told = own.wait();
+        let promised = own.wait();
         tasks.push(tokio::spawn(async move {
             let start = Instant::now();
             let _permit = own.ready().await;
-            assert!(start.elapsed() <= told + ms(1), "later than told");
+            assert!(start.elapsed() <= promised + ms(1), "later than promised");
             ran.fetch_add(cost, Ordering::Relaxed);
         }));
         tokio::task::yield_now().await;
@@ -493,7 +494,7 @@ async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
 
 #[tokio::test(start_paused = true)]
 async fn nearly_all_that_was_granted_is_used() {
-    // A queue that others leave while it moves; and one that still grows meanwhile.
+    // A queue that waiters leave while it moves, and one that still grows meanwhile.
     for (all_at_once, least) in [(true, 97), (false, 85)] {
         let (mut used, mut granted) = (0, 0);
         for seed in 0..10 {
@@ -505,9 +506,9 @@ async fn nearly_all_that_was_granted_is_used() {
     }
 }
 
-/// Two processes: what they take from each other cannot be undone, and is refilled once.
+/// Two processes: what each takes from the other cannot be undone, and is refilled once.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_owed_when_none_waits() {
+async fn nothing_is_owed_once_no_request_waits() {
     for seed in 0..200 {
         let (store, mut dice) = (Shared::new(), Dice(seed));
         let limiters = [store.limiter(), store.limiter()];
@@ -547,7 +548,7 @@ static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND).capacity(1)
 
 /// The example in the documentation of `limiter::queue`, in both kinds of stores.
 #[tokio::test(start_paused = true)]
-async fn a_leaver_and_a_settlement_move_those_behind_forward_as_documented() {
+async fn a_waiter_that_leaves_and_a_settlement_move_the_others_forward_as_documented() {
     for limiter in [Shared::new().limiter(), support::queue::paused()] {
         let start = Instant::now();
         let request = take(&limiter, &ONE, 1);

@@ -1,8 +1,8 @@
-//! Storms of reservations that come and go: on threads, in stores that answer at once and in those
-//! that answer some time later, and for long.
+//! Storms of reservations that come and go: on threads, in stores that answer at once and in stores
+//! that answer later, and over a long time.
 //!
-//! The threads are real, and poll what was woken; time is that of a paused runtime, and moves on while
-//! they do.
+//! The threads are real, and poll the futures that were woken. Time is that of a paused runtime,
+//! and advances while they work.
 
 use crate::support;
 
@@ -24,7 +24,7 @@ use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// A store that answers some time later. What it is given back comes in in the middle of that.
+/// A store that answers some time later. It carries out an adjustment in the middle of that time.
 #[derive(Debug)]
 struct Lazy {
     memory: Arc<Memory>,
@@ -82,8 +82,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-/// What ran at which instants, and what may have come back: a request that is dropped may have been
-/// granted already.
+/// What ran, and what may have come back: a request that is dropped may have been granted already.
 #[derive(Clone, Debug)]
 struct Record {
     clock: TokioClock,
@@ -91,7 +90,8 @@ struct Record {
     returned: Arc<Mutex<Vec<(Timestamp, u64)>>>,
 }
 
-/// Reserves three times, and waits, waits for a while, plans or gives up.
+/// Reserves three times. Each time it waits to the end, waits for a while, keeps the reservation or
+/// drops it.
 async fn client(limiter: RateLimiter, limit: Limit, mut dice: Dice, record: Record) {
     for _ in 0..3 {
         sleep(dice.time(ms(150))).await;
@@ -116,7 +116,7 @@ async fn client(limiter: RateLimiter, limit: Limit, mut dice: Dice, record: Reco
                 let mut reservation = Some(reservation);
                 gone(&mut || drop(reservation.take()));
             }
-            // What is kept may have been granted before the instant at which it is to run.
+            // A kept reservation may have been granted before its promised instant.
             2 => drop(reservation.keep()),
             3..6 => {
                 let mut ready = Some(Box::pin(reservation.ready()));
@@ -150,7 +150,7 @@ fn storm(is_lazy: bool) {
             });
             on_threads(&runtime, clients, |_| ());
             let ran = record.ran.lock().unwrap();
-            // In a store that answers late nothing comes back that was granted.
+            // A store that answers late gets nothing back that was granted.
             let returned =
                 if is_lazy { Vec::new() } else { record.returned.lock().unwrap().clone() };
             let violation = check_history_with_returns(&quota, &ran, &returned).unwrap();
@@ -163,23 +163,23 @@ fn storm(is_lazy: bool) {
 }
 
 #[test]
-fn on_threads_no_more_runs_than_may() {
+fn on_threads_no_more_runs_than_the_bound() {
     storm(false);
 }
 
 #[test]
-fn on_threads_no_more_runs_than_may_in_a_store_that_answers_late() {
+fn on_threads_no_more_runs_than_the_bound_in_a_store_that_answers_late() {
     storm(true);
 }
 
-/// 20 ms for requests that may still wait, and the rest for a store that answers late.
+/// The drain leaves 20 ms to the waiters. The rest of the 100 ms is for a store that answers late.
 #[test]
 fn a_shutdown_in_a_storm_answers_every_request_in_time() {
     for seed in 0..6 {
         for is_lazy in [false, true] {
             let runtime = runtime();
             let limiter = runtime.block_on(async { limiter(is_lazy, seed) });
-            // It takes some seconds until all have run.
+            // All requests would take some seconds to run.
             let limit = Limit::new("storm", Quota::token_bucket(1_000, SECOND).capacity(0));
             let layer = limiter.layer(limit).queue(HOUR).jitter(ms(seed % 3 * 10));
             let cost = move |number: u64| 1 + Dice(seed * 1_000 + number).below(50);
@@ -214,9 +214,9 @@ fn a_shutdown_in_a_storm_answers_every_request_in_time() {
     }
 }
 
-/// The last slot is undone, and then the one before, whichever thread is the first.
+/// The last slot is undone and then the one before it, whichever thread is first.
 #[test]
-fn whatever_two_threads_give_up_at_once_is_given_back() {
+fn reservations_that_two_threads_drop_at_once_are_given_back() {
     const ROUNDS: u32 = 1_000;
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(1, DAY).capacity(0));
     let limiter = RateLimiter::in_memory();
@@ -246,7 +246,7 @@ fn whatever_two_threads_give_up_at_once_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_aborted_all_others_keep_their_order() {
+async fn aborted_requests_do_not_change_the_order_of_the_others() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let capacity = seed % 3 * 10;
@@ -280,7 +280,7 @@ async fn whatever_is_aborted_all_others_keep_their_order() {
         for task in tasks {
             task.await.unwrap();
         }
-        // All of them, whatever they cost, ran in the order in which they came.
+        // All others ran in the order in which they came, whatever they cost.
         let ran = ran.lock().unwrap();
         let in_order = ran.windows(2).all(|two| two[0].1 < two[1].1 && two[0].2 <= two[1].2);
         assert!(in_order, "seed {seed}: {ran:?}");
@@ -288,7 +288,7 @@ async fn whatever_is_aborted_all_others_keep_their_order() {
     }
 }
 
-/// What the limiter remembers, as text: nothing in it is a reservation that is over.
+/// Measures the memory of the limiter by its `Debug` text, which holds no reservation that is over.
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_never_empty_does_not_grow() {
     let limit = Limit::new("long", Quota::token_bucket(1_000, SECOND).capacity(0));
@@ -310,9 +310,9 @@ async fn a_queue_that_is_never_empty_does_not_grow() {
     assert!(sizes.iter().all(|size| (1..60_000).contains(size)), "{sizes:?}");
 }
 
-/// How much of what may run does, where a third goes away.
+/// How many of the allowed tokens run if a third of the requests is aborted.
 #[tokio::test(start_paused = true)]
-async fn of_mixed_costs_most_runs_that_may() {
+async fn with_mixed_costs_nearly_all_of_the_allowed_tokens_run() {
     for (costs, least) in [(1, 99), (5, 94), (50, 92)] {
         let (mut used, mut allowed) = (0, 0);
         for seed in 0..10 {

@@ -1,4 +1,4 @@
-//! What a hostile round tried on the line of the memory store: races, extremes, other numbers, full stores.
+//! Attacks on the queue of the memory store: races, extreme values, changed quotas and full stores.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn take(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Permit<'static> {
     at_once(limiter.limit(limit).cost(cost)).unwrap().into_owned()
 }
 
-/// Runs the waiter in place when it is woken, and settles its work at once.
+/// A waker that polls its waiter in place, and settles the work at once.
 struct InPlace(Mutex<Option<(Pin<Box<Ready>>, u64)>>);
 
 impl Wake for InPlace {
@@ -33,9 +33,10 @@ impl Wake for InPlace {
     }
 }
 
-/// The driver is armed after the unlock, so that an arm which is overtaken puts the timer later.
+/// A call sets the timer of the queue after it has released the lock. A later call may overtake it
+/// there; the first must not then put the timer off.
 #[tokio::test(start_paused = true)]
-async fn an_arm_that_is_overtaken_makes_nobody_later() {
+async fn a_call_that_is_overtaken_before_it_sets_the_timer_delays_no_waiter() {
     let limiter = paused();
     let start = Instant::now();
     let paid = take(&limiter, &FIVE, 5);
@@ -44,18 +45,18 @@ async fn an_arm_that_is_overtaken_makes_nobody_later() {
     let waker = Waker::from(Arc::clone(&place));
     assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     *place.0.lock().unwrap() = Some((first, 2));
-    // 4 + 60: told 64 s.
+    // Due at 8 s and at 68 s.
     let second = tokio::spawn(waiter(&limiter, &FIVE, 4));
     let third = tokio::spawn(waiter(&limiter, &FIVE, 60));
     settled().await;
-    // 4 come back: the first is granted, and gives back 2 of them. The second is due in 2 s.
+    // 4 come back: the first waiter is granted, and gives 2 of them back. The second is due in 2 s.
     at_once(paid.settle(1)).unwrap();
     let _permit = second.await.unwrap();
     assert_eq!(start.elapsed(), 2 * SECOND);
     drop(third);
 }
 
-/// The same by two threads, without a waker that does anything but block.
+/// Blocks the thread that wakes it until the test opens the gate.
 struct Gate(Mutex<Option<std::sync::mpsc::Receiver<()>>>, std::sync::mpsc::Sender<()>);
 
 impl Wake for Gate {
@@ -67,8 +68,9 @@ impl Wake for Gate {
     }
 }
 
+/// The same on two threads.
 #[tokio::test(start_paused = true)]
-async fn an_arm_of_a_slower_thread_makes_nobody_later() {
+async fn a_slow_thread_that_sets_the_timer_late_delays_no_waiter() {
     static HUNDRED: Limit = Limit::new("hundred", Quota::token_bucket(1, SECOND).capacity(100));
     let limiter = paused();
     let start = Instant::now();
@@ -79,7 +81,7 @@ async fn an_arm_of_a_slower_thread_makes_nobody_later() {
     let (arrived, at_gate) = std::sync::mpsc::channel();
     let waker = Waker::from(Arc::new(Gate(Mutex::new(Some(gate)), arrived)));
     assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    // Told 111 s.
+    // Due at 111 s.
     let second = tokio::spawn(waiter(&limiter, &HUNDRED, 110));
     settled().await;
     let handle = tokio::runtime::Handle::current();
@@ -87,9 +89,10 @@ async fn an_arm_of_a_slower_thread_makes_nobody_later() {
         let _entered = handle.enter();
         at_once(paid.settle(1)).unwrap();
     });
-    // The slow thread has unlocked, and has not armed yet: the second is due in 110 s.
+    // The slow thread has released the lock and has not set the timer yet: the second waiter is due
+    // in 110 s.
     at_gate.recv().unwrap();
-    // It is due in 12 s.
+    // 98 tokens come back: it is due in 12 s.
     at_once(other.settle(0)).unwrap();
     open.send(()).unwrap();
     slow.join().unwrap();
@@ -98,9 +101,9 @@ async fn an_arm_of_a_slower_thread_makes_nobody_later() {
     drop(first);
 }
 
-/// The task of a line ends with the line.
+/// The task of a queue ends with the queue.
 #[tokio::test(start_paused = true)]
-async fn lines_that_end_leave_no_task_behind() {
+async fn queues_that_end_leave_no_task_behind() {
     static HOURLY: Limit = Limit::new("hourly", Quota::token_bucket(1, HOUR).capacity(0));
     let limiter = paused();
     for _ in 0..1_000 {
@@ -114,9 +117,9 @@ async fn lines_that_end_leave_no_task_behind() {
     assert!(tasks <= 1, "{tasks} tasks");
 }
 
-/// A reservation of nothing on a limit in shards.
+/// A reservation of cost zero on a limit in shards.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_of_nothing_moves_nobody_forward() {
+async fn a_reservation_of_cost_zero_moves_no_waiter_forward() {
     static SHARDS: Limit =
         Limit::new("shards", Quota::token_bucket(2, SECOND).capacity(0).shards(2));
     let limiter = paused();
@@ -135,13 +138,12 @@ async fn a_reservation_of_nothing_moves_nobody_forward() {
     assert_eq!((ran, start.elapsed()), (SECOND, 20 * SECOND));
 }
 
-/// Dropped, it leaves all its lines.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_of_nothing_that_is_dropped_leaves_all_its_lines() {
+async fn a_reservation_of_cost_zero_that_is_dropped_leaves_all_its_queues() {
     static SHARDS: Limit =
         Limit::new("shards", Quota::token_bucket(2, SECOND).capacity(0).shards(2));
-    // The place that stays is found only where the shards of the store differ, which is a matter
-    // of the key.
+    // A forgotten queue entry shows only where the two buckets are in different shards of the
+    // store, which depends on the key.
     for key in 0_u64..64 {
         let limiter = paused();
         let call = |cost| limiter.limit(&SHARDS).key(key).cost(cost).reserve();
@@ -153,9 +155,9 @@ async fn a_reservation_of_nothing_that_is_dropped_leaves_all_its_lines() {
     }
 }
 
-/// Nothing is stored for a cost of zero, nor are its numbers.
+/// A cost of zero stores nothing, not even its quota.
 #[tokio::test(start_paused = true)]
-async fn a_reservation_of_nothing_in_other_numbers_runs_when_it_was_told() {
+async fn a_reservation_of_cost_zero_under_another_quota_runs_when_promised() {
     let small = Limit::new("x", Quota::token_bucket(1, SECOND).capacity(0));
     let large = Limit::new("x", Quota::token_bucket(100, SECOND).capacity(0));
     let limiter = paused();
@@ -167,15 +169,15 @@ async fn a_reservation_of_nothing_in_other_numbers_runs_when_it_was_told() {
     assert_eq!(start.elapsed(), ms(100), "{permit:?}");
 }
 
-/// One limit, named twice with different numbers in one call.
+/// One call names a limit twice, with different quotas.
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_is_named_twice_with_other_numbers_moves_nobody_forward() {
+async fn a_limit_that_is_named_twice_with_two_quotas_moves_no_waiter_forward() {
     let slow = Limit::new("x", Quota::token_bucket(1, SECOND).capacity(0));
     let fine = Limit::new("x", Quota::token_bucket(1_000, SECOND).capacity(0));
     let limiter = paused();
     let start = Instant::now();
     let first = waiter(&limiter, &fine, 10_000);
-    // Told 10 s in the fine numbers.
+    // Promised 10 s under the fine quota.
     let twice = at_once(limiter.limit(&slow).cost(5).and(&fine).cost(5).reserve()).unwrap();
     let mut first = first;
     assert!(poll(&mut first).is_none(), "granted at once");
@@ -184,9 +186,9 @@ async fn a_limit_that_is_named_twice_with_other_numbers_moves_nobody_forward() {
     drop(twice);
 }
 
-/// Dropped, it gives back no more than it took.
+/// The same reservation, dropped, gives back no more than it took.
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_is_named_twice_with_other_numbers_gives_back_what_it_took() {
+async fn a_limit_that_is_named_twice_with_two_quotas_gives_back_what_it_took() {
     let slow = Limit::new("x", Quota::token_bucket(1, SECOND).capacity(0));
     let fine = Limit::new("x", Quota::token_bucket(1_000, SECOND).capacity(1_000));
     let limiter = paused();
@@ -198,7 +200,7 @@ async fn a_limit_that_is_named_twice_with_other_numbers_gives_back_what_it_took(
 
 /// A permit of the former, larger plan is settled while requests wait under the smaller one.
 #[tokio::test(start_paused = true)]
-async fn a_settlement_in_former_numbers_grants_nobody_in_them() {
+async fn a_settlement_under_a_former_quota_grants_no_waiters_by_that_quota() {
     let large = Limit::new("plan", Quota::token_bucket(100, SECOND).capacity(100));
     let small = Limit::new("plan", Quota::token_bucket(1, SECOND).capacity(2));
     let limiter = paused();
@@ -217,28 +219,26 @@ async fn a_settlement_in_former_numbers_grants_nobody_in_them() {
     assert!(at_once <= 1, "{at_once} of 20 at once: {ran:?}");
 }
 
-/// The bound of the store.
 #[tokio::test(start_paused = true)]
 async fn kept_reservations_do_not_lift_the_bound_of_the_store() {
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(86_400, DAY).capacity(1_000));
     let memory = Arc::new(Memory::new().max_keys(8).clock(TokioClock::new()));
     let limiter = RateLimiter::new(Arc::clone(&memory));
     for key in 0_u64..1_000 {
-        // One token short: its instant is in a second.
+        // One token short: its instant comes in a second.
         drop(at_once(limiter.limit(&DAILY).key(key).cost(1_001).reserve()).unwrap().keep());
     }
     let kept = memory.len();
     advance(MINUTE).await;
-    // All of them are granted.
+    // All reservations are granted by now.
     for key in 1_000_u64..2_000 {
         assert!(is_admitted(limiter.limit(&DAILY).key(key).cost(1_000)));
     }
     assert!(kept <= 8 && memory.len() <= 8, "{kept} and then {}", memory.len());
 }
 
-/// The bound once no request waits any more.
 #[tokio::test(start_paused = true)]
-async fn the_bound_holds_again_when_nobody_waits() {
+async fn the_bound_holds_again_once_no_request_waits() {
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(86_400, DAY).capacity(1_000));
     let memory = Arc::new(Memory::new().max_keys(8).clock(TokioClock::new()));
     let limiter = RateLimiter::new(Arc::clone(&memory));
@@ -258,9 +258,8 @@ async fn the_bound_holds_again_when_nobody_waits() {
     assert!(memory.len() <= 8, "{}", memory.len());
 }
 
-/// A reset forgives a penalty, although requests wait.
 #[tokio::test(start_paused = true)]
-async fn a_reset_forgives_a_penalty_although_somebody_waits() {
+async fn a_reset_forgives_a_penalty_although_a_request_waits() {
     for waits in [false, true] {
         let limiter = paused();
         let _empty = take(&limiter, &FIVE, 5);
@@ -268,14 +267,14 @@ async fn a_reset_forgives_a_penalty_although_somebody_waits() {
         at_once(limiter.penalize(&FIVE, 1_000)).unwrap();
         at_once(limiter.reset(&FIVE)).unwrap();
         let left = 5.0 - f64::from(u8::from(waits));
-        assert_eq!(tokens(&limiter, &FIVE), left, "somebody waits: {waits}");
+        assert_eq!(tokens(&limiter, &FIVE), left, "a request waits: {waits}");
         drop(one);
     }
 }
 
-/// Numbers in which what waits cannot be counted.
+/// Under the second quota, the costs of all waiters together are too large to be counted.
 #[tokio::test(start_paused = true)]
-async fn numbers_in_which_the_line_cannot_be_counted_grant_nobody_early() {
+async fn a_quota_under_which_the_waiters_cannot_be_counted_grants_none_of_them_early() {
     let fast = Limit::new("x", Quota::token_bucket(1, SECOND).capacity(1));
     let slow = Limit::new("x", Quota::token_bucket(1, 30 * DAY).capacity(1));
     let limiter = paused();
@@ -286,9 +285,8 @@ async fn numbers_in_which_the_line_cannot_be_counted_grant_nobody_early() {
     assert_eq!(granted, 0, "at once");
 }
 
-/// A ban, and other numbers.
 #[tokio::test(start_paused = true)]
-async fn a_ban_and_other_numbers_grant_nobody_early() {
+async fn a_ban_and_a_changed_quota_grant_no_waiter_early() {
     let one = Limit::new("x", Quota::token_bucket(1, SECOND).capacity(1));
     let other = Limit::new("x", Quota::token_bucket(1, MINUTE).capacity(1));
     let limiter = paused();
@@ -300,7 +298,7 @@ async fn a_ban_and_other_numbers_grant_nobody_early() {
     assert_eq!(granted, 0, "at once");
 }
 
-/// A store that is full of buckets that requests wait for.
+/// The store is full of buckets with waiters.
 #[tokio::test(start_paused = true)]
 async fn a_request_over_two_limits_waits_for_both_in_a_full_store() {
     static SLOW: Limit = Limit::new("slow", Quota::token_bucket(1, MINUTE).capacity(0));
@@ -321,7 +319,8 @@ async fn a_request_over_two_limits_waits_for_both_in_a_full_store() {
     assert_eq!(start.elapsed(), MINUTE);
 }
 
-/// The same without anybody else: what runs after two seconds was to run after a minute.
+/// The same without other requests. In a former version, this one ran after two seconds instead of
+/// a minute.
 #[tokio::test(start_paused = true)]
 async fn a_request_over_two_limits_runs_no_sooner_than_both_allow() {
     static SLOW: Limit = Limit::new("slow", Quota::token_bucket(1, MINUTE).capacity(0));
@@ -336,7 +335,6 @@ async fn a_request_over_two_limits_runs_no_sooner_than_both_allow() {
     assert_eq!(start.elapsed(), MINUTE);
 }
 
-/// A clock that was set back, and a reset.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_grants_no_burst_after_a_reset() {
     let clock = ManualClock::new(START);
@@ -346,15 +344,15 @@ async fn a_clock_that_was_set_back_grants_no_burst_after_a_reset() {
     clock.set(tollgate::Timestamp::from_micros(START.as_micros() - 10_000_000));
     at_once(limiter.reset(&SPACED)).unwrap();
     settled().await;
-    // The runtime turns, and no time passes.
+    // Lets timers fire that are already due.
     tokio::time::sleep(ms(1)).await;
     let granted = waiting.iter_mut().filter_map(poll).count();
     assert!(granted <= 1, "{granted} of 20 at once");
 }
 
-/// Penalties that outlive those who waited.
+/// The penalties stay after the waiters have left.
 #[tokio::test(start_paused = true)]
-async fn banned_keys_can_be_evicted_when_nobody_waits_any_more() {
+async fn banned_keys_can_be_evicted_once_no_request_waits() {
     let memory = Arc::new(Memory::new().max_keys(8).clock(TokioClock::new()));
     let limiter = RateLimiter::new(Arc::clone(&memory));
     for key in 0_u64..100 {
@@ -365,7 +363,7 @@ async fn banned_keys_can_be_evicted_when_nobody_waits_any_more() {
     assert!(memory.len() <= 8, "{}", memory.len());
 }
 
-/// What all give back is there in the end, in whatever order the threads come.
+/// In whatever order the threads reserve and give back, the buckets are full in the end.
 #[test]
 fn threads_that_give_all_back_leave_full_buckets() {
     let clock = ManualClock::new(START);
@@ -395,14 +393,14 @@ fn threads_that_give_all_back_leave_full_buckets() {
                             held.push((Box::pin(at_once(call.reserve()).unwrap().ready()), None));
                         }
                         2 if !held.is_empty() => {
-                            let who = dice.nth(&held);
-                            if held[who].1.is_none() {
-                                held[who].1 = poll(&mut held[who].0);
+                            let nth = dice.nth(&held);
+                            if held[nth].1.is_none() {
+                                held[nth].1 = poll(&mut held[nth].0);
                             }
                         }
                         3 if !held.is_empty() => {
-                            let who = dice.nth(&held);
-                            if let (_, Some(permit)) = held.swap_remove(who) {
+                            let nth = dice.nth(&held);
+                            if let (_, Some(permit)) = held.swap_remove(nth) {
                                 at_once(permit.refund()).unwrap();
                             }
                         }
@@ -424,10 +422,10 @@ fn threads_that_give_all_back_leave_full_buckets() {
     }
 }
 
-/// Blocks, resets and other numbers among the rest: no one is later than told, none overtakes,
-/// nothing stays behind.
+/// Random histories with blocks, resets and changed quotas: no request runs later than promised,
+/// none overtakes another, and nothing is left behind.
 #[test]
-fn whatever_happens_none_is_late_and_none_overtakes() {
+fn whatever_happens_no_request_is_late_and_none_overtakes() {
     for seed in seeds(188) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -456,7 +454,7 @@ async fn history(seed: u64) {
     let changes = dice.below(2) == 0;
     let mut now = 0;
     let ran: Arc<Mutex<Vec<(usize, i64, Permit<'static>)>>> = Arc::default();
-    let (mut told, mut tasks, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut promised, mut tasks, mut open) = (Vec::new(), Vec::new(), Vec::new());
     let mut last = (i64::MIN, 0);
     let mut log = Vec::new();
     for _ in 0..60 {
@@ -465,24 +463,24 @@ async fn history(seed: u64) {
             0..6 => {
                 let cost = dice.below(9).max(u64::from(changes));
                 let one = at_once(limiter.limit(&limit).cost(cost).reserve()).unwrap();
-                let who = told.len();
+                let id = promised.len();
                 log.push(format!(
-                    "{now}: {who} reserves {cost} for {:?} by {:?}",
+                    "{now}: {id} reserves {cost} for {:?} by {:?}",
                     one.wait(),
                     limit.quota()
                 ));
-                told.push((one.at().as_micros(), one.wait().is_zero()));
+                promised.push((one.at().as_micros(), one.wait().is_zero()));
                 let ran = Arc::clone(&ran);
                 tasks.push(Some(tokio::spawn(async move {
                     let permit = one.ready().await;
                     let at = tollgate::clock::Clock::now(&clock).as_micros();
-                    ran.lock().unwrap().push((who, at, permit));
+                    ran.lock().unwrap().push((id, at, permit));
                 })));
             }
             6..9 if !tasks.is_empty() => {
-                let who = dice.nth(&tasks);
-                if let Some(task) = tasks[who].take() {
-                    log.push(format!("{now}: {who} leaves"));
+                let id = dice.nth(&tasks);
+                if let Some(task) = tasks[id].take() {
+                    log.push(format!("{now}: {id} leaves"));
                     task.abort();
                     let _ = task.await;
                 }
@@ -503,9 +501,9 @@ async fn history(seed: u64) {
             }
             12..14 if !open.is_empty() => {
                 let nth = dice.nth(&open);
-                let (who, permit): (usize, Permit<'static>) = open.swap_remove(nth);
+                let (id, permit): (usize, Permit<'static>) = open.swap_remove(nth);
                 let actual = dice.below(7);
-                log.push(format!("{now}: {who} settles at {actual}"));
+                log.push(format!("{now}: {id} settles at {actual}"));
                 at_once(permit.settle(actual)).unwrap();
             }
             _ => {}
@@ -518,24 +516,28 @@ async fn history(seed: u64) {
         let until = now + [0, 0, 1, 2, 9, 30][dice.nth(&[0; 6])];
         while {
             settled_shortly().await;
-            for (who, at, permit) in std::mem::take(&mut *ran.lock().unwrap()) {
-                let (told, at_once) = told[who];
-                log.push(format!("{now}: {who} runs, granted at {:?}", permit.at()));
-                // A millisecond is how exact timers are.
+            for (id, at, permit) in std::mem::take(&mut *ran.lock().unwrap()) {
+                let (promised, at_once) = promised[id];
+                log.push(format!("{now}: {id} runs, granted at {:?}", permit.at()));
+                // Timers are exact to a millisecond.
                 assert!(
-                    at < told + 1_000 || at_once,
-                    "seed {seed}: {who} is late {}\n{}",
-                    at - told,
+                    at < promised + 1_000 || at_once,
+                    "seed {seed}: {id} is late by {}\n{}",
+                    at - promised,
                     log.join("\n")
                 );
-                assert!(permit.at().as_micros() <= told, "seed {seed}: {who}\n{}", log.join("\n"));
+                assert!(
+                    permit.at().as_micros() <= promised,
+                    "seed {seed}: {id}\n{}",
+                    log.join("\n")
+                );
                 if !at_once {
-                    let this = (permit.at().as_micros(), who);
-                    assert!(this > last, "seed {seed}: {who} is overtaken\n{}", log.join("\n"));
+                    let this = (permit.at().as_micros(), id);
+                    assert!(this > last, "seed {seed}: {id} is overtaken\n{}", log.join("\n"));
                     last = this;
                 }
-                tasks[who] = None;
-                open.push((who, permit));
+                tasks[id] = None;
+                open.push((id, permit));
             }
             now < until
         } {
@@ -545,9 +547,9 @@ async fn history(seed: u64) {
     }
     advance(DAY).await;
     settled_shortly().await;
-    for (who, task) in tasks.into_iter().enumerate() {
+    for (id, task) in tasks.into_iter().enumerate() {
         if let Some(task) = task {
-            assert!(task.is_finished(), "seed {seed}: {who} waits for ever\n{}", log.join("\n"));
+            assert!(task.is_finished(), "seed {seed}: {id} still waits\n{}", log.join("\n"));
         }
     }
     memory.purge();

@@ -1,8 +1,8 @@
-//! The line of the memory store beside a model of it, by random histories.
+//! Random histories in the queue of the memory store, and in a model of it.
 //!
-//! The same requests, leavers, settlements and penalties go through both. Each request has to be
-//! told the same instant, and to be granted at the same one; the buckets have to hold the same in
-//! the end. Time is that of a paused runtime, whose timers are the only ones.
+//! The same requests, departures, settlements and penalties go through both. Both have to promise
+//! each request the same instant, and to grant it at the same instant; the buckets have to hold the
+//! same in the end. Time is that of a paused runtime, with no timers but those of the queue.
 
 mod attacks;
 mod model;
@@ -40,20 +40,21 @@ enum Waits {
 }
 
 struct Request {
-    /// The cost for each bucket that it asks.
+    /// The cost in each of its buckets.
     costs: BTreeMap<usize, u64>,
-    told: i64,
-    /// The buckets that have granted, in the model, and the latest instant.
+    promised: i64,
+    /// The buckets that have granted it, in the model.
     granted: Vec<usize>,
-    /// Those of them that were reset since.
+    /// The granted buckets that were reset since.
     forgiven: Vec<usize>,
+    /// The latest instant of a grant.
     granted_at: i64,
-    /// Whether its reservation is kept: no request waits any more.
+    /// Whether its reservation was kept, so that no request waits for it.
     is_kept: bool,
     waits: Waits,
 }
 
-/// The permits of the tasks whose work runs.
+/// The permits of the tasks that run their work.
 type Running = Arc<Mutex<Vec<(usize, Permit<'static>)>>>;
 
 struct History {
@@ -119,12 +120,12 @@ impl History {
         self.clock.now().as_micros()
     }
 
-    /// Lets the model's time pass until now, and compares who runs.
+    /// Advances the model to now, and compares which requests run.
     async fn settle_down(&mut self) {
         let now = self.micros();
         for (number, bucket) in self.buckets.iter_mut().enumerate() {
-            for (who, at) in bucket.pass_until(now) {
-                let Some(request) = who.and_then(|who| self.requests.get_mut(who)) else {
+            for (id, at) in bucket.pass_until(now) {
+                let Some(request) = id.and_then(|id| self.requests.get_mut(id)) else {
                     continue;
                 };
                 request.granted.push(number);
@@ -135,33 +136,33 @@ impl History {
             yield_now().await;
         }
         let running = std::mem::take(&mut *self.running.lock().unwrap());
-        for (who, permit) in running {
-            self.check(who, &permit);
-            self.requests[who].waits = Waits::Gone;
-            self.work(who, permit);
+        for (id, permit) in running {
+            self.check(id, &permit);
+            self.requests[id].waits = Waits::Gone;
+            self.work(id, permit);
         }
-        for (who, request) in self.requests.iter().enumerate() {
+        for (id, request) in self.requests.iter().enumerate() {
             let is_granted = request.granted.len() == request.costs.len();
             let still_waits = matches!(request.waits, Waits::Task(_));
-            assert!(!(is_granted && still_waits), "request {who} was granted, and still waits");
+            assert!(!(is_granted && still_waits), "request {id} was granted, and still waits");
         }
     }
 
-    /// Whether a request that runs was granted in the model, and at the same instant.
-    fn check(&self, who: usize, permit: &Permit<'_>) {
-        let request = &self.requests[who];
-        assert_eq!(request.granted.len(), request.costs.len(), "request {who} runs too early");
-        assert_eq!(permit.at().as_micros(), request.granted_at, "request {who}");
-        assert!(request.granted_at <= request.told, "request {who} is later than it was told");
+    /// Checks that a running request was granted in the model, and at the same instant.
+    fn check(&self, id: usize, permit: &Permit<'_>) {
+        let request = &self.requests[id];
+        assert_eq!(request.granted.len(), request.costs.len(), "request {id} runs too early");
+        assert_eq!(permit.at().as_micros(), request.granted_at, "request {id}");
+        assert!(request.granted_at <= request.promised, "request {id} runs later than promised");
     }
 
-    /// Some work is settled later, at less than it has paid or at more.
-    fn work(&mut self, who: usize, permit: Permit<'static>) {
+    /// Plans to settle some of the work later, at less than it has paid or at more.
+    fn work(&mut self, id: usize, permit: Permit<'static>) {
         if self.dice.below(10) < 6 {
-            let most = self.requests[who].costs.values().max().copied().unwrap_or(0);
+            let most = self.requests[id].costs.values().max().copied().unwrap_or(0);
             let (delay, actual) =
                 ([0, 1, 7, 30][self.dice.nth(&[0; 4])], self.dice.below(most + 2));
-            self.open.push((self.now + delay, who, actual, permit));
+            self.open.push((self.now + delay, id, actual, permit));
         }
     }
 
@@ -176,25 +177,25 @@ impl History {
                 return;
             }
             let Some(nth) = self.open.iter().position(|(at, ..)| *at <= self.now) else { continue };
-            let (_, who, actual, permit) = self.open.remove(nth);
+            let (_, id, actual, permit) = self.open.remove(nth);
             counts.settled += 1;
-            self.settle(who, actual, permit);
+            self.settle(id, actual, permit);
             self.settle_down().await;
         }
     }
 
-    fn settle(&mut self, who: usize, actual: u64, permit: Permit<'static>) {
+    fn settle(&mut self, id: usize, actual: u64, permit: Permit<'static>) {
         let now = self.micros();
-        for (&number, &cost) in &self.requests[who].costs {
+        for (&number, &cost) in &self.requests[id].costs {
             let bucket = &mut self.buckets[number];
             let token = bucket.token;
             match cost.checked_sub(actual) {
-                Some(_) if self.requests[who].forgiven.contains(&number) => {}
+                Some(_) if self.requests[id].forgiven.contains(&number) => {}
                 Some(back) => bucket.give_back(now, back as i64 * token),
                 None => bucket.enter(None, (actual - cost) as i64 * token),
             }
         }
-        // Whether it is awaited or dropped makes no difference.
+        // A settlement counts whether it is awaited or dropped.
         let settle = permit.settle(actual);
         if self.dice.below(2) == 0 {
             at_once(settle).unwrap();
@@ -214,23 +215,27 @@ impl History {
     }
 
     async fn arrive(&mut self) {
-        let (who, now, costs) = (self.requests.len(), self.micros(), self.draw_costs());
-        let told = costs.iter().map(|(&number, &cost)| {
+        let (id, now, costs) = (self.requests.len(), self.micros(), self.draw_costs());
+        let promised = costs.iter().map(|(&number, &cost)| {
             let bucket = &self.buckets[number];
-            bucket.told(now, cost as i64 * bucket.token)
+            bucket.promised(now, cost as i64 * bucket.token)
         });
-        let told = told.max().unwrap();
+        let promised = promised.max().unwrap();
         let reservation = at_once(call(&self.limiter, &self.limits, &costs).reserve()).unwrap();
-        assert_eq!(reservation.at().as_micros(), told, "request {who} is told another instant");
+        assert_eq!(
+            reservation.at().as_micros(),
+            promised,
+            "request {id} is promised a different instant"
+        );
         for (&number, &cost) in &costs {
             let bucket = &mut self.buckets[number];
-            bucket.enter(Some(who), cost as i64 * bucket.token);
+            bucket.enter(Some(id), cost as i64 * bucket.token);
         }
         let mut is_kept = false;
         let waits = match self.dice.below(10) {
             0 => Waits::Reserved(reservation),
             1 => {
-                // Its work will run at the instant that it was told.
+                // Its work will run at the promised instant.
                 is_kept = true;
                 drop(reservation.keep());
                 Waits::Gone
@@ -240,44 +245,52 @@ impl History {
                 let running = Arc::clone(&self.running);
                 Waits::Task(tokio::spawn(async move {
                     let permit = reservation.ready().await;
-                    running.lock().unwrap().push((who, permit));
+                    running.lock().unwrap().push((id, permit));
                 }))
             }
         };
         let granted_at = now;
         let (granted, forgiven) = Default::default();
-        self.requests.push(Request { costs, told, granted, forgiven, granted_at, is_kept, waits });
+        self.requests.push(Request {
+            costs,
+            promised,
+            granted,
+            forgiven,
+            granted_at,
+            is_kept,
+            waits,
+        });
         self.settle_down().await;
-        if let Waits::Polled(_) = &self.requests[who].waits {
-            self.poll(who);
+        if let Waits::Polled(_) = &self.requests[id].waits {
+            self.poll(id);
         }
     }
 
-    /// Polls a request whose future is at hand.
-    fn poll(&mut self, who: usize) {
-        let request = &mut self.requests[who];
+    /// Polls a request if its future is polled by hand.
+    fn poll(&mut self, id: usize) {
+        let request = &mut self.requests[id];
         let Waits::Polled(ready) = &mut request.waits else { return };
         let is_granted = request.granted.len() == request.costs.len();
         let permit = poll(ready);
-        assert_eq!(permit.is_some(), is_granted, "request {who}");
+        assert_eq!(permit.is_some(), is_granted, "request {id}");
         if let Some(permit) = permit {
-            self.requests[who].waits = Waits::Gone;
-            self.check(who, &permit);
-            self.work(who, permit);
+            self.requests[id].waits = Waits::Gone;
+            self.check(id, &permit);
+            self.work(id, permit);
         }
     }
 
-    /// Some request leaves that has not run: it is dropped where it is.
+    /// Drops a random request that has not run yet.
     async fn leave(&mut self, counts: &mut Counts) {
         let held = |request: &&Request| !matches!(request.waits, Waits::Gone);
         let held: Vec<_> =
-            (0..self.requests.len()).filter(|&who| held(&&self.requests[who])).collect();
+            (0..self.requests.len()).filter(|&id| held(&&self.requests[id])).collect();
         if held.is_empty() {
             return;
         }
-        let who = held[self.dice.nth(&held)];
+        let id = held[self.dice.nth(&held)];
         counts.left += 1;
-        match std::mem::replace(&mut self.requests[who].waits, Waits::Gone) {
+        match std::mem::replace(&mut self.requests[id].waits, Waits::Gone) {
             Waits::Task(task) => {
                 task.abort();
                 assert!(task.await.unwrap_err().is_cancelled());
@@ -287,7 +300,7 @@ impl History {
             Waits::Gone => {}
         }
         let now = self.micros();
-        let request = &self.requests[who];
+        let request = &self.requests[id];
         for (number, cost) in &request.costs {
             let bucket = &mut self.buckets[*number];
             if request.forgiven.contains(number) {
@@ -297,7 +310,7 @@ impl History {
                 let units = *cost as i64 * bucket.token;
                 bucket.give_back(now, units);
             } else {
-                bucket.leave(who);
+                bucket.leave(id);
             }
         }
         self.settle_down().await;
@@ -336,12 +349,12 @@ impl History {
         self.settle_down().await;
     }
 
-    /// What was granted is forgiven; those that wait go on.
+    /// Forgives what was granted. The waiters go on.
     async fn reset(&mut self) {
         let number = self.dice.nth(&self.limits);
         at_once(self.limiter.reset(&self.limits[number])).unwrap();
         let requests = &self.requests;
-        self.buckets[number].reset(|who| !requests[who].is_kept);
+        self.buckets[number].reset(|id| !requests[id].is_kept);
         for request in self.requests.iter_mut().filter(|request| request.granted.contains(&number))
         {
             request.forgiven.push(number);
@@ -359,9 +372,9 @@ impl History {
                 6..8 => self.take().await,
                 8 => self.penalize().await,
                 9 => {
-                    let who = self.dice.nth(&vec![0; self.requests.len().max(1)]);
-                    if let Some(Waits::Polled(_)) = self.requests.get(who).map(|one| &one.waits) {
-                        self.poll(who);
+                    let id = self.dice.nth(&vec![0; self.requests.len().max(1)]);
+                    if let Some(Waits::Polled(_)) = self.requests.get(id).map(|one| &one.waits) {
+                        self.poll(id);
                     }
                 }
                 20.. => self.reset().await,
@@ -375,16 +388,16 @@ impl History {
                 0,
                 "bucket {number}: more was granted than its bound: {bucket:?}"
             );
-            assert!(bucket.is_idle(), "bucket {number}: somebody waits for ever");
+            assert!(bucket.is_idle(), "bucket {number}: a request still waits");
             let held = at_once(self.limiter.peek(&self.limits[number]).cost(0)).unwrap();
             assert_eq!(held.state().value, bucket.value(), "bucket {number}");
             assert!(held.state().value >= 0, "bucket {number} owes");
         }
-        for who in 0..self.requests.len() {
-            self.poll(who);
+        for id in 0..self.requests.len() {
+            self.poll(id);
         }
         counts.requests = self.requests.len();
-        let has_moved = |request: &&Request| request.granted_at < request.told;
+        let has_moved = |request: &&Request| request.granted_at < request.promised;
         counts.moved = self.requests.iter().filter(has_moved).count();
         counts
     }
@@ -419,7 +432,7 @@ fn histories(seeds: impl Iterator<Item = u64>) {
     assert!(all.moved * 10 > all.requests, "{all:?}");
 }
 
-// In parts that run side by side.
+// In four parts, which run in parallel.
 
 #[test]
 fn histories_go_as_in_the_model_1() {

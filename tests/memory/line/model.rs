@@ -1,14 +1,14 @@
-//! The rule of the line by brute force, in whole numbers: first in, first out, on real buckets.
+//! A model of the queue by brute force, in whole units: first in, first out, on real buckets.
 //!
-//! It shares no code with the crate. A bucket counts `free`, what it holds without the requests that
-//! wait. Each step adds its gain, and whatever comes back is added. Heads are granted while `free`
-//! covers their cost. Without a line, `free` is at most the capacity; when the head leaves, it is at
-//! most the capacity or the cost of the next head.
+//! It shares no code with the crate. A bucket counts `free`: what it holds before its waiters are
+//! charged. Each step adds the gain, and refunds add what comes back. The head of the queue is
+//! granted once `free` covers its cost. Without waiters, `free` is at most the capacity; when the
+//! head leaves, it is at most the capacity or the cost of the next head, whichever is larger.
 
 use tollgate::algebra::Bucket;
 
 /// The number of a request; `None` for tokens that no request waits for.
-pub(crate) type Who = Option<usize>;
+pub(crate) type WaiterId = Option<usize>;
 
 #[derive(Debug)]
 pub(crate) struct ModelBucket {
@@ -19,9 +19,9 @@ pub(crate) struct ModelBucket {
     free: i64,
     start: i64,
     ts: i64,
-    /// Up to when time has passed.
+    /// The instant up to which time has passed.
     now: i64,
-    line: Vec<(Who, i64)>,
+    line: Vec<(WaiterId, i64)>,
     /// What was granted, and when.
     grants: Vec<(i64, i64)>,
     /// What came back, and when.
@@ -29,7 +29,7 @@ pub(crate) struct ModelBucket {
 }
 
 impl ModelBucket {
-    /// A full bucket, one of whose windows starts at `start`.
+    /// A full bucket. One of its windows starts at `start`.
     pub(crate) fn new(bucket: &Bucket, start: i64) -> Self {
         let [step, gain, token] =
             [bucket.step(), bucket.gain(), bucket.token()].map(|number| number as i64);
@@ -50,7 +50,7 @@ impl ModelBucket {
         }
     }
 
-    /// What a request finds: the bucket less the costs of all who wait.
+    /// What a request finds: `free` less the costs of all waiters.
     pub(crate) fn value(&self) -> i64 {
         self.free - self.waiting()
     }
@@ -76,8 +76,9 @@ impl ModelBucket {
         }
     }
 
-    /// Lets time pass, and grants what is due at its instant. Tells who was granted when.
-    pub(crate) fn pass_until(&mut self, now: i64) -> Vec<(Who, i64)> {
+    /// Advances to `now`, and grants each waiter at its instant. Returns the granted waiters, and
+    /// when each was granted.
+    pub(crate) fn pass_until(&mut self, now: i64) -> Vec<(WaiterId, i64)> {
         let mut granted = Vec::new();
         while let Some((_, units)) = self.line.first() {
             let at = self.after_gaining((units - self.free).max(0)).max(self.now);
@@ -92,16 +93,16 @@ impl ModelBucket {
         granted
     }
 
-    fn grant_heads(&mut self, now: i64) -> Vec<(Who, i64)> {
+    fn grant_heads(&mut self, now: i64) -> Vec<(WaiterId, i64)> {
         let mut granted = Vec::new();
-        while let Some(&(who, units)) = self.line.first() {
+        while let Some(&(waiter, units)) = self.line.first() {
             if self.free < units {
                 break;
             }
             self.line.remove(0);
             self.free -= units;
             self.grants.push((now, units));
-            granted.push((who, now));
+            granted.push((waiter, now));
         }
         if self.line.is_empty() {
             self.free = self.free.min(self.capacity);
@@ -109,18 +110,18 @@ impl ModelBucket {
         granted
     }
 
-    /// When a request that comes now would be granted.
-    pub(crate) fn told(&self, now: i64, units: i64) -> i64 {
+    /// The instant at which a request that comes now would be granted.
+    pub(crate) fn promised(&self, now: i64, units: i64) -> i64 {
         let short = self.waiting() + units - self.free;
         if short > 0 { self.after_gaining(short).max(now) } else { now }
     }
 
-    pub(crate) fn enter(&mut self, who: Who, units: i64) {
-        if who.is_none() && self.line.is_empty() {
-            // Without a line it is the bucket's own debt, for which nothing is saved up.
+    pub(crate) fn enter(&mut self, waiter: WaiterId, units: i64) {
+        if waiter.is_none() && self.line.is_empty() {
+            // Without waiters, this is debt of the bucket itself, and nothing is saved up for it.
             self.free -= units;
         } else {
-            self.line.push((who, units));
+            self.line.push((waiter, units));
         }
     }
 
@@ -135,11 +136,11 @@ impl ModelBucket {
         self.free += units;
     }
 
-    /// Forgives what was granted, and what stands in line without a request that waits. The others go on
-    /// from a full bucket, or from what was saved up for the head.
+    /// Forgives what was granted, and what is queued without a request that waits. The waiters go
+    /// on from a full bucket, or from what was saved up for the head.
     pub(crate) fn reset(&mut self, waits: impl Fn(usize) -> bool) {
-        self.line.retain(|(who, _)| who.is_some_and(&waits));
-        // What was saved up for one that is forgotten is no more than the bound of the next head.
+        self.line.retain(|(waiter, _)| waiter.is_some_and(&waits));
+        // Of what was saved up for a forgotten entry, at most the cost of the next head stays.
         let next = self.line.first().map_or(0, |(_, units)| *units);
         self.free = self.free.clamp(self.capacity, self.capacity.max(next));
         // What runs from here on has a bound of its own.
@@ -147,17 +148,18 @@ impl ModelBucket {
         self.backs.clear();
     }
 
-    pub(crate) fn leave(&mut self, who: usize) {
-        let was_head = self.line.first().is_some_and(|(first, _)| *first == Some(who));
-        self.line.retain(|(waiter, _)| *waiter != Some(who));
+    pub(crate) fn leave(&mut self, id: usize) {
+        let was_head = self.line.first().is_some_and(|(first, _)| *first == Some(id));
+        self.line.retain(|(waiter, _)| *waiter != Some(id));
         if was_head {
             let next = self.line.first().map_or(0, |(_, units)| *units);
             self.free = self.free.min(self.capacity.max(next));
         }
     }
 
-    /// By how much more was granted in some time than its bound: the capacity or the largest cost,
-    /// what was gained and what came back in that time, and one step's gain.
+    /// By how much the grants of some window of time exceed its bound, at worst. The bound is the
+    /// capacity or the largest cost, what was gained and what came back in that window, and one
+    /// step of gain.
     pub(crate) fn excess(&self) -> i64 {
         let mut worst = 0;
         for (nth, (first, _)) in self.grants.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What a line says yes to besides: other limiters on its store, housekeeping, blocks, resets, other
-//! numbers, futures that nobody polls, and runtimes that go.
+//! The queue of the memory store together with other limiters on the store, housekeeping, blocks,
+//! resets, changed quotas, futures that are not polled, and runtimes that shut down.
 
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -24,9 +24,9 @@ fn take(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Permit<'static> {
     at_once(limiter.limit(limit).cost(cost)).unwrap().into_owned()
 }
 
-/// Forty requests at once on a bucket that holds what all of them cost in the end.
+/// Forty requests at once. Their actual costs together fit into the bucket.
 #[tokio::test(start_paused = true)]
-async fn work_that_costs_less_than_it_paid_moves_all_who_wait_forward() {
+async fn work_that_costs_less_than_it_paid_moves_all_waiters_forward() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(10_000, SECOND));
     let (limiter, start) = (paused(), Instant::now());
     let work = (0..40).map(|_| {
@@ -51,7 +51,8 @@ async fn work_that_costs_less_than_it_paid_moves_all_who_wait_forward() {
     assert_eq!((tokens(&limiter, &LLM), lines(&limiter)), (10_000.0, 0));
 }
 
-/// In the first version the bucket looked untouched then, and eight tokens ran at one instant.
+/// In the first version, the bucket looked untouched after the two, and eight tokens ran at one
+/// instant.
 #[tokio::test(start_paused = true)]
 async fn a_settlement_and_an_equal_charge_leave_nothing_to_be_undone() {
     let limiter = paused();
@@ -68,7 +69,7 @@ async fn a_settlement_and_an_equal_charge_leave_nothing_to_be_undone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limiters_on_one_store_share_its_lines_and_each_drains_its_own() {
+async fn limiters_on_one_store_share_its_queues() {
     let memory = Arc::new(Memory::new().clock(TokioClock::new()));
     let [one, other] = [(); 2].map(|()| RateLimiter::new(Arc::clone(&memory)));
     let first = waiter(&one, &SPACED, 3);
@@ -102,7 +103,7 @@ async fn how_many_wait_and_for_how_long_can_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_in_a_row_that_are_never_polled_again_hold_up_no_other() {
+async fn ten_waiters_in_a_row_that_are_never_polled_again_delay_no_other() {
     let (limiter, start) = (paused(), Instant::now());
     let paid = reserve(&limiter, &SPACED, 5).keep();
     let stuck: Vec<_> = (0..10).map(|_| waiter(&limiter, &SPACED, 1)).collect();
@@ -114,14 +115,14 @@ async fn ten_in_a_row_that_are_never_polled_again_hold_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_told_before_a_block_stays_told_and_what_comes_after_it_waits_for_its_end() {
+async fn waiters_from_before_a_block_keep_their_instants_and_later_ones_wait_for_its_end() {
     let (limiter, start) = (paused(), Instant::now());
     let first = waiter(&limiter, &SPACED, 2);
     let second = waiter(&limiter, &SPACED, 2);
     let gone = waiter(&limiter, &SPACED, 2);
     at_once(limiter.block(&SPACED, 10 * SECOND)).unwrap();
     let after = waiter(&limiter, &SPACED, 1);
-    // What comes back while the bucket is blocked opens nothing.
+    // Tokens that come back during the block do not open the bucket.
     drop(gone);
     assert!(!is_admitted(limiter.limit(&SPACED).cost(0)));
     for (one, at) in [(first, 2), (second, 4), (after, 11)] {
@@ -131,7 +132,7 @@ async fn what_was_told_before_a_block_stays_told_and_what_comes_after_it_waits_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_does_not_end_early_for_those_who_wait_although_all_before_them_leave() {
+async fn a_block_does_not_end_early_for_a_waiter_although_all_before_it_leave() {
     let limiter = paused();
     let _empty = take(&limiter, &FIVE, 5);
     let before: Vec<_> = (0..5).map(|_| waiter(&limiter, &FIVE, 4)).collect();
@@ -145,7 +146,7 @@ async fn a_block_does_not_end_early_for_those_who_wait_although_all_before_them_
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_reset_those_who_wait_go_on_from_a_full_bucket() {
+async fn after_a_reset_the_waiters_go_on_from_a_full_bucket() {
     let limiter = paused();
     let _empty = take(&limiter, &FIVE, 5);
     let mut line: Vec<_> = [3, 2, 1, 4].map(|cost| waiter(&limiter, &FIVE, cost)).into();
@@ -162,9 +163,9 @@ async fn after_a_reset_those_who_wait_go_on_from_a_full_bucket() {
     assert_eq!((tokens(&limiter, &FIVE), lines(&limiter)), (5.0, 0));
 }
 
-/// A head may have saved up more than the capacity.
+/// The head of the queue may have saved up more than the capacity.
 #[tokio::test(start_paused = true)]
-async fn a_reset_makes_no_one_later() {
+async fn a_reset_delays_no_waiter() {
     let limiter = paused();
     let start = Instant::now();
     let large = waiter(&limiter, &SPACED, 10);
@@ -174,8 +175,8 @@ async fn a_reset_makes_no_one_later() {
     assert_eq!(start.elapsed(), 10 * SECOND);
 }
 
-/// What the bucket had saved up for a kept reservation, beyond its capacity, went to those behind it
-/// when a reset forgave the reservation: 9 of 5 tokens ran at one instant.
+/// In a former version, a reset that forgave a kept reservation passed all that was saved up for it
+/// on to the waiters behind: 9 tokens ran at one instant, where the capacity is 5.
 #[tokio::test(start_paused = true)]
 async fn a_reset_passes_on_no_more_than_the_capacity_of_what_was_saved_up_for_others() {
     let limiter = paused();
@@ -189,7 +190,7 @@ async fn a_reset_passes_on_no_more_than_the_capacity_of_what_was_saved_up_for_ot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_larger_plan_moves_those_who_wait_forward_and_a_smaller_one_leaves_them_their_instants() {
+async fn a_larger_plan_moves_the_waiters_forward_and_a_smaller_one_keeps_their_instants() {
     let plan = |quota| Limit::new("plan", quota);
     let (small, large) = (
         plan(Quota::token_bucket(1, SECOND).capacity(2)),
@@ -203,14 +204,15 @@ async fn a_larger_plan_moves_those_who_wait_forward_and_a_smaller_one_leaves_the
         let _empty = take(&limiter, now, capacity);
         let waiting: Vec<_> = (0..3).map(|_| waiter(&limiter, now, 5)).collect();
         let told = limiter.waiting(now).longest();
-        // A request under the other numbers, which is the first to say so.
+        // The first request under the other quota.
         let newcomer = at_once(limiter.limit(then).cost(1).reserve()).unwrap();
         for one in waiting {
             let _permit = one.await;
         }
         let last = start.elapsed();
         if grows {
-            // 17 used of 10 by now: all are granted when 7 have come in 0.7 s.
+            // 17 of 10 are used by now: the last waiter is granted when 7 have come in, after 0.7
+            // s.
             assert_eq!((told, last), (15 * SECOND, ms(700)));
         } else {
             assert_eq!((told, last), (ms(1_500), ms(1_500)));
@@ -219,8 +221,8 @@ async fn a_larger_plan_moves_those_who_wait_forward_and_a_smaller_one_leaves_the
     }
 }
 
-/// A store at its bound.
-fn crowded() -> (Arc<Memory>, RateLimiter) {
+/// A store for 8 keys, and a limiter on it.
+fn small_store() -> (Arc<Memory>, RateLimiter) {
     let memory = Arc::new(Memory::new().max_keys(8).clock(TokioClock::new()));
     (Arc::clone(&memory), RateLimiter::new(memory))
 }
@@ -228,7 +230,7 @@ fn crowded() -> (Arc<Memory>, RateLimiter) {
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_requests_wait_for_is_not_evicted() {
     static DAILY: Limit = Limit::new("daily", Quota::fixed_window(1_000, DAY));
-    let (memory, limiter) = crowded();
+    let (memory, limiter) = small_store();
     let first = waiter(&limiter, &SPACED, 1);
     let second = waiter(&limiter, &SPACED, 1);
     for key in 0_u64..100 {
@@ -240,19 +242,19 @@ async fn a_bucket_that_requests_wait_for_is_not_evicted() {
         let _permit = one.await;
     }
     assert_eq!(start.elapsed(), 2 * SECOND);
-    // Without a line it is nearest to full.
+    // Without waiters, it is the bucket closest to full.
     for key in 100_u64..120 {
         assert!(is_admitted(limiter.limit(&DAILY).key(key).cost(500)));
     }
     assert_eq!(memory.len(), 8);
 }
 
-/// The order of eviction had it where it was before the tokens came back.
+/// In a former version, the order of eviction ignored that the tokens had come back.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_got_tokens_back_is_evicted_before_those_that_are_further_from_full() {
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(1_000, DAY));
     for seed in 0_u64..200 {
-        let (_, limiter) = crowded();
+        let (_, limiter) = small_store();
         let permits: Vec<_> = (0_u64..8)
             .map(|key| {
                 let call = limiter.limit(&DAILY).key(key).cost(500 + key * 10);
@@ -273,7 +275,7 @@ async fn a_bucket_that_got_tokens_back_is_evicted_before_those_that_are_further_
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_that_no_request_waits_for_are_cleared_away() {
+async fn kept_reservations_are_cleared_away_after_their_instants() {
     let memory = Arc::new(Memory::new().clock(TokioClock::new()));
     let limiter = RateLimiter::new(Arc::clone(&memory));
     for key in 0_u64..100 {
@@ -285,7 +287,7 @@ async fn places_that_no_request_waits_for_are_cleared_away() {
     assert_eq!((lines(&limiter), memory.len()), (0, 0));
 }
 
-/// Calls the limiter when it is woken, as the waker of an executor may that polls in place.
+/// A waker that calls the limiter, as an executor that polls in place may do.
 struct Meddler(RateLimiter);
 
 impl Wake for Meddler {
@@ -306,9 +308,9 @@ async fn a_waker_may_call_the_limiter() {
     assert!(poll(&mut first).is_some());
 }
 
-/// The timer of a line lives in the runtime of one of those who wait.
+/// The timer of a queue runs in the runtime of one of its waiters.
 #[test]
-fn a_line_survives_the_runtime_that_its_timer_was_in() {
+fn a_queue_survives_the_runtime_of_its_timer() {
     let runtime =
         || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let (here, there) = (runtime(), runtime());
