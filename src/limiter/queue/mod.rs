@@ -88,7 +88,7 @@
 //!
 //! In memory the same calls give the same instants, by another way. With
 //! `free = value + costs of all waiters`, `free` is 0.5 at 0.5 s; B's cost leaves `value` and the
-//! line at once. At 1.2 s, `free` is 0.2 + 1, which covers the cost of C. `tests/queue_shared.rs`
+//! line at once. At 1.2 s, `free` is 0.2 + 1, which covers the cost of C. `tests/queue/shared.rs`
 //! plays this example in both kinds of store.
 //!
 //! # The invariants
