@@ -32,7 +32,7 @@ pub(super) fn on_lone_response(
     limit: &Limit,
     level: impl FnOnce() -> Level,
 ) -> Option<OnResponse> {
-    if plan.tracks_charges {
+    if plan.tracks_charges || plan.restyling.is_some() {
         return None;
     }
     if !plan.sends_fields() {

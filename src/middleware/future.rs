@@ -109,10 +109,10 @@ where
                 let polled = future.poll(cx);
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
-                    Ok(mut response) => {
-                        on_response.finish(&mut response);
-                        Ok(response.map(ResponseBody::inner))
-                    }
+                    Ok(mut response) => Ok(match on_response.finish(&mut response) {
+                        None => response.map(ResponseBody::inner),
+                        Some(text) => response.map(|_| ResponseBody::refusal(text)),
+                    }),
                     Err(error) => {
                         on_response.fail();
                         Err(error)

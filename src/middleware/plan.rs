@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use super::call_response::ResponseStyle;
 use super::log::Log;
 use super::on_refusal::RefusalWording;
 use super::planned_rule::PlannedRule;
@@ -22,6 +23,9 @@ pub(super) struct Plan {
     rest: Vec<PlannedRule>,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
+    /// The style of the layer, if it puts its own response in the place of an error that a handler
+    /// returns.
+    pub(super) restyling: Option<Arc<ResponseStyle>>,
     /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
     /// The fields and the refusals of a layer with one limit.
@@ -61,10 +65,11 @@ impl Plan {
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
+            restyling: settings.restyles.then(|| Arc::new(settings.style.clone())),
             template: None,
             lone_template: None,
-            uses_template_wording: settings.retry_after == RetryAfter::Seconds
-                && matches!(settings.on_refusal.wording(), RefusalWording::ProblemDetails),
+            uses_template_wording: settings.style.retry_after == RetryAfter::Seconds
+                && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
             waiters: WaiterCounter::default(),
             log: Log::default(),
@@ -113,7 +118,7 @@ impl Plan {
     }
 
     pub(super) const fn dialects(&self) -> Dialects {
-        self.settings.dialects
+        self.settings.style.dialects
     }
 
     /// Whether responses get header fields about limits.
