@@ -165,7 +165,16 @@ fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
 /// Returns its text, or `None` if the response is no such error.
 ///
 /// Other header fields of the response stay, such as those of a middleware in between.
+#[inline]
 pub(super) fn restyle<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
+    if response.extensions().is_empty() {
+        return None;
+    }
+    restyle_error(response, style)
+}
+
+#[inline(never)]
+fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
     let CallError(error) = response.extensions_mut().remove()?;
     let before = ResponseStyle::of(error.speech());
     let (said, text) = render_call_error(&error, style).into_parts();

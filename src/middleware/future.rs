@@ -109,10 +109,14 @@ where
                 let polled = future.poll(cx);
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
-                    Ok(mut response) => Ok(match on_response.finish(&mut response) {
-                        None => response.map(ResponseBody::inner),
-                        Some(text) => response.map(|_| ResponseBody::refusal(text)),
-                    }),
+                    Ok(mut response) => {
+                        let restyled = on_response.finish(&mut response);
+                        let mut response = response.map(ResponseBody::inner);
+                        if let Some(text) = restyled {
+                            response.body_mut().replace(text);
+                        }
+                        Ok(response)
+                    }
                     Err(error) => {
                         on_response.fail();
                         Err(error)

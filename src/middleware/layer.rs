@@ -238,9 +238,16 @@ impl<N> RateLimitLayer<N> {
     }
 
     /// Sets the response to requests that do not run; problem details by default.
+    ///
+    /// It is also the response to the error of a call that a handler within the layer returns, with
+    /// the [`dialects`](Self::dialects) and the [`retry_after`](Self::retry_after) of the layer. The
+    /// innermost layer with an `on_refusal` of its own counts.
     #[doc(alias("error_handler", "handler", "message", "statusCode"))]
     pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
-        self.with_style(|style| style.on_refusal = on_refusal)
+        self.with(|settings| {
+            settings.style.on_refusal = on_refusal;
+            settings.restyles = true;
+        })
     }
 
     /// Sets what happens to requests while the store fails; they are answered with 503 by default.
@@ -287,10 +294,7 @@ impl<N> RateLimitLayer<N> {
     }
 
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
-        self.with(|settings| {
-            change(&mut settings.style);
-            settings.restyles = true;
-        })
+        self.with(|settings| change(&mut settings.style))
     }
 
     fn with_rule(self, change: impl FnOnce(Rule) -> Rule) -> Self {

@@ -16,9 +16,18 @@ pub(super) enum OnResponse {
     #[default]
     Nothing,
     /// Adds the fields for the only limit. The text is formatted when the response is there.
-    Member(Arc<LoneTemplate>, FieldNumbers),
+    Member(Arc<LoneResponse>, FieldNumbers),
+    /// Adds nothing. If a handler returns the error of a call, the layer words it.
+    Restyle(Arc<ResponseStyle>),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
+}
+
+/// What the responses of a layer with one limit have in common.
+pub(super) struct LoneResponse {
+    pub(super) template: LoneTemplate,
+    /// As in [`ResponseTasks`].
+    pub(super) restyling: Option<Arc<ResponseStyle>>,
 }
 
 pub(super) struct ResponseTasks {
@@ -58,16 +67,22 @@ impl OnResponse {
         server_timing: Option<HeaderValue>,
         ledger: Option<Arc<RequestLedger>>,
     ) -> Self {
-        if fields.is_none() && server_timing.is_none() && ledger.is_none() && restyling.is_none() {
-            return Self::Nothing;
+        if fields.is_none() && server_timing.is_none() && ledger.is_none() {
+            return Self::restyling(restyling);
         }
         let (ledger, restyling) = (RunningLedger(ledger), restyling.cloned());
         Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger, restyling }))
     }
 
+    /// Nothing but the wording of errors that handlers return, if the layer has one.
+    #[inline(always)]
+    pub(super) fn restyling(style: Option<&Arc<ResponseStyle>>) -> Self {
+        style.map_or(Self::Nothing, |style| Self::Restyle(Arc::clone(style)))
+    }
+
     fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
-            Self::Nothing | Self::Member(..) => None,
+            Self::Nothing | Self::Member(..) | Self::Restyle(_) => None,
             Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
         }
     }
@@ -96,10 +111,12 @@ impl OnResponse {
     pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<RefusalText> {
         match std::mem::take(self) {
             Self::Nothing => None,
-            Self::Member(template, numbers) => {
-                template.write_to(numbers, response.headers_mut());
-                None
+            Self::Member(lone, numbers) => {
+                let text = lone.restyling.as_deref().and_then(|style| restyle(response, style));
+                lone.template.write_to(numbers, response.headers_mut());
+                text.map(to_refusal_text)
             }
+            Self::Restyle(style) => restyle(response, &style).map(to_refusal_text),
             Self::Tasks(tasks) => tasks.finish(response),
         }
     }

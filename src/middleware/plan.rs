@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::call_response::ResponseStyle;
 use super::log::Log;
 use super::on_refusal::RefusalWording;
+use super::on_response::LoneResponse;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
@@ -29,7 +30,7 @@ pub(super) struct Plan {
     /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
     /// The fields and the refusals of a layer with one limit.
-    pub(super) lone_template: Option<Arc<LoneTemplate>>,
+    pub(super) lone_template: Option<Arc<LoneResponse>>,
     /// Whether refusals have the wording of that template.
     uses_template_wording: bool,
     /// The number of rules in the template.
@@ -83,7 +84,10 @@ impl Plan {
             let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
             let is_lone = plan.advertised_count == 1
                 && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
-            let lone = || Arc::new(LoneTemplate::new(plan.limit(), Arc::clone(&template)));
+            let lone = || {
+                let template = LoneTemplate::new(plan.limit(), Arc::clone(&template));
+                Arc::new(LoneResponse { template, restyling: plan.restyling.clone() })
+            };
             plan.lone_template = is_lone.then(lone);
             plan.template = Some(template);
         }
@@ -135,7 +139,10 @@ impl Plan {
 
     /// The template of a layer with one limit, if its refusals have the configured wording.
     pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
-        self.lone_template.as_deref().filter(|_| self.uses_template_wording)
+        self.lone_template
+            .as_deref()
+            .map(|lone| &lone.template)
+            .filter(|_| self.uses_template_wording)
     }
 
     /// The partition of a key in base64, if the fields show it.
