@@ -101,9 +101,11 @@ pub use self::backend::Key;
 pub use self::clock::Timestamp;
 #[cfg(feature = "middleware")]
 pub use self::key::{Head, KeyExtractor};
-pub use self::limiter::{Limit, Permit, RateLimited, RateLimiter, Reservation, Snapshot};
+pub use self::limiter::{
+    Limit, OnFailure, Permit, RateLimited, RateLimiter, Reservation, Snapshot,
+};
 #[cfg(feature = "middleware")]
-pub use self::middleware::{OnFailure, OnRefusal, RateLimit, RateLimitLayer, Rule};
+pub use self::middleware::{OnRefusal, RateLimit, RateLimitLayer, Rule};
 pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 #[cfg(feature = "axum")]
 pub use self::routes::RateLimitExt;

@@ -144,7 +144,21 @@ impl Dialects {
     }
 
     /// Whether two of the dialects have fields with the same names and different contents.
-    pub(crate) const fn has_conflict(self) -> bool {
+    /// These dialects.
+    ///
+    /// # Panics
+    ///
+    /// If two of them have fields of the same names.
+    #[track_caller]
+    pub(crate) fn without_conflict(self) -> Self {
+        assert!(
+            !self.has_conflict(),
+            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
+        );
+        self
+    }
+
+    const fn has_conflict(self) -> bool {
         self.draft_11 && self.draft_7
     }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::Limit;
 use super::demand::{Demand, Demands, Mode};
-use super::engine::{Outcome, RateLimiter, is_complete};
+use super::engine::RateLimiter;
 use super::grant::Grant;
+use super::outcome::{Outcome, is_complete};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
@@ -221,6 +222,10 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
+        if limiter.is_off() && !matches!(progress, Progress::Done) {
+            *progress = Progress::Done;
+            return Poll::Ready(limiter.permit_uncharged(demands));
+        }
         // Several buckets in memory answer at once. The boxed future of stores that answer later
         // would cost more than the decision.
         #[cfg(feature = "memory")]
@@ -229,13 +234,20 @@ impl<'l> LimitCall<'l> {
             && demands.lone_bucket().is_none()
         {
             *progress = Progress::Done;
-            let applied = limiter.submit_here(memory, demands.as_mut_slice())?;
+            let applied = limiter.submit_here(memory, demands.as_mut_slice());
+            let applied = applied.map_err(|error| error.with_speech(limiter.speech()))?;
             return Poll::Ready(self.read(applied));
         }
         let submit = || limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
-        Poll::Ready(match ready!(progress.poll(cx, submit))? {
-            Ok(applied) => self.read(applied),
-            Err(error) => Err(RateLimited::unavailable(self.demands.limit(), error)),
+        let answer = ready!(progress.poll(cx, submit));
+        Poll::Ready(match answer.map_err(|error| error.with_speech(limiter.speech()))? {
+            Ok(applied) => {
+                if applied.verdict() == Verdict::Admitted {
+                    limiter.failures().store_charged(self.demands.limit());
+                }
+                self.read(applied)
+            }
+            Err(error) => limiter.permit_in_failure(&self.demands, error),
         })
     }
 
@@ -253,7 +265,7 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn refusal(&self, applied: Applied) -> RateLimited {
         let (limiter, demands) = (self.limiter, self.demands.as_slice());
-        let unavailable = |error| RateLimited::unavailable(self.demands.limit(), error);
+        let unavailable = |error| limiter.failed(self.demands.limit(), error);
         let outcome = match Outcome::new(demands, applied) {
             Ok(outcome) => outcome,
             Err(error) => return unavailable(error),
@@ -267,7 +279,8 @@ impl<'l> LimitCall<'l> {
             // fault.
             Verdict::Reserved | Verdict::Admitted => None,
         };
-        refusal.unwrap_or_else(|| unavailable(BackendError::incomplete()))
+        let refusal = refusal.unwrap_or_else(|| unavailable(BackendError::incomplete()));
+        refusal.with_speech(limiter.speech())
     }
 }
 
@@ -282,7 +295,10 @@ fn decide<'l>(
     memory: &Memory,
     demand: &mut Demand<&'l Limit>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let charge = demand.charge(Mode::Take, Mode::Take)?;
+    let charge = match demand.charge(Mode::Take, Mode::Take) {
+        Ok(charge) => charge,
+        Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
+    };
     match memory.charge(&charge) {
         Ok((at, reading)) => answer(limiter, demand, at, reading),
         Err(unknown) => decide_unknown(limiter, unknown, demand),
@@ -315,7 +331,7 @@ fn answer<'l>(
             Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
         }
         Verdict::Reserved | Verdict::Refused => {
-            Err(refused_one(demand, at, reading.state(), reading.wait()))
+            Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
         }
     })
 }
@@ -324,13 +340,14 @@ fn answer<'l>(
 #[cfg(feature = "memory")]
 #[inline(never)]
 fn refused_one(
+    limiter: &RateLimiter,
     demand: &Demand<&Limit>,
     at: Timestamp,
     state: State,
     wait: Duration,
 ) -> RateLimited {
     let level = Level::refused(state, wait, demand.cost, at);
-    RateLimited::refused(demand.limit, level, wait)
+    RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
 }
 
 impl<'l> Future for LimitCall<'l> {

@@ -3,24 +3,22 @@
 #[cfg(feature = "memory")]
 use std::any::Any;
 use std::borrow::Borrow;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
 use super::Limit;
+use super::defaults::Defaults;
 use super::demand::{Demand, Mode, check_sums, draw_all_shards};
-use super::grant::Grant;
+use super::failure_log::FailureLog;
+use super::off::Off;
 use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::shared_resets::SharedResets;
-use super::snapshot::Level;
-use crate::algebra::Verdict;
-use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, Reading};
+use crate::backend::{Adjustment, Answer, Applied, Backend, Charge};
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, LineWaiter, Memory};
-use crate::clock::Timestamp;
 
 /// Decides, for each request, whether its work may run now.
 ///
@@ -61,10 +59,14 @@ struct LimiterState {
     random: Random,
     /// The resets that were made through this limiter. The memory store records its own.
     resets: Arc<SharedResets>,
+    failures: Arc<FailureLog>,
+    defaults: Defaults,
+    /// The limiter that admits everything in place of this one, once it was needed.
+    off: OnceLock<RateLimiter>,
 }
 
 /// Where the buckets of a limiter are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Store {
     /// In this process. Called without dynamic dispatch, so that a decision can be inlined.
     #[cfg(feature = "memory")]
@@ -78,8 +80,53 @@ impl RateLimiter {
     pub fn new(backend: impl Backend) -> Self {
         let store = Store::new(backend);
         let queues = Arc::new(QueueRegistry::new(store.share()));
-        let (random, resets) = Default::default();
-        Self { shared: Arc::new(LimiterState { store, queues, random, resets }) }
+        let (random, resets, failures, defaults, off) = Default::default();
+        let state = LimiterState { store, queues, random, resets, failures, defaults, off };
+        Self { shared: Arc::new(state) }
+    }
+
+    /// A handle with other defaults. It shares everything else.
+    pub(super) fn with_defaults(&self, change: impl FnOnce(&mut Defaults)) -> Self {
+        let LimiterState { store, queues, random, resets, failures, defaults, .. } = &*self.shared;
+        let mut state = LimiterState {
+            store: store.clone(),
+            queues: Arc::clone(queues),
+            random: random.clone(),
+            resets: Arc::clone(resets),
+            failures: Arc::clone(failures),
+            defaults: defaults.clone(),
+            off: OnceLock::new(),
+        };
+        change(&mut state.defaults);
+        Self { shared: Arc::new(state) }
+    }
+
+    /// The limiter that admits everything in place of this one, with the same defaults.
+    pub(super) fn switched_off(&self) -> Self {
+        if self.is_off() {
+            return self.clone();
+        }
+        let off = || {
+            let Defaults { on_failure, speech, .. } = &self.shared.defaults;
+            let (on_failure, speech) = (*on_failure, speech.silenced());
+            let defaults = Defaults { on_failure, speech, is_off: true };
+            Self::new(Off::default()).with_defaults(|all| *all = defaults)
+        };
+        self.shared.off.get_or_init(off).clone()
+    }
+
+    /// Whether it admits everything and counts nothing.
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.shared.defaults.is_off
+    }
+
+    pub(super) fn defaults(&self) -> &Defaults {
+        &self.shared.defaults
+    }
+
+    pub(crate) fn failures(&self) -> &FailureLog {
+        &self.shared.failures
     }
 
     /// Makes a limiter that keeps its buckets in this process.
@@ -139,7 +186,7 @@ impl RateLimiter {
         &self.shared.queues
     }
 
-    /// Asks the store for all demands or none. [`Outcome::new`] checks the answer.
+    /// Asks the store for all demands or none. [`Outcome::new`](super::Outcome::new) checks the answer.
     ///
     /// # Errors
     ///
@@ -282,116 +329,4 @@ impl Store {
             Self::Other(backend) => Arc::clone(backend),
         }
     }
-}
-
-/// A complete answer to some demands: each of their buckets has a reading.
-///
-/// It must be read with the demands that it was made with.
-#[derive(Clone, Debug)]
-pub(crate) struct Outcome(Applied);
-
-impl Outcome {
-    /// Checks that an answer of a store is complete.
-    ///
-    /// # Errors
-    ///
-    /// If the store has left out a bucket, or answered about others.
-    #[inline]
-    pub(crate) fn new<L: Borrow<Limit>>(
-        demands: &[Demand<L>],
-        applied: Applied,
-    ) -> Result<Self, BackendError> {
-        if !is_complete(demands, &applied) {
-            return Err(BackendError::incomplete());
-        }
-        Ok(Self(applied))
-    }
-
-    /// The answer of one bucket to one demand.
-    #[inline]
-    pub(crate) const fn one(now: Timestamp, reading: Reading) -> Self {
-        Self(Applied::one(now, reading))
-    }
-
-    #[inline]
-    pub(crate) fn verdict(&self) -> Verdict {
-        self.0.verdict()
-    }
-
-    /// The wait until every bucket has the tokens.
-    #[inline]
-    pub(crate) fn wait(&self) -> Duration {
-        self.0.wait()
-    }
-
-    pub(crate) const fn at(&self) -> Timestamp {
-        self.0.now()
-    }
-
-    /// Each demand with the readings of its buckets: one, or two for a limit in shards.
-    pub(crate) fn each<'x, L: Borrow<Limit>>(
-        &'x self,
-        demands: &'x [Demand<L>],
-    ) -> impl Iterator<Item = (&'x Demand<L>, &'x [Reading])> + Clone {
-        let mut rest = self.0.readings();
-        demands.iter().map(move |demand| (demand, next_readings(demand, &mut rest)))
-    }
-
-    /// How the limit stands, if there is only one demand.
-    #[inline]
-    pub(crate) fn level<L: Borrow<Limit>>(&self, demand: &Demand<L>) -> Level {
-        Level::new(demand.limit(), self.0.readings(), demand.cost, self.at())
-    }
-
-    /// How the limit of each demand stands.
-    pub(crate) fn levels<'x, L: Borrow<Limit>>(
-        &'x self,
-        demands: &'x [Demand<L>],
-    ) -> impl Iterator<Item = (&'x Demand<L>, Level)> + Clone {
-        self.each(demands).map(|(demand, readings)| {
-            (demand, Level::new(demand.limit(), readings, demand.cost, self.at()))
-        })
-    }
-
-    /// What each demand was granted.
-    pub(crate) fn grants<'x, L: Borrow<Limit>>(
-        &'x self,
-        demands: impl Iterator<Item = Demand<L>> + 'x,
-    ) -> impl Iterator<Item = Grant<L>> + 'x {
-        let mut rest = self.0.readings();
-        demands.map(move |demand| {
-            let readings = next_readings(&demand, &mut rest);
-            Grant::new(demand, readings, self.at())
-        })
-    }
-
-    /// The refusal, with the limits that refused.
-    pub(crate) fn refusal<L: Borrow<Limit>>(
-        &self,
-        demands: &[Demand<L>],
-        jitter: Duration,
-    ) -> Option<RateLimited> {
-        let verdict = self.verdict();
-        let refused = self.levels(demands).filter(|(_, level)| level.verdict == verdict);
-        let mut refused = refused.map(|(demand, level)| (demand.limit(), level));
-        let (first, retry_after) = (refused.next()?, self.wait().saturating_add(jitter));
-        Some(RateLimited::refused_by_several(first, refused, retry_after))
-    }
-}
-
-/// Whether a store has answered about the buckets of these demands and no others.
-#[inline]
-pub(super) fn is_complete<L: Borrow<Limit>>(demands: &[Demand<L>], applied: &Applied) -> bool {
-    let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
-    buckets != 0 && applied.readings().len() == buckets
-}
-
-/// Splits off the readings of this demand from those of all that follow.
-pub(super) fn next_readings<'x, L: Borrow<Limit>>(
-    demand: &Demand<L>,
-    rest: &mut &'x [Reading],
-) -> &'x [Reading] {
-    let (readings, others) = rest.split_at_checked(demand.bucket_count()).unwrap_or((*rest, &[]));
-    *rest = others;
-    readings
 }

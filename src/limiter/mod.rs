@@ -141,14 +141,19 @@
 //! without a list.
 
 mod calls;
+mod defaults;
 mod demand;
 mod detached;
 mod engine;
+mod failure_log;
 mod forget;
 mod grant;
 mod limit;
 #[cfg(feature = "memory")]
 mod line;
+mod off;
+mod on_failure;
+mod outcome;
 mod peek;
 mod penalty;
 mod permit;
@@ -165,11 +170,13 @@ mod snapshot;
 mod too_large;
 mod wait;
 mod waiting;
+mod with_defaults;
 
 // In reading order. The blank lines keep rustfmt from sorting them.
 
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
+pub use self::on_failure::OnFailure;
 
 pub use self::calls::LimitCall;
 pub use self::permit::Permit;
@@ -189,14 +196,15 @@ pub use self::penalty::{BlockCall, PenalizeCall};
 
 // For the rooms above.
 
+pub(crate) use self::defaults::Speech;
 #[cfg(feature = "memory")]
 pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
-pub(crate) use self::engine::Outcome;
 pub(crate) use self::grant::Grant;
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
+pub(crate) use self::outcome::Outcome;
 pub(crate) use self::queue::{HeldSlot, PendingReservation};
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};

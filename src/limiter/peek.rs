@@ -197,7 +197,10 @@ impl Future for PeekCall<'_> {
         };
         let answer = ready!(progress.poll(cx, submit))?;
         let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
-        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(limit, error)))
+        Poll::Ready(match snapshot {
+            Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
+            Err(error) => Err(limiter.failed(limit, error)),
+        })
     }
 }
 
@@ -239,7 +242,7 @@ impl Future for ResetCall<'_> {
             Ok::<_, RateLimited>(limiter.forget(&ids))
         };
         let answer = ready!(progress.poll(cx, submit))?;
-        Poll::Ready(answer.map_err(|error| RateLimited::unavailable(limit, error)))
+        Poll::Ready(answer.map_err(|error| limiter.failed(limit, error)))
     }
 }
 

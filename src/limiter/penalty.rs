@@ -227,7 +227,10 @@ impl<'l> BucketChange<'l> {
         };
         let answer = ready!(progress.poll(cx, submit))?;
         let snapshot = answer.and_then(|changed| read(limit, &changed));
-        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(limit, error)))
+        Poll::Ready(match snapshot {
+            Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
+            Err(error) => Err(limiter.failed(limit, error)),
+        })
     }
 }
 

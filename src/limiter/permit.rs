@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::{Demand, Demands};
 use super::detached::DetachOnDrop;
-use super::engine::{RateLimiter, next_readings};
+use super::engine::RateLimiter;
 use super::grant::Grant;
+use super::outcome::next_readings;
 use super::settle::{Settle, Settlement};
 use super::snapshot::Snapshot;
 use crate::backend::{Applied, BucketId, Reading};
@@ -126,14 +127,25 @@ impl<'l> Permit<'l> {
         self.snapshots().map(|snapshot| snapshot.remaining()).min().unwrap_or(0)
     }
 
+    /// Whether the store has decided, so that tokens were taken.
+    ///
+    /// It is false if the limiter is [switched off](RateLimiter::enabled), or if it [admits work
+    /// during an outage](RateLimiter::on_failure). The snapshots then show a full limit, and
+    /// settling and refunding do nothing.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        !self.limiter().is_off()
+    }
+
     /// How the limit stood after the decision; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        match &self.0 {
+        let snapshot = match &self.0 {
             PermitInner::One { grant, .. } => grant.snapshot(),
             PermitInner::Several(answered) => answered.grants().first.snapshot(),
             PermitInner::Owned(grants) => grants.first.snapshot(),
-        }
+        };
+        snapshot.with_speech(self.limiter().speech())
     }
 
     /// How all limits stood after the decision, in the order in which they were named.
@@ -143,7 +155,8 @@ impl<'l> Permit<'l> {
             PermitInner::Several(answered) => (None, answered.grants().snapshots()),
             PermitInner::Owned(grants) => (None, grants.snapshots()),
         };
-        one.into_iter().chain(several)
+        let speech = self.limiter().speech();
+        one.into_iter().chain(several).map(|snapshot| snapshot.with_speech(speech))
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
@@ -235,6 +248,14 @@ impl<'l> Permit<'l> {
 }
 
 impl<'l> Permit<'l> {
+    pub(crate) fn limiter(&self) -> &RateLimiter {
+        match &self.0 {
+            PermitInner::One { limiter, .. } => limiter,
+            PermitInner::Several(answered) => answered.limiter,
+            PermitInner::Owned(all) => &all.limiter,
+        }
+    }
+
     /// The first limit.
     pub(crate) fn limit(&self) -> &Limit {
         match &self.0 {

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::time::Duration;
 use std::{fmt, iter};
 
+use super::defaults::Speech;
 use super::snapshot::{Level, Snapshot};
 use super::{Limit, too_large};
 use crate::algebra::Terms;
@@ -51,9 +52,16 @@ use crate::backend::BackendError;
 #[doc(alias = "NotUntil")]
 #[doc(alias = "TooManyRequests")]
 #[derive(Clone)]
-pub struct RateLimited(Box<RateLimitedCause>);
+pub struct RateLimited(Box<RateLimitedInner>);
 
 /// Boxed: errors are rare, and should not make every `Result` larger.
+#[derive(Clone, Debug)]
+struct RateLimitedInner {
+    cause: RateLimitedCause,
+    /// How the limiter speaks to clients, for the response that the error becomes.
+    speech: Speech,
+}
+
 #[derive(Clone, Debug)]
 enum RateLimitedCause {
     Refused { by: RefusalSnapshots, retry_after: Duration },
@@ -91,9 +99,12 @@ impl RateLimited {
         // Written in place: copying it to the heap would take longer than the decision.
         Self(Box::write(
             Box::new_uninit(),
-            RateLimitedCause::Refused {
-                by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
-                retry_after,
+            RateLimitedInner {
+                cause: RateLimitedCause::Refused {
+                    by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
+                    retry_after,
+                },
+                speech: Speech::default(),
             },
         ))
     }
@@ -112,17 +123,34 @@ impl RateLimited {
         let all = iter::once(first).chain(rest);
         let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
         let by = RefusalSnapshots::Several { first: limit.clone(), snapshots };
-        Self(Box::new(RateLimitedCause::Refused { by, retry_after }))
+        Self::from_cause(RateLimitedCause::Refused { by, retry_after })
     }
 
     #[cold]
     pub(crate) fn too_large(limit: &Limit, cost: u64, terms: Terms) -> Self {
-        Self(Box::new(RateLimitedCause::TooLarge { limit: limit.clone(), cost, terms }))
+        Self::from_cause(RateLimitedCause::TooLarge { limit: limit.clone(), cost, terms })
     }
 
     #[cold]
     pub(crate) fn unavailable(limit: &Limit, error: BackendError) -> Self {
-        Self(Box::new(RateLimitedCause::Unavailable { limit: limit.clone(), error }))
+        Self::from_cause(RateLimitedCause::Unavailable { limit: limit.clone(), error })
+    }
+
+    fn from_cause(cause: RateLimitedCause) -> Self {
+        Self(Box::new(RateLimitedInner { cause, speech: Speech::default() }))
+    }
+
+    /// The same error, of a limiter that speaks so.
+    #[inline]
+    pub(crate) fn with_speech(mut self, speech: &Speech) -> Self {
+        if !speech.is_default() {
+            self.0.speech = speech.clone();
+        }
+        self
+    }
+
+    pub(crate) const fn speech(&self) -> &Speech {
+        &self.0.speech
     }
 
     /// Finds a `RateLimited` in an error or in its chain of sources.
@@ -168,20 +196,20 @@ impl RateLimited {
     /// Whether a limit refused the work because it is short of tokens. Nothing was taken.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(&*self.0, RateLimitedCause::Refused { .. })
+        matches!(&self.0.cause, RateLimitedCause::Refused { .. })
     }
 
     /// Whether the limit could never grant this cost, however long the caller waits.
     #[doc(alias = "InsufficientCapacity")]
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        matches!(&*self.0, RateLimitedCause::TooLarge { .. })
+        matches!(&self.0.cause, RateLimitedCause::TooLarge { .. })
     }
 
     /// Whether the limit saves no tokens and the work was not allowed to wait, so that the limit
     /// refuses all work.
     pub(crate) fn only_queues(&self) -> bool {
-        matches!(&*self.0, RateLimitedCause::TooLarge { limit, terms, .. }
+        matches!(&self.0.cause, RateLimitedCause::TooLarge { limit, terms, .. }
             if too_large::only_queues(limit, *terms))
     }
 
@@ -189,7 +217,7 @@ impl RateLimited {
     /// this.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        matches!(&*self.0, RateLimitedCause::Unavailable { .. })
+        matches!(&self.0.cause, RateLimitedCause::Unavailable { .. })
     }
 
     /// Whether the store failed, could not be reached, or did not answer in time.
@@ -220,13 +248,13 @@ impl RateLimited {
     /// ```
     #[must_use]
     pub fn is_outage(&self) -> bool {
-        matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_outage())
+        matches!(&self.0.cause, RateLimitedCause::Unavailable { error, .. } if error.is_outage())
     }
 
     /// Whether the store did not answer in time. It may have taken the tokens.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(&*self.0, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
+        matches!(&self.0.cause, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
     }
 
     /// The smallest wait after which the same request is admitted. `None` unless a limit
@@ -242,7 +270,7 @@ impl RateLimited {
     #[doc(alias = "wait_time_from")]
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match &*self.0 {
+        match &self.0.cause {
             RateLimitedCause::Refused { retry_after, .. } => Some(*retry_after),
             RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => None,
         }
@@ -251,7 +279,7 @@ impl RateLimited {
     /// The limit that refused, or about which there was no decision; of several limits, the first.
     #[must_use]
     pub fn limit(&self) -> &Limit {
-        match &*self.0 {
+        match &self.0.cause {
             RateLimitedCause::Refused { by, .. } => by.limit(),
             RateLimitedCause::TooLarge { limit, .. }
             | RateLimitedCause::Unavailable { limit, .. } => limit,
@@ -261,7 +289,7 @@ impl RateLimited {
     /// How each limit that refused stands; empty if it is no refusal.
     #[must_use]
     pub fn snapshots(&self) -> &[Snapshot] {
-        match &*self.0 {
+        match &self.0.cause {
             RateLimitedCause::Refused { by, .. } => by.as_slice(),
             RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => &[],
         }
@@ -270,7 +298,7 @@ impl RateLimited {
 
 impl fmt::Display for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
+        match &self.0.cause {
             RateLimitedCause::Refused { by, retry_after } => {
                 f.write_str("refused by limit ")?;
                 for (index, snapshot) in by.as_slice().iter().enumerate() {
@@ -291,13 +319,13 @@ impl fmt::Display for RateLimited {
 
 impl fmt::Debug for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RateLimited").field(&self.0).finish()
+        f.debug_tuple("RateLimited").field(&self.0.cause).finish()
     }
 }
 
 impl StdError for RateLimited {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &*self.0 {
+        match &self.0.cause {
             RateLimitedCause::Unavailable { error, .. } => Some(error),
             RateLimitedCause::Refused { .. } | RateLimitedCause::TooLarge { .. } => None,
         }

@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
-use super::engine::{Outcome, RateLimiter};
+use super::engine::RateLimiter;
 use super::grant::Grant;
+use super::outcome::Outcome;
 use super::permit::Permit;
 use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
@@ -129,12 +130,15 @@ impl Reservation {
     /// How the limit stands after this; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.0.grants.first.snapshot()
+        let HeldGrants { limiter, first, .. } = &self.0.grants;
+        first.snapshot().with_speech(limiter.speech())
     }
 
     /// How all limits stand after this, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        iter::once(&self.0.grants.first).chain(&self.0.grants.rest).map(Grant::snapshot)
+        let HeldGrants { limiter, first, rest, .. } = &self.0.grants;
+        let snapshots = iter::once(first).chain(rest).map(Grant::snapshot);
+        snapshots.map(|snapshot| snapshot.with_speech(limiter.speech()))
     }
 
     /// Waits for the turn: until [`at`](Self::at) at the latest.

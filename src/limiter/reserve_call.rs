@@ -18,6 +18,7 @@ use super::queue::{HeldSlot, PendingReservation};
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
 use super::reserved_slot::ReservedSlot;
+use super::with_defaults::FreeDemands;
 use crate::backend::{Answer, BackendError};
 use crate::clock::Timestamp;
 
@@ -70,6 +71,9 @@ impl Future for ReserveCall<'_> {
             let own = |demands: &[Demand<&Limit>]| {
                 demands.iter().map(|one| one.with_limit(Arc::new(one.limit.clone()))).collect()
             };
+            if limiter.is_off() {
+                return Ok(Answer::Ready(Ok(uncharged(limiter, demands))));
+            }
             let (limiter, max_wait) = (RateLimiter::clone(limiter), *max_wait);
             #[cfg(feature = "memory")]
             if let Some(memory) = limiter.memory().cloned() {
@@ -108,17 +112,42 @@ impl Future for ReserveCall<'_> {
                 pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
             })
         };
-        Poll::Ready(match ready!(answer.poll(cx, submit)).map(Result::flatten) {
-            Ok(Ok(reserved)) => reserved,
-            Ok(Err(error)) => Err(RateLimited::unavailable(demands.limit(), error)),
+        let reserved = match ready!(answer.poll(cx, submit)).map(Result::flatten) {
+            Ok(Ok(reserved)) => {
+                if reserved.is_ok() {
+                    limiter.failures().store_charged(demands.limit());
+                }
+                reserved
+            }
+            Ok(Err(error)) if limiter.admits_in_spite_of(demands.limit(), &error) => {
+                uncharged(limiter, demands)
+                    .unwrap_or_else(|error| Err(limiter.failed(demands.limit(), error)))
+            }
+            Ok(Err(error)) => Err(limiter.failed(demands.limit(), error)),
             Err(too_large) => Err(too_large),
-        })
+        };
+        Poll::Ready(reserved.map_err(|error| error.with_speech(limiter.speech())))
     }
 }
 
 impl fmt::Debug for ReserveCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         debug("ReserveCall", &self.demands, &self.answer, f)
+    }
+}
+
+/// A reservation for now that has taken nothing.
+#[cold]
+fn uncharged(
+    limiter: &RateLimiter,
+    demands: &Demands<'_>,
+) -> Result<Result<Reservation, RateLimited>, BackendError> {
+    match limiter.decide_uncharged(demands) {
+        Ok(FreeDemands { limiter, demands, applied }) => {
+            let (wait, jitter) = (Duration::ZERO, Duration::ZERO);
+            Reservation::from_answer(limiter, demands, applied, wait, jitter, |_, _, _, _| None)
+        }
+        Err(error) => Ok(Err(error)),
     }
 }
 

@@ -28,6 +28,7 @@ use crate::backend::{Adjustment, Applied, BackendError, Reading};
 #[must_use = "whether it worked is known only when it is awaited"]
 pub struct Settle {
     answer: DetachOnDrop<Applied>,
+    limiter: RateLimiter,
     limit: Limit,
     actual: u64,
     /// What stays taken from each bucket of that limit.
@@ -74,7 +75,8 @@ impl Settle {
             }
         }
         let answer = DetachOnDrop::new(limiter.give_back(&mut refunds));
-        Self { answer, limit: concerned.unwrap_or(first.limit()).clone(), actual, kept }
+        let limit = concerned.unwrap_or(first.limit()).clone();
+        Self { answer, limiter: limiter.clone(), limit, actual, kept }
     }
 }
 
@@ -96,6 +98,9 @@ impl Future for Settle {
             let level = Level::new(&self.limit, &readings, self.actual, applied.now());
             Ok(Snapshot::new(&self.limit, level))
         });
-        Poll::Ready(snapshot.map_err(|error| RateLimited::unavailable(&self.limit, error)))
+        Poll::Ready(match snapshot {
+            Ok(snapshot) => Ok(snapshot.with_speech(self.limiter.speech())),
+            Err(error) => Err(self.limiter.failed(&self.limit, error)),
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Limit;
+use super::defaults::Speech;
 use crate::algebra::{State, Tokens, Units, Verdict};
 use crate::backend::Reading;
 use crate::clock::Timestamp;
@@ -44,6 +45,8 @@ use crate::quota::Kind;
 pub struct Snapshot {
     limit: Limit,
     level: Level,
+    /// How the limiter speaks to clients, for the header fields that the snapshot becomes.
+    speech: Speech,
 }
 
 /// A [`Snapshot`] without its limit, for code that has the limit at hand.
@@ -110,7 +113,19 @@ pub(super) fn sum_of_shards(
 
 impl Snapshot {
     pub(crate) fn new(limit: &Limit, level: Level) -> Self {
-        Self { limit: limit.clone(), level }
+        Self { limit: limit.clone(), level, speech: Speech::default() }
+    }
+
+    /// The same snapshot, of a limiter that speaks so.
+    pub(crate) fn with_speech(mut self, speech: &Speech) -> Self {
+        if !speech.is_default() {
+            self.speech = speech.clone();
+        }
+        self
+    }
+
+    pub(crate) const fn speech(&self) -> &Speech {
+        &self.speech
     }
 
     pub(crate) const fn level(&self) -> &Level {

@@ -36,10 +36,10 @@ pub(super) fn on_lone_response(
         return None;
     }
     if !plan.sends_fields() {
-        return Some(OnResponse::Nothing);
+        return Some(OnResponse::restyling(plan.restyling.as_ref()));
     }
-    let template = plan.lone_template.as_ref()?;
-    Some(OnResponse::Member(Arc::clone(template), template.numbers(limit, &level())))
+    let lone = plan.lone_template.as_ref()?;
+    Some(OnResponse::Member(Arc::clone(lone), lone.template.numbers(limit, &level())))
 }
 
 /// The fields of the response to a request that has waited, in the order of the rules.

@@ -33,6 +33,13 @@ pin_project! {
 /// it.
 pub(super) type RefusalText = Option<Arc<Bytes>>;
 
+/// Boxes a text, so that a body has the size of one pointer.
+pub(super) fn to_refusal_text(text: Bytes) -> RefusalText {
+    // An empty text becomes no text, and so no empty frame: a gRPC client reads the head as
+    // trailers only if the stream ends with it.
+    (!text.is_empty()).then(|| Arc::new(text))
+}
+
 impl<B> ResponseBody<B> {
     pub(super) const fn inner(body: B) -> Self {
         Self { kind: BodyKind::Inner { body } }
@@ -40,6 +47,14 @@ impl<B> ResponseBody<B> {
 
     pub(super) const fn refusal(text: RefusalText) -> Self {
         Self { kind: BodyKind::Refusal { text } }
+    }
+
+    /// Puts the text of a refusal in the place of the body.
+    // Not inlined: nearly all bodies stay.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn replace(&mut self, text: RefusalText) {
+        self.kind = BodyKind::Refusal { text };
     }
 
     /// Returns the body of the inner service; `None` if the request did not run.

@@ -11,7 +11,6 @@ use super::action::{
 };
 use super::advertise::{field_set, on_lone_response};
 use super::ledger::RequestLedger;
-use super::on_failure::OnFailure;
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -25,6 +24,7 @@ use crate::clock::Timestamp;
 use crate::key::Head;
 #[cfg(feature = "memory")]
 use crate::limiter::LineSlot;
+use crate::limiter::OnFailure;
 use crate::limiter::{
     Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, PendingReservation, ReservedSlot,
 };
@@ -63,6 +63,9 @@ fn render_action(plan: &Plan, head: &Head<'_>, action: EventualAction<'_>) -> Re
 }
 
 fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
+    if plan.limiter.is_off() {
+        return EventualAction::Ready(run_uncharged(plan));
+    }
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -203,7 +206,7 @@ fn read_answer<'p>(
     };
     let verdict = outcome.verdict();
     if verdict != Verdict::Refused {
-        plan.log.store_charged(first);
+        plan.limiter.failures().store_charged(first);
     }
     match verdict {
         Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
@@ -296,19 +299,19 @@ pub(super) fn on_admission(
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
-    OnResponse::new(fields, None, ledger)
+    OnResponse::new(plan.restyling.as_ref(), fields, None, ledger)
 }
 
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
-    Action::Run(OnResponse::new(None, None, ledger))
+    Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, ledger))
 }
 
 #[cold]
 fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Action<'p> {
     let on_failure = plan.settings.on_failure;
-    plan.log.store_failed(limit, error, on_failure);
+    plan.limiter.failures().store_failed(limit, error, on_failure);
     match on_failure {
         OnFailure::Admit if error.is_outage() => run_uncharged(plan),
         OnFailure::Admit | OnFailure::Refuse => Action::reject(UNAVAILABLE),

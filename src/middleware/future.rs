@@ -110,8 +110,12 @@ where
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
                     Ok(mut response) => {
-                        on_response.finish(&mut response);
-                        Ok(response.map(ResponseBody::inner))
+                        let restyled = on_response.finish(&mut response);
+                        let mut response = response.map(ResponseBody::inner);
+                        if let Some(text) = restyled {
+                            response.body_mut().replace(text);
+                        }
+                        Ok(response)
                     }
                     Err(error) => {
                         on_response.fail();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::on_failure::OnFailure;
+use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
@@ -16,6 +16,7 @@ use super::rules::{LayerSettings, Rules};
 use super::service::RateLimit;
 use crate::fields::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
+use crate::limiter::OnFailure;
 use crate::limiter::RateLimiter;
 
 /// Limits the requests to a service by one rule or by several; made by [`RateLimiter::layer`].
@@ -79,7 +80,13 @@ impl RateLimiter {
     /// # drop(layer);
     /// ```
     pub fn layer(&self, rule: impl Into<Rule>) -> RateLimitLayer {
-        RateLimitLayer::with_rules(self.clone(), Rules::new(rule.into()))
+        let settings = LayerSettings {
+            style: ResponseStyle::of(self.speech()),
+            on_failure: self.get_on_failure(),
+            ..LayerSettings::default()
+        };
+        let rules = Rules { first: rule.into(), rest: Vec::new(), settings };
+        RateLimitLayer::with_rules(self.clone(), rules)
     }
 }
 
@@ -213,18 +220,14 @@ impl<N> RateLimitLayer<N> {
     #[doc(alias("headers", "use_headers", "standardHeaders", "legacyHeaders", "x-ratelimit"))]
     #[track_caller]
     pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
-        let dialects = dialects.into();
-        assert!(
-            !dialects.has_conflict(),
-            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
-        );
-        self.with(|settings| settings.dialects = dialects)
+        let dialects = dialects.into().without_conflict();
+        self.with_style(|style| style.dialects = dialects)
     }
 
     /// Sets the form of `Retry-After`: seconds, the default, or a date.
     #[doc(alias("retry-after", "Retry-After"))]
     pub fn retry_after(self, retry_after: RetryAfter) -> Self {
-        self.with(|settings| settings.retry_after = retry_after)
+        self.with_style(|style| style.retry_after = retry_after)
     }
 
     /// Adds the parameter `pk` to the fields of draft 11; not sent by default.
@@ -235,9 +238,16 @@ impl<N> RateLimitLayer<N> {
     }
 
     /// Sets the response to requests that do not run; problem details by default.
+    ///
+    /// It is also the response to the error of a call that a handler within the layer returns, with
+    /// the [`dialects`](Self::dialects) and the [`retry_after`](Self::retry_after) of the layer. The
+    /// innermost layer with an `on_refusal` of its own counts.
     #[doc(alias("error_handler", "handler", "message", "statusCode"))]
     pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
-        self.with(|settings| settings.on_refusal = on_refusal)
+        self.with(|settings| {
+            settings.style.on_refusal = on_refusal;
+            settings.restyles = true;
+        })
     }
 
     /// Sets what happens to requests while the store fails; they are answered with 503 by default.
@@ -247,102 +257,28 @@ impl<N> RateLimitLayer<N> {
     }
 }
 
-/// Settling, clients that disconnect, and what handlers can see.
+/// Switching off.
 impl<N> RateLimitLayer<N> {
-    /// Settles each request at its actual cost, when its work is done.
+    /// Switches the layer off if `enabled` is false: it lets all requests through, counts nothing
+    /// and adds no header fields.
     ///
-    /// The actual cost is what the handler counted with the [`Meter`](super::Meter) of the request,
-    /// or the [`ActualCost`](super::ActualCost) in the extensions of the response. Tokens that the
-    /// request took in excess are returned. Tokens that it is short of are taken, into debt if need
-    /// be.
-    ///
-    /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none
-    /// has one, all are. So set a cost on the limit that counts tokens, and none on a limit that
-    /// counts requests.
-    ///
-    /// In stores that other processes use as well, returned tokens may serve a new request before
-    /// requests that wait, as those hold slots at fixed instants. The header fields show how the
-    /// limit stood when the request was admitted.
-    ///
-    /// If the client disconnects before there is a response, or the service fails or panics, the
-    /// request is settled at what its handler has counted so far. If the handler has not taken the
-    /// meter, the tokens stay taken, unless the response has an `ActualCost`. Once there is a
-    /// response, the settlement completes even if the client disconnects.
-    ///
-    /// Every request gets a meter, at the price of a few small allocations.
-    pub fn settle(self) -> Self {
-        self.with(|settings| settings.settles = true)
-    }
-
-    /// Returns all tokens of a request if its future is dropped before there is a response.
-    ///
-    /// That happens if the client disconnects, or if a timeout outside of this layer expires.
-    ///
-    /// The request then costs nothing, in all rules and whatever its [`Meter`](super::Meter) has
-    /// counted. Without this method, its tokens stay taken, or are [settled](Self::settle) at what
-    /// was counted. Tokens that have refilled in the meantime are not returned a second time, as in
-    /// [`Rule::refund_if`]. A request does not count as dropped if its service fails or panics, or
-    /// if its client disconnects in the middle of the response.
-    ///
-    /// **Clients can use this to get work done for free**: a client that always disconnects shortly
-    /// before the response is only limited in how many requests it runs at the same time. Use it if
-    /// dropped work costs next to nothing, or if clients are trusted.
+    /// Its services have the same types either way, so a configuration can decide. See
+    /// [`RateLimiter::enabled`] for a whole limiter.
     ///
     /// # Examples
     ///
     /// ```
-    /// use std::convert::Infallible;
-    /// use std::future::pending;
-    ///
-    /// use http::{Request, Response};
     /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-    /// use tower::{Layer, Service, service_fn};
     ///
-    /// const CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
+    /// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::RateLimited> {
-    /// let limiter = RateLimiter::in_memory();
-    /// let slow = service_fn(|_: Request<()>| pending::<Result<Response<()>, Infallible>>());
-    /// let mut service = limiter.layer(&CALLS).refund_dropped().layer(slow);
-    /// let response = service.call(Request::new(()));
-    /// assert_eq!(limiter.peek(&CALLS).await?.remaining(), 9);
-    /// drop(response);
-    /// assert_eq!(limiter.peek(&CALLS).await?.remaining(), 10);
-    /// # Ok(())
-    /// # }
+    /// let is_limited = false; // from the configuration
+    /// let layer = RateLimiter::in_memory().layer(&API).enabled(is_limited);
+    /// # drop(layer);
     /// ```
-    pub fn refund_dropped(self) -> Self {
-        self.with(|settings| settings.refunds_dropped = true)
-    }
-
-    /// Puts an [`Admission`](super::Admission) into the extensions of each request, for its
-    /// handler.
-    ///
-    /// It shows how the limits stand. In axum, it is an extractor.
-    ///
-    /// Only the layers that call this method pay for it. If several nested layers do, the handler
-    /// sees the limits of all of them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use axum::{Router, routing::get};
-    /// use tollgate::middleware::Admission;
-    /// use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
-    ///
-    /// const CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
-    ///
-    /// async fn left(admission: Admission) -> String {
-    ///     format!("{:?} calls left", admission.remaining())
-    /// }
-    ///
-    /// let layer = RateLimiter::in_memory().layer(&CALLS).expose();
-    /// let app: Router = Router::new().route("/", get(left).rate_limit(layer));
-    /// # drop(app);
-    /// ```
-    pub fn expose(self) -> Self {
-        self.with(|settings| settings.exposes = true)
+    #[doc(alias("disable", "skip", "option_layer"))]
+    pub fn enabled(self, enabled: bool) -> Self {
+        Self::with_rules(self.limiter.enabled(enabled), self.rules)
     }
 }
 
@@ -352,9 +288,13 @@ impl<N> RateLimitLayer<N> {
         Self { limiter, rules, plan, count: PhantomData }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
         change(&mut self.rules.settings);
         Self::with_rules(self.limiter, self.rules)
+    }
+
+    fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
+        self.with(|settings| change(&mut settings.style))
     }
 
     fn with_rule(self, change: impl FnOnce(Rule) -> Rule) -> Self {

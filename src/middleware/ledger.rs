@@ -218,8 +218,9 @@ impl RequestLedger {
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
         let Some(first) = demands.first() else { return Ok(()) };
-        let unavailable = |error| RateLimited::unavailable(first.limit(), error);
-        let answer = self.plan.limiter.charge(&demands, Mode::Take, Mode::Take)?.wait().await;
+        let limiter = &self.plan.limiter;
+        let unavailable = |error| limiter.failed(first.limit(), error);
+        let answer = limiter.charge(&demands, Mode::Take, Mode::Take)?.wait().await;
         let outcome =
             answer.and_then(|applied| Outcome::new(&demands, applied)).map_err(unavailable)?;
         if outcome.verdict() != Verdict::Admitted {

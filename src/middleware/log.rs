@@ -2,22 +2,19 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
-use tokio::time::Instant;
 
-use super::OnFailure;
-use crate::backend::BackendError;
 use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
 /// The log of one rule.
 ///
-/// A misconfiguration or a failed store affects every request. It is logged once as an error, and
-/// then at debug level, a failure until the store [has recovered](FailureLog::record_success).
+/// A misconfiguration affects every request. It is logged once as an error, and then at debug level.
+/// Failures of the store are in the log of the limiter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     state: Arc<LogState>,
@@ -30,11 +27,6 @@ struct LogState {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
-    outage: FailureLog,
-    full: FailureLog,
-    misconfigured_store: FailureLog,
-    overload: AtomicBool,
-    undecidable: AtomicBool,
     only_queues: AtomicBool,
 }
 
@@ -112,88 +104,4 @@ impl Log {
             (limit, false) => tracing::debug!(limit, %error, "too large"),
         }
     }
-
-    /// The store did not decide.
-    ///
-    /// A failure that clients can cause is logged once in the life of the process, or they could
-    /// fill the log. The exception is a full store, which an operator has to know about each time.
-    pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        let state = &self.state;
-        let (first, hint) = if error.is_outage() {
-            (state.outage.record_failure(), "no decision (logged once until the backend recovers)")
-        } else if error.is_full() {
-            let hint = "the backend is full, and requests that it has no room for are not admitted \
-                        (logged once until the backend recovers)";
-            (state.full.record_failure(), hint)
-        } else if error.is_misconfigured() {
-            let hint = "the backend is misconfigured, and requests are not admitted \
-                        (logged once until the backend recovers)";
-            (state.misconfigured_store.record_failure(), hint)
-        } else if error.is_overload() {
-            let hint = "decisions miss their deadline before they are sent, and their requests are \
-                        not admitted (logged once)";
-            (!state.overload.swap(true, Ordering::Relaxed), hint)
-        } else {
-            let hint = "the backend can never decide such requests, and they are not admitted \
-                        (logged once)";
-            (!state.undecidable.swap(true, Ordering::Relaxed), hint)
-        };
-        #[cfg(feature = "tracing")]
-        {
-            let error: &(dyn std::error::Error + 'static) = error;
-            if first {
-                tracing::error!(limit = limit.name(), ?on_failure, error, "{hint}");
-            } else {
-                tracing::debug!(limit = limit.name(), ?on_failure, error, "no decision");
-            }
-        }
-    }
-
-    /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
-    /// replica, alternates between refusals and failures.
-    pub(super) fn store_charged(&self, limit: &Limit) {
-        let LogState { outage, full, misconfigured_store, .. } = &*self.state;
-        // Without short-circuit: several failures may have been logged.
-        let recovered = [outage, full, misconfigured_store].map(FailureLog::record_success);
-        if recovered.contains(&true) {
-            #[cfg(feature = "tracing")]
-            tracing::info!(limit = limit.name(), "backend recovered");
-        }
-    }
 }
-
-/// A failure of the store that is logged once until the store has recovered.
-#[derive(Debug, Default)]
-struct FailureLog {
-    is_logged: AtomicBool,
-    last: Mutex<Option<Instant>>,
-}
-
-impl FailureLog {
-    /// Records a failure. Returns whether it is to be logged as an error.
-    fn record_failure(&self) -> bool {
-        *self.last() = Some(Instant::now());
-        !self.is_logged.swap(true, Ordering::Relaxed)
-    }
-
-    /// Records a success. Returns whether the store has recovered, that is, whether nothing has
-    /// failed for a minute. In a cluster, one node may be down for an hour while the others answer:
-    /// without the minute, each request would be logged.
-    fn record_success(&self) -> bool {
-        // The fast path: while the store works, this load is the only cost.
-        if !self.is_logged.load(Ordering::Relaxed) {
-            return false;
-        }
-        let is_quiet = self.last().is_none_or(|last| last.elapsed() >= QUIET);
-        is_quiet && self.is_logged.swap(false, Ordering::Relaxed)
-    }
-
-    /// A poisoned lock is harmless: nothing panics while it is held.
-    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A store that has not failed for this long has recovered. So the log gets at most two lines a
-/// minute.
-const QUIET: Duration = Duration::from_secs(60);

@@ -289,17 +289,18 @@ mod actual_cost;
 mod admission;
 mod advertise;
 mod body;
+mod call_response;
 mod chosen_limit;
 mod decide;
 mod future;
 mod layer;
+mod layer_after;
 mod ledger;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;
 mod meter;
 mod missing_key;
-mod on_failure;
 mod on_refusal;
 mod on_response;
 mod plan;
@@ -321,15 +322,19 @@ mod waiter_counter;
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
+#[cfg(feature = "axum")]
+pub(crate) use self::call_response::{
+    CallError, ResponseStyle, render_call_error, snapshot_fields,
+};
 pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 pub use self::meter::Meter;
 pub use self::missing_key::MissingKey;
-pub use self::on_failure::OnFailure;
 pub use self::on_refusal::{OnRefusal, RefusedRequest};
 pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;
 pub use self::rule::Rule;
 pub use self::service::RateLimit;
+pub use crate::limiter::OnFailure;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
+use super::body::{RefusalText, to_refusal_text};
+use super::call_response::{ResponseStyle, restyle};
 use super::ledger::RequestLedger;
 use crate::fields::{FieldNumbers, FieldSet, LoneTemplate, SERVER_TIMING};
 
@@ -14,9 +16,18 @@ pub(super) enum OnResponse {
     #[default]
     Nothing,
     /// Adds the fields for the only limit. The text is formatted when the response is there.
-    Member(Arc<LoneTemplate>, FieldNumbers),
+    Member(Arc<LoneResponse>, FieldNumbers),
+    /// Adds nothing. If a handler returns the error of a call, the layer words it.
+    Restyle(Arc<ResponseStyle>),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
+}
+
+/// What the responses of a layer with one limit have in common.
+pub(super) struct LoneResponse {
+    pub(super) template: LoneTemplate,
+    /// As in [`ResponseTasks`].
+    pub(super) restyling: Option<Arc<ResponseStyle>>,
 }
 
 pub(super) struct ResponseTasks {
@@ -24,6 +35,8 @@ pub(super) struct ResponseTasks {
     /// The time that the request spent in the queue.
     server_timing: Option<HeaderValue>,
     ledger: RunningLedger,
+    /// The style of the layer, if it puts its own response in the place of an error that a handler returns.
+    restyling: Option<Arc<ResponseStyle>>,
 }
 
 /// The ledger of a request until there is a response. If it is dropped before, the request was
@@ -49,20 +62,27 @@ fn settle_dropped(ledger: &RequestLedger) {
 
 impl OnResponse {
     pub(super) fn new(
+        restyling: Option<&Arc<ResponseStyle>>,
         fields: Option<FieldSet>,
         server_timing: Option<HeaderValue>,
         ledger: Option<Arc<RequestLedger>>,
     ) -> Self {
         if fields.is_none() && server_timing.is_none() && ledger.is_none() {
-            return Self::Nothing;
+            return Self::restyling(restyling);
         }
-        let ledger = RunningLedger(ledger);
-        Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
+        let (ledger, restyling) = (RunningLedger(ledger), restyling.cloned());
+        Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger, restyling }))
+    }
+
+    /// Nothing but the wording of errors that handlers return, if the layer has one.
+    #[inline(always)]
+    pub(super) fn restyling(style: Option<&Arc<ResponseStyle>>) -> Self {
+        style.map_or(Self::Nothing, |style| Self::Restyle(Arc::clone(style)))
     }
 
     fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
-            Self::Nothing | Self::Member(..) => None,
+            Self::Nothing | Self::Member(..) | Self::Restyle(_) => None,
             Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
         }
     }
@@ -85,12 +105,18 @@ impl OnResponse {
         ledger.open_meter(request.extensions_mut());
     }
 
-    /// Adds the header fields, and settles the tokens of the request.
+    /// Adds the header fields, and settles the tokens of the request. Returns the text of the
+    /// response if the layer puts its own in the place of the handler's.
     #[inline]
-    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) {
+    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<RefusalText> {
         match std::mem::take(self) {
-            Self::Nothing => {}
-            Self::Member(template, numbers) => template.write_to(numbers, response.headers_mut()),
+            Self::Nothing => None,
+            Self::Member(lone, numbers) => {
+                let text = lone.restyling.as_deref().and_then(|style| restyle(response, style));
+                lone.template.write_to(numbers, response.headers_mut());
+                text.map(to_refusal_text)
+            }
+            Self::Restyle(style) => restyle(response, &style).map(to_refusal_text),
             Self::Tasks(tasks) => tasks.finish(response),
         }
     }
@@ -107,8 +133,9 @@ impl OnResponse {
 }
 
 impl ResponseTasks {
-    fn finish<R>(self, response: &mut Response<R>) {
-        let Self { fields, server_timing, mut ledger } = self;
+    fn finish<R>(self, response: &mut Response<R>) -> Option<RefusalText> {
+        let Self { fields, server_timing, mut ledger, restyling } = self;
+        let text = restyling.and_then(|style| restyle(response, &style));
         if let Some(fields) = fields {
             fields.write_to(response.headers_mut());
         }
@@ -119,6 +146,7 @@ impl ResponseTasks {
         if let Some(ledger) = ledger.0.take() {
             ledger.finish(response);
         }
+        text.map(to_refusal_text)
     }
 }
 

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use super::call_response::ResponseStyle;
 use super::log::Log;
 use super::on_refusal::RefusalWording;
+use super::on_response::LoneResponse;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
@@ -22,10 +24,13 @@ pub(super) struct Plan {
     rest: Vec<PlannedRule>,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
+    /// The style of the layer, if it puts its own response in the place of an error that a handler
+    /// returns.
+    pub(super) restyling: Option<Arc<ResponseStyle>>,
     /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
     /// The fields and the refusals of a layer with one limit.
-    pub(super) lone_template: Option<Arc<LoneTemplate>>,
+    pub(super) lone_template: Option<Arc<LoneResponse>>,
     /// Whether refusals have the wording of that template.
     uses_template_wording: bool,
     /// The number of rules in the template.
@@ -61,10 +66,11 @@ impl Plan {
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
+            restyling: settings.restyles.then(|| Arc::new(settings.style.clone())),
             template: None,
             lone_template: None,
-            uses_template_wording: settings.retry_after == RetryAfter::Seconds
-                && matches!(settings.on_refusal.wording(), RefusalWording::ProblemDetails),
+            uses_template_wording: settings.style.retry_after == RetryAfter::Seconds
+                && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
             waiters: WaiterCounter::default(),
             log: Log::default(),
@@ -78,7 +84,10 @@ impl Plan {
             let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
             let is_lone = plan.advertised_count == 1
                 && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
-            let lone = || Arc::new(LoneTemplate::new(plan.limit(), Arc::clone(&template)));
+            let lone = || {
+                let template = LoneTemplate::new(plan.limit(), Arc::clone(&template));
+                Arc::new(LoneResponse { template, restyling: plan.restyling.clone() })
+            };
             plan.lone_template = is_lone.then(lone);
             plan.template = Some(template);
         }
@@ -113,7 +122,7 @@ impl Plan {
     }
 
     pub(super) const fn dialects(&self) -> Dialects {
-        self.settings.dialects
+        self.settings.style.dialects
     }
 
     /// Whether responses get header fields about limits.
@@ -130,7 +139,10 @@ impl Plan {
 
     /// The template of a layer with one limit, if its refusals have the configured wording.
     pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
-        self.lone_template.as_deref().filter(|_| self.uses_template_wording)
+        self.lone_template
+            .as_deref()
+            .map(|lone| &lone.template)
+            .filter(|_| self.uses_template_wording)
     }
 
     /// The partition of a key in base64, if the fields show it.

@@ -127,7 +127,7 @@ where
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
             return Poll::Ready(Ok(QueueExit::Called(
                 future,
-                OnResponse::new(fields, timing, ledger),
+                OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger),
             )));
         }
     }

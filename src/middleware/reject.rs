@@ -1,6 +1,5 @@
 //! The responses to requests that do not run.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +7,8 @@ use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
-use super::body::RefusalText;
+use super::body::{self, RefusalText};
+use super::call_response::SOON;
 use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
@@ -68,7 +68,7 @@ pub(super) fn render_refusal(
     let verdict = outcome.verdict();
     let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
     refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
-    let hint = RetryHint { after, now: outcome.at(), format: plan.settings.retry_after };
+    let hint = RetryHint { after, now: outcome.at(), format: plan.settings.style.retry_after };
     let response = match renderer(plan, head) {
         Renderer::Own(wording) => {
             let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
@@ -121,11 +121,8 @@ fn omit_body_for_head(
     response
 }
 
-/// Boxes the text, so that a body has the size of one pointer.
 fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
-    // An empty text becomes no text, and so no empty frame: a gRPC client reads the head as
-    // trailers only if the stream ends with it.
-    response.map(|text| (!text.is_empty()).then(|| Arc::new(text)))
+    response.map(body::to_refusal_text)
 }
 
 fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
@@ -161,7 +158,7 @@ fn render_status(
     detail: Option<&str>,
     head: &Head<'_>,
 ) -> Response<Bytes> {
-    let format = plan.settings.retry_after;
+    let format = plan.settings.style.retry_after;
     match renderer(plan, head) {
         Renderer::Own(wording) => fields::failure(wording, status, detail, format),
         Renderer::Handler(handler) => {
@@ -178,7 +175,7 @@ fn render_status(
 }
 
 fn renderer<'r>(plan: &'r Plan, head: &Head<'_>) -> Renderer<'r> {
-    match plan.settings.on_refusal.wording() {
+    match plan.settings.style.on_refusal.wording() {
         _ if is_grpc(head) => Renderer::Own(Wording::Grpc),
         RefusalWording::ProblemDetails => Renderer::Own(Wording::ProblemDetails),
         RefusalWording::PlainText => Renderer::Own(Wording::PlainText),
@@ -206,4 +203,3 @@ fn write_missing(fields: Option<FieldSet>, response: &mut Response<Bytes>) {
 }
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
-const SOON: Duration = Duration::from_secs(1);

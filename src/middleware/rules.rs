@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::on_failure::OnFailure;
-use super::on_refusal::OnRefusal;
+use super::call_response::ResponseStyle;
 use super::queue::Queue;
 use super::rule::Rule;
-use crate::fields::{Dialects, PartitionKey, RetryAfter};
+use crate::fields::PartitionKey;
+use crate::limiter::OnFailure;
 
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
@@ -18,10 +18,11 @@ pub(super) struct Rules {
 /// The settings that concern the layer as a whole.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerSettings {
-    pub(super) dialects: Dialects,
-    pub(super) retry_after: RetryAfter,
+    pub(super) style: ResponseStyle,
+    /// Whether the layer has an `on_refusal` of its own, which then words the errors that handlers
+    /// return as well.
+    pub(super) restyles: bool,
     pub(super) partition_key: Option<PartitionKey>,
-    pub(super) on_refusal: OnRefusal,
     pub(super) on_failure: OnFailure,
     pub(super) queue: Option<Queue>,
     pub(super) jitter: Duration,
@@ -40,10 +41,6 @@ impl LayerSettings {
 }
 
 impl Rules {
-    pub(super) fn new(rule: Rule) -> Self {
-        Self { first: rule, rest: Vec::new(), settings: LayerSettings::default() }
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
         std::iter::once(&self.first).chain(&self.rest)
     }

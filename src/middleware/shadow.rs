@@ -6,11 +6,11 @@ use std::vec;
 
 use super::action::{Action, EventualAction};
 use super::ledger::RequestLedger;
-use super::on_failure::OnFailure;
 use super::plan::Plan;
 use super::planned_rule::{PlannedRule, RuleLimit};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
+use crate::limiter::OnFailure;
 use crate::limiter::{Demand, Mode, Outcome};
 
 type Shadow = Demand<RuleLimit<'static>>;
@@ -113,13 +113,15 @@ fn record(
         Ok(outcome) => {
             match outcome.verdict() {
                 Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
-                _ => log.store_charged(shadow.limit()),
+                _ => plan.limiter.failures().store_charged(shadow.limit()),
             }
             if let Some(ledger) = ledger {
                 ledger.add_shadow(&shadow, &outcome);
             }
         }
         // The request passes, whatever `on_failure` the layer has.
-        Err(error) => log.store_failed(shadow.limit(), &error, OnFailure::Admit),
+        Err(error) => {
+            plan.limiter.failures().store_failed(shadow.limit(), &error, OnFailure::Admit);
+        }
     }
 }

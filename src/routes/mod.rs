@@ -48,6 +48,11 @@
 //! # }
 //! ```
 //!
+//! The limiter's [`dialects`](crate::RateLimiter::dialects) and
+//! [`on_refusal`](crate::RateLimiter::on_refusal) say how such a refusal reads. A handler that
+//! returns its permit, or a [`Snapshot`](crate::Snapshot) of it, beside its response shows clients
+//! how the limit stands.
+//!
 //! # Keys from extractors
 //!
 //! A key extractor cannot wait, for example for a query. [`extract`] runs an extractor of axum

@@ -1,63 +1,88 @@
-//! Refusals as responses, so that handlers can return them by `?`.
+//! Refusals as responses, so that handlers can return them by `?`, and permits as header fields.
 
-use std::time::Duration;
+use std::convert::Infallible;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 
-use crate::clock::Timestamp;
-use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, RetryHint, Wording,
-};
-use crate::limiter::{Limit, RateLimited, Snapshot};
+use crate::limiter::{Permit, RateLimited, Snapshot};
+use crate::middleware::{CallError, ResponseStyle, render_call_error, snapshot_fields};
 
-/// Responds like the layer: 429 with `Retry-After` and problem details for a refusal, 429 without
-/// `Retry-After` for a cost that can never fit, and 503 if the store fails.
+/// Responds like a layer of the limiter: 429 with `Retry-After` and problem details for a refusal,
+/// 429 without `Retry-After` for a cost that can never fit, and 503 if the store fails.
+///
+/// The limiter's [`dialects`](crate::RateLimiter::dialects) and
+/// [`on_refusal`](crate::RateLimiter::on_refusal) apply. If a layer around the handler has others,
+/// the response is that of the innermost such layer.
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
-        match self.retry_after() {
-            Some(after) => refused(&self, after),
-            None if self.is_too_large() => too_large(self.limit()),
-            None => unavailable(&self),
+        let style = ResponseStyle::of(self.speech());
+        let mut response = render_call_error(&self, &style).map(Body::from);
+        response.extensions_mut().insert(CallError(self));
+        response
+    }
+}
+
+/// Adds the header fields that show how the limit stands, in the
+/// [dialects](crate::RateLimiter::dialects) of its limiter.
+///
+/// # Examples
+///
+/// ```
+/// use axum::extract::State;
+/// use axum::response::IntoResponse;
+/// use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, Snapshot};
+///
+/// const EXPORTS: Limit = Limit::new("exports", Quota::token_bucket(100, DAY));
+///
+/// async fn export(State(limiter): State<RateLimiter>) -> Result<(Snapshot, String), RateLimited> {
+///     let permit = limiter.limit(&EXPORTS).key("alice").cost(30).await?;
+///     Ok((permit.snapshot(), "exported".to_owned()))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let response = export(State(RateLimiter::in_memory())).await.into_response();
+/// assert!(response.headers()["ratelimit"].to_str().unwrap().starts_with("\"exports\";r=70;"));
+/// # }
+/// ```
+impl IntoResponseParts for Snapshot {
+    type Error = Infallible;
+
+    fn into_response_parts(self, parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        Ok(with_fields(&[self], parts))
+    }
+}
+
+/// Adds the header fields that show how all limits of the permit stand; nothing if it is [not
+/// decided](Permit::is_decided).
+impl IntoResponseParts for &Permit<'_> {
+    type Error = Infallible;
+
+    fn into_response_parts(self, parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        if !self.is_decided() {
+            return Ok(parts);
+        }
+        let snapshots: Vec<_> = self.snapshots().collect();
+        Ok(with_fields(&snapshots, parts))
+    }
+}
+
+/// As for `&Permit`. The tokens stay taken.
+impl IntoResponseParts for Permit<'_> {
+    type Error = Infallible;
+
+    fn into_response_parts(self, parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        (&self).into_response_parts(parts)
+    }
+}
+
+fn with_fields(snapshots: &[Snapshot], mut parts: ResponseParts) -> ResponseParts {
+    if let Some(first) = snapshots.first() {
+        let style = ResponseStyle::of(first.speech());
+        if let Some(fields) = snapshot_fields(snapshots, &style) {
+            fields.write_to(parts.headers_mut());
         }
     }
-}
-
-fn refused(refusal: &RateLimited, after: Duration) -> Response {
-    let snapshots = refusal.snapshots();
-    let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.limit().name()).collect();
-    let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
-    let hint = RetryHint { after, now, format: RetryAfter::Seconds };
-    let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut response = fields::refusal(Wording::ProblemDetails, status, &names, hint);
-    let mut builder = FieldSetBuilder::new(Dialects::default(), None);
-    for snapshot in snapshots {
-        let (limit, level) = (snapshot.limit(), snapshot.level());
-        let policy = &PolicyText::new(limit);
-        builder.push(Member { policy, limit, level, partition_key: None });
-    }
-    builder.build().write_to(response.headers_mut());
-    response.map(Body::from)
-}
-
-fn too_large(limit: &Limit) -> Response {
-    let mut response = fields::too_large(Wording::ProblemDetails, limit);
-    FieldSet::policy_only(Dialects::default(), limit).write_to(response.headers_mut());
-    response.map(Body::from)
-}
-
-#[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-fn unavailable(error: &RateLimited) -> Response {
-    // The response says nothing about the store, so the log has to.
-    #[cfg(feature = "tracing")]
-    {
-        use std::error::Error as _;
-        let limit = error.limit().name();
-        // A log in JSON has the message of an error, and none of its sources.
-        let error: &(dyn std::error::Error + 'static) = error.source().unwrap_or(error);
-        tracing::error!(limit, error, "no decision");
-    }
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    fields::failure(Wording::ProblemDetails, status, None, RetryAfter::Seconds).map(Body::from)
+    parts
 }

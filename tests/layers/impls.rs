@@ -10,13 +10,15 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 4] = [
+const EXCEPTIONS: [Exception; 6] = [
     Exception {
         name: "RateLimiter",
         folder: "middleware",
         reason: "`limiter.layer(..)` and its defaults are there with the feature `middleware` only",
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
+    Exception { name: "Permit", folder: "routes", reason: AXUM },
+    Exception { name: "Snapshot", folder: "routes", reason: AXUM },
     Exception { name: "Admission", folder: "routes", reason: AXUM },
     Exception { name: "Meter", folder: "routes", reason: AXUM },
 ];

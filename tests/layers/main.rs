@@ -50,7 +50,7 @@ const CRATES: [(&str, &[&str]); 12] = [
             "limiter/queue/",
             "limiter/wait.rs",
             // It measures how long a store has not failed.
-            "middleware/log.rs",
+            "limiter/failure_log.rs",
             "middleware/queued_call.rs",
             "retry/",
         ],

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::support::at_once;
 use crate::support::broken::Broken;
 use axum::response::IntoResponse;
 use http::StatusCode;
@@ -81,16 +82,18 @@ fn the_cause_itself_is_there_for_a_program_that_looks_at_it() {
 }
 
 /// A subscriber that writes JSON reads the `Display` of an error, and none of its sources.
-#[tokio::test]
-async fn a_log_that_reads_no_sources_has_the_cause() {
-    let error = RateLimiter::new(Broken { later: false }).limit(&LOGIN).await.unwrap_err();
+#[test]
+fn a_log_that_reads_no_sources_has_the_cause() {
+    let limiter = RateLimiter::new(Broken { later: false });
     let told = "broken backend could not decide: connection refused";
-    assert_eq!(report(&error), format!("limit `login` could not be decided: {told}"));
     let fields = debug_fn(|writer, field, value| write!(writer, "[{field}: {value:?}]"));
     let subscriber =
         tracing_subscriber::fmt().with_ansi(false).fmt_fields(fields).with_writer(|| Log).finish();
-    let status = tracing::subscriber::with_default(subscriber, || error.into_response().status());
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let error = tracing::subscriber::with_default(subscriber, || {
+        at_once(limiter.limit(&LOGIN)).unwrap_err()
+    });
+    assert_eq!(report(&error), format!("limit `login` could not be decided: {told}"));
+    assert_eq!(error.into_response().status(), StatusCode::SERVICE_UNAVAILABLE);
     let log = String::from_utf8(LOG.take()).unwrap();
     assert!(log.contains(&format!("[error: {told}]")), "{log}");
     assert!(log.contains("[limit: \"login\"]"), "{log}");

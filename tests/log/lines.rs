@@ -265,10 +265,21 @@ fn an_admission_that_no_layer_exposes_is_logged_with_the_fix() {
 }
 
 #[test]
-fn a_failure_that_a_handler_returns_is_logged() {
+fn a_failure_that_a_handler_meets_is_logged_once() {
     let store = Flaky { down: Arc::new(true.into()), ..Flaky::default() };
-    let error = at_once(RateLimiter::new(store).limit(&TWO)).unwrap_err();
-    let lines = logged(tracing::Level::ERROR, || assert_eq!(error.into_response().status(), 503));
+    let limiter = RateLimiter::new(store);
+    let lines = logged(tracing::Level::ERROR, || {
+        for _ in 0..3 {
+            let error = at_once(limiter.limit(&TWO)).unwrap_err();
+            assert_eq!(error.into_response().status(), 503);
+        }
+        assert!(at_once(limiter.limit(&TWO).reserve()).unwrap_err().is_unavailable());
+        assert!(at_once(limiter.peek(&TWO)).unwrap_err().is_unavailable());
+        assert_eq!(
+            at_once(limiter.layer(&TWO).layer(inner()).oneshot(Request::new(()))).unwrap().status(),
+            503
+        );
+    });
     assert!(
         lines.len() == 1 && lines[0].contains("limit=\"two\"") && lines[0].contains("it is down"),
         "{lines:#?}"

@@ -1,0 +1,125 @@
+//! The answer of a store to the demands of a request.
+
+use std::borrow::Borrow;
+use std::time::Duration;
+
+use super::Limit;
+use super::demand::Demand;
+use super::grant::Grant;
+use super::rate_limited::RateLimited;
+use super::snapshot::Level;
+use crate::algebra::Verdict;
+use crate::backend::{Applied, BackendError, Reading};
+use crate::clock::Timestamp;
+
+/// A complete answer to some demands: each of their buckets has a reading.
+///
+/// It must be read with the demands that it was made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome(Applied);
+
+impl Outcome {
+    /// Checks that an answer of a store is complete.
+    ///
+    /// # Errors
+    ///
+    /// If the store has left out a bucket, or answered about others.
+    #[inline]
+    pub(crate) fn new<L: Borrow<Limit>>(
+        demands: &[Demand<L>],
+        applied: Applied,
+    ) -> Result<Self, BackendError> {
+        if !is_complete(demands, &applied) {
+            return Err(BackendError::incomplete());
+        }
+        Ok(Self(applied))
+    }
+
+    /// The answer of one bucket to one demand.
+    #[inline]
+    pub(crate) const fn one(now: Timestamp, reading: Reading) -> Self {
+        Self(Applied::one(now, reading))
+    }
+
+    #[inline]
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.0.verdict()
+    }
+
+    /// The wait until every bucket has the tokens.
+    #[inline]
+    pub(crate) fn wait(&self) -> Duration {
+        self.0.wait()
+    }
+
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    /// Each demand with the readings of its buckets: one, or two for a limit in shards.
+    pub(crate) fn each<'x, L: Borrow<Limit>>(
+        &'x self,
+        demands: &'x [Demand<L>],
+    ) -> impl Iterator<Item = (&'x Demand<L>, &'x [Reading])> + Clone {
+        let mut rest = self.0.readings();
+        demands.iter().map(move |demand| (demand, next_readings(demand, &mut rest)))
+    }
+
+    /// How the limit stands, if there is only one demand.
+    #[inline]
+    pub(crate) fn level<L: Borrow<Limit>>(&self, demand: &Demand<L>) -> Level {
+        Level::new(demand.limit(), self.0.readings(), demand.cost, self.at())
+    }
+
+    /// How the limit of each demand stands.
+    pub(crate) fn levels<'x, L: Borrow<Limit>>(
+        &'x self,
+        demands: &'x [Demand<L>],
+    ) -> impl Iterator<Item = (&'x Demand<L>, Level)> + Clone {
+        self.each(demands).map(|(demand, readings)| {
+            (demand, Level::new(demand.limit(), readings, demand.cost, self.at()))
+        })
+    }
+
+    /// What each demand was granted.
+    pub(crate) fn grants<'x, L: Borrow<Limit>>(
+        &'x self,
+        demands: impl Iterator<Item = Demand<L>> + 'x,
+    ) -> impl Iterator<Item = Grant<L>> + 'x {
+        let mut rest = self.0.readings();
+        demands.map(move |demand| {
+            let readings = next_readings(&demand, &mut rest);
+            Grant::new(demand, readings, self.at())
+        })
+    }
+
+    /// The refusal, with the limits that refused.
+    pub(crate) fn refusal<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        jitter: Duration,
+    ) -> Option<RateLimited> {
+        let verdict = self.verdict();
+        let refused = self.levels(demands).filter(|(_, level)| level.verdict == verdict);
+        let mut refused = refused.map(|(demand, level)| (demand.limit(), level));
+        let (first, retry_after) = (refused.next()?, self.wait().saturating_add(jitter));
+        Some(RateLimited::refused_by_several(first, refused, retry_after))
+    }
+}
+
+/// Whether a store has answered about the buckets of these demands and no others.
+#[inline]
+pub(super) fn is_complete<L: Borrow<Limit>>(demands: &[Demand<L>], applied: &Applied) -> bool {
+    let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
+    buckets != 0 && applied.readings().len() == buckets
+}
+
+/// Splits off the readings of this demand from those of all that follow.
+pub(super) fn next_readings<'x, L: Borrow<Limit>>(
+    demand: &Demand<L>,
+    rest: &mut &'x [Reading],
+) -> &'x [Reading] {
+    let (readings, others) = rest.split_at_checked(demand.bucket_count()).unwrap_or((*rest, &[]));
+    *rest = others;
+    readings
+}

@@ -1,0 +1,178 @@
+//! Handles with other defaults, and what these do for calls.
+
+use std::sync::Arc;
+
+use super::Limit;
+use super::defaults::Speech;
+use super::demand::{Demand, Demands, Mode};
+use super::engine::RateLimiter;
+use super::on_failure::OnFailure;
+use super::outcome::Outcome;
+use super::permit::Permit;
+use super::rate_limited::RateLimited;
+use crate::backend::{Answer, Applied, BackendError};
+
+/// Defaults for the calls and the layers of a limiter.
+///
+/// Each method takes the limiter by value and concerns this handle and its later clones. Other
+/// handles keep their defaults, and all of them share the buckets.
+impl RateLimiter {
+    /// Sets what happens while the store fails; requests are not admitted if not set.
+    ///
+    /// With [`OnFailure::Admit`], a call during an outage answers a [`Permit`](super::Permit) that
+    /// took nothing: its [`is_decided`](super::Permit::is_decided) is false. The same holds for a
+    /// [reservation](super::Reservation), whose work may run at once. Layers take this over unless
+    /// they have an `on_failure` of their own. A call that looks or gives back fails as before.
+    ///
+    /// Either way, the failure is logged once until the store has recovered.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, OnFailure, Quota, RateLimited, RateLimiter};
+    ///
+    /// const SEARCHES: Limit = Limit::new("searches", Quota::token_bucket(100, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory().on_failure(OnFailure::Admit);
+    /// let permit = limiter.limit(&SEARCHES).key("alice").await?;
+    /// assert!(permit.is_decided()); // the memory store does not fail
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("fail_open", "fail_closed", "skip_failing"))]
+    #[must_use]
+    pub fn on_failure(self, on_failure: OnFailure) -> Self {
+        self.with_defaults(|defaults| defaults.on_failure = on_failure)
+    }
+
+    /// Switches the limiter off if `enabled` is false: nothing is limited, counted or stored.
+    ///
+    /// A service can so read from its configuration whether it limits, and a test can do without
+    /// limits. Calls answer a [`Permit`](super::Permit) at once, for any cost; it says by
+    /// [`is_decided`](super::Permit::is_decided) that nothing was taken. Reservations are for now.
+    /// Layers let all requests through, and add no header fields. A
+    /// [`peek`](RateLimiter::peek) shows a full limit, and resets, penalties and settlements do
+    /// nothing. The store is not asked.
+    ///
+    /// `enabled(true)` changes nothing: a handle that was switched off stays off.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+    ///
+    /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let is_production = false; // from the configuration
+    /// let limiter = RateLimiter::in_memory().enabled(is_production);
+    /// for _ in 0..100 {
+    ///     let permit = limiter.limit(&LOGIN).key("alice").await?;
+    ///     assert!(!permit.is_decided());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("disable", "skip", "bypass"))]
+    #[must_use]
+    pub fn enabled(self, enabled: bool) -> Self {
+        if enabled { self } else { self.switched_off() }
+    }
+}
+
+/// For the rooms above.
+impl RateLimiter {
+    pub(crate) fn get_on_failure(&self) -> OnFailure {
+        self.defaults().on_failure
+    }
+
+    pub(crate) fn with_speech(&self, speech: Speech) -> Self {
+        self.with_defaults(|defaults| defaults.speech = speech)
+    }
+}
+
+impl RateLimiter {
+    pub(crate) fn speech(&self) -> &Speech {
+        &self.defaults().speech
+    }
+
+    /// The error of a call that the store did not decide. It is logged once for its cause.
+    #[cold]
+    pub(crate) fn failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
+        self.failures().store_failed(limit, &error, OnFailure::Refuse);
+        RateLimited::unavailable(limit, error).with_speech(self.speech())
+    }
+
+    /// Whether a call that the store did not decide is admitted all the same. If so, the failure is
+    /// logged.
+    #[cold]
+    pub(super) fn admits_in_spite_of(&self, limit: &Limit, error: &BackendError) -> bool {
+        let admits = self.defaults().on_failure == OnFailure::Admit && error.is_outage();
+        if admits {
+            self.failures().store_failed(limit, error, OnFailure::Admit);
+        }
+        admits
+    }
+
+    /// The answer to a call that the store did not decide.
+    #[cold]
+    pub(super) fn permit_in_failure(
+        &self,
+        demands: &Demands<'_>,
+        error: BackendError,
+    ) -> Result<Permit<'static>, RateLimited> {
+        match self.admits_in_spite_of(demands.limit(), &error) {
+            true => self.permit_uncharged(demands),
+            false => Err(self.failed(demands.limit(), error)),
+        }
+    }
+
+    /// A permit that has taken nothing.
+    #[cold]
+    pub(super) fn permit_uncharged(
+        &self,
+        demands: &Demands<'_>,
+    ) -> Result<Permit<'static>, RateLimited> {
+        let FreeDemands { limiter, demands: owned, applied } = self.decide_uncharged(demands)?;
+        let incomplete = || self.failed(demands.limit(), BackendError::incomplete());
+        let outcome = Outcome::new(&owned, applied).map_err(|_| incomplete())?;
+        let mut grants = outcome.grants(owned.into_iter());
+        let first = grants.next().ok_or_else(incomplete)?;
+        let rest = grants.collect();
+        Ok(Permit::from_grants(limiter, first, rest, outcome.at()))
+    }
+
+    /// Decides these demands without charging them: all limits are full, and nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// None: the store that keeps nothing answers at once.
+    #[cold]
+    pub(super) fn decide_uncharged(
+        &self,
+        demands: &Demands<'_>,
+    ) -> Result<FreeDemands, RateLimited> {
+        let off = self.switched_off();
+        // Without a cost, so that none is too large.
+        let free = |demand: &Demand<&Limit>| {
+            let mut free = demand.with_limit(Arc::new(demand.limit.clone()));
+            free.set_cost(0);
+            free
+        };
+        let mut owned: Vec<_> = demands.as_slice().iter().map(free).collect();
+        match off.submit(&mut owned, Mode::Take, Mode::Take)? {
+            Answer::Ready(Ok(applied)) => Ok(FreeDemands { limiter: off, demands: owned, applied }),
+            _ => Err(RateLimited::unavailable(demands.limit(), BackendError::incomplete())),
+        }
+    }
+}
+
+/// Demands without a cost, and what the limiter that is switched off has answered.
+pub(super) struct FreeDemands {
+    pub(super) limiter: RateLimiter,
+    pub(super) demands: Vec<Demand<Arc<Limit>>>,
+    pub(super) applied: Applied,
+}

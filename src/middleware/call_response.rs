@@ -1,0 +1,199 @@
+//! Responses to calls: what a handler sends of its permits, and of an error that it returns.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::{Response, StatusCode};
+
+use super::on_refusal::{OnRefusal, RefusalWording, RefusedRequest};
+use crate::clock::Timestamp;
+use crate::fields::{
+    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, RetryHint, Wording,
+};
+use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
+
+/// How responses speak to clients. A limiter has such defaults, and a layer may say otherwise.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResponseStyle {
+    pub(super) dialects: Dialects,
+    pub(super) on_refusal: OnRefusal,
+    pub(super) retry_after: RetryAfter,
+}
+
+impl ResponseStyle {
+    /// The style of a limiter.
+    pub(crate) fn of(speech: &Speech) -> Self {
+        let style = speech.get::<Self>().cloned().unwrap_or_default();
+        if speech.is_silent() { Self { dialects: Dialects::from([]), ..style } } else { style }
+    }
+}
+
+/// Defaults for what clients are told, in handlers as in layers.
+impl RateLimiter {
+    /// Sets the header fields that show clients how their limits stand; draft 11 if not set.
+    ///
+    /// Layers that are made of this handle send them, and so do the permits, snapshots and errors of
+    /// its calls when a handler returns them. Other handles keep their fields, and all of them share
+    /// the buckets.
+    ///
+    /// # Panics
+    ///
+    /// Like [`RateLimitLayer::dialects`](crate::RateLimitLayer::dialects).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RateLimiter;
+    /// use tollgate::fields::Dialect;
+    ///
+    /// let limiter = RateLimiter::in_memory().dialects(Dialect::Draft7);
+    /// # drop(limiter);
+    /// ```
+    #[doc(alias("headers", "standardHeaders", "legacyHeaders"))]
+    #[must_use]
+    #[track_caller]
+    pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
+        let dialects = dialects.into().without_conflict();
+        self.with_style(|style| style.dialects = dialects)
+    }
+
+    /// Sets the response to requests that do not run; problem details if not set.
+    ///
+    /// Layers that are made of this handle take it over, and an error of a call that a handler
+    /// returns becomes this response. Within a layer that has an
+    /// [`on_refusal`](crate::RateLimitLayer::on_refusal) of its own, such an error becomes the
+    /// response of the layer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{OnRefusal, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::in_memory().on_refusal(OnRefusal::plain_text());
+    /// # drop(limiter);
+    /// ```
+    #[doc(alias("error_handler", "message"))]
+    #[must_use]
+    pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
+        self.with_style(|style| style.on_refusal = on_refusal)
+    }
+
+    fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
+        let mut style = ResponseStyle::of(self.speech());
+        change(&mut style);
+        self.with_speech(Speech::new(style))
+    }
+}
+
+/// The error of a call, in the extensions of the response that it has become. A layer with a style
+/// of its own finds it there.
+#[derive(Clone, Debug)]
+pub(crate) struct CallError(pub(crate) RateLimited);
+
+/// The response to a call that was not admitted.
+pub(crate) fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Bytes> {
+    let format = style.retry_after;
+    let snapshots = error.snapshots();
+    let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
+    let hint = error.retry_after().map(|after| RetryHint { after, now, format });
+    let is_decided = !error.is_unavailable();
+    let status =
+        if is_decided { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+    let wording = match style.on_refusal.wording() {
+        RefusalWording::ProblemDetails => Wording::ProblemDetails,
+        RefusalWording::PlainText => Wording::PlainText,
+        RefusalWording::Handler(handler) => {
+            let retry_after = error.retry_after().or((!is_decided).then_some(SOON));
+            let (head, error) = (None, Some(error));
+            let refused = RefusedRequest { head, status, snapshots, retry_after, error };
+            let mut response = handler(&refused);
+            fields::put_no_store(&mut response);
+            match hint {
+                Some(hint) => fields::put_retry_after(&mut response, hint),
+                None if is_decided => {}
+                None => fields::put_retry_in_a_second(&mut response, format),
+            }
+            if let Some(fields) = error.and_then(|error| error_fields(error, style.dialects)) {
+                fields.write_missing_to(response.headers_mut());
+            }
+            return response;
+        }
+    };
+    let mut response = match hint {
+        Some(hint) => {
+            let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.limit().name()).collect();
+            fields::refusal(wording, status, &names, hint)
+        }
+        None if is_decided => fields::too_large(wording, error.limit()),
+        None => fields::failure(wording, status, None, format),
+    };
+    if let Some(fields) = error_fields(error, style.dialects) {
+        fields.write_to(response.headers_mut());
+    }
+    response
+}
+
+/// The fields of a response to a call that was not admitted.
+fn error_fields(error: &RateLimited, dialects: Dialects) -> Option<FieldSet> {
+    if dialects.is_none() || error.is_unavailable() {
+        return None;
+    }
+    if error.is_too_large() {
+        return Some(FieldSet::policy_only(dialects, error.limit()));
+    }
+    Some(fields_of(error.snapshots(), dialects))
+}
+
+/// The fields that show how these limits stand; `None` if the style has none.
+#[cfg(feature = "axum")]
+pub(crate) fn snapshot_fields(snapshots: &[Snapshot], style: &ResponseStyle) -> Option<FieldSet> {
+    (!style.dialects.is_none()).then(|| fields_of(snapshots, style.dialects))
+}
+
+fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
+    let mut builder = FieldSetBuilder::new(dialects, None);
+    for snapshot in snapshots {
+        let (limit, level) = (snapshot.limit(), snapshot.level());
+        let policy = &PolicyText::new(limit);
+        builder.push(Member { policy, limit, level, partition_key: None });
+    }
+    builder.build()
+}
+
+/// Puts the response of a layer in the place of the one that the error of a call has become.
+/// Returns its text, or `None` if the response is no such error.
+///
+/// Other header fields of the response stay, such as those of a middleware in between.
+#[inline]
+pub(super) fn restyle<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
+    if response.extensions().is_empty() {
+        return None;
+    }
+    restyle_error(response, style)
+}
+
+#[inline(never)]
+fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
+    let CallError(error) = response.extensions_mut().remove()?;
+    let before = ResponseStyle::of(error.speech());
+    let (said, text) = render_call_error(&error, style).into_parts();
+    let headers = response.headers_mut();
+    // What the response has from its first style. A field of a limit may have members of others, but
+    // the layers inside of this one have the same error.
+    for name in render_call_error(&error, &before).headers().keys() {
+        headers.remove(name);
+    }
+    headers.remove(CONTENT_LENGTH);
+    for (name, value) in &said.headers {
+        let _ = headers.try_insert(HeaderName::clone(name), value.clone());
+    }
+    if text.is_empty() {
+        headers.remove(CONTENT_TYPE);
+    }
+    *response.status_mut() = said.status;
+    Some(text)
+}
+
+/// When a client may retry if the server cannot say more.
+pub(super) const SOON: Duration = Duration::from_secs(1);

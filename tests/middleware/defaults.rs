@@ -1,0 +1,233 @@
+//! Defaults of a limiter, which its layers and the calls in handlers share: header fields, the
+//! wording of refusals, what happens while the store fails, and switching it off.
+
+use crate::support;
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::middleware::{Next, from_fn};
+use axum::routing::get;
+use http::{HeaderValue, Response, StatusCode};
+use support::broken::Broken;
+use support::web::{Reply, get as ask, serve};
+use support::{START, at_once, limiter};
+use tollgate::clock::ManualClock;
+use tollgate::fields::{Dialect, RetryAfter};
+use tollgate::key::header;
+use tollgate::middleware::{Admission, Queue};
+use tollgate::{
+    HOUR, Limit, MINUTE, OnFailure, OnRefusal, Permit, Quota, RateLimitExt, RateLimited,
+    RateLimiter, SECOND, Snapshot,
+};
+
+static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
+static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, MINUTE));
+static QUEUE_ONLY: Limit = Limit::new("queue", Quota::token_bucket(1, HOUR).capacity(0));
+
+/// A handler that asks a limit itself, and shows how it stands.
+async fn call(State(limiter): State<RateLimiter>) -> Result<(Snapshot, String), RateLimited> {
+    let permit = limiter.limit(&TWO).await?;
+    Ok((permit.snapshot(), format!("decided: {}", permit.is_decided())))
+}
+
+async fn call_two(
+    State(limiter): State<RateLimiter>,
+) -> Result<(Permit<'static>, &'static str), RateLimited> {
+    Ok((limiter.limit(&TWO).and(&TEN).cost(3).await?.into_owned(), "both"))
+}
+
+async fn call_too_much(State(limiter): State<RateLimiter>) -> Result<&'static str, RateLimited> {
+    limiter.limit(&TWO).cost(3).await?;
+    Ok("too much")
+}
+
+fn app(limiter: &RateLimiter) -> Router {
+    let routes = Router::new().route("/", get(call)).route("/two", get(call_two));
+    routes.route("/large", get(call_too_much)).with_state(limiter.clone())
+}
+
+fn seen(reply: &Reply) -> (u16, Option<&str>, Option<&str>) {
+    (reply.status.as_u16(), reply.field("ratelimit"), reply.field("retry-after"))
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_shows_how_its_limits_stand() {
+    let server = serve(app(&limiter(&ManualClock::new(START)))).await;
+    let first = ask(server, "/").await;
+    assert_eq!(seen(&first), (200, Some("\"two\";r=1;t=30"), None));
+    assert_eq!(first.field("ratelimit-policy"), Some("\"two\";q=2;w=60"));
+    assert_eq!(first.body, "decided: true");
+
+    let both = ask(server, "/two").await;
+    assert_eq!(seen(&both), (200, Some("\"two\";r=0;t=30, \"ten\";r=7;t=42"), None));
+
+    let refused = ask(server, "/").await;
+    assert_eq!(seen(&refused), (429, Some("\"two\";r=0;t=30"), Some("30")));
+    assert!(refused.body.contains("\"violated-policies\":[\"two\"]"), "{}", refused.body);
+}
+
+#[tokio::test]
+async fn calls_and_layers_of_a_limiter_speak_alike() {
+    let plain = limiter(&ManualClock::new(START));
+    let limiter = plain
+        .clone()
+        .dialects([Dialect::Draft7, Dialect::XRateLimit])
+        .on_refusal(OnRefusal::plain_text());
+    let layered = get(async || "hello").rate_limit(limiter.layer(&TEN).cost(6));
+    let server = serve(app(&limiter).route("/layer", layered)).await;
+
+    let first = ask(server, "/").await;
+    assert_eq!(first.field("ratelimit"), Some("limit=2, remaining=1, reset=30"));
+    assert_eq!(first.field("x-ratelimit-remaining"), Some("1"));
+    let layer = ask(server, "/layer").await;
+    assert_eq!(layer.field("ratelimit"), Some("limit=10, remaining=4, reset=24"));
+    assert_eq!(layer.field("x-ratelimit-remaining"), Some("4"));
+
+    ask(server, "/").await;
+    for (path, line) in [
+        ("/", "Too Many Requests: refused by `two`, try again in 30 seconds"),
+        ("/layer", "Too Many Requests: refused by `ten`, try again in 12 seconds"),
+    ] {
+        let refused = ask(server, path).await;
+        assert_eq!((refused.status.as_u16(), &*refused.body.replace('\n', "")), (429, line));
+        assert_eq!(refused.field("content-type"), Some("text/plain; charset=utf-8"));
+        assert!(refused.field("x-ratelimit-remaining").is_some(), "{refused:?}");
+    }
+    let large = ask(server, "/large").await;
+    assert_eq!((large.status.as_u16(), large.field("retry-after")), (429, None));
+    assert!(large.field("ratelimit-policy").is_some(), "{large:?}");
+
+    // Another handle on the same buckets keeps its own defaults.
+    let server = serve(app(&plain)).await;
+    let refused = ask(server, "/").await;
+    assert_eq!(seen(&refused), (429, Some("\"two\";r=0;t=30"), Some("30")));
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_handler_speaks_as_the_layer_of_its_route() {
+    let limiter = limiter(&ManualClock::new(START)).dialects(Dialect::Draft7);
+    let paths = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&paths);
+    let sorry = OnRefusal::handler(move |refused| {
+        let error = refused.error().map(|error| error.limit().name().to_owned());
+        log.lock().unwrap().push((refused.status().as_u16(), error, refused.retry_after()));
+        let mut response = Response::new("the house is full");
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    });
+    let layer = limiter.layer(&TEN).on_refusal(sorry).dialects(Dialect::Draft11);
+    // A middleware between the layer and the handler.
+    let trace = from_fn(async |request, next: Next| {
+        let mut response = next.run(request).await;
+        response.headers_mut().insert("x-trace", HeaderValue::from_static("abc"));
+        response
+    });
+    let server = serve(app(&limiter).layer(trace).layer(layer)).await;
+
+    for _ in 0..2 {
+        let admitted = ask(server, "/").await;
+        assert_eq!((admitted.status.as_u16(), admitted.field("x-trace")), (200, Some("abc")));
+    }
+    let refused = ask(server, "/").await;
+    assert_eq!((refused.status.as_u16(), &*refused.body), (418, "the house is full"));
+    assert_eq!((refused.field("x-trace"), refused.field("retry-after")), (Some("abc"), Some("30")));
+    // First the member of the layer, then that of the handler.
+    assert_eq!(refused.field("ratelimit"), Some("\"ten\";r=7;t=42, \"two\";r=0;t=30"));
+    assert_eq!(refused.field("content-length"), Some("17"));
+
+    let large = ask(server, "/large").await;
+    assert_eq!((large.status.as_u16(), large.field("retry-after")), (418, None));
+    assert_eq!(
+        *paths.lock().unwrap(),
+        [(429, Some("two".to_owned()), Some(MINUTE / 2)), (429, Some("two".to_owned()), None)]
+    );
+}
+
+#[tokio::test]
+async fn the_innermost_layer_with_a_style_of_its_own_words_a_refusal_of_a_handler() {
+    let limiter = limiter(&ManualClock::new(START));
+    let inner = limiter.layer(&TEN).on_refusal(OnRefusal::plain_text());
+    let outer = limiter.layer(&TEN).retry_after(RetryAfter::Date).dialects([]);
+    let server = serve(app(&limiter).layer(inner).layer(limiter.layer(&TEN)).layer(outer)).await;
+    let refused = ask(server, "/large").await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.field("content-type"), Some("text/plain; charset=utf-8"));
+}
+
+#[tokio::test]
+async fn calls_are_admitted_in_an_outage_if_the_limiter_says_so() {
+    for later in [false, true] {
+        let strict = RateLimiter::new(Broken { later });
+        let lenient = strict.clone().on_failure(OnFailure::Admit);
+        let layered = get(async || "hello").rate_limit(lenient.layer(&TEN));
+        let server = serve(app(&lenient).route("/layer", layered)).await;
+        for path in ["/", "/two", "/layer"] {
+            let reply = ask(server, path).await;
+            assert_eq!(seen(&reply), (200, None, None), "{path}: {}", reply.body);
+        }
+        // A cost that can never fit is refused without the store.
+        assert_eq!(ask(server, "/large").await.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(ask(server, "/").await.body, "decided: false");
+        let server = serve(app(&strict)).await;
+        assert_eq!(seen(&ask(server, "/").await), (503, None, Some("1")));
+
+        let permit = lenient.limit(&TWO).cost(2).await.unwrap();
+        assert!(!permit.is_decided());
+        assert_eq!(permit.settle(1).await.unwrap().limit().name(), "two");
+        let reservation = lenient.limit(&QUEUE_ONLY).cost(500).reserve().await.unwrap();
+        assert_eq!(reservation.wait(), std::time::Duration::ZERO);
+        assert!(!reservation.ready().await.is_decided());
+        // What looks or gives back cannot be answered without the store.
+        assert!(lenient.peek(&TWO).await.unwrap_err().is_unavailable());
+        assert!(lenient.reset(&TWO).await.unwrap_err().is_unavailable());
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_that_is_switched_off_limits_nothing_and_shows_nothing() {
+    let on = limiter(&ManualClock::new(START));
+    let off = on.clone().enabled(false);
+    let queued = off.layer(&QUEUE_ONLY).key(header("x-user")).queue(Queue::new(SECOND)).expose();
+    let left = async |admission: Admission| format!("{} limits", admission.snapshots().len());
+    let app = app(&off).route("/queued", get(left).rate_limit(queued));
+    let server = serve(app).await;
+    for _ in 0..20 {
+        for path in ["/", "/two", "/large", "/queued"] {
+            let reply = ask(server, path).await;
+            assert_eq!(seen(&reply), (200, None, None), "{path}: {}", reply.body);
+            assert_eq!(reply.field("ratelimit-policy"), None);
+        }
+    }
+    // Nor does it count: another handle finds the bucket full.
+    assert_eq!(at_once(on.peek(&TWO)).unwrap().remaining(), 2);
+    assert_eq!(at_once(on.clone().enabled(true).limit(&TWO)).unwrap().remaining(), 1);
+    assert_eq!(at_once(on.limit(&TWO)).unwrap().remaining(), 0);
+
+    let permit = at_once(off.limit(&TWO).cost(1_000)).unwrap();
+    assert!(!permit.is_decided());
+    at_once(permit.refund()).unwrap();
+    let reservation = at_once(off.limit(&TWO).and(&QUEUE_ONLY).cost(9).reserve()).unwrap();
+    assert!(!at_once(reservation.ready()).is_decided());
+    assert_eq!(at_once(off.peek(&TWO)).unwrap().remaining(), 2);
+    at_once(off.reset(&TWO)).unwrap();
+    at_once(off.block(&TWO, HOUR)).unwrap();
+    at_once(off.penalize(&TWO, 5)).unwrap();
+    assert_eq!(at_once(on.peek(&TWO)).unwrap().remaining(), 0);
+}
+
+#[tokio::test]
+async fn a_layer_that_is_switched_off_lets_all_through_and_its_neighbours_count() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layered = |on| get(async || "hello").rate_limit(limiter.layer(&TWO).enabled(on));
+    let app = Router::new().route("/on", layered(true)).route("/off", layered(false));
+    let server = serve(app.layer(limiter.layer(&TEN))).await;
+    for left in (0..5).rev() {
+        let off = ask(server, "/off").await;
+        let told = format!("\"ten\";r={};t={}", left + 5, 6 * (left + 5));
+        assert_eq!(seen(&off), (200, Some(told.as_str()), None));
+    }
+    let first = ask(server, "/on").await;
+    assert_eq!(seen(&first), (200, Some("\"ten\";r=4;t=24, \"two\";r=1;t=30"), None));
+}
