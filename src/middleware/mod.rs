@@ -299,6 +299,7 @@ mod ledger;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;
+mod lone_response;
 mod meter;
 mod missing_key;
 mod on_refusal;

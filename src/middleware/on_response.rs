@@ -8,7 +8,8 @@ use super::admission::Admission;
 use super::body::{RefusalText, to_refusal_text};
 use super::call_response::{ResponseStyle, restyle};
 use super::ledger::RequestLedger;
-use crate::fields::{FieldNumbers, FieldSet, LoneTemplate, SERVER_TIMING};
+use super::lone_response::LoneResponse;
+use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING};
 
 /// Small, since the future of every response contains it.
 #[derive(Default)]
@@ -21,13 +22,6 @@ pub(super) enum OnResponse {
     Restyle(Arc<ResponseStyle>),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
-}
-
-/// What the responses of a layer with one limit have in common.
-pub(super) struct LoneResponse {
-    pub(super) template: LoneTemplate,
-    /// As in [`ResponseTasks`].
-    pub(super) restyling: Option<Arc<ResponseStyle>>,
 }
 
 pub(super) struct ResponseTasks {

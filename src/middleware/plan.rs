@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::call_response::ResponseStyle;
 use super::log::Log;
+use super::lone_response::LoneResponse;
 use super::on_refusal::RefusalWording;
-use super::on_response::LoneResponse;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
