@@ -136,6 +136,11 @@
 //! # drop(layer);
 //! ```
 //!
+//! # A key or a cost from the body
+//!
+//! [`buffer_body`](buffer_body()) reads the body before the limit, up to a bound, and keeps what a
+//! closure finds in it for the key and the cost. See there for an example.
+//!
 //! # A cost that is known afterwards
 //!
 //! With [`settle`](RateLimitLayer::settle), requests pay an estimate first. The layer then returns
@@ -289,6 +294,8 @@ mod actual_cost;
 mod admission;
 mod advertise;
 mod body;
+mod buffer_body;
+mod buffered_body;
 mod chosen_limit;
 mod decide;
 mod future;
@@ -321,6 +328,8 @@ mod waiter_counter;
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
+pub use self::buffer_body::{BufferBody, BufferBodyFuture, BufferBodyLayer, buffer_body};
+pub use self::buffered_body::BufferedBody;
 pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
