@@ -139,7 +139,8 @@
 //! # A key or a cost from the body
 //!
 //! [`buffer_body`](buffer_body()) reads the body before the limit, up to a bound, and keeps what a
-//! closure finds in it for the key and the cost. See there for an example.
+//! closure finds in it for the key and the cost. See there for an example. With axum,
+//! `tollgate::routes::extract_body` does so with any extractor of axum.
 //!
 //! # A cost that is known afterwards
 //!
@@ -330,6 +331,8 @@ pub use self::admission::Admission;
 pub use self::body::ResponseBody;
 pub use self::buffer_body::{BufferBody, BufferBodyFuture, BufferBodyLayer, buffer_body};
 pub use self::buffered_body::BufferedBody;
+#[cfg(feature = "axum")]
+pub(crate) use self::buffered_body::{BufferError, buffer};
 pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
