@@ -30,9 +30,11 @@ pub struct WholeBody {
 /// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension())
 /// or [`claim`](crate::key::claim()), and its cost by [`cost_with`](crate::Rule::cost_with). The
 /// closure `keep` converts the result into the value to keep. `E` may be any extractor that reads
-/// the body ([`FromRequest`]), such as `Json`, `Form`, or a tuple that ends with one. Add this layer
-/// outside of the limit, that is, after it. For extractors that need no body, use
-/// [`extract`](super::extract()).
+/// the body ([`FromRequest`]), such as `Json`, `Form`, or a tuple that ends with one. For extractors
+/// that need no body, use [`extract`](super::extract()).
+///
+/// Add this layer outside of the limit, that is, after it, and only to routes with such a body:
+/// around a whole router, it also rejects the requests that have none.
 ///
 /// The handler gets its body back: the same bytes and trailers, in one frame, with a known length.
 /// What the extractor changes in the head of its copy, the handler does not see.
@@ -66,7 +68,7 @@ pub struct WholeBody {
 /// use serde::Deserialize;
 /// use tollgate::key::extension;
 /// use tollgate::routes::extract_body;
-/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+/// use tollgate::{HOUR, Limit, Quota, RateLimitExt, RateLimiter};
 ///
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 ///
@@ -79,15 +81,15 @@ pub struct WholeBody {
 ///     format!("hello {}\n", login.email)
 /// }
 ///
-/// let by_email = extension(|login: &Login| login.email.clone());
-/// let app: Router = Router::new()
-///     .route("/login", post(login))
-///     .layer(RateLimiter::in_memory().layer(&LOGIN).key(by_email))
-///     .layer(extract_body(16 * 1024, |Json(login): Json<Login>| login));
+/// let by_email = extension(|login: &Login| login.email.to_lowercase());
+/// let limit = RateLimiter::in_memory().layer(&LOGIN).key(by_email);
+/// let read = extract_body(16 * 1024, |Json(login): Json<Login>| login);
+/// let app: Router =
+///     Router::new().route("/login", post(login).rate_limit(limit).route_layer(read));
 /// # drop(app);
 /// ```
 ///
-/// A cost, and a key that is the same in any case and only digested in the store:
+/// A cost as well, and a key of which the store only gets a digest:
 ///
 /// ```
 /// use axum::Json;
