@@ -34,6 +34,63 @@ use crate::backend::Key;
 ///     }
 /// }
 /// ```
+///
+/// # Async keys
+///
+/// An extractor cannot wait. Look up a key that needs an await, such as the tenant of a host name,
+/// in a layer outside of the limit, which leaves it in the extensions of the request:
+///
+/// ```
+/// use axum::extract::{Request, State};
+/// use axum::middleware::{Next, from_fn_with_state};
+/// use axum::response::Response;
+/// use axum::{Router, http::StatusCode, routing::get};
+/// use tollgate::key::extension;
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// const PER_TENANT: Limit = Limit::new("per-tenant", Quota::token_bucket(60, MINUTE));
+///
+/// #[derive(Clone)]
+/// struct Tenants; // in production, a pool of connections
+/// # impl Tenants {
+/// #     async fn find(&self, host: &str) -> Option<u64> {
+/// #         (host == "acme.example").then_some(7)
+/// #     }
+/// # }
+///
+/// #[derive(Clone)]
+/// struct Tenant(u64);
+///
+/// async fn find_tenant(
+///     State(tenants): State<Tenants>,
+///     mut request: Request,
+///     next: Next,
+/// ) -> Result<Response, StatusCode> {
+///     let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+///     let tenant = tenants.find(host.unwrap_or_default()).await.ok_or(StatusCode::NOT_FOUND)?;
+///     request.extensions_mut().insert(Tenant(tenant));
+///     Ok(next.run(request).await)
+/// }
+///
+/// # use tower::ServiceExt;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let by_tenant = RateLimiter::in_memory().layer(&PER_TENANT).key(extension(|t: &Tenant| t.0));
+/// let app: Router = Router::new()
+///     .route("/", get(async || "hello"))
+///     .layer(by_tenant)
+///     .layer(from_fn_with_state(Tenants, find_tenant));
+/// # for (host, status) in [("acme.example", 200), ("else.example", 404)] {
+/// #     let request = Request::get("/").header("host", host);
+/// #     let request = request.body(axum::body::Body::empty()).unwrap();
+/// #     assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status);
+/// # }
+/// # }
+/// ```
+///
+/// In axum, `tollgate::routes::extract` makes such a layer of any extractor, and
+/// `tollgate::routes::extract_body` of those that read the body, such as `Json`. Without axum,
+/// [`buffer_body`](crate::middleware::buffer_body()) reads the body.
 #[doc(alias("keyGenerator"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how to take a key from a request",

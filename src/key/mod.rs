@@ -50,7 +50,9 @@
 //!
 //! Extractors are not async. If a key takes a query, such as for the user of a token, run the query
 //! in a layer outside of the limit, and leave its result in the extensions of the request. For any
-//! extractor of axum, `tollgate::routes::extract` makes such a layer.
+//! extractor of axum, `tollgate::routes::extract` makes such a layer. For a key in the body,
+//! `tollgate::routes::extract_body` does, and [`buffer_body`](crate::middleware::buffer_body())
+//! without axum.
 //!
 //! To choose the limit itself by the request, such as by plan, method or path, see
 //! [`Rule::limit_with`](crate::Rule::limit_with).

@@ -136,6 +136,12 @@
 //! # drop(layer);
 //! ```
 //!
+//! # A key or a cost from the body
+//!
+//! [`buffer_body`](buffer_body()) reads the body before the limit, up to a bound, and keeps what a
+//! closure finds in it for the key and the cost. See there for an example. With axum,
+//! `tollgate::routes::extract_body` does so with any extractor of axum.
+//!
 //! # A cost that is known afterwards
 //!
 //! With [`settle`](RateLimitLayer::settle), requests pay an estimate first. The layer then returns
@@ -289,6 +295,8 @@ mod actual_cost;
 mod admission;
 mod advertise;
 mod body;
+mod buffer_body;
+mod buffered_body;
 mod call_response;
 mod chosen_limit;
 mod decide;
@@ -323,6 +331,10 @@ mod waiter_counter;
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
+pub use self::buffer_body::{BufferBody, BufferBodyFuture, BufferBodyLayer, buffer_body};
+pub use self::buffered_body::BufferedBody;
+#[cfg(feature = "axum")]
+pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{
     CallError, ResponseStyle, render_call_error, snapshot_fields,

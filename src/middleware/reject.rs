@@ -13,7 +13,7 @@ use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
-use crate::fields::{self, FieldSet, RetryHint, Wording};
+use crate::fields::{self, FieldSet, RetryAfter, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
 
@@ -149,6 +149,17 @@ pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalTe
         head,
         to_refusal_text(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, None, head)),
     )
+}
+
+/// Renders a status for a layer without a plan: one that answers before any rule is asked.
+pub(super) fn render_failure(
+    head: &Head<'_>,
+    status: StatusCode,
+    detail: Option<&str>,
+) -> Response<RefusalText> {
+    let wording = if is_grpc(head) { Wording::Grpc } else { Wording::ProblemDetails };
+    let response = fields::failure(wording, status, detail, RetryAfter::Seconds);
+    omit_body_for_head(head, to_refusal_text(response))
 }
 
 /// Renders another status. A 503 asks the client to retry after a second.

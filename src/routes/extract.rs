@@ -16,17 +16,26 @@ use tower_service::Service;
 
 use crate::fields;
 
-/// Runs an extractor of axum on each request, and keeps its result; made by [`extract`].
-pub struct ExtractLayer<E, S, F> {
-    keep: F,
-    state: S,
-    on_rejection: OnRejection,
-    extractor: PhantomData<fn() -> E>,
+/// Runs an extractor of axum on each request, and keeps its result; made by [`extract`] and
+/// [`extract_body`](super::extract_body()).
+///
+/// `P` is the part of the request that the extractor reads.
+pub struct ExtractLayer<E, S, F, P = HeadOnly> {
+    pub(super) keep: F,
+    pub(super) state: S,
+    pub(super) on_rejection: OnRejection,
+    pub(super) part: P,
+    pub(super) extractor: PhantomData<fn() -> E>,
 }
+
+/// The extractor reads the head of a request, and no body; see [`extract`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HeadOnly;
 
 /// What happens to a request that the extractor has rejected.
 #[derive(Clone, Copy, Debug)]
-enum OnRejection {
+pub(super) enum OnRejection {
     Respond,
     Continue,
 }
@@ -37,7 +46,8 @@ enum OnRejection {
 /// or [`claim`](crate::key::claim). The closure `keep` converts the result into the value to keep.
 ///
 /// Use it for keys that take a query, since a key extractor itself is not async. `E` may be any
-/// extractor that needs no body ([`FromRequestParts`]). Add this layer outside of the limit, that
+/// extractor that needs no body ([`FromRequestParts`]); for the others, use
+/// [`extract_body`](super::extract_body()). Add this layer outside of the limit, that
 /// is, after it. If the extractor rejects the request, its rejection is the response. With
 /// [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
 ///
@@ -83,19 +93,25 @@ where
     F: Fn(E) -> T + Clone,
     T: Clone + Send + Sync + 'static,
 {
-    ExtractLayer { keep, state: (), on_rejection: OnRejection::Respond, extractor: PhantomData }
-}
-
-impl<E, F> ExtractLayer<E, (), F> {
-    /// Sets the state of the extractor; `()` by default.
-    #[must_use]
-    pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F> {
-        let Self { keep, on_rejection, .. } = self;
-        ExtractLayer { keep, state, on_rejection, extractor: PhantomData }
+    ExtractLayer {
+        keep,
+        state: (),
+        on_rejection: OnRejection::Respond,
+        part: HeadOnly,
+        extractor: PhantomData,
     }
 }
 
-impl<E, S, F> ExtractLayer<E, S, F> {
+impl<E, F, P> ExtractLayer<E, (), F, P> {
+    /// Sets the state of the extractor; `()` by default.
+    #[must_use]
+    pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F, P> {
+        let Self { keep, on_rejection, part, .. } = self;
+        ExtractLayer { keep, state, on_rejection, part, extractor: PhantomData }
+    }
+}
+
+impl<E, S, F, P> ExtractLayer<E, S, F, P> {
     /// Lets requests pass that the extractor rejects, without a value.
     #[must_use]
     pub fn optional(mut self) -> Self {
@@ -104,42 +120,44 @@ impl<E, S, F> ExtractLayer<E, S, F> {
     }
 }
 
-impl<I, E, S: Clone, F: Clone> Layer<I> for ExtractLayer<E, S, F> {
-    type Service = Extract<I, E, S, F>;
+impl<I, E, S: Clone, F: Clone, P: Clone> Layer<I> for ExtractLayer<E, S, F, P> {
+    type Service = Extract<I, E, S, F, P>;
 
     fn layer(&self, inner: I) -> Self::Service {
         Extract { inner, layer: self.clone() }
     }
 }
 
-impl<E, S: Clone, F: Clone> Clone for ExtractLayer<E, S, F> {
+impl<E, S: Clone, F: Clone, P: Clone> Clone for ExtractLayer<E, S, F, P> {
     fn clone(&self) -> Self {
-        let Self { keep, state, on_rejection, .. } = self;
+        let Self { keep, state, on_rejection, part, .. } = self;
         Self {
             keep: keep.clone(),
             state: state.clone(),
             on_rejection: *on_rejection,
+            part: part.clone(),
             extractor: PhantomData,
         }
     }
 }
 
-impl<E, S, F> fmt::Debug for ExtractLayer<E, S, F> {
+impl<E, S, F, P: fmt::Debug> fmt::Debug for ExtractLayer<E, S, F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtractLayer")
             .field("extractor", &format_args!("{}", type_name::<E>()))
             .field("on_rejection", &self.on_rejection)
+            .field("part", &self.part)
             .finish_non_exhaustive()
     }
 }
 
 /// Runs an axum extractor before `I`; made by [`ExtractLayer`].
-pub struct Extract<I, E, S, F> {
-    inner: I,
-    layer: ExtractLayer<E, S, F>,
+pub struct Extract<I, E, S, F, P = HeadOnly> {
+    pub(super) inner: I,
+    pub(super) layer: ExtractLayer<E, S, F, P>,
 }
 
-impl<I, E, S, F> Extract<I, E, S, F> {
+impl<I, E, S, F, P> Extract<I, E, S, F, P> {
     /// The inner service.
     #[must_use]
     pub const fn get_ref(&self) -> &I {
@@ -198,7 +216,7 @@ where
 }
 
 /// Removes the body of a rejection to HEAD, and keeps its `Content-Length`.
-fn omit_body_for_head(method: &Method, mut rejection: Response) -> Response {
+pub(super) fn omit_body_for_head(method: &Method, mut rejection: Response) -> Response {
     if method == Method::HEAD {
         let length = rejection.body().size_hint().exact();
         *rejection.body_mut() = Body::empty();
@@ -207,13 +225,13 @@ fn omit_body_for_head(method: &Method, mut rejection: Response) -> Response {
     rejection
 }
 
-impl<I: Clone, E, S: Clone, F: Clone> Clone for Extract<I, E, S, F> {
+impl<I: Clone, E, S: Clone, F: Clone, P: Clone> Clone for Extract<I, E, S, F, P> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<I: fmt::Debug, E, S, F> fmt::Debug for Extract<I, E, S, F> {
+impl<I: fmt::Debug, E, S, F, P: fmt::Debug> fmt::Debug for Extract<I, E, S, F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extract").field("inner", &self.inner).field("layer", &self.layer).finish()
     }
@@ -221,8 +239,9 @@ impl<I: fmt::Debug, E, S, F> fmt::Debug for Extract<I, E, S, F> {
 
 /// The future of [`Extract`]: runs the extractor, then the inner service.
 ///
-/// It is boxed, since the future of an extractor has no name.
-pub struct ExtractFuture<E>(Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>);
+/// It is boxed, since the future of an extractor has no name. Dropping it drops the request with its
+/// body, or the future of the inner service.
+pub struct ExtractFuture<E>(pub(super) Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>);
 
 impl<E> Future for ExtractFuture<E> {
     type Output = Result<Response, E>;

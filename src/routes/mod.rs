@@ -56,7 +56,8 @@
 //! # Keys from extractors
 //!
 //! A key extractor cannot wait, for example for a query. [`extract`] runs an extractor of axum
-//! before the limit, and keeps its result for the key. See there for an example.
+//! before the limit, and keeps its result for the key. [`extract_body`](extract_body()) does so for
+//! extractors that read the body, such as `Json`. See there for examples.
 //!
 //! # What handlers can see and do
 //!
@@ -67,12 +68,14 @@
 
 mod admission;
 mod extract;
+mod extract_body;
 mod meter;
 mod misuse;
 mod response;
 mod route;
 
 pub use self::admission::MissingAdmission;
-pub use self::extract::{Extract, ExtractFuture, ExtractLayer, extract};
+pub use self::extract::{Extract, ExtractFuture, ExtractLayer, HeadOnly, extract};
+pub use self::extract_body::{WholeBody, extract_body};
 pub use self::meter::MissingMeter;
 pub use self::route::RateLimitExt;

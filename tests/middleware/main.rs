@@ -7,6 +7,10 @@ mod admission;
 #[cfg(feature = "axum")]
 mod after_response;
 #[cfg(feature = "axum")]
+mod body_key;
+#[cfg(feature = "axum")]
+mod buffer_body;
+#[cfg(feature = "axum")]
 mod defaults;
 #[cfg(feature = "axum")]
 mod dropped;

@@ -76,10 +76,14 @@ pub(crate) async fn send_over(
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
+    send_request(request.body(Body::empty()).unwrap()).await
+}
+
+/// Sends a request with a whole URI over its version of HTTP, and reads the whole response.
+pub(crate) async fn send_request(request: Request<Body>) -> Reply {
     let mut client = Client::builder(TokioExecutor::new());
-    let client = client.http2_only(version == Version::HTTP_2).build_http();
-    let response = client.request(request.body(Body::empty()).unwrap()).await.unwrap();
-    Reply::read(response).await
+    let client = client.http2_only(request.version() == Version::HTTP_2).build_http();
+    Reply::read(client.request(request).await.unwrap()).await
 }
 
 /// A call of gRPC, as a server of HTTP/2 hands it to its services.

@@ -6,6 +6,9 @@ use crate::support;
 #[path = "../../examples/anonymous_sessions.rs"]
 mod anonymous_sessions;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/body_key.rs"]
+mod body_key;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/custom_key.rs"]
 mod custom_key;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
@@ -54,6 +57,25 @@ use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::{HOUR, RateLimiter, SECOND};
 use tower::ServiceExt;
+
+#[tokio::test]
+async fn body_key_limits_log_ins_by_the_email_in_any_spelling() {
+    let server = body_key::serve(body_key::app(&limiter(&ManualClock::new(START)))).await.unwrap();
+    let attempt = async |email: &str, password: &str| {
+        let body = format!(r#"{{"email":"{email}","password":"{password}"}}"#);
+        body_key::attempt(server, body).await
+    };
+    let welcome = (200, None, "welcome, alice@example.com".to_owned());
+    assert_eq!(attempt("alice@example.com", "correct horse").await, welcome);
+    for email in ["Alice@Example.com", " alice@example.com"] {
+        assert_eq!(attempt(email, "horse").await, (401, None, "wrong password".to_owned()));
+    }
+    let (status, retry_after, _) = attempt("alice@example.com", "correct horse").await;
+    assert_eq!((status, retry_after.as_deref()), (429, Some("1200")));
+    assert_eq!(attempt("bob@example.com", "correct horse").await.0, 200);
+    assert_eq!(attempt("bob@example.com", &"long".repeat(5_000)).await.0, 413);
+    assert_eq!(body_key::attempt(server, "{}".to_owned()).await.0, 422);
+}
 
 #[tokio::test]
 async fn quickstart_counts_down_refuses_and_admits_again_in_time() {
