@@ -67,6 +67,7 @@
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
 //! | `redis-tls` | `redis` over TLS | no |
+//! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `serde` | [`Quota`] in configuration files | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
