@@ -147,6 +147,8 @@ mod engine;
 mod forget;
 mod grant;
 mod limit;
+#[cfg(feature = "serde")]
+mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod peek;
@@ -159,6 +161,8 @@ mod rate_limited;
 mod reservation;
 mod reserve_call;
 mod reserved_slot;
+#[cfg(feature = "serde")]
+mod serde;
 mod settle;
 mod shared_resets;
 mod snapshot;
@@ -170,6 +174,8 @@ mod waiting;
 
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
+#[cfg(feature = "serde")]
+pub use self::limits::Limits;
 
 pub use self::calls::LimitCall;
 pub use self::permit::Permit;
