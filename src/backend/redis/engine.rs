@@ -25,7 +25,12 @@ use crate::clock::{Clock, SystemClock};
 ///
 /// A process has one connection to each server, which is replaced in the background when it breaks.
 /// The connection runs on the tokio runtime in which it was made, and ends with that. So make one
-/// store, and clone the [`RateLimiter`](crate::RateLimiter).
+/// store, and clone it, or the [`RateLimiter`](crate::RateLimiter).
+///
+/// A clone shares the connection, and costs no more than a counter. Limiters on clones share their
+/// buckets, but not their waiters: these stand in two queues, like those of two processes, and
+/// [`drain`](crate::RateLimiter::drain) ends only those of its limiter. Where requests queue for one
+/// limit, clone the limiter.
 ///
 /// # Deadlines
 ///
@@ -69,11 +74,26 @@ use crate::clock::{Clock, SystemClock};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Two limiters on one connection:
+///
+/// ```no_run
+/// use tollgate::RateLimiter;
+/// use tollgate::backend::Redis;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::connect("redis://127.0.0.1:6379").await?;
+/// let (api, admin) = (RateLimiter::new(redis.clone()), RateLimiter::new(redis));
+/// # drop((api, admin));
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias = "valkey")]
 #[doc(alias = "lua")]
 #[doc(alias = "distributed")]
 #[doc(alias = "cluster")]
 #[doc(alias = "throttled")]
+#[derive(Clone)]
 pub struct Redis {
     pub(super) batcher: Batcher,
     pub(super) names: Arc<KeyNames>,
