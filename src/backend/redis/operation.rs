@@ -5,26 +5,23 @@ use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
 use crate::algebra::{Bucket, Terms, Units};
-use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, Key};
+use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, OwnedBucketId};
 use crate::quota::MAX_UNITS;
 
-/// A [`BucketId`] as an owned value, with its name in Redis.
+/// The owned id of a bucket, with its name in Redis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NamedBucketId {
-    limit: Box<str>,
-    key: Key,
-    shard: u32,
+    id: OwnedBucketId,
     pub(super) name: KeyName,
 }
 
 impl NamedBucketId {
     pub(super) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
-        let (limit, key) = (id.limit().into(), id.key().clone());
-        Self { limit, key, shard: id.shard_index(), name: names.name(id) }
+        Self { id: id.into_owned(), name: names.name(id) }
     }
 
     pub(super) fn get(&self) -> BucketId<'_> {
-        BucketId::new(&self.limit, &self.key).shard(self.shard)
+        self.id.as_id()
     }
 }
 
@@ -143,8 +140,9 @@ impl Operation {
             Self::Adjustments(adjustments) => (&[][..], adjustments.as_slice()),
             Self::Resets(_) => (&[][..], &[][..]),
         };
-        let charged = charges.iter().flat_map(|charge| charge.names().map(|_| &*charge.id.limit));
-        charged.chain(adjustments.iter().map(|adjustment| &*adjustment.id.limit))
+        let charged =
+            charges.iter().flat_map(|charge| charge.names().map(|_| charge.id.get().limit()));
+        charged.chain(adjustments.iter().map(|adjustment| adjustment.id.get().limit()))
     }
 }
 
