@@ -67,7 +67,8 @@
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
 //! | `redis-tls` | `redis` over TLS | no |
-//! | `serde` | [`Quota`] in configuration files | no |
+//! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
+//! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]

@@ -35,7 +35,6 @@ impl<'a> BucketId<'a> {
         Self { limit, key, shard: 0, head }
     }
 
-    #[cfg(feature = "memory")]
     #[inline]
     pub(super) const fn head(&self) -> LimitHead {
         self.head

@@ -10,8 +10,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Short keys (up to 36 bytes of text, as in a UUID) do not allocate. Keys have an order, which is
 /// arbitrary but always the same.
 ///
-/// Texts, numbers, addresses, bytes, tuples of two or three of them, and references to all of these
-/// convert into keys by [`From`]. So a parameter of type `impl Into<Key>` takes them as they are.
+/// Texts, numbers, addresses, bytes, `bool`, tuples of two or three of them, and references to all of
+/// these convert into keys by [`From`]; with the feature `uuid`, `Uuid` as well. So a parameter of type `impl Into<Key>` takes them as they are.
 ///
 /// # Examples
 ///
@@ -25,6 +25,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 ///
 /// let user = (7_u64, String::from("alice"));
 /// assert_eq!(Key::from(&user), Key::from((7_u8, "alice")));
+/// assert_eq!(Key::from(7_u128), Key::from(7_usize));
+/// # #[cfg(feature = "uuid")]
+/// assert_eq!(Key::from(uuid::Uuid::nil()), Key::from([0; 16]));
 /// ```
 #[doc(alias = "identifier")]
 #[doc(alias = "bucket_key")]
@@ -53,6 +56,9 @@ pub(super) mod tag {
     pub(in crate::backend) const BYTES: u8 = b'b';
     pub(in crate::backend) const NUMBER: u8 = b'n';
     pub(in crate::backend) const BELOW_ZERO: u8 = b'm';
+    pub(in crate::backend) const WIDE: u8 = b'w';
+    pub(in crate::backend) const TRUE: u8 = b't';
+    pub(in crate::backend) const FALSE: u8 = b'f';
     pub(in crate::backend) const V4: u8 = b'4';
     pub(in crate::backend) const V6: u8 = b'6';
     pub(in crate::backend) const FALLBACK: u8 = b'-';
@@ -99,6 +105,8 @@ impl Key {
     /// |---|---|
     /// | `s`, `b` | a length and that many bytes, of text (`s`) or of anything (`b`) |
     /// | `n`, `m` | a number in 8 bytes; for `m`, of that much below zero |
+    /// | `w` | a number in 16 bytes, which does not fit into 8 |
+    /// | `t`, `f` | nothing; they are `true` and `false` |
     /// | `4` | an IPv4 address |
     /// | `6` | an IPv6 address and the length of its prefix |
     /// | `-` | nothing; it marks the rest as a [fallback](Self::fallback) |
@@ -240,6 +248,8 @@ impl fmt::Display for Key {
                 Part::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?,
                 Part::Number(number) => number.fmt(f)?,
                 Part::BelowZero(number) => write!(f, "-{number}")?,
+                Part::Wide(number) => number.fmt(f)?,
+                Part::Bool(value) => value.fmt(f)?,
                 Part::V4(address) => address.fmt(f)?,
                 Part::V6(address, 128) => address.fmt(f)?,
                 Part::V6(address, prefix) => write!(f, "{address}/{prefix}")?,
@@ -264,6 +274,9 @@ pub(super) enum Part<'a> {
     Bytes(&'a [u8]),
     Number(u64),
     BelowZero(u64),
+    /// A number above `u64::MAX`.
+    Wide(u128),
+    Bool(bool),
     V4(Ipv4Addr),
     V6(Ipv6Addr, u8),
     Fallback,
@@ -294,6 +307,12 @@ pub(super) fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
             let (number, rest) = rest.split_first_chunk::<8>()?;
             Some((Part::BelowZero(u64::from_be_bytes(*number)), rest))
         }
+        tag::WIDE => {
+            let (number, rest) = rest.split_first_chunk::<16>()?;
+            Some((Part::Wide(u128::from_be_bytes(*number)), rest))
+        }
+        tag::TRUE => Some((Part::Bool(true), rest)),
+        tag::FALSE => Some((Part::Bool(false), rest)),
         tag::V4 => {
             let (octets, rest) = rest.split_first_chunk::<4>()?;
             Some((Part::V4(Ipv4Addr::from(*octets)), rest))

@@ -32,7 +32,7 @@ macro_rules! texts {
     )*};
 }
 
-texts!(String, Arc<str>, Cow<'_, str>);
+texts!(String, Arc<str>, Box<str>, Cow<'_, str>);
 
 impl From<&[u8]> for Key {
     fn from(bytes: &[u8]) -> Self {
@@ -95,9 +95,54 @@ impl From<i64> for Key {
     }
 }
 
-impl From<i32> for Key {
-    fn from(number: i32) -> Self {
-        Self::from(i64::from(number))
+macro_rules! signed {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Key {
+            fn from(number: $type) -> Self {
+                Self::from(i64::from(number))
+            }
+        }
+    )*};
+}
+
+signed!(i8, i16, i32);
+
+impl From<isize> for Key {
+    fn from(number: isize) -> Self {
+        // No platform has more than 64 bits, so this is lossless.
+        Self::from(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// A number that fits into 64 bits is the same key as a `u64`.
+impl From<u128> for Key {
+    fn from(number: u128) -> Self {
+        match u64::try_from(number) {
+            Ok(number) => Self::from(number),
+            Err(_) => Self::concat(&[&[tag::WIDE], &number.to_be_bytes()]),
+        }
+    }
+}
+
+/// It equals no number and no text.
+impl From<bool> for Key {
+    fn from(value: bool) -> Self {
+        Self::from_array([if value { tag::TRUE } else { tag::FALSE }])
+    }
+}
+
+/// The key of its 16 bytes: it equals that of `uuid.into_bytes()`, and not that of its text.
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for Key {
+    fn from(id: uuid::Uuid) -> Self {
+        Self::from(id.into_bytes())
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl From<&uuid::Uuid> for Key {
+    fn from(id: &uuid::Uuid) -> Self {
+        Self::from(*id)
     }
 }
 
@@ -138,7 +183,8 @@ macro_rules! references {
     )*};
 }
 
-references!(&str, &[u8], u8, u16, u32, u64, usize, i32, i64, IpAddr, Ipv4Addr, Ipv6Addr);
+references!(&str, &[u8], bool, IpAddr, Ipv4Addr, Ipv6Addr);
+references!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, isize);
 
 impl From<&Key> for Key {
     fn from(key: &Key) -> Self {
@@ -181,6 +227,8 @@ where
 mod tests {
     #![expect(clippy::needless_borrows_for_generic_args, reason = "references are the subject")]
 
+    use proptest::prelude::*;
+
     use super::*;
 
     /// The parameter of `key(..)` on calls: types have to be inferred from the argument alone.
@@ -214,11 +262,14 @@ mod tests {
         for text in ["", "alice", "a text that is longer than what a key holds in place"] {
             let wanted = Key::from(text);
             let (owned, shared): (String, Arc<str>) = (text.into(), text.into());
+            let boxed: Box<str> = text.into();
             let (borrowed, cow) = (Cow::Borrowed(text), Cow::<str>::Owned(text.into()));
-            let by_reference =
-                [key(&text), key(&owned), key(&shared), key(&borrowed), key(&cow), key(&wanted)];
+            let by_reference = [key(&text), key(&owned), key(&shared), key(&boxed), key(&wanted)];
+            let by_cow = [key(&borrowed), key(&cow)];
+            assert!(by_cow.iter().all(|found| *found == wanted), "{by_cow:?}");
             assert!(by_reference.iter().all(|found| *found == wanted), "{by_reference:?}");
-            let by_value = [key(text), key(owned), key(shared), key(borrowed), key(cow)];
+            let by_value =
+                [key(text), key(owned), key(shared), key(boxed), key(borrowed), key(cow)];
             assert!(by_value.iter().all(|found| *found == wanted), "{by_value:?}");
         }
     }
@@ -236,6 +287,87 @@ mod tests {
         assert_ne!(key(-7), wanted);
         assert_eq!(key(usize::MAX), key(u64::try_from(usize::MAX).unwrap()));
         assert_ne!(key("7"), wanted);
+    }
+
+    /// The keys of a number by all types that can hold it.
+    fn keys_of(number: i128) -> Vec<Key> {
+        let unsigned = [
+            u8::try_from(number).map(Key::from),
+            u16::try_from(number).map(Key::from),
+            u32::try_from(number).map(Key::from),
+            u64::try_from(number).map(Key::from),
+            u128::try_from(number).map(Key::from),
+            usize::try_from(number).map(Key::from),
+        ];
+        let signed = [
+            i8::try_from(number).map(Key::from),
+            i16::try_from(number).map(Key::from),
+            i32::try_from(number).map(Key::from),
+            i64::try_from(number).map(Key::from),
+            isize::try_from(number).map(Key::from),
+        ];
+        unsigned.into_iter().chain(signed).flatten().collect()
+    }
+
+    /// Numbers around the ends of all types, and any.
+    fn numbers() -> impl Strategy<Value = i128> {
+        let around = |end: i128| (-2..=2_i128).prop_map(move |off| end + off);
+        let ends = [0, 0xff, 0xffff, 0xffff_ffff, i64::MAX.into(), u64::MAX.into()];
+        let near = prop::sample::select(ends.to_vec()).prop_flat_map(around);
+        prop_oneof![
+            near,
+            any::<u64>().prop_map(i128::from),
+            any::<i64>().prop_map(i128::from),
+            (0..=i128::MAX),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn two_numbers_are_one_key_only_if_they_are_equal(
+            (one, other) in (numbers(), numbers()),
+        ) {
+            let (of_one, of_other) = (keys_of(one), keys_of(other));
+            prop_assert!(!of_one.is_empty());
+            for key in &of_one {
+                prop_assert_eq!(key, &of_one[0]);
+                prop_assert_eq!(key.to_string(), one.to_string());
+                for different in &of_other {
+                    prop_assert_eq!(key == different, one == other);
+                }
+                // A part never runs into the next one.
+                let (twice, thrice) = (key.clone().and(key), key.clone().and(key).and(key));
+                prop_assert!(*key != twice && twice != thrice);
+            }
+        }
+    }
+
+    /// Keys are names in Redis, so a bucket would be lost if they changed.
+    #[test]
+    fn numbers_are_encoded_as_before() {
+        assert_eq!(key(7).as_bytes(), b"n\0\0\0\0\0\0\0\x07");
+        assert_eq!(key(-7).as_bytes(), b"m\0\0\0\0\0\0\0\x07");
+        assert_eq!(key(u128::from(u64::MAX)).as_bytes(), b"n\xff\xff\xff\xff\xff\xff\xff\xff");
+        assert_eq!(key(1_u128 << 64).as_bytes(), b"w\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0");
+        assert_eq!([key(true).as_bytes(), key(&false).as_bytes()], [b"t", b"f"]);
+    }
+
+    #[test]
+    fn a_bool_is_a_key_of_its_own() {
+        let others = [key(1), key(0), key("true"), key("t"), key(""), key([b't']), Key::GLOBAL];
+        assert_ne!(key(true), key(false));
+        assert!(!others.contains(&key(true)) && !others.contains(&key(false)));
+        assert_eq!(key((true, "alice")).to_string(), "true|alice");
+    }
+
+    #[test]
+    #[cfg(feature = "uuid")]
+    fn a_uuid_is_the_key_of_its_bytes() {
+        let id = uuid::Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8);
+        assert_eq!([key(id), key(&id)], [key(id.into_bytes()), key(id.as_bytes())]);
+        assert_ne!(key(id), key(id.to_string()));
+        assert_ne!(key(id), key(id.as_u128()));
+        assert_eq!(key((id, 7)), key(id).and(7));
     }
 
     #[test]

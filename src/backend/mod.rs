@@ -47,6 +47,7 @@ mod key_parts;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
+mod owned;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
@@ -72,6 +73,7 @@ pub use self::memory::Memory;
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
+pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
@@ -107,7 +109,8 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 ///
 /// # Examples
 ///
-/// A wrapper around another backend that counts refusals:
+/// A wrapper around another backend that counts refusals; [`OwnedCharge`] has one that answers
+/// later:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

@@ -34,6 +34,10 @@
 
 #[cfg(feature = "quanta")]
 mod counter;
+#[cfg(feature = "serde")]
+mod serde;
+mod text;
+mod timestamp;
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,74 +50,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "quanta")]
 use self::counter::{Counter, Processor};
-
-/// An instant: a whole number of microseconds since the Unix epoch.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::Timestamp;
-///
-/// let noon = Timestamp::from_micros(43_200_000_000);
-/// assert_eq!(noon + Duration::from_secs(1), Timestamp::from_micros(43_201_000_000));
-/// assert_eq!(noon.since(Timestamp::UNIX_EPOCH), Duration::from_secs(43_200));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(i64);
-
-impl Timestamp {
-    /// Midnight UTC of 1 January 1970.
-    pub const UNIX_EPOCH: Self = Self(0);
-
-    /// The instant this many microseconds after the Unix epoch, or before it if negative.
-    #[must_use]
-    #[inline]
-    pub const fn from_micros(micros: i64) -> Self {
-        Self(micros)
-    }
-
-    /// The microseconds since the Unix epoch, negative before it.
-    #[must_use]
-    #[inline]
-    pub const fn as_micros(self) -> i64 {
-        self.0
-    }
-
-    /// How long `self` is after `earlier`; zero if it is not after it.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.micros_since(earlier))
-    }
-
-    /// [`since`](Self::since), as a bare number of microseconds.
-    #[inline]
-    pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
-        if self.0 <= earlier.0 { 0 } else { self.0.abs_diff(earlier.0) }
-    }
-
-    /// The instant `by` later, rounded down to the microsecond; the last instant there is if that
-    /// overflows.
-    #[must_use]
-    pub fn saturating_add(self, by: Duration) -> Self {
-        self.plus_micros(u64::try_from(by.as_micros()).unwrap_or(u64::MAX))
-    }
-
-    /// [`saturating_add`](Self::saturating_add) for a bare number of microseconds.
-    #[inline]
-    pub(crate) const fn plus_micros(self, micros: u64) -> Self {
-        Self(self.0.saturating_add_unsigned(micros))
-    }
-}
-
-/// As [`Timestamp::saturating_add`].
-impl std::ops::Add<Duration> for Timestamp {
-    type Output = Self;
-
-    fn add(self, later: Duration) -> Self {
-        self.saturating_add(later)
-    }
-}
+pub(crate) use self::text::excerpt;
+pub use self::timestamp::{Timestamp, TimestampError};
 
 /// A source of time for a store in this process.
 ///
@@ -196,8 +134,9 @@ impl SystemClock {
     #[must_use]
     pub fn new() -> Self {
         let source = source();
-        let Timestamp(now) = machine_time();
-        Self { source, anchor: Timestamp(now.saturating_sub_unsigned(passed(source))) }
+        let now = machine_time().as_micros();
+        let anchor = Timestamp::from_micros(now.saturating_sub_unsigned(passed(source)));
+        Self { source, anchor }
     }
 }
 
@@ -331,7 +270,7 @@ impl ManualClock {
 
     /// Advances the time by `by`, rounded down to the microsecond.
     pub fn advance(&self, by: Duration) {
-        let forward = |now| Some((Timestamp(now) + by).0);
+        let forward = |now| Some((Timestamp::from_micros(now) + by).as_micros());
         // The closure never declines, so there is no failure to handle.
         let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, forward);
     }
@@ -344,7 +283,7 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.micros.load(Ordering::SeqCst))
+        Timestamp::from_micros(self.micros.load(Ordering::SeqCst))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The trait of key extractors, and the adapters of its methods.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::head::Head;
 use super::key_error::KeyError;
@@ -15,6 +15,9 @@ use crate::backend::Key;
 ///
 /// The [module docs](super) list the extractors of this crate. Implement the trait for your own, or
 /// use [`from_fn`](super::from_fn()).
+///
+/// A `Box<dyn KeyExtractor>` and an `Arc<dyn KeyExtractor>` are extractors as well, for a key that
+/// a configuration chooses.
 ///
 /// # Examples
 ///
@@ -33,6 +36,28 @@ use crate::backend::Key;
 ///         }
 ///     }
 /// }
+/// ```
+///
+/// The key that a configuration names:
+///
+/// ```
+/// use tollgate::key::{ClientIp, KeyExtractor, global, header};
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// const CALLS: Limit = Limit::new("calls", Quota::token_bucket(100, MINUTE));
+///
+/// fn extractor(configured: &str) -> Option<Box<dyn KeyExtractor>> {
+///     Some(match configured {
+///         "user" => Box::new(header("x-user").or(ClientIp::peer())),
+///         "address" => Box::new(ClientIp::peer()),
+///         "none" => Box::new(global()),
+///         _ => return None,
+///     })
+/// }
+///
+/// let extractor = extractor("user").unwrap();
+/// let layer = RateLimiter::in_memory().layer(&CALLS).key(extractor);
+/// # drop(layer);
 /// ```
 ///
 /// # Async keys
@@ -167,6 +192,26 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 }
+
+macro_rules! pointers {
+    ($($pointer:ident),*) => {$(
+        impl<E: KeyExtractor + ?Sized> KeyExtractor for $pointer<E> {
+            fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
+                (**self).extract(head)
+            }
+
+            fn is_global(&self) -> bool {
+                (**self).is_global()
+            }
+
+            fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
+                (**self).setup_warning(head)
+            }
+        }
+    )*};
+}
+
+pointers!(Arc, Box);
 
 /// The result of an extractor: a key, or an exemption.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -126,18 +126,27 @@ keys!(
     String,
     &'static str,
     Arc<str>,
+    Box<str>,
     Cow<'static, str>,
     u8,
     u16,
     u32,
     u64,
+    u128,
     usize,
+    i8,
+    i16,
     i32,
     i64,
+    isize,
+    bool,
     IpAddr,
     Ipv4Addr,
     Ipv6Addr
 );
+
+#[cfg(feature = "uuid")]
+keys!(uuid::Uuid);
 
 impl<const N: usize> IntoExtracted for [u8; N] {
     fn into_extracted(self) -> Result<Extracted, KeyError> {

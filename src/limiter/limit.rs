@@ -108,6 +108,9 @@ impl LimitName {
     }
 }
 
+/// See [`LimitName`].
+const _: () = assert!(!std::mem::needs_drop::<Limit>());
+
 /// So long that a header field has room for the name and its numbers.
 const MAX_NAME: usize = 64;
 

@@ -149,6 +149,8 @@ mod failure_log;
 mod forget;
 mod grant;
 mod limit;
+#[cfg(feature = "serde")]
+mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod off;
@@ -164,6 +166,8 @@ mod rate_limited;
 mod reservation;
 mod reserve_call;
 mod reserved_slot;
+#[cfg(feature = "serde")]
+mod serde;
 mod settle;
 mod shared_resets;
 mod snapshot;
@@ -176,6 +180,8 @@ mod with_defaults;
 
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
+#[cfg(feature = "serde")]
+pub use self::limits::Limits;
 pub use self::on_failure::OnFailure;
 
 pub use self::calls::LimitCall;

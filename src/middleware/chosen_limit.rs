@@ -26,6 +26,12 @@ impl From<Arc<Limit>> for ChosenLimit {
     }
 }
 
+impl From<&Arc<Limit>> for ChosenLimit {
+    fn from(limit: &Arc<Limit>) -> Self {
+        Arc::clone(limit).into()
+    }
+}
+
 /// With `None`, the request is not limited.
 impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
     fn from(limit: Option<L>) -> Self {

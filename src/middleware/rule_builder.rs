@@ -99,7 +99,7 @@ impl Rule {
     /// tenant's plan.
     ///
     /// It returns a [`Limit`], a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one. With
-    /// `None`, the request is not limited.
+    /// `None`, this rule does not limit the request; the other rules of the layer still do.
     ///
     /// Limits with the same name share their buckets: after a change of plan, the tokens that the
     /// tenant has used stay used. Where no request is at hand, as in some lines of the log, the

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::period::{self, Period};
 use super::scale::gcd;
 use super::{Kind, Quota, QuotaError};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, excerpt};
 
 /// The error of a text that is not a quota. The message quotes the text and says what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,41 +155,9 @@ fn unknown_option(option: &str) -> ParseProblem {
     ParseProblem::Burst { given, capacity: excerpt(if is_number { value } else { "20" }) }
 }
 
-/// An RFC 3339 date and time, or `@` and microseconds since the epoch.
+/// The text form of a [`Timestamp`].
 fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
-    let wrong = || ParseProblem::Start(excerpt(text));
-    if let Some(micros) = text.strip_prefix('@') {
-        return micros.parse().map(Timestamp::from_micros).map_err(|_| wrong());
-    }
-    // `humantime` ignores some offsets from UTC, so a text with an offset must not get there.
-    let (seconds, fraction) = match text.strip_suffix('Z').and_then(|text| text.split_once('.')) {
-        Some((seconds, fraction)) => (seconds, fraction),
-        None => (text.strip_suffix('Z').ok_or_else(wrong)?, "0"),
-    };
-    let is_digit = |byte: u8| byte.is_ascii_digit();
-    let whole_micros = (1..=6).contains(&fraction.len()) && fraction.bytes().all(is_digit);
-    let shape = seconds.bytes().map(|byte| if is_digit(byte) { b'0' } else { byte });
-    // Nor must one with second 60: time since the epoch has no leap seconds, and `humantime` reads
-    // it as second 59.
-    if !whole_micros || !shape.eq(*b"0000-00-00T00:00:00") || seconds.ends_with("60") {
-        return Err(wrong());
-    }
-    let time = humantime::parse_rfc3339(text).map_err(|_| wrong())?;
-    let since_epoch = time.duration_since(UNIX_EPOCH).map_err(|_| wrong())?;
-    Ok(Timestamp::UNIX_EPOCH.saturating_add(since_epoch))
-}
-
-/// The first characters of what was given, on one line: enough to recognise it, and no more.
-fn excerpt(text: &str) -> Box<str> {
-    const SHOWN: usize = 60;
-    let mut shown = String::new();
-    for c in text.chars().take(SHOWN) {
-        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown.into()
+    text.parse().map_err(|_| ParseProblem::Start(excerpt(text)))
 }
 
 impl fmt::Display for Quota {
@@ -208,34 +176,12 @@ impl fmt::Display for Quota {
             write!(f, ", initial {tokens}")?;
         }
         if let Some(start) = self.start {
-            write!(f, ", start {}", StartText(start))?;
+            write!(f, ", start {start}")?;
         }
         if self.shards != 1 {
             write!(f, ", shards {}", self.shards)?;
         }
         Ok(())
-    }
-}
-
-/// Shows a start as a date where it can be, else as a bare number of microseconds.
-struct StartText(Timestamp);
-
-impl fmt::Display for StartText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// 31 December 9999: RFC 3339 has four digits for the year.
-        const LAST: i64 = 253_402_300_799_000_000;
-        let micros = self.0.as_micros();
-        let time = (0..=LAST)
-            .contains(&micros)
-            .then(|| UNIX_EPOCH.checked_add(self.0.since(Timestamp::UNIX_EPOCH)))
-            .flatten();
-        match time {
-            Some(time) if micros.checked_rem(1_000_000) == Some(0) => {
-                humantime::format_rfc3339_seconds(time).fmt(f)
-            }
-            Some(time) => humantime::format_rfc3339_micros(time).fmt(f),
-            None => write!(f, "@{micros}"),
-        }
     }
 }
 

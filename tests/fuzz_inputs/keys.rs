@@ -12,7 +12,7 @@ use super::bytes::fields;
 use super::field::{Field, unescaped};
 use super::seeds::{Seed, seeds};
 
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 15] = [
     "\\xe2\\x80\\xa8",
     "\\xe2\\x80\\xae",
     "s",
@@ -22,6 +22,9 @@ const WORDS: [&str; 12] = [
     "6",
     "-",
     "m",
+    "w",
+    "t",
+    "f",
     "\\x01",
     "\\(38*a)",
     "\\(255*a)",
@@ -39,6 +42,8 @@ enum Given {
     Small(u8),
     Unsigned(u64),
     Signed(i64),
+    Wide(u128),
+    Bool(bool),
     V4(u32),
     V6(u128),
     Network(u128, u8),
@@ -51,6 +56,9 @@ enum Part {
     Text(Vec<u8>),
     Bytes(Vec<u8>),
     Number(i128),
+    /// A number that no `i128` holds.
+    Wide(u128),
+    Bool(bool),
     V4(u32),
     V6(u128, u8),
     Fallback,
@@ -64,6 +72,8 @@ impl Given {
             Self::Small(number) => Part::Number((*number).into()),
             Self::Unsigned(number) => Part::Number((*number).into()),
             Self::Signed(number) => Part::Number((*number).into()),
+            Self::Wide(number) => i128::try_from(*number).map_or(Part::Wide(*number), Part::Number),
+            Self::Bool(value) => Part::Bool(*value),
             Self::V4(bits) => Part::V4(*bits),
             Self::V6(bits) => Part::V6(*bits, 128),
             Self::Network(bits, prefix) => {
@@ -84,6 +94,8 @@ impl Given {
             Self::Small(number) => Key::from(*number).and(rest),
             Self::Unsigned(number) => Key::from((*number, rest)),
             Self::Signed(number) => Key::from((*number, rest)),
+            Self::Wide(number) => Key::from((*number, rest)),
+            Self::Bool(value) => Key::from((*value, rest)),
             Self::V4(bits) => Key::from(Ipv4Addr::from_bits(*bits)).and(rest),
             Self::V6(bits) => Key::from(IpAddr::from(Ipv6Addr::from_bits(*bits))).and(rest),
             Self::Network(bits, prefix) => {
@@ -122,6 +134,12 @@ fn decoded(mut bytes: &[u8]) -> Option<Vec<Part>> {
             }
             b'n' => Part::Number(i128::try_from(big_endian(take(&mut bytes, 8)?)).ok()?),
             b'm' => Part::Number(-i128::try_from(big_endian(take(&mut bytes, 8)?)).ok()?),
+            b'w' => {
+                let number = big_endian(take(&mut bytes, 16)?);
+                i128::try_from(number).map_or(Part::Wide(number), Part::Number)
+            }
+            b't' => Part::Bool(true),
+            b'f' => Part::Bool(false),
             b'4' => Part::V4(u32::try_from(big_endian(take(&mut bytes, 4)?)).ok()?),
             b'6' => {
                 let bits = big_endian(take(&mut bytes, 16)?);
@@ -146,6 +164,9 @@ fn parts() -> impl Strategy<Value = Vec<Given>> {
         1 => any::<u8>().prop_map(Given::Small),
         1 => prop_oneof![any::<u64>(), 0_u64..3, Just(u64::MAX)].prop_map(Given::Unsigned),
         1 => prop_oneof![any::<i64>(), -3_i64..3, Just(i64::MIN)].prop_map(Given::Signed),
+        1 => prop_oneof![any::<u128>(), any::<u64>().prop_map(u128::from), Just(1 << 64)]
+            .prop_map(Given::Wide),
+        1 => any::<bool>().prop_map(Given::Bool),
         1 => any::<u32>().prop_map(Given::V4),
         1 => any::<u128>().prop_map(Given::V6),
         1 => (any::<u128>(), any::<u8>()).prop_map(|(bits, prefix)| Given::Network(bits, prefix)),

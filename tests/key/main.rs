@@ -7,5 +7,6 @@ mod client_address;
 mod credentials;
 #[cfg(all(feature = "axum", feature = "tower-sessions"))]
 mod extractors;
+mod pointers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -34,7 +34,7 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
     ("httpdate", &["fields/retry_after.rs"]),
@@ -59,6 +59,7 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("hmac", &["backend/redis/key_name/"]),
     ("sha2", &["backend/redis/key_name/", "key/digest.rs"]),
     ("tower_sessions_core", &["key/session.rs"]),
+    ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
     ("tower_layer", &["middleware/", "retry/", "routes/"]),
     ("tower_service", &["middleware/", "retry/", "routes/"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),

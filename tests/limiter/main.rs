@@ -10,6 +10,8 @@ mod promises;
 mod reservations;
 #[cfg(feature = "axum")]
 mod resets;
+#[cfg(feature = "serde")]
+mod serde;
 mod shards;
 #[path = "../support/mod.rs"]
 mod support;

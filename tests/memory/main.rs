@@ -9,6 +9,7 @@ mod eviction;
 mod hammer;
 mod interleavings;
 mod line;
+mod owned;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;

@@ -4,7 +4,7 @@
 use crate::support;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -204,6 +204,7 @@ fn the_other_rules_apply_to_a_request_without_a_chosen_limit() {
 fn a_limit_may_be_chosen_in_any_form() {
     let shared = Arc::new(PRO.clone());
     let optional = Some(Arc::clone(&shared));
+    static LATER: LazyLock<Arc<Limit>> = LazyLock::new(|| Arc::new(PRO.clone()));
     let rules = [
         Rule::new(&FREE).limit_with(|_| PRO.clone()),
         Rule::new(&FREE).limit_with(|_| &PRO),
@@ -211,6 +212,8 @@ fn a_limit_may_be_chosen_in_any_form() {
         Rule::new(&FREE).limit_with(|_| Some(PRO.clone())),
         Rule::new(&FREE).limit_with(|_| Some(&PRO)),
         Rule::new(&FREE).limit_with(move |_| optional.clone()),
+        Rule::new(&FREE).limit_with(|_| &*LATER),
+        Rule::new(&FREE).limit_with(|_| Some(&*LATER)),
     ];
     for rule in rules {
         let layer = limiter(&ManualClock::new(START)).layer(rule);

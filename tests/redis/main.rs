@@ -3,6 +3,7 @@
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod callers;
+mod clones;
 mod errors;
 mod failover;
 mod faults;

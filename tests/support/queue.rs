@@ -11,9 +11,8 @@ use http::{Request, Response};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tollgate::algebra::Bucket;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Key, Memory,
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory, OwnedAdjustment,
 };
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Permit, Ready, Reservation};
@@ -220,17 +219,12 @@ impl Backend for Late {
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         self.adjusted.fetch_add(1, Ordering::Relaxed);
-        let own = |one: &Adjustment<'_>| -> Owned {
-            let id = one.id();
-            let (limit, key, shard) = (id.limit().to_owned(), id.key().clone(), id.shard_index());
-            (limit, key, shard, *one.bucket(), one.change())
-        };
-        let owned: Vec<Owned> = adjustments.iter().map(own).collect();
+        let owned: Vec<_> = adjustments.iter().map(|one| one.into_owned()).collect();
         let (gate, memory) = (self.gate(), Arc::clone(&self.memory));
         Answer::pending(async move {
             gate.await;
             // One list, as the caller passed it: either all of it is adjusted or nothing is.
-            let adjustments: Vec<_> = owned.iter().map(borrowed).collect();
+            let adjustments: Vec<_> = owned.iter().map(OwnedAdjustment::as_adjustment).collect();
             memory.adjust(&adjustments).wait().await
         })
     }
@@ -238,11 +232,4 @@ impl Backend for Late {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)
     }
-}
-
-/// An adjustment that outlives the call.
-type Owned = (String, Key, u32, Bucket, Change);
-
-fn borrowed((limit, key, shard, bucket, change): &Owned) -> Adjustment<'_> {
-    Adjustment::new(BucketId::new(limit, key).shard(*shard), bucket, *change)
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::batch::Batcher;
 use super::key_name::KeyName;
-use super::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
+use super::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
 use crate::backend::{Adjustment, Applied, BackendError, BucketId, Charge, Reading};
 use crate::clock::Timestamp;
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 /// Carries out charges that only look.
 pub(super) async fn look(
     batcher: Batcher,
-    charges: SmallVec<[OwnedCharge; 1]>,
+    charges: SmallVec<[NamedCharge; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
     let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
@@ -47,7 +47,7 @@ pub(super) async fn look(
 /// Makes adjustments, each by itself.
 pub(super) async fn adjust(
     batcher: Batcher,
-    adjustments: SmallVec<[OwnedAdjustment; 1]>,
+    adjustments: SmallVec<[NamedAdjustment; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
     // No single instant shows whether several buckets are untouched, so undos are refused.
@@ -72,8 +72,8 @@ pub(super) async fn adjust(
 pub(super) struct CrossSlotPair {
     pub(super) batcher: Batcher,
     /// The id of each shard.
-    pub(super) shards: [OwnedBucketId; 2],
-    pub(super) charge: OwnedCharge,
+    pub(super) shards: [NamedBucketId; 2],
+    pub(super) charge: NamedCharge,
     pub(super) deadline: Instant,
 }
 
@@ -164,7 +164,7 @@ impl CrossSlotPair {
         terms: Terms,
     ) -> Result<(Timestamp, Reading), BackendError> {
         let id = self.id(place)?;
-        let one = OwnedCharge { id, other: None, units, terms, ..self.charge.clone() };
+        let one = NamedCharge { id, other: None, units, terms, ..self.charge.clone() };
         let operation = Operation::Charges(smallvec![one]);
         let applied = self.batcher.send(operation, self.deadline).await?;
         let reading = applied.readings().first().copied();
@@ -186,19 +186,19 @@ impl CrossSlotPair {
                 Adjustment::refund_since(id.get(), bucket, units, taken.state())
             }
         };
-        let owned = OwnedAdjustment::with_id(id.clone(), &adjustment);
+        let owned = NamedAdjustment::with_id(id.clone(), &adjustment);
         let operation = Operation::Adjustments(smallvec![owned]);
         let applied = self.batcher.send(operation, self.deadline).await?;
         applied.readings().first().map(Reading::state).ok_or_else(|| internal(NO_READING))
     }
 
-    fn id(&self, place: usize) -> Result<OwnedBucketId, BackendError> {
+    fn id(&self, place: usize) -> Result<NamedBucketId, BackendError> {
         self.shards.get(place).cloned().ok_or_else(|| internal("a pair has two shards"))
     }
 
     /// The answer of two shards with these states, of which nothing was taken.
     fn judge(&self, held: [State; 2], now: Timestamp) -> Applied {
-        let OwnedCharge { bucket, units, terms, .. } = &self.charge;
+        let NamedCharge { bucket, units, terms, .. } = &self.charge;
         let charged = charge_pair(bucket, held, *units, *terms, now);
         let look = Charge::look(self.charge.id.get(), bucket, *units);
         let mut readings = Reading::from_charged_pair(&look, &charged);

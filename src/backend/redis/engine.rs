@@ -11,7 +11,7 @@ use super::batch::{BatchSettings, Batcher, Bounds};
 use super::cross_slot::{self, CrossSlotPair, share_a_slot};
 use super::key_name::KeyNames;
 use super::link::Link;
-use super::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
+use super::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
 
@@ -25,7 +25,12 @@ use crate::clock::{Clock, SystemClock};
 ///
 /// A process has one connection to each server, which is replaced in the background when it breaks.
 /// The connection runs on the tokio runtime in which it was made, and ends with that. So make one
-/// store, and clone the [`RateLimiter`](crate::RateLimiter).
+/// store, and clone it, or the [`RateLimiter`](crate::RateLimiter).
+///
+/// A clone shares the connection, and costs no more than a counter. Limiters on clones share their
+/// buckets, but not their waiters: these stand in two queues, like those of two processes, and
+/// [`drain`](crate::RateLimiter::drain) ends only those of its limiter. Where requests queue for one
+/// limit, clone the limiter.
 ///
 /// # Deadlines
 ///
@@ -69,11 +74,26 @@ use crate::clock::{Clock, SystemClock};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Two limiters on one connection:
+///
+/// ```no_run
+/// use tollgate::RateLimiter;
+/// use tollgate::backend::Redis;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::connect("redis://127.0.0.1:6379").await?;
+/// let (api, admin) = (RateLimiter::new(redis.clone()), RateLimiter::new(redis));
+/// # drop((api, admin));
+/// # Ok(())
+/// # }
+/// ```
 #[doc(alias = "valkey")]
 #[doc(alias = "lua")]
 #[doc(alias = "distributed")]
 #[doc(alias = "cluster")]
 #[doc(alias = "throttled")]
+#[derive(Clone)]
 pub struct Redis {
     pub(super) batcher: Batcher,
     pub(super) names: Arc<KeyNames>,
@@ -103,9 +123,9 @@ impl Redis {
         let deadline = self.batcher.deadline();
         let mut owned = SmallVec::<[_; 1]>::new();
         for charge in charges {
-            owned.push(OwnedCharge::new(charge, &self.names)?);
+            owned.push(NamedCharge::new(charge, &self.names)?);
         }
-        if !self.batcher.is_cluster() || share_a_slot(owned.iter().flat_map(OwnedCharge::names)) {
+        if !self.batcher.is_cluster() || share_a_slot(owned.iter().flat_map(NamedCharge::names)) {
             return Ok(Answer::pending(self.batcher.send(Operation::Charges(owned), deadline)));
         }
         let batcher = self.batcher.clone();
@@ -114,7 +134,7 @@ impl Redis {
             && let Some(owned) = owned.pop()
         {
             let id = charge.id();
-            let shards = [id, id.shard(other)].map(|id| OwnedBucketId::new(id, &self.names));
+            let shards = [id, id.shard(other)].map(|id| NamedBucketId::new(id, &self.names));
             let pair = CrossSlotPair { batcher, shards, charge: owned, deadline };
             // Runs as a task, so that dropping the future does not leave the second step undone.
             return Ok(Answer::pending(self.batcher.spawn(pair.apply())));
@@ -128,7 +148,7 @@ impl Redis {
     fn adjustments(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let deadline = self.batcher.deadline();
         let owned: SmallVec<[_; 1]> =
-            adjustments.iter().map(|one| OwnedAdjustment::new(one, &self.names)).collect();
+            adjustments.iter().map(|one| NamedAdjustment::new(one, &self.names)).collect();
         if !self.batcher.is_cluster() || share_a_slot(owned.iter().map(|one| &one.id.name)) {
             return Answer::pending(self.batcher.send(Operation::Adjustments(owned), deadline));
         }

@@ -5,33 +5,30 @@ use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
 use crate::algebra::{Bucket, Terms, Units};
-use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, Key};
+use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, OwnedBucketId};
 use crate::quota::MAX_UNITS;
 
-/// A [`BucketId`] as an owned value, with its name in Redis.
+/// The owned id of a bucket, with its name in Redis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct OwnedBucketId {
-    limit: Box<str>,
-    key: Key,
-    shard: u32,
+pub(super) struct NamedBucketId {
+    id: OwnedBucketId,
     pub(super) name: KeyName,
 }
 
-impl OwnedBucketId {
+impl NamedBucketId {
     pub(super) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
-        let (limit, key) = (id.limit().into(), id.key().clone());
-        Self { limit, key, shard: id.shard_index(), name: names.name(id) }
+        Self { id: id.into_owned(), name: names.name(id) }
     }
 
     pub(super) fn get(&self) -> BucketId<'_> {
-        BucketId::new(&self.limit, &self.key).shard(self.shard)
+        self.id.as_id()
     }
 }
 
-/// A [`Charge`] as an owned value.
+/// A [`Charge`] as an owned value, with the names of its buckets in Redis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct OwnedCharge {
-    pub(super) id: OwnedBucketId,
+pub(super) struct NamedCharge {
+    pub(super) id: NamedBucketId,
     /// The second shard of a two-choices charge.
     pub(super) other: Option<(u32, KeyName)>,
     pub(super) bucket: Bucket,
@@ -40,7 +37,7 @@ pub(super) struct OwnedCharge {
     pub(super) takes: bool,
 }
 
-impl OwnedCharge {
+impl NamedCharge {
     /// # Errors
     ///
     /// If the numbers are beyond 2^53, which a double cannot count.
@@ -54,7 +51,7 @@ impl OwnedCharge {
             return Err(BackendError::undecidable("redis", problem));
         }
         Ok(Self {
-            id: OwnedBucketId::new(id, names),
+            id: NamedBucketId::new(id, names),
             other: charge.get_second_shard().map(|shard| (shard, names.name(id.shard(shard)))),
             bucket: *charge.bucket(),
             units: charge.units(),
@@ -79,27 +76,27 @@ impl OwnedCharge {
     }
 }
 
-/// An [`Adjustment`] as an owned value.
+/// An [`Adjustment`] as an owned value, with the name of its bucket in Redis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct OwnedAdjustment {
-    pub(super) id: OwnedBucketId,
+pub(super) struct NamedAdjustment {
+    pub(super) id: NamedBucketId,
     pub(super) bucket: Bucket,
     pub(super) change: Change,
 }
 
-impl OwnedAdjustment {
+impl NamedAdjustment {
     pub(super) fn new(adjustment: &Adjustment<'_>, names: &KeyNames) -> Self {
-        Self::with_id(OwnedBucketId::new(adjustment.id(), names), adjustment)
+        Self::with_id(NamedBucketId::new(adjustment.id(), names), adjustment)
     }
 
-    pub(super) fn with_id(id: OwnedBucketId, adjustment: &Adjustment<'_>) -> Self {
+    pub(super) fn with_id(id: NamedBucketId, adjustment: &Adjustment<'_>) -> Self {
         Self { id, bucket: *adjustment.bucket(), change: adjustment.change() }
     }
 
     /// The charge that looks at its bucket and takes nothing.
-    pub(super) fn look(&self) -> OwnedCharge {
+    pub(super) fn look(&self) -> NamedCharge {
         let (id, bucket, terms) = (self.id.clone(), self.bucket, Terms::AT_ONCE);
-        OwnedCharge { id, other: None, bucket, units: 0, terms, takes: false }
+        NamedCharge { id, other: None, bucket, units: 0, terms, takes: false }
     }
 
     pub(super) fn adjustment(&self) -> Adjustment<'_> {
@@ -110,8 +107,8 @@ impl OwnedAdjustment {
 /// What one caller asks for, in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
-    Charges(SmallVec<[OwnedCharge; 1]>),
-    Adjustments(SmallVec<[OwnedAdjustment; 1]>),
+    Charges(SmallVec<[NamedCharge; 1]>),
+    Adjustments(SmallVec<[NamedAdjustment; 1]>),
     Resets(SmallVec<[KeyName; 1]>),
 }
 
@@ -128,7 +125,7 @@ impl Operation {
     /// The names of its buckets in order, with repetitions.
     pub(super) fn names(&self) -> SmallVec<[&KeyName; 8]> {
         match self {
-            Self::Charges(charges) => charges.iter().flat_map(OwnedCharge::names).collect(),
+            Self::Charges(charges) => charges.iter().flat_map(NamedCharge::names).collect(),
             Self::Adjustments(adjustments) => {
                 adjustments.iter().map(|adjustment| &adjustment.id.name).collect()
             }
@@ -143,8 +140,9 @@ impl Operation {
             Self::Adjustments(adjustments) => (&[][..], adjustments.as_slice()),
             Self::Resets(_) => (&[][..], &[][..]),
         };
-        let charged = charges.iter().flat_map(|charge| charge.names().map(|_| &*charge.id.limit));
-        charged.chain(adjustments.iter().map(|adjustment| &*adjustment.id.limit))
+        let charged =
+            charges.iter().flat_map(|charge| charge.names().map(|_| charge.id.get().limit()));
+        charged.chain(adjustments.iter().map(|adjustment| adjustment.id.get().limit()))
     }
 }
 

@@ -136,6 +136,11 @@ impl KeyName {
                 self.extend(b"n=-");
                 self.number(number);
             }
+            Part::Wide(number) => {
+                self.extend(b"n=");
+                self.number(number);
+            }
+            Part::Bool(value) => self.extend(if value { b"bool=true" } else { b"bool=false" }),
             Part::V4(address) => self.v4(address),
             Part::V6(address, prefix) => self.v6(address, prefix),
             Part::Fallback => self.extend(b"else="),

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::double;
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
-use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedCharge};
+use crate::backend::redis::operation::{NamedAdjustment, NamedCharge, Operation};
 use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
 use crate::clock::Timestamp;
 
@@ -124,14 +124,14 @@ impl ScriptReply {
         Err(BackendError::undecidable("redis", problem))
     }
 
-    fn apply(&mut self, charges: &[OwnedCharge], places: &[usize]) -> Applied {
+    fn apply(&mut self, charges: &[NamedCharge], places: &[usize]) -> Applied {
         let now = self.now;
         if let ([one], [place]) = (charges, places) {
             let one = one.charge();
             let charged = apply_one(self, *place, &one, now);
             return Applied::one(now, Reading::from_charged(&one, &charged));
         }
-        let charges: SmallVec<[_; 8]> = charges.iter().map(OwnedCharge::charge).collect();
+        let charges: SmallVec<[_; 8]> = charges.iter().map(NamedCharge::charge).collect();
         let named = charges.iter().flat_map(|charge| {
             let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
             std::iter::repeat_n(charge, count)
@@ -140,10 +140,10 @@ impl ScriptReply {
         apply_list(self, &named, now)
     }
 
-    fn adjust(&mut self, adjustments: &[OwnedAdjustment], places: &[usize]) -> Applied {
+    fn adjust(&mut self, adjustments: &[NamedAdjustment], places: &[usize]) -> Applied {
         let now = self.now;
         let adjustments: SmallVec<[_; 8]> =
-            adjustments.iter().map(OwnedAdjustment::adjustment).collect();
+            adjustments.iter().map(NamedAdjustment::adjustment).collect();
         let named: SmallVec<[_; 8]> = places.iter().copied().zip(&adjustments).collect();
         adjust_list(self, &named, now)
     }

@@ -10,7 +10,7 @@ use crate::backend::Change;
 use crate::backend::adjustment::micros;
 use crate::backend::redis::hashed::PrehashedMap;
 use crate::backend::redis::key_name::KeyName;
-use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedBucketId, OwnedCharge};
+use crate::backend::redis::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
 use crate::quota::Kind;
 
 /// One call of the script: the buckets of several operations, each once, and the numbers.
@@ -197,7 +197,7 @@ impl<'o> RequestWriter<'o> {
 
     fn charge<'p>(
         &mut self,
-        charge: &'o OwnedCharge,
+        charge: &'o NamedCharge,
         places: &mut impl Iterator<Item = &'p usize>,
     ) {
         let bucket = &charge.bucket;
@@ -210,7 +210,7 @@ impl<'o> RequestWriter<'o> {
         self.push_i64(i64::from(charge.takes));
     }
 
-    fn adjustment(&mut self, owned: &'o OwnedAdjustment, place: &usize) {
+    fn adjustment(&mut self, owned: &'o NamedAdjustment, place: &usize) {
         self.bucket(Some(place), &owned.bucket, &owned.id);
         match owned.change {
             Change::Refund { units } => self.refund(units, None, None),
@@ -234,19 +234,19 @@ impl<'o> RequestWriter<'o> {
     }
 
     /// Writes a bucket and its limit.
-    fn bucket(&mut self, place: Option<&usize>, bucket: &'o Bucket, id: &OwnedBucketId) {
+    fn bucket(&mut self, place: Option<&usize>, bucket: &'o Bucket, id: &NamedBucketId) {
         self.push_f64(key(place));
         self.limit(bucket, id);
     }
 
     /// Writes a limit and its phase.
-    fn limit(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) {
+    fn limit(&mut self, bucket: &'o Bucket, id: &NamedBucketId) {
         let limit = self.limit_numbers(bucket, id);
         limit.into_iter().for_each(|number| self.push_f64(number));
     }
 
     /// The number of a limit, and its phase.
-    fn limit_numbers(&mut self, bucket: &'o Bucket, id: &OwnedBucketId) -> [f64; 2] {
+    fn limit_numbers(&mut self, bucket: &'o Bucket, id: &NamedBucketId) -> [f64; 2] {
         let next = self.limits.len();
         let place = if next < FEW {
             let same = |known: &&Bucket| numbers(known) == numbers(bucket);
@@ -305,7 +305,7 @@ const fn numbers(bucket: &Bucket) -> [u64; 5] {
 }
 
 /// Whether the script's fast path can decide a charge.
-fn is_plain(charge: &OwnedCharge) -> bool {
+fn is_plain(charge: &NamedCharge) -> bool {
     charge.takes
         && charge.other.is_none()
         && charge.terms.floor() == 0
@@ -313,7 +313,7 @@ fn is_plain(charge: &OwnedCharge) -> bool {
 }
 
 /// The first start of a window after the epoch, which a double holds exactly.
-pub(in crate::backend::redis) fn phase(bucket: &Bucket, id: &OwnedBucketId) -> i64 {
+pub(in crate::backend::redis) fn phase(bucket: &Bucket, id: &NamedBucketId) -> i64 {
     match bucket.kind() {
         Kind::TokenBucket => 0,
         Kind::FixedWindow => {

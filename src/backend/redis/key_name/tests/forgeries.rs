@@ -9,13 +9,27 @@ use super::*;
 
 #[test]
 fn no_two_of_many_hostile_buckets_share_a_name() {
-    let parts: Vec<Key> =
-        ["", "a", "|", "a|a", "%7C", "%", "*", "=", "else=", "text=", "n=1", "ip=::/0"]
-            .map(Key::from)
-            .into_iter()
-            .chain([Key::from(1), Key::from(-1), Key::from([0]), Key::from(Ipv4Addr::UNSPECIFIED)])
-            .chain([Key::network(Ipv6Addr::UNSPECIFIED, 0), Key::GLOBAL.fallback()])
-            .collect();
+    let parts: Vec<Key> = [
+        "",
+        "a",
+        "|",
+        "a|a",
+        "%7C",
+        "%",
+        "*",
+        "=",
+        "else=",
+        "text=",
+        "n=1",
+        "ip=::/0",
+        "bool=true",
+    ]
+    .map(Key::from)
+    .into_iter()
+    .chain([Key::from(1), Key::from(-1), Key::from([0]), Key::from(Ipv4Addr::UNSPECIFIED)])
+    .chain([Key::network(Ipv6Addr::UNSPECIFIED, 0), Key::GLOBAL.fallback()])
+    .chain([Key::from(true), Key::from(u128::MAX)])
+    .collect();
     let mut keys = vec![Key::GLOBAL];
     let mut longest = keys.clone();
     for _ in 0..3 {
@@ -24,7 +38,7 @@ fn no_two_of_many_hostile_buckets_share_a_name() {
         longest = longest.iter().flat_map(longer).collect();
         keys.extend_from_slice(&longest);
     }
-    assert_eq!(keys.len(), 1 + 18 + 18 * 18 + 18 * 18 * 18);
+    assert_eq!(keys.len(), 1 + 21 + 21 * 21 + 21 * 21 * 21);
     for names in [names(HashTag::Bucket), names(HashTag::FirstPart), hashed(HashTag::Bucket)] {
         let given: HashSet<KeyName> =
             keys.iter().map(|key| names.name(BucketId::new("l", key))).collect();
@@ -56,7 +70,7 @@ fn nasty() -> impl Strategy<Value = String> {
         4 => "[ab:#|=%{}*/.-]{0,4}",
         1 => prop::sample::select(vec![
             "*", "else=", "else=|a", "text=", "n=7", "b=00", "ip=1.2.3.4", "#init", "init", "%41", "A", "a#1",
-            "ip=::/0", "sha256=00",
+            "ip=::/0", "sha256=00", "bool=true", "n=18446744073709551616",
         ]).prop_map(String::from),
         1 => any::<String>(),
         1 => "[aä]{180,200}",
@@ -67,6 +81,8 @@ fn part() -> impl Strategy<Value = Key> {
     prop_oneof![
         4 => nasty().prop_map(Key::from),
         1 => (-2..8_i64).prop_map(Key::from),
+        1 => (0..2_u128).prop_map(|more| Key::from((1 << 64) + more)),
+        1 => any::<bool>().prop_map(Key::from),
         1 => prop::collection::vec(0..2_u8, 0..3).prop_map(|bytes| Key::from(bytes.as_slice())),
         1 => prop::collection::vec(any::<u8>(), 80..120).prop_map(|bytes| Key::from(bytes.as_slice())),
         1 => (0..2_u32).prop_map(|bits| Key::from(Ipv4Addr::from_bits(bits))),

@@ -84,6 +84,8 @@ fn each_part_of_a_key_has_its_form() {
         (shown(Key::network("2001:db8::1".parse().unwrap(), 64)), "ip=2001:db8::/64"),
         (shown("::ffff:192.0.2.1".parse::<Ipv6Addr>().unwrap()), "ip=::ffff:192.0.2.1/128"),
         (shown(Key::network(Ipv6Addr::LOCALHOST, 0)), "ip=::/0"),
+        (shown(Key::from(true).and(false)), "bool=true|bool=false"),
+        (shown(Key::from(1_u128 << 64)), "n=18446744073709551616"),
         (shown(Key::from("alice").fallback()), "else=|alice"),
         (shown(Key::from("acme").and(Key::from("alice").fallback())), "acme|else=|alice"),
         (shown(("acme", 7_u64, Ipv4Addr::LOCALHOST)), "acme|n=7|ip=127.0.0.1"),

@@ -12,7 +12,7 @@ use super::stored::{RawValue, quotas, values};
 use crate::HOUR;
 use crate::algebra::{Bucket, State, Terms};
 use crate::backend::redis::key_name::{HashTag, KeyNames};
-use crate::backend::redis::operation::{Operation, OwnedAdjustment, OwnedCharge};
+use crate::backend::redis::operation::{NamedAdjustment, NamedCharge, Operation};
 use crate::backend::redis::script::{ScriptReply, ScriptRequest};
 use crate::backend::tests::{Dice, START};
 use crate::backend::{
@@ -55,10 +55,10 @@ impl NamedRecords {
         }
         Ok(match operation {
             Operation::Charges(charges) => {
-                apply_all(self, &charges.iter().map(OwnedCharge::charge).collect::<Vec<_>>())
+                apply_all(self, &charges.iter().map(NamedCharge::charge).collect::<Vec<_>>())
             }
             Operation::Adjustments(all) => {
-                adjust_all(self, &all.iter().map(OwnedAdjustment::adjustment).collect::<Vec<_>>())
+                adjust_all(self, &all.iter().map(NamedAdjustment::adjustment).collect::<Vec<_>>())
             }
             Operation::Resets(_) => unreachable!("handled above"),
         })
@@ -139,10 +139,10 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
     let keys = ["alice", "bob", "carol"].map(Key::from);
     let [a, b, c] = [0, 1, 2].map(|nth| BucketId::new("one", &keys[nth]));
     let charges = |all: &[Charge<'_>]| {
-        Operation::Charges(all.iter().map(|one| OwnedCharge::new(one, names).unwrap()).collect())
+        Operation::Charges(all.iter().map(|one| NamedCharge::new(one, names).unwrap()).collect())
     };
     let adjustments = |all: &[Adjustment<'_>]| {
-        Operation::Adjustments(all.iter().map(|one| OwnedAdjustment::new(one, names)).collect())
+        Operation::Adjustments(all.iter().map(|one| NamedAdjustment::new(one, names)).collect())
     };
     let left = State { value: 0, ts: START };
     let take = |id| Charge::take(id, &bucket, units);
