@@ -10,11 +10,16 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 4] = [
+const EXCEPTIONS: [Exception; 5] = [
     Exception {
         name: "RateLimiter",
         folder: "middleware",
         reason: "`limiter.layer(..)` and its defaults are there with the feature `middleware` only",
+    },
+    Exception {
+        name: "RateLimiter",
+        folder: "throttle",
+        reason: "`limiter.throttle(..)` is there with the feature `throttle` only",
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
     Exception { name: "Admission", folder: "routes", reason: AXUM },
