@@ -98,6 +98,7 @@ impl Throttle {
     /// [`cost_with`](ThrottledStream::cost_with) says otherwise.
     ///
     /// For a stream of results, [`try_stream`](Self::try_stream) joins the errors.
+    #[doc(alias = "ratelimit_stream")]
     pub fn stream<S: Stream>(&self, stream: S) -> ThrottledStream<S> {
         ThrottledStream::new(stream, self.gate())
     }
@@ -109,6 +110,7 @@ impl Throttle {
     }
 
     /// Makes each item wait for its tokens before it goes into a sink.
+    #[doc(alias = "ratelimit_sink")]
     pub fn sink<S: Sink<T>, T>(&self, sink: S) -> ThrottledSink<S, T> {
         ThrottledSink::new(sink, self.gate())
     }

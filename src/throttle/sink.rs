@@ -23,8 +23,8 @@ pin_project! {
     ///
     /// [`ThrottleError::Inner`] for the errors of the inner sink. If the limit does not let an item
     /// pass, the answer is [`ThrottleError::RateLimited`], and stays so: the sink takes no further
-    /// item. `poll_close` returns the error once more, if no call has returned it yet, and closes
-    /// the inner sink without the item otherwise. See the
+    /// item. `poll_close` returns the error if no call has returned it yet; otherwise it closes the
+    /// inner sink, without the item. See the
     /// [module docs](super#when-an-item-cannot-pass). [`into_parts`](Self::into_parts) returns the
     /// item.
     ///

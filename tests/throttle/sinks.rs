@@ -11,7 +11,7 @@ use support::queue::{lines, ms, paused, tokens};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tollgate::throttle::ThrottledSink;
-use tollgate::{Limit, Quota, SECOND};
+use tollgate::{Limit, Quota, RateLimiter, SECOND};
 
 type Seen = Arc<Mutex<Vec<(u32, Duration)>>>;
 
@@ -116,11 +116,8 @@ async fn a_sink_that_is_dropped_gives_its_turn_back() {
 #[tokio::test]
 #[should_panic(expected = "`start_send` needs a `poll_ready` that was ready")]
 async fn start_send_without_poll_ready_panics() {
-    let mut sink: ThrottledSink<Vec<u32>, u32> = paused_now().throttle(&SPACED).sink(Vec::new());
+    let throttle = RateLimiter::in_memory().throttle(&SPACED);
+    let mut sink: ThrottledSink<Vec<u32>, u32> = throttle.sink(Vec::new());
     sink.start_send_unpin(1).unwrap();
     drop(sink.start_send_unpin(2));
-}
-
-fn paused_now() -> tollgate::RateLimiter {
-    tollgate::RateLimiter::in_memory()
 }

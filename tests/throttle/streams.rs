@@ -14,7 +14,7 @@ use support::queue::{Late, lines, ms, paused, settled, tokens};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::throttle::{Throttle, ThrottleError, ThrottledStream, ThrottledTryStream};
-use tollgate::{Limit, Quota, SECOND};
+use tollgate::{Limit, Quota, RateLimiter, SECOND};
 
 /// A source without end that counts how often it is polled.
 fn counted() -> (Arc<AtomicU64>, impl Stream<Item = u64> + Unpin + Send + 'static) {
@@ -222,12 +222,7 @@ fn a_throttle_is_kept_anywhere_and_its_streams_can_be_spawned() {
     is_shared::<Throttle>();
     is_send_unpin::<ThrottledStream<Items>>();
     is_send_unpin::<ThrottledTryStream<Items>>();
-    let stream = paused_outside().throttle(&SPACED).stream(stream::iter([1]));
+    let stream = RateLimiter::in_memory().throttle(&SPACED).stream(stream::iter([1]));
     let shown = format!("{stream:?}");
     assert!(shown.contains("ThrottledStream") && shown.contains("state: \"empty\""), "{shown}");
-}
-
-/// A limiter outside of a runtime.
-fn paused_outside() -> tollgate::RateLimiter {
-    tollgate::RateLimiter::in_memory()
 }
