@@ -43,6 +43,8 @@
 //! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
 //!   answers.
 //! * [`retry`]: a layer for clients that come back when they are told to.
+//! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
+//!   wait for a limit item by item.
 //! * [`backend`]: where buckets are, in memory or in Redis, and how to write another store.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
@@ -62,6 +64,7 @@
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
+//! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
@@ -97,6 +100,8 @@ pub mod quota;
 pub mod retry;
 #[cfg(feature = "axum")]
 pub mod routes;
+#[cfg(feature = "throttle")]
+pub mod throttle;
 
 pub use self::backend::Key;
 pub use self::clock::Timestamp;

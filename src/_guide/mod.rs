@@ -5,6 +5,7 @@
 //! * [Keys and proxies][keys-and-proxies]: which bucket pays for a request.
 //! * [Several limits][several-limits]: all or nothing; plans; a new limit, step by step.
 //! * [Queueing][queueing]: requests and jobs that wait for their turn.
+//! * [Streams][streams]: WebSocket messages, uploads and downloads at an even pace.
 //! * [By the response][by-response]: failures only, real costs, streams, penalties.
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
@@ -34,6 +35,8 @@ pages! {
     keys_and_proxies: "keys-and-proxies.md",
     several_limits: "several-limits.md",
     queueing: "queueing.md",
+    #[cfg(feature = "throttle")]
+    streams: "streams.md",
     by_response: "by-response.md",
     headers: "headers.md",
     #[cfg(feature = "redis")]

@@ -170,6 +170,7 @@ fn existing_arrows_are_found() {
         ("middleware", "key"),
         ("middleware", "fields"),
         ("retry", "key"),
+        ("throttle", "limiter"),
         ("routes", "middleware"),
     ] {
         assert!(arrows.contains(&(from.to_owned(), to.to_owned())), "{from} to {to}: {arrows:?}");

@@ -10,11 +10,16 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 6] = [
+const EXCEPTIONS: [Exception; 7] = [
     Exception {
         name: "RateLimiter",
         folder: "middleware",
         reason: "`limiter.layer(..)` and its defaults are there with the feature `middleware` only",
+    },
+    Exception {
+        name: "RateLimiter",
+        folder: "throttle",
+        reason: "`limiter.throttle(..)` is there with the feature `throttle` only",
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
     Exception { name: "Permit", folder: "routes", reason: AXUM },

@@ -28,15 +28,17 @@ const LAYERS: [&[&str]; 9] = [
     &["backend"],
     &["limiter"],
     &["key", "fields"],
-    &["middleware", "retry"],
+    &["middleware", "retry", "throttle"],
     &["routes"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
-    ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
+    ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
+    ("futures_core", &["throttle/"]),
+    ("futures_sink", &["throttle/"]),
     ("httpdate", &["fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (

@@ -18,6 +18,8 @@ mod leavers;
 mod losses;
 mod proxy;
 mod servers;
+#[cfg(feature = "throttle")]
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "redis-tls")]

@@ -37,9 +37,17 @@ mod redis_bucket;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/spaced_jobs.rs"]
 mod spaced_jobs;
+#[cfg(feature = "throttle")]
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/streaming.rs"]
+mod streaming;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/tenants.rs"]
 mod tenants;
+#[cfg(feature = "throttle")]
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/websocket.rs"]
+mod websocket;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -328,6 +336,23 @@ async fn spaced_jobs_run_at_exactly_even_distances() {
     }
 }
 
+#[cfg(feature = "throttle")]
+#[tokio::test(start_paused = true)]
+async fn streaming_sends_and_reads_its_bytes_evenly() {
+    let server = serve(streaming::app(paused())).await;
+    let progress = streaming::read_file(server).await.unwrap();
+    for (bytes, at) in &progress {
+        let allowed = 20_000 + 200 * at.as_millis();
+        assert!(*bytes as u128 <= allowed, "{bytes} bytes after {at:?}");
+    }
+    // 20 kB at once, and 100 kB at 200 a millisecond.
+    assert_eq!(progress.last(), Some(&(streaming::FILE, millis(500))));
+    let (told, took) = streaming::send_file(server, 60_000).await.unwrap();
+    assert_eq!(told, "60000 bytes have come");
+    // Timers fire at whole milliseconds, so that a piece may be late by one.
+    assert!(took >= millis(200), "{took:?}");
+}
+
 #[tokio::test]
 async fn tenants_have_the_numbers_of_their_plan_and_share_a_limit() {
     let clock = ManualClock::new(START);
@@ -358,6 +383,17 @@ async fn tenants_have_the_numbers_of_their_plan_and_share_a_limit() {
     assert_eq!((status, told.as_str()), (429, r#""per-tenant";r=2;t=60, "everyone";r=0;t=6"#));
     clock.advance(6 * SECOND);
     assert_eq!(ask("c", "free").await.0, 200);
+}
+
+#[cfg(feature = "throttle")]
+#[tokio::test(start_paused = true)]
+async fn websocket_answers_three_messages_at_once_and_the_others_evenly() {
+    let server = serve(websocket::app(paused())).await;
+    let answered = websocket::talk(server, 8).await.unwrap();
+    // The client may see an answer late, and never early.
+    let due = [0, 0, 0, 50, 100, 150, 200, 250].map(millis);
+    assert!(answered.iter().zip(due).all(|(at, due)| *at >= due), "{answered:?}");
+    assert_eq!(answered.last(), due.last());
 }
 
 #[cfg(feature = "redis")]
