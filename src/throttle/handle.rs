@@ -14,7 +14,7 @@ use super::sink::ThrottledSink;
 use super::stream::ThrottledStream;
 use super::try_stream::ThrottledTryStream;
 use crate::backend::Key;
-use crate::limiter::{Limit, RateLimiter};
+use crate::limiter::{Limit, OnFailure, RateLimiter};
 
 impl RateLimiter {
     /// Holds streams, sinks and bodies to a limit: their items wait until the limit has tokens for
@@ -51,7 +51,6 @@ impl RateLimiter {
             limit: Arc::new(limit.clone()),
             key: Key::GLOBAL,
             max_wait: Duration::MAX,
-            admits_on_outage: false,
         };
         Throttle { charge }
     }
@@ -85,12 +84,14 @@ impl Throttle {
         self
     }
 
-    /// Lets items pass at once, and uncounted, while the store cannot answer.
+    /// Sets what happens to items while the store fails; as the
+    /// [limiter](RateLimiter::on_failure) does if not set.
     ///
-    /// By default, the adapter ends with a [`RateLimited`](crate::RateLimited) then. Items that the store could never
-    /// decide still end it: see [`is_outage`](crate::RateLimited::is_outage).
-    pub fn admit_on_outage(mut self) -> Self {
-        self.charge.admits_on_outage = true;
+    /// With [`OnFailure::Admit`], items pass at once and uncounted in an outage. Otherwise the
+    /// adapter ends with a [`RateLimited`](crate::RateLimited), as it does for items that the store
+    /// could never decide.
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.charge.limiter = self.charge.limiter.on_failure(on_failure);
         self
     }
 

@@ -12,7 +12,6 @@ pub(super) struct ItemCharge {
     pub(super) limit: Arc<Limit>,
     pub(super) key: Key,
     pub(super) max_wait: Duration,
-    pub(super) admits_on_outage: bool,
 }
 
 impl ItemCharge {
@@ -21,14 +20,8 @@ impl ItemCharge {
     /// Dropped before it completes, it gives them back.
     pub(super) async fn wait_for(self, cost: u64) -> Result<(), RateLimited> {
         let call = self.limiter.limit(&self.limit).key(self.key).cost(cost);
-        match call.reserve_within(self.max_wait).await {
-            Ok(reservation) => {
-                // Dropping the permit gives nothing back.
-                reservation.ready().await;
-                Ok(())
-            }
-            Err(error) if self.admits_on_outage && error.is_outage() => Ok(()),
-            Err(error) => Err(error),
-        }
+        // Dropping the permit gives nothing back.
+        drop(call.reserve_within(self.max_wait).await?.ready().await);
+        Ok(())
     }
 }

@@ -90,8 +90,8 @@
 //! The adapter ends with the [`RateLimited`](crate::RateLimited), and keeps the item. These are the
 //! cases:
 //!
-//! * The store did not answer, or cannot decide. With [`Throttle::admit_on_outage`], items pass
-//!   uncounted in an outage.
+//! * The store did not answer, or cannot decide. With
+//!   [`OnFailure::Admit`](crate::OnFailure::Admit), items pass uncounted in an outage.
 //! * The item costs more than the limit could ever grant. For bodies, that cannot be: they are split.
 //! * Its wait would exceed [`Throttle::max_wait`].
 //! * The debt of the bucket would exceed [`max_reserved`](crate::Quota::max_reserved). With

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures_util::{StreamExt, stream};
 use support::redis::Server;
 use tollgate::backend::Redis;
-use tollgate::{Limit, Quota, RateLimiter, SECOND};
+use tollgate::{Limit, OnFailure, Quota, RateLimiter, SECOND};
 
 /// One every 20 ms, and none in advance.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(50, SECOND).capacity(0));
@@ -45,6 +45,6 @@ async fn a_server_that_dies_ends_the_stream_and_the_item_is_kept() {
     assert!(stream.next().await.is_none());
     let (rest, held) = stream.into_parts();
     assert_eq!(held, Some(1));
-    let open = limiter.throttle(&SPACED).admit_on_outage().stream(rest);
+    let open = limiter.throttle(&SPACED).on_failure(OnFailure::Admit).stream(rest);
     assert_eq!(open.map(Result::unwrap).collect::<Vec<_>>().await, [2]);
 }

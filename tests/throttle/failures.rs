@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use support::broken::Broken;
 use support::queue::{ms, paused};
 use tollgate::throttle::{Throttle, ThrottleError};
-use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
+use tollgate::{Limit, OnFailure, Quota, RateLimited, RateLimiter, SECOND};
 
 /// Two at once, and no waiting.
 const IMPATIENT: Limit =
@@ -127,7 +127,7 @@ async fn a_store_that_fails_ends_it_unless_told_otherwise() {
         assert!(error.rate_limited().unwrap().is_outage(), "no byte gets through");
         assert!(body.is_end_stream() && body.frame().await.is_none());
 
-        let open = throttle.admit_on_outage();
+        let open = throttle.on_failure(OnFailure::Admit);
         let seen = timed(open.stream(stream::iter(0..100))).await;
         assert_eq!(seen.len(), 100);
         assert!(seen.iter().all(|(item, at)| item.is_ok() && at.is_zero()));
@@ -138,9 +138,9 @@ async fn a_store_that_fails_ends_it_unless_told_otherwise() {
 
 /// Only an outage admits: what the limit can never grant stays out.
 #[tokio::test(start_paused = true)]
-async fn admit_on_outage_admits_nothing_else() {
+async fn what_is_no_outage_is_not_admitted() {
     let limiter = paused();
-    let throttle = limiter.throttle(&IMPATIENT).admit_on_outage();
+    let throttle = limiter.throttle(&IMPATIENT).on_failure(OnFailure::Admit);
     ends_at_the_third(throttle.clone(), |_| 1, RateLimited::is_refused).await;
     let mut large = throttle.key_of("e").stream(stream::iter([3])).cost_with(|item| *item);
     assert!(large.next().await.unwrap().unwrap_err().is_too_large());
