@@ -11,7 +11,7 @@ impl<N> RateLimitLayer<N> {
     /// request took in excess are returned. Tokens that it is short of are taken, into debt if need
     /// be.
     ///
-    /// With several rules, only those with an explicit [`cost`](Rule::cost) are settled; if none
+    /// With several rules, only those with an explicit [`cost`](crate::Rule::cost) are settled; if none
     /// has one, all are. So set a cost on the limit that counts tokens, and none on a limit that
     /// counts requests.
     ///
@@ -36,7 +36,7 @@ impl<N> RateLimitLayer<N> {
     /// The request then costs nothing, in all rules and whatever its [`Meter`](super::Meter) has
     /// counted. Without this method, its tokens stay taken, or are [settled](Self::settle) at what
     /// was counted. Tokens that have refilled in the meantime are not returned a second time, as in
-    /// [`Rule::refund_if`]. A request does not count as dropped if its service fails or panics, or
+    /// [`Rule::refund_if`](crate::Rule::refund_if). A request does not count as dropped if its service fails or panics, or
     /// if its client disconnects in the middle of the response.
     ///
     /// **Clients can use this to get work done for free**: a client that always disconnects shortly
