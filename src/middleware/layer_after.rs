@@ -36,8 +36,8 @@ impl<N> RateLimitLayer<N> {
     /// The request then costs nothing, in all rules and whatever its [`Meter`](super::Meter) has
     /// counted. Without this method, its tokens stay taken, or are [settled](Self::settle) at what
     /// was counted. Tokens that have refilled in the meantime are not returned a second time, as in
-    /// [`Rule::refund_if`](crate::Rule::refund_if). A request does not count as dropped if its service fails or panics, or
-    /// if its client disconnects in the middle of the response.
+    /// [`Rule::refund_if`](crate::Rule::refund_if). A request does not count as dropped if its
+    /// service fails or panics, or if its client disconnects in the middle of the response.
     ///
     /// **Clients can use this to get work done for free**: a client that always disconnects shortly
     /// before the response is only limited in how many requests it runs at the same time. Use it if
