@@ -665,3 +665,17 @@ fn a_limit_that_refuses_every_request_is_logged_once_with_the_fix() {
     });
     assert!(lines.is_empty(), "{lines:#?}");
 }
+
+/// The guide to Redis says what each line means, so it has to quote the lines as they are.
+#[test]
+fn the_guide_quotes_the_log_as_it_is() {
+    let guide = include_str!("../../docs/redis.md");
+    let source = include_str!("../../src/limiter/failure_log.rs").replace("\\\n", "");
+    let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, table) = guide.split_once("| line | what it is |").expect("the table of the lines");
+    let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+    let lines: Vec<_> = rows.filter_map(|row| row.split('"').nth(1)).collect();
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    let missing: Vec<_> = lines.iter().filter(|line| !source.contains(**line)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
