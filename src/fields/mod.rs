@@ -42,6 +42,7 @@
 //! All other responses use a `field_set`, which is written in front of the fields of inner layers.
 
 mod dialect;
+mod exact_wait;
 mod field_set;
 mod grpc;
 mod list;
@@ -57,6 +58,8 @@ mod retry_after;
 mod template;
 
 pub use self::dialect::{Dialect, Dialects};
+pub use self::exact_wait::ExactWait;
+pub(crate) use self::exact_wait::put_exact_wait;
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
 pub(crate) use self::lone::LoneTemplate;
