@@ -43,6 +43,7 @@
 //! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
 //!   answers.
 //! * [`retry`]: a layer for clients that come back when they are told to.
+//! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
 //! * [`backend`]: where buckets are, in memory or in Redis, and how to write another store.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
@@ -63,6 +64,7 @@
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails | yes |
+//! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
@@ -91,6 +93,8 @@ pub mod key;
 pub mod limiter;
 #[cfg(feature = "middleware")]
 pub mod middleware;
+#[cfg(feature = "pacing")]
+pub mod pacing;
 pub mod quota;
 #[cfg(feature = "retry")]
 pub mod retry;

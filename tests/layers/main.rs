@@ -28,16 +28,16 @@ const LAYERS: [&[&str]; 9] = [
     &["backend"],
     &["limiter"],
     &["key", "fields"],
-    &["middleware", "retry"],
+    &["middleware", "pacing", "retry"],
     &["routes"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 12] = [
-    ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
+const CRATES: [(&str, &[&str]); 13] = [
+    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/"]),
-    ("httpdate", &["fields/retry_after.rs"]),
+    ("httpdate", &["fields/read.rs", "fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -52,6 +52,7 @@ const CRATES: [(&str, &[&str]); 12] = [
             // It measures how long a store has not failed.
             "middleware/log.rs",
             "middleware/queued_call.rs",
+            "pacing/",
             "retry/",
         ],
     ),
@@ -59,8 +60,9 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("hmac", &["backend/redis/key_name/"]),
     ("sha2", &["backend/redis/key_name/", "key/digest.rs"]),
     ("tower_sessions_core", &["key/session.rs"]),
-    ("tower_layer", &["middleware/", "retry/", "routes/"]),
-    ("tower_service", &["middleware/", "retry/", "routes/"]),
+    ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
+    ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),
+    ("sfv", &["pacing/reading.rs"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 
