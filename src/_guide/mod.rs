@@ -7,6 +7,7 @@
 //! * [Queueing][queueing]: requests and jobs that wait for their turn.
 //! * [By the response][by-response]: failures only, real costs, streams, penalties.
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
+//! * [Clients][clients]: calls to others that are not refused, or come back in time.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
 //! * [Shards][shards]: one bucket that is too hot for its store.
 //! * [Performance][performance]: what a limit costs.
@@ -36,6 +37,8 @@ pages! {
     queueing: "queueing.md",
     by_response: "by-response.md",
     headers: "headers.md",
+    #[cfg(feature = "pacing")]
+    clients: "clients.md",
     #[cfg(feature = "redis")]
     redis: "redis.md",
     shards: "shards.md",
