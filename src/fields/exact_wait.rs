@@ -28,7 +28,7 @@ use http::{Extensions, Response};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Infallible> {
-/// let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+/// let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
 /// let limiter = RateLimiter::new(Memory::new().clock(clock));
 /// let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
 /// let service = limiter.layer(&API).layer(hello);
