@@ -45,6 +45,7 @@
 //! * [`retry`]: a layer for clients that come back when they are told to.
 //! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
 //!   wait for a limit item by item.
+//! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
 //! * [`backend`]: where buckets are, in memory or in Redis, and how to write another store.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
@@ -66,6 +67,7 @@
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails | yes |
+//! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
@@ -95,6 +97,8 @@ pub mod key;
 pub mod limiter;
 #[cfg(feature = "middleware")]
 pub mod middleware;
+#[cfg(feature = "pacing")]
+pub mod pacing;
 pub mod quota;
 #[cfg(feature = "retry")]
 pub mod retry;

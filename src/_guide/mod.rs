@@ -8,6 +8,7 @@
 //! * [Streams][streams]: WebSocket messages, uploads and downloads at an even pace.
 //! * [By the response][by-response]: failures only, real costs, streams, penalties.
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
+//! * [Clients][clients]: calls to others that are not refused, or come back in time.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
 //! * [Shards][shards]: one bucket that is too hot for its store.
 //! * [Performance][performance]: what a limit costs.
@@ -39,6 +40,8 @@ pages! {
     streams: "streams.md",
     by_response: "by-response.md",
     headers: "headers.md",
+    #[cfg(feature = "pacing")]
+    clients: "clients.md",
     #[cfg(feature = "redis")]
     redis: "redis.md",
     shards: "shards.md",

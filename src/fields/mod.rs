@@ -42,6 +42,7 @@
 //! All other responses use a `field_set`, which is written in front of the fields of inner layers.
 
 mod dialect;
+mod exact_wait;
 mod field_set;
 mod grpc;
 mod list;
@@ -52,23 +53,29 @@ mod partition_key;
 mod policies;
 mod policy;
 mod problem;
+#[cfg(any(feature = "retry", feature = "pacing"))]
+mod read;
 mod rejection;
 mod retry_after;
 mod template;
 
 pub use self::dialect::{Dialect, Dialects};
+pub use self::exact_wait::ExactWait;
+pub(crate) use self::exact_wait::put_exact_wait;
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
 pub(crate) use self::lone::LoneTemplate;
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, PolicyText};
+#[cfg(any(feature = "retry", feature = "pacing"))]
+pub(crate) use self::read::read_retry_after;
+#[cfg(feature = "pacing")]
+pub(crate) use self::read::{read_date, single_value};
 pub(crate) use self::rejection::{
     RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store, put_retry_after,
     put_retry_in_a_second, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
-#[cfg(feature = "retry")]
-pub(crate) use self::retry_after::read_retry_after;
 pub(crate) use self::template::FieldTemplate;
 
 /// `Cache-Control` of every refusal: a cache that keeps one would answer other clients by it.

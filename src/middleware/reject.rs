@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
@@ -69,7 +70,8 @@ pub(super) fn render_refusal(
     let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
     refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
     let hint = RetryHint { after, now: outcome.at(), format: plan.settings.style.retry_after };
-    let response = match renderer(plan, head) {
+    let mut names_time = false;
+    let mut response = match renderer(plan, head) {
         Renderer::Own(wording) => {
             let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
             let mut response = fields::refusal(wording, status, &names, hint);
@@ -85,11 +87,16 @@ pub(super) fn render_refusal(
             let (head, snapshots) = (Some(*head), &*snapshots);
             let refused = RefusedRequest { head, status, snapshots, retry_after, error };
             let mut response = call_handler(handler, &refused);
+            // A handler that names a time of its own means that time.
+            names_time = response.headers().contains_key(RETRY_AFTER);
             fields::put_retry_after(&mut response, hint);
             write_missing(fields, &mut response);
             response
         }
     };
+    if !names_time {
+        fields::put_exact_wait(&mut response, head.extensions(), after);
+    }
     omit_body_for_head(head, to_refusal_text(response))
 }
 
@@ -106,7 +113,9 @@ pub(super) fn render_lone(
     let template = plan.refusal_template().filter(|_| !is_grpc(head))?;
     let after = after();
     plan.log.refused(limit, after);
-    Some(omit_body_for_head(head, template.refusal(template.numbers(limit, level), after)))
+    let mut response = template.refusal(template.numbers(limit, level), after);
+    fields::put_exact_wait(&mut response, head.extensions(), after);
+    Some(omit_body_for_head(head, response))
 }
 
 /// Removes the body of a response to HEAD, and keeps its `Content-Length`.

@@ -64,6 +64,12 @@
 //! Without a readable `Date`, it is compared with the clock of this machine. A date in the past
 //! means a retry at once.
 //!
+//! **In one process, the wait is exact.** If a [`RateLimitLayer`](crate::RateLimitLayer) inside has
+//! refused the request, without a connection in between, the wait is its
+//! [`ExactWait`](crate::fields::ExactWait) and not the whole seconds of `Retry-After`. Several
+//! requests that wait for one token then come back at the same time: allow more
+//! [`tries`](RetryLayer::tries), or add [`jitter`](RetryLayer::jitter).
+//!
 //! **A refusal that would take too long is returned at once.** All waits of one request together
 //! stay within [`max_wait`](RetryLayer::max_wait). If the next wait would exceed it, the layer does
 //! not wait at all. Only waits count: use a timeout to bound the time in which the service becomes

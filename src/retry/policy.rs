@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 
-use crate::fields::read_retry_after;
+use crate::fields::{ExactWait, read_retry_after};
 use crate::key::Head;
 use crate::limiter::Random;
 
@@ -35,7 +35,8 @@ impl RetryPolicy {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
             _ => return None,
         }
-        let requested = read_retry_after(response.headers())?;
+        let exact = response.extensions().get::<ExactWait>().map(ExactWait::wait);
+        let requested = exact.or_else(|| read_retry_after(response.headers()))?;
         let remaining = left.checked_sub(requested)?;
         Some(requested.saturating_add(self.random.up_to(self.jitter.min(remaining))))
     }

@@ -9,6 +9,7 @@ use tower_service::Service;
 use super::ResponseFuture;
 use super::future::Resend;
 use super::policy::RetryPolicy;
+use crate::fields::ExactWait;
 use crate::key::Head;
 
 /// Retries the requests to `S` that are answered with `Retry-After`; made by
@@ -56,10 +57,11 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+    fn call(&mut self, mut request: Request<B>) -> ResponseFuture<S, B> {
         let resend = match self.policy.resends(&Head::new(&request)) {
             0 => None,
             resends => {
+                request.extensions_mut().insert(ExactWait::default());
                 // `poll_ready` readied this very service, so the first call goes to it. The clone
                 // is made ready before its own first call.
                 let (service, request) = (self.inner.clone(), request.clone());

@@ -28,18 +28,18 @@ const LAYERS: [&[&str]; 9] = [
     &["backend"],
     &["limiter"],
     &["key", "fields"],
-    &["middleware", "retry", "throttle"],
+    &["middleware", "pacing", "retry", "throttle"],
     &["routes"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 15] = [
-    ("http", &["key/", "fields/", "middleware/", "retry/", "routes/"]),
+const CRATES: [(&str, &[&str]); 16] = [
+    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
     ("futures_sink", &["throttle/"]),
-    ("httpdate", &["fields/retry_after.rs"]),
+    ("httpdate", &["fields/read.rs", "fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -54,6 +54,7 @@ const CRATES: [(&str, &[&str]); 15] = [
             // It measures how long a store has not failed.
             "limiter/failure_log.rs",
             "middleware/queued_call.rs",
+            "pacing/",
             "retry/",
         ],
     ),
@@ -62,8 +63,9 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("sha2", &["backend/redis/key_name/", "key/digest.rs"]),
     ("tower_sessions_core", &["key/session.rs"]),
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
-    ("tower_layer", &["middleware/", "retry/", "routes/"]),
-    ("tower_service", &["middleware/", "retry/", "routes/"]),
+    ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
+    ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),
+    ("sfv", &["pacing/reading.rs"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 

@@ -8,7 +8,7 @@ use super::read::sources;
 /// Names that stand for several types, and why.
 const EXCEPTIONS: [(&str, &str); 1] = [(
     "ResponseFuture",
-    "the future of a tower service has this name, in `middleware` and in `retry`",
+    "the future of a tower service has this name, in `middleware`, `pacing` and `retry`",
 )];
 
 #[test]

@@ -21,13 +21,15 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body_util::Full;
 use proptest::prelude::*;
 use support::web::Reply;
-use support::{START, at_once};
+use support::{START, at_once, limiter};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};
 use tollgate::backend::Memory;
-use tollgate::clock::Clock;
+use tollgate::clock::{Clock, ManualClock};
+use tollgate::fields::{Dialect, ExactWait};
+use tollgate::middleware::OnRefusal;
 use tollgate::retry::{ResponseFuture, Retry, RetryLayer};
-use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::{HOUR, Limit, Quota, RateLimitLayer, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// A timer of tokio's fires on a whole millisecond, never before its time.
@@ -704,10 +706,12 @@ async fn limiter_and_retry_layer_work_together() {
     // Which request was refused with which wait.
     let refused = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&refused);
-    let watched = service_fn(move |request: Request<Full<Bytes>>| {
+    let watched = service_fn(move |mut request: Request<Full<Bytes>>| {
         let (server, log) = (server.clone(), Arc::clone(&log));
         async move {
             let id = request.extensions().get::<usize>().copied().unwrap();
+            // Extensions are not sent over a connection.
+            request.extensions_mut().clear();
             let response = server.oneshot(request).await?;
             if response.status() == 429 {
                 let told = response.headers()["retry-after"].to_str().unwrap();
@@ -739,6 +743,101 @@ async fn limiter_and_retry_layer_work_together() {
     }
     // Ten at once, ten after a second, five after two.
     assert_eq!((answers.len(), refused.len()), (25, 15 + 5));
+}
+
+/// What the layer of this limiter refuses, as the retry layer sees it: the longest wait that is too
+/// short shows what it was told.
+async fn told_in_one_process(layer: RateLimitLayer, clock: &ManualClock) -> (Duration, Reply) {
+    let hello = service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(answer(200, &[])));
+    let server = layer.layer(hello);
+    assert_eq!(server.clone().oneshot(request()).await.unwrap().status(), 200);
+    clock.advance(Duration::from_micros(1));
+    let refused = async |max_wait| {
+        let client = RetryLayer::new().max_wait(max_wait).layer(server.clone());
+        let mut call = pin!(client.oneshot(request()));
+        match poll(&mut call) {
+            Poll::Ready(response) => Some(Reply::read(response.unwrap()).await),
+            Poll::Pending => None,
+        }
+    };
+    let (mut short, mut long) = (Duration::ZERO, HOUR);
+    while long - short > Duration::from_nanos(1) {
+        let middle = short + (long - short) / 2;
+        match refused(middle).await {
+            Some(_) => short = middle,
+            None => long = middle,
+        }
+    }
+    (long, refused(short).await.unwrap())
+}
+
+/// The wait was rounded up to whole seconds, also where no connection lay in between.
+#[tokio::test(start_paused = true)]
+async fn in_one_process_the_wait_is_exact_to_the_microsecond() {
+    const SEVEN: Limit = Limit::new("seven", Quota::token_bucket(7, SECOND).capacity(1));
+    // A token takes 142,857.14 microseconds, and one of them has passed.
+    let exact = Duration::from_micros(142_857);
+    let sorry = |own: Option<&'static str>| {
+        OnRefusal::handler(move |refused| {
+            let response = Response::builder().status(refused.status());
+            own.into_iter()
+                .fold(response, |response, own| response.header("retry-after", own))
+                .body("sorry")
+                .unwrap()
+        })
+    };
+    let all = [Dialect::Draft11, Dialect::Draft6];
+    for (change, wanted) in [
+        (None, exact),
+        (Some(OnRefusal::plain_text()), exact),
+        (Some(sorry(None)), exact),
+        // A handler that names a time of its own means that time.
+        (Some(sorry(Some("3"))), 3 * SECOND),
+    ] {
+        let clock = ManualClock::new(START);
+        let layer = limiter(&clock).layer(&SEVEN).dialects(all);
+        let layer = match change {
+            Some(on_refusal) => layer.on_refusal(on_refusal),
+            None => limiter(&clock).layer(&SEVEN),
+        };
+        let (told, reply) = told_in_one_process(layer, &clock).await;
+        assert_eq!(told, wanted);
+        let seconds = told.as_secs_f64().ceil().to_string();
+        assert_eq!(reply.field("retry-after"), Some(&*seconds));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_has_no_exact_wait_unless_the_request_asks_for_it() {
+    const ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
+    let hello = service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(answer(200, &[])));
+    let server = TokioClock::limiter().layer(ONE).layer(hello);
+    let asks = |asks: bool| {
+        let mut request = request();
+        if asks {
+            request.extensions_mut().insert(ExactWait::default());
+        }
+        server.clone().oneshot(request)
+    };
+    let exact = |response: Response<_>| response.extensions().get().map(ExactWait::wait);
+    assert_eq!(exact(asks(true).await.unwrap()), None, "admitted");
+    assert_eq!(exact(asks(false).await.unwrap()), None);
+    assert_eq!(exact(asks(true).await.unwrap()), Some(SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_one_process_each_token_is_used_as_soon_as_it_is_there() {
+    const TEN: Limit = Limit::new("ten", Quota::token_bucket(10, SECOND));
+    let hello = service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(answer(200, &[])));
+    let mut client = RetryLayer::new().layer(TokioClock::limiter().layer(TEN).layer(hello));
+    let start = Instant::now();
+    for nth in 0..30_u32 {
+        let response = client.ready().await.unwrap().call(request()).await.unwrap();
+        let wait = SECOND / 10 * nth.saturating_sub(9);
+        let late = start.elapsed().checked_sub(wait).expect("never early");
+        assert_eq!(response.status(), 200);
+        assert!(late < 2 * TICK, "{nth}: {late:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

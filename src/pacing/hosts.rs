@@ -1,0 +1,51 @@
+//! The hosts that a layer remembers, of a bounded number.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::host::Host;
+
+/// The hosts, by the hashes of their keys: a long key takes no more memory than a short one.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    hasher: RandomState,
+    recent: Mutex<RecentHosts>,
+}
+
+#[derive(Debug, Default)]
+struct RecentHosts {
+    hosts: HashMap<u64, RecentHost>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct RecentHost {
+    host: Arc<Host>,
+    /// The number of its last use.
+    used: u64,
+}
+
+impl Hosts {
+    /// The host of this key. If there are `most` others, the one that was not used for longest is
+    /// forgotten.
+    pub(super) fn get(&self, key: &str, most: usize) -> Arc<Host> {
+        let hash = self.hasher.hash_one(key);
+        // A panic leaves at most a host that was never used.
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.uses = recent.uses.saturating_add(1);
+        let used = recent.uses;
+        if let Some(known) = recent.hosts.get_mut(&hash) {
+            known.used = used;
+            return Arc::clone(&known.host);
+        }
+        while recent.hosts.len() >= most.max(1) {
+            let oldest = recent.hosts.iter().min_by_key(|(_, known)| known.used);
+            let Some(oldest) = oldest.map(|(hash, _)| *hash) else { break };
+            recent.hosts.remove(&oldest);
+        }
+        let host = Arc::<Host>::default();
+        recent.hosts.insert(hash, RecentHost { host: Arc::clone(&host), used });
+        host
+    }
+}

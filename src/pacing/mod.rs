@@ -1,0 +1,102 @@
+//! The client side: a tower layer that spaces requests, so that servers need not refuse any.
+//!
+//! [`PacingLayer`] reads from each answer what the server has left for this client, and sends later
+//! requests to the same host no faster than that allows. Nothing has to be known about the server in
+//! advance.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use tokio::time::Instant;
+//! use tollgate::pacing::PacingLayer;
+//! use tollgate::{Limit, Quota, RateLimiter, SECOND, backend::Memory, clock::TokioClock};
+//! use tower::{Layer, Service, ServiceExt, service_fn};
+//!
+//! const THEIRS: Limit = Limit::new("theirs", Quota::token_bucket(10, SECOND));
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Infallible> {
+//! let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
+//! let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
+//! let server = limiter.layer(&THEIRS).layer(hello);
+//! let mut client = PacingLayer::new().layer(server);
+//!
+//! let start = Instant::now();
+//! for _ in 0..30 {
+//!     let response = client.ready().await?.call(Request::new(())).await?;
+//!     assert_eq!(response.status(), 200); // none is refused
+//! }
+//! assert_eq!(start.elapsed().as_secs(), 2); // 10 at once, and 20 at their rate
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which fields are read
+//!
+//! | dialect | fields |
+//! |---|---|
+//! | IETF draft 11 | `RateLimit: "api";r=9;t=54`, `RateLimit-Policy: "api";q=10;w=60` |
+//! | IETF draft 7 | `RateLimit: limit=10, remaining=9, reset=54`, `RateLimit-Policy: 10;w=60` |
+//! | IETF draft 6 | `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` |
+//! | GitHub and many others | `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds or as a Unix time, `-Resource` |
+//! | Twitter | `X-Rate-Limit-Limit`, `-Remaining`, `-Reset` |
+//! | OpenAI | `X-RateLimit-Remaining-Requests`, `X-RateLimit-Reset-Tokens: 6m0s` and the like |
+//!
+//! A 429 or 503 with `Retry-After` pauses all requests to the host until then. A server that sends
+//! none of these fields gets every request at once.
+//!
+//! # Settings
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use tollgate::pacing::PacingLayer;
+//!
+//! let layer = PacingLayer::new()
+//!     .max_wait(Duration::from_secs(10))
+//!     .headroom(5) // tokens that are left to other clients
+//!     .key_with(|head| head.uri().host().map(str::to_owned)); // instead of scheme and authority
+//! # drop(layer);
+//! ```
+//!
+//! Put `Retry` outside and `Pace` inside. If other clients use up what the fields have shown, a
+//! request is refused nevertheless, and then sent again in the line.
+//!
+//! # Design
+//!
+//! **Tokens count only if they are surely there.** The fields do not say whether a limit is a token
+//! bucket or a fixed window, and answers come late and out of order. So the layer keeps a lower
+//! bound for each limit:
+//!
+//! 1. An answer shows `r` tokens. All other requests that the server may have counted after that are
+//!    subtracted: those that had no answer when this request was sent, and those sent since. If the
+//!    rest is more than the bound, the bound rises to it. An older answer so cannot raise it wrongly.
+//! 2. If an answer shows less than the bound, another client uses the limit as well, and the bound
+//!    sinks to that.
+//! 3. At the reset, the bound rises by what a bucket of `q` tokens in `w` seconds gains, at least by
+//!    one. A fixed window then has more. Until an answer confirms it, requests are spaced by `w / q`.
+//! 4. While more than an eighth of the quota is left, requests are sent at once. Below that, the rest is
+//!    spread over the time to the reset, and each answer spreads it anew.
+//! 5. Of several limits, each has to allow the request.
+//!
+//! **The first request to a host goes alone.** Others wait for its answer, for a second at most, as
+//! it shows what limits there are. After a pause, it is the same.
+//!
+//! **Requests wait in order**, each in its own future. A request that is dropped frees its place.
+//!
+//! **What does not reach the full rate:** a limit without burst (`capacity(0)`) of several tokens a
+//! second. The fields show `r=0` and whole seconds, so one token a second is sure.
+
+mod future;
+mod host;
+mod hosts;
+mod layer;
+mod policy;
+mod reading;
+mod service;
+mod settings;
+
+pub use self::future::ResponseFuture;
+pub use self::layer::PacingLayer;
+pub use self::service::Pace;

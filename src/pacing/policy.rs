@@ -1,0 +1,198 @@
+//! One limit of a server, as far as its answers show it: how much is surely left, and when the next
+//! request is due.
+//!
+//! The fields do not say whether a limit is a token bucket or a fixed window. So tokens count only
+//! where both would have them:
+//!
+//! * After an answer, as many as it shows, less all requests that the server may have counted since.
+//! * When its reset comes, as many as a bucket would have gained by then. A window has them as well,
+//!   since it begins anew. Until the next answer, they are spent no faster than the rate.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::reading::{FOREVER, LimitReading};
+
+/// When an answer came, and to what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerTimes {
+    /// When the request was sent. The server has decided between this and `came`.
+    pub(super) sent: Instant,
+    pub(super) came: Instant,
+    /// The other requests that the server may have counted after this one: all that were not
+    /// answered yet when this one was sent.
+    pub(super) others: u64,
+    /// Counts the answers that named limits.
+    pub(super) serial: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ServerLimit {
+    name: Box<str>,
+    quota: u64,
+    /// The time in which the quota refills, if the server tells it.
+    window: Option<Duration>,
+    /// The tokens that are surely left.
+    level: u64,
+    /// The time for which `level` is true; a bucket has gained tokens since.
+    since: Instant,
+    /// When there are more tokens.
+    reset: Instant,
+    /// The last time that tokens came by `reset`, and not by an answer.
+    stepped: Instant,
+    /// What `level` was then.
+    level_at_reset: u64,
+    /// Whether an answer has shown what came at `stepped`.
+    is_proven: bool,
+    /// When the last request was sent.
+    spent: Instant,
+    /// The serial number of the last answer that named this limit.
+    named: u64,
+}
+
+impl ServerLimit {
+    pub(super) fn new(reading: &LimitReading, answer: &AnswerTimes) -> Self {
+        let now = answer.came;
+        let mut limit = Self {
+            name: reading.name.clone(),
+            quota: 1,
+            window: None,
+            level: 0,
+            since: now,
+            reset: now,
+            stepped: answer.sent,
+            level_at_reset: 0,
+            is_proven: true,
+            spent: answer.sent,
+            named: answer.serial,
+        };
+        limit.learn_quota(reading);
+        limit.level = reading.remaining.saturating_sub(answer.others);
+        limit.reset = limit.end(reading, now);
+        limit
+    }
+
+    pub(super) fn is_of(&self, reading: &LimitReading) -> bool {
+        self.name == reading.name
+    }
+
+    /// Whether its reset has passed, and the last answer that named limits did not name it.
+    pub(super) fn is_forgotten(&self, now: Instant, serial: u64) -> bool {
+        self.reset <= now && self.named < serial
+    }
+
+    /// Learns from an answer. It may be older than answers that have come before.
+    pub(super) fn learn(&mut self, reading: &LimitReading, answer: &AnswerTimes) {
+        self.learn_quota(reading);
+        self.named = self.named.max(answer.serial);
+        let now = answer.came;
+        // An answer from before the reset tells nothing about what has come by it.
+        let is_current = answer.sent >= self.stepped;
+        let end = self.end(reading, now);
+        let least = reading.remaining.saturating_sub(answer.others);
+        if least > self.level {
+            (self.level, self.since) = (least, now);
+            if is_current {
+                // A window may have begun anew, with a later end.
+                self.reset = end;
+            }
+        } else if is_current {
+            // Others may use the limit as well. A bucket may have gained tokens since it counted.
+            let gained = self.gain(now.saturating_duration_since(answer.sent));
+            let most = reading.remaining.saturating_add(gained);
+            if most < self.level {
+                (self.level, self.since) = (most, now);
+            }
+            // Answers round it up to whole seconds, so the earliest is the most exact.
+            self.reset = if self.is_proven { self.reset.min(end) } else { end };
+            if !self.is_proven && self.level_at_reset == self.quota {
+                // A full bucket gains nothing until the server counts the next request.
+                self.since = now;
+            }
+        }
+        self.is_proven |= is_current;
+    }
+
+    fn learn_quota(&mut self, reading: &LimitReading) {
+        let known = if reading.quota.is_none() { self.quota } else { 1 };
+        self.quota = reading.quota.unwrap_or(known).max(known).max(reading.remaining);
+        self.window = reading.window.or(self.window);
+        self.level = self.level.min(self.quota);
+    }
+
+    fn end(&self, reading: &LimitReading, now: Instant) -> Instant {
+        later(now, reading.reset.or(self.window).unwrap_or(UNKNOWN))
+    }
+
+    /// The tokens that a bucket gains in this time.
+    fn gain(&self, elapsed: Duration) -> u64 {
+        let Some(window) = self.window else { return 0 };
+        let tokens = elapsed.as_nanos().saturating_mul(u128::from(self.quota));
+        let tokens = tokens.checked_div(window.as_nanos()).unwrap_or(0);
+        u64::try_from(tokens).unwrap_or(u64::MAX).min(self.quota)
+    }
+
+    /// The time between two requests at the rate of the limit.
+    fn spacing(&self) -> Duration {
+        let nanos = self.window.unwrap_or_default().as_nanos().div_ceil(u128::from(self.quota));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(FOREVER)
+    }
+
+    /// Adds what has come at the reset, if that has passed.
+    pub(super) fn refresh(&mut self, now: Instant) {
+        if now < self.reset {
+            return;
+        }
+        // The server has named this time, so there is at least one, whatever the rate says.
+        let gained = self.gain(now.saturating_duration_since(self.since)).max(1);
+        self.level = self.level.saturating_add(gained).min(self.quota);
+        (self.since, self.stepped, self.is_proven) = (now, now, false);
+        self.level_at_reset = self.level;
+        // Answers come before that, unless they take longer than the window. Requests on their way may
+        // be faster or slower than the last ones, so there is a margin.
+        let window = self.window.unwrap_or(UNKNOWN).min(FOREVER);
+        self.reset = later(now, window.saturating_add(window / 8));
+    }
+
+    /// When the next request may be sent, if `headroom` tokens are left to others: at once while more
+    /// than an eighth of the quota is left. The rest is spread over the time to the reset.
+    pub(super) fn due(&self, headroom: u64) -> Instant {
+        let headroom = headroom.min(self.quota.saturating_sub(1));
+        let spare = self.level.saturating_sub(headroom);
+        if spare == 0 {
+            return self.reset;
+        }
+        if self.spent < self.stepped {
+            return self.stepped;
+        }
+        if !self.is_proven {
+            return later(self.spent, self.spacing()).min(self.reset);
+        }
+        let is_large = spare > self.quota.saturating_sub(headroom) / 8;
+        if is_large {
+            return self.spent;
+        }
+        let left = self.reset.saturating_duration_since(self.spent);
+        let parts = u32::try_from(spare.saturating_add(1)).unwrap_or(u32::MAX);
+        later(self.spent, left.checked_div(parts).unwrap_or_default())
+    }
+
+    pub(super) fn take(&mut self, now: Instant) {
+        self.level = self.level.saturating_sub(1);
+        self.spent = now;
+    }
+
+    pub(super) fn give_back(&mut self) {
+        self.level = self.level.saturating_add(1).min(self.quota);
+    }
+}
+
+/// An instant after this one.
+pub(super) fn later(from: Instant, wait: Duration) -> Instant {
+    // A year from now does not overflow on any system; if it did, the wait would be none.
+    from.checked_add(wait.min(FOREVER)).unwrap_or(from)
+}
+
+/// When a limit that tells no reset is tried again.
+const UNKNOWN: Duration = Duration::from_secs(1);

@@ -1,0 +1,147 @@
+//! Servers that send whatever they like: no panic, bounded waits, bounded memory.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response};
+use proptest::prelude::*;
+use tokio::time::Instant;
+use tollgate::pacing::PacingLayer;
+use tollgate::{HOUR, SECOND};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+const NAMES: [&str; 14] = [
+    "ratelimit",
+    "ratelimit-policy",
+    "ratelimit-limit",
+    "ratelimit-remaining",
+    "ratelimit-reset",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-ratelimit-resource",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+    "x-ratelimit-limit-tokens",
+    "retry-after",
+    "date",
+];
+
+/// Sends some requests to a server with these fields, and tells how long that takes.
+async fn ask(fields: &[(&'static str, Vec<u8>)], requests: u32) -> Duration {
+    let fields: Vec<_> = fields
+        .iter()
+        .filter_map(|(name, value)| Some((*name, HeaderValue::from_bytes(value).ok()?)))
+        .collect();
+    let server = service_fn(move |_: Request<()>| {
+        let mut response = Response::new(());
+        *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+        for (name, value) in &fields {
+            response.headers_mut().append(*name, value.clone());
+        }
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let start = Instant::now();
+    let mut client = PacingLayer::new().max_wait(SECOND).layer(server);
+    for _ in 0..requests {
+        client.ready().await.unwrap().call(Request::new(())).await.unwrap();
+    }
+    start.elapsed()
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![
+        Just(0_u64),
+        Just(u64::MAX),
+        Just(999_999_999_999_999),
+        Just(1_000_000_000_000_000),
+        Just(1_700_000_000),
+        any::<u64>(),
+        0..100_u64
+    ];
+    let text = (number.clone(), number, 0..9_u8).prop_map(|(a, b, form)| match form {
+        0 => format!("{a}"),
+        1 => format!("\"a\";r={a};t={b}"),
+        2 => format!("\"a\";q={a};w={b}"),
+        3 => format!("limit={a}, remaining={b}, reset={a}"),
+        4 => format!("{a};w={b}"),
+        5 => format!("{a}.{b}"),
+        6 => format!("{a}h{b}m{a}.{b}s"),
+        7 => format!("-{a}"),
+        _ => format!("\"a\";r={a};t=-{b}, \"a\";r={b}, (\"b\");r=1"),
+    });
+    prop_oneof![
+        4 => text.prop_map(String::into_bytes),
+        1 => "[ -~]{0,40}".prop_map(String::into_bytes),
+        1 => proptest::collection::vec(any::<u8>(), 0..40),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_fields_have_an_answer_within_the_longest_wait(
+        fields in proptest::collection::vec((proptest::sample::select(&NAMES[..]), value()), 0..8)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let elapsed = runtime.block_on(ask(&fields, 4));
+        prop_assert!(elapsed <= 3 * (SECOND + Duration::from_millis(2)), "{elapsed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_slows_no_request() {
+    let long = format!("\"{}\";r=0;t=9", "a".repeat(129)).into_bytes();
+    let longer = "\"a\";r=0;t=9, ".repeat(1_000).into_bytes();
+    for (name, value) in [
+        ("ratelimit", b"\"a\";r=0;t=9 \"b\"".to_vec()),
+        ("ratelimit", b"\"a\";r=-1;t=9".to_vec()),
+        ("ratelimit", b"\"a\";r=1.5;t=9".to_vec()),
+        ("ratelimit", b"\"a\";t=9".to_vec()),
+        ("ratelimit", b"limit=10, reset=9".to_vec()),
+        ("ratelimit", long),
+        ("ratelimit", longer),
+        ("ratelimit", vec![0xff; 9]),
+        ("x-ratelimit-remaining", b"none".to_vec()),
+        ("x-ratelimit-remaining", b"-1".to_vec()),
+        ("x-ratelimit-remaining", b"18446744073709551616".to_vec()),
+        ("x-ratelimit-reset", b"9".to_vec()),
+        ("retry-after", b"later".to_vec()),
+    ] {
+        let elapsed = ask(&[(name, value.clone())], 9).await;
+        assert_eq!(elapsed, Duration::ZERO, "{name}: {}", String::from_utf8_lossy(&value));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_numbers_of_hosts_and_of_limits_are_bounded() {
+    // A host that is forgotten is a new one: its pause is forgotten too.
+    let server = service_fn(async |request: Request<()>| {
+        let response = match request.uri().path() {
+            "/refuse" => Response::builder().status(429).header("retry-after", "3600"),
+            _ => Response::builder(),
+        };
+        Ok::<_, Infallible>(response.body(()).unwrap())
+    });
+    let mut client = PacingLayer::new().max_hosts(3).max_wait(2 * HOUR).layer(server);
+    let start = Instant::now();
+    let mut get = async |host: &str, path: &str| {
+        let request = Request::get(format!("http://{host}{path}")).body(()).unwrap();
+        client.ready().await.unwrap().call(request).await.unwrap();
+        start.elapsed()
+    };
+    get("paused", "/refuse").await;
+    get("a", "/").await;
+    get("b", "/").await;
+    assert_eq!(get("c", "/").await, Duration::ZERO);
+    assert_eq!(get("paused", "/").await, Duration::ZERO, "of four hosts, three are remembered");
+    get("paused", "/refuse").await;
+    get("a", "/").await;
+    assert!(get("PAUSED", "/").await >= HOUR);
+    // The ninth limit is not remembered.
+    let many: Vec<_> = (0..9).map(|nth| format!("\"{nth}\";r={};t=9", 8 - nth)).collect();
+    assert_eq!(ask(&[("ratelimit", many.join(", ").into_bytes())], 2).await, Duration::ZERO);
+}

@@ -1,0 +1,167 @@
+//! Answers as other servers send them, and when the requests after them are sent.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::time::Instant;
+use tollgate::DAY;
+use tollgate::pacing::PacingLayer;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+/// The header fields of an answer, one on each line.
+fn answer(fields: &str) -> Response<()> {
+    let mut response = Response::builder();
+    for line in fields.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(": ").unwrap();
+        response = match name {
+            ":status" => response.status(value.parse::<u16>().unwrap()),
+            _ => response.header(name, value),
+        };
+    }
+    response.body(()).unwrap()
+}
+
+/// Sends a request for each answer and one more, one after the other, and tells when each is sent.
+async fn sends(answers: &[&str]) -> Vec<Duration> {
+    let start = Instant::now();
+    let sends = Arc::new(Mutex::new(Vec::new()));
+    let recorded: Vec<_> = answers.iter().map(|fields| fields.to_string()).collect();
+    let log = Arc::clone(&sends);
+    let server = service_fn(move |_: Request<()>| {
+        let mut sends = log.lock().unwrap();
+        let fields = recorded.get(sends.len()).map_or("", String::as_str);
+        sends.push(start.elapsed());
+        std::future::ready(Ok::<_, Infallible>(answer(fields)))
+    });
+    let mut client = PacingLayer::new().max_wait(DAY).layer(server);
+    for _ in 0..=answers.len() {
+        client.ready().await.unwrap().call(Request::new(())).await.unwrap();
+    }
+    sends.lock().unwrap().clone()
+}
+
+/// A timer of tokio's fires on a whole millisecond, never before its time.
+#[track_caller]
+fn assert_sent(sends: &[Duration], wanted: &[u64]) {
+    let late = |(sent, wanted): (&Duration, &u64)| sent.checked_sub(Duration::from_millis(*wanted));
+    let is_right = sends
+        .iter()
+        .zip(wanted)
+        .map(late)
+        .all(|late| late.is_some_and(|late| late <= Duration::from_millis(3)));
+    assert!(is_right && sends.len() == wanted.len(), "{sends:?}, not {wanted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn github_is_asked_when_its_hour_begins_anew() {
+    // What is left is spread over the time that is left, by the clock of the server.
+    let sends = sends(&[
+        "date: Tue, 14 Nov 2023 22:13:20 GMT
+         x-ratelimit-limit: 60
+         x-ratelimit-remaining: 2
+         x-ratelimit-reset: 1700000060
+         x-ratelimit-resource: core",
+        "date: Tue, 14 Nov 2023 22:13:40 GMT
+         x-ratelimit-limit: 60
+         x-ratelimit-remaining: 1
+         x-ratelimit-reset: 1700000060
+         x-ratelimit-resource: core",
+        "date: Tue, 14 Nov 2023 22:14:00 GMT
+         x-ratelimit-limit: 60
+         x-ratelimit-remaining: 0
+         x-ratelimit-reset: 1700000060
+         x-ratelimit-resource: core",
+        "date: Tue, 14 Nov 2023 22:14:20 GMT
+         x-ratelimit-limit: 60
+         x-ratelimit-remaining: 59
+         x-ratelimit-reset: 1700003660
+         x-ratelimit-resource: core",
+    ]);
+    assert_sent(&sends.await, &[0, 20_000, 40_000, 60_000, 60_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn openai_tells_durations_of_requests_and_of_tokens() {
+    let fields = |requests: u32, reset: &str, tokens: u32, reset_tokens: &str| {
+        format!(
+            "x-ratelimit-limit-requests: 60
+             x-ratelimit-remaining-requests: {requests}
+             x-ratelimit-reset-requests: {reset}
+             x-ratelimit-limit-tokens: 150000
+             x-ratelimit-remaining-tokens: {tokens}
+             x-ratelimit-reset-tokens: {reset_tokens}"
+        )
+    };
+    let answers = [
+        fields(59, "1s", 149_984, "6ms"),
+        fields(0, "120ms", 149_000, "6ms"),
+        fields(59, "1s", 0, "6m0s"),
+        fields(59, "1s", 149_000, "1m6.5s"),
+    ];
+    let answers: Vec<_> = answers.iter().map(String::as_str).collect();
+    assert_sent(&sends(&answers).await, &[0, 0, 120, 360_120, 360_120]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_dialect_is_read() {
+    for [one_left, none_left, many_left] in [
+        [
+            "ratelimit: \"api\";r=1;t=10\nratelimit-policy: \"api\";q=100;w=60",
+            "ratelimit: \"api\";r=0;t=5\nratelimit-policy: \"api\";q=100;w=60",
+            "ratelimit: \"api\";r=99;t=60\nratelimit-policy: \"api\";q=100;w=60",
+        ],
+        [
+            "ratelimit: limit=100, remaining=1, reset=10\nratelimit-policy: 100;w=60",
+            "ratelimit: limit=100, remaining=0, reset=5\nratelimit-policy: 100;w=60",
+            "ratelimit: limit=100, remaining=99, reset=60\nratelimit-policy: 100;w=60",
+        ],
+        [
+            "ratelimit-limit: 100, 100;w=60\nratelimit-remaining: 1\nratelimit-reset: 10",
+            "ratelimit-limit: 100\nratelimit-remaining: 0\nratelimit-reset: 5",
+            "ratelimit-limit: 100\nratelimit-remaining: 99\nratelimit-reset: 60",
+        ],
+        [
+            "x-ratelimit-limit: 100\nx-ratelimit-remaining: 1\nx-ratelimit-reset: 10",
+            "x-ratelimit-limit: 100\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 5.0",
+            "x-ratelimit-limit: 100\nx-ratelimit-remaining: 99\nx-ratelimit-reset: 60",
+        ],
+        [
+            "x-rate-limit-limit: 100\nx-rate-limit-remaining: 1\nx-rate-limit-reset: 10",
+            "x-rate-limit-limit: 100\nx-rate-limit-remaining: 0\nx-rate-limit-reset: 5s",
+            "x-rate-limit-limit: 100\nx-rate-limit-remaining: 99\nx-rate-limit-reset: 60",
+        ],
+        [
+            "x-ratelimit-limit: 100\nx-ratelimit-remaining: 1\nx-ratelimit-reset: 1700000010000\n\
+             date: Tue, 14 Nov 2023 22:13:20 GMT",
+            "x-ratelimit-limit: 100\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 1700000010\n\
+             date: Tue, 14 Nov 2023 22:13:25 GMT",
+            "x-ratelimit-limit: 100\nx-ratelimit-remaining: 99\nx-ratelimit-reset: 1700000070\n\
+             date: Tue, 14 Nov 2023 22:13:30 GMT",
+        ],
+    ] {
+        let sends = sends(&[one_left, none_left, many_left]).await;
+        assert_sent(&sends, &[0, 5_000, 10_000, 10_000]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tightest_of_several_limits_counts() {
+    let sends = sends(&[
+        "ratelimit: \"minute\";r=99;t=60, \"day\";r=0;t=30\n\
+         ratelimit-policy: \"minute\";q=100;w=60, \"day\";q=500;w=86400",
+        "ratelimit: \"minute\";r=0;t=7\nratelimit: \"day\";r=400;t=90",
+    ]);
+    assert_sent(&sends.await, &[0, 30_000, 37_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_pauses_until_it_says() {
+    for status in [429, 503] {
+        let refusal = format!(":status: {status}\nretry-after: 7");
+        assert_sent(&sends(&["", &refusal, ""]).await, &[0, 0, 7_000, 7_000]);
+    }
+    // Without a time, nothing is known; with another status, the field is about something else.
+    assert_sent(&sends(&[":status: 429", ":status: 301\nretry-after: 7"]).await, &[0, 0, 0]);
+}
