@@ -11,10 +11,10 @@ use crate::limiter::RateLimited;
 pub(super) struct Gate<T> {
     charge: ItemCharge,
     item: Option<T>,
-    turn: Turn,
+    turn: ItemTurn,
 }
 
-enum Turn {
+enum ItemTurn {
     /// The item may pass. So may the next one that costs nothing.
     Granted,
     // Boxed, since the future borrows the limit from the charge that it owns. It also keeps the
@@ -25,7 +25,7 @@ enum Turn {
 
 impl<T> Gate<T> {
     pub(super) const fn new(charge: ItemCharge) -> Self {
-        Self { charge, item: None, turn: Turn::Granted }
+        Self { charge, item: None, turn: ItemTurn::Granted }
     }
 
     pub(super) const fn item(&self) -> Option<&T> {
@@ -35,8 +35,8 @@ impl<T> Gate<T> {
     /// Why no item passes any more.
     pub(super) const fn failure(&self) -> Option<&RateLimited> {
         match &self.turn {
-            Turn::Failed(error) => Some(error),
-            Turn::Granted | Turn::Pending(_) => None,
+            ItemTurn::Failed(error) => Some(error),
+            ItemTurn::Granted | ItemTurn::Pending(_) => None,
         }
     }
 
@@ -47,8 +47,8 @@ impl<T> Gate<T> {
     pub(super) fn hold(&mut self, item: T, cost: u64) {
         self.item = Some(item);
         self.turn = match cost {
-            0 => Turn::Granted,
-            _ => Turn::Pending(Box::pin(self.charge.clone().wait_for(cost))),
+            0 => ItemTurn::Granted,
+            _ => ItemTurn::Pending(Box::pin(self.charge.clone().wait_for(cost))),
         };
     }
 
@@ -58,10 +58,10 @@ impl<T> Gate<T> {
     ///
     /// If the limit does not let it pass. Each later poll returns the same error.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RateLimited>> {
-        if let Turn::Pending(turn) = &mut self.turn {
+        if let ItemTurn::Pending(turn) = &mut self.turn {
             self.turn = match ready!(turn.as_mut().poll(cx)) {
-                Ok(()) => Turn::Granted,
-                Err(error) => Turn::Failed(error),
+                Ok(()) => ItemTurn::Granted,
+                Err(error) => ItemTurn::Failed(error),
             };
         }
         Poll::Ready(self.failure().cloned().map_or(Ok(()), Err))
@@ -81,10 +81,10 @@ impl<T> Gate<T> {
 impl<T> fmt::Debug for Gate<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match (&self.turn, &self.item) {
-            (Turn::Failed(_), _) => "failed",
-            (Turn::Pending(_), _) => "an item waits",
-            (Turn::Granted, Some(_)) => "an item may pass",
-            (Turn::Granted, None) => "empty",
+            (ItemTurn::Failed(_), _) => "failed",
+            (ItemTurn::Pending(_), _) => "an item waits",
+            (ItemTurn::Granted, Some(_)) => "an item may pass",
+            (ItemTurn::Granted, None) => "empty",
         };
         f.debug_struct("Gate").field("charge", &self.charge).field("state", &state).finish()
     }
