@@ -134,9 +134,6 @@ async fn of_1000_requests_none_is_refused_and_95_percent_of_the_rate_are_used() 
         }
     }
     for row in &table {
-        println!("{row:?}");
-    }
-    for row in &table {
         let (_, _, way, refused, _, share) = row;
         // Where the server is far away, its answers show later what has come at a reset.
         let least = if *way <= 5 { 0.95 } else { 0.94 };
