@@ -73,7 +73,8 @@
 //!    subtracted: those that had no answer when this request was sent, and those sent since. If the
 //!    rest is more than the bound, the bound rises to it. An older answer so cannot raise it wrongly.
 //! 2. If an answer shows less than the bound, another client uses the limit as well, and the bound
-//!    sinks to that.
+//!    sinks to that. Not so by the answer to a request that was sent before the last rise: it may
+//!    be about the window before.
 //! 3. At the reset, the bound rises by what a bucket of `q` tokens in `w` seconds gains, at least by
 //!    one. A fixed window then has more. Until an answer confirms it, requests are spaced by `w / q`.
 //! 4. While more than an eighth of the quota is left, requests are sent at once. Below that, the rest is

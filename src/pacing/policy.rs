@@ -43,6 +43,9 @@ pub(super) struct ServerLimit {
     stepped: Instant,
     /// What `level` was then.
     level_at_reset: u64,
+    /// When a window may have begun anew. An answer to a request that was sent before may be about
+    /// the window before, so it can raise `level`, and neither lower it nor move `reset`.
+    renewed: Instant,
     /// Whether an answer has shown what came at `stepped`.
     is_proven: bool,
     /// When the last request was sent.
@@ -62,6 +65,7 @@ impl ServerLimit {
             since: now,
             reset: now,
             stepped: answer.sent,
+            renewed: answer.sent,
             level_at_reset: 0,
             is_proven: true,
             spent: answer.sent,
@@ -87,15 +91,14 @@ impl ServerLimit {
         self.learn_quota(reading);
         self.named = self.named.max(answer.serial);
         let now = answer.came;
-        // An answer from before the reset tells nothing about what has come by it.
-        let is_current = answer.sent >= self.stepped;
+        let is_current = answer.sent >= self.renewed;
         let end = self.end(reading, now);
         let least = reading.remaining.saturating_sub(answer.others);
         if least > self.level {
             (self.level, self.since) = (least, now);
             if is_current {
                 // A window may have begun anew, with a later end.
-                self.reset = end;
+                (self.reset, self.renewed) = (end, now);
             }
         } else if is_current {
             // Others may use the limit as well. A bucket may have gained tokens since it counted.
@@ -147,7 +150,7 @@ impl ServerLimit {
         // The server has named this time, so there is at least one, whatever the rate says.
         let gained = self.gain(now.saturating_duration_since(self.since)).max(1);
         self.level = self.level.saturating_add(gained).min(self.quota);
-        (self.since, self.stepped, self.is_proven) = (now, now, false);
+        (self.since, self.stepped, self.renewed, self.is_proven) = (now, now, now, false);
         self.level_at_reset = self.level;
         // Answers come before that, unless they take longer than the window. Requests on their way may
         // be faster or slower than the last ones, so there is a margin.

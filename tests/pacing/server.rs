@@ -3,6 +3,7 @@
 //! Time is tokio's, paused: it jumps to the next timer when there is nothing else to do. So the
 //! figures are the same in each run.
 
+use crate::support::START;
 use crate::support::dice::Dice;
 
 use std::convert::Infallible;
@@ -13,9 +14,9 @@ use http::{Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::backend::Memory;
-use tollgate::clock::TokioClock;
+use tollgate::clock::Clock;
 use tollgate::pacing::PacingLayer;
-use tollgate::{DAY, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate::{DAY, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND, Timestamp};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// What a run came to.
@@ -35,8 +36,26 @@ struct Traffic {
     way: u64,
 }
 
+/// The time of the server, in step with tokio's. Where its windows begin depends on its first time.
+#[derive(Debug)]
+struct ServerClock {
+    start: Instant,
+    first: Timestamp,
+}
+
+impl Clock for ServerClock {
+    fn now(&self) -> Timestamp {
+        self.first + self.start.elapsed()
+    }
+}
+
+/// With it, answers of the window before came behind the first ones of the next window, and were
+/// taken for news: ten of 2,000 requests were refused.
+const PHASE: Duration = Duration::from_millis(555);
+
 fn limiter() -> RateLimiter {
-    RateLimiter::new(Memory::new().clock(TokioClock::new()))
+    let clock = ServerClock { start: Instant::now(), first: START + PHASE };
+    RateLimiter::new(Memory::new().clock(clock))
 }
 
 /// Sends all requests as fast as the client allows.
@@ -95,6 +114,10 @@ async fn of_1000_requests_none_is_refused_and_95_percent_of_the_rate_are_used() 
         (Quota::token_bucket(1_000, SECOND), 10_000),
         (Quota::token_bucket(10, SECOND), 1_000),
         (Quota::token_bucket(1, SECOND), 100),
+        (Quota::token_bucket(2, SECOND), 200),
+        (Quota::token_bucket(3, 2 * SECOND), 150),
+        (Quota::fixed_window(1, SECOND), 100),
+        (Quota::fixed_window(5, SECOND), 500),
         (Quota::token_bucket(10, MINUTE).capacity(20), 1_000),
         (Quota::fixed_window(200, SECOND), 4_000),
         (Quota::fixed_window(100, 2 * SECOND), 2_000),
@@ -109,9 +132,6 @@ async fn of_1000_requests_none_is_refused_and_95_percent_of_the_rate_are_used() 
             let share = share(quota, traffic.requests, run.elapsed);
             table.push((quota.to_string(), tasks, way, run.refused, run.elapsed, share));
         }
-    }
-    for row in &table {
-        println!("{row:?}");
     }
     for row in &table {
         let (_, _, way, refused, _, share) = row;
