@@ -1,4 +1,5 @@
-//! One host: its limits, the requests that it has not answered yet, and the line of those that wait.
+//! One host: its limits, the requests that it has not answered yet, and the line of those that
+//! wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

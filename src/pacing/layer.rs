@@ -30,9 +30,9 @@ impl PacingLayer {
 
     /// Bounds the time that a request waits; one minute by default.
     ///
-    /// A request that has waited for so long is sent, whatever the limits are. If it is the first in
-    /// the line and would have to wait longer, it is sent at once. So the caller gets the answer of
-    /// the server, which in most cases is a refusal.
+    /// A request that has waited for so long is sent, whatever the limits are. If it is the first
+    /// in the line and would have to wait longer, it is sent at once. So the caller gets the answer
+    /// of the server, which in most cases is a refusal.
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
         self.with(|settings| settings.max_wait = max_wait)

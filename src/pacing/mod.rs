@@ -1,8 +1,8 @@
 //! The client side: a tower layer that spaces requests, so that servers need not refuse any.
 //!
 //! [`PacingLayer`] reads from each answer what the server has left for this client, and sends later
-//! requests to the same host no faster than that allows. Nothing has to be known about the server in
-//! advance.
+//! requests to the same host no faster than that allows. Nothing has to be known about the server
+//! in advance.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -69,16 +69,18 @@
 //! bucket or a fixed window, and answers come late and out of order. So the layer keeps a lower
 //! bound for each limit:
 //!
-//! 1. An answer shows `r` tokens. All other requests that the server may have counted after that are
-//!    subtracted: those that had no answer when this request was sent, and those sent since. If the
-//!    rest is more than the bound, the bound rises to it. An older answer so cannot raise it wrongly.
+//! 1. An answer shows `r` tokens. All other requests that the server may have counted after that
+//!    are subtracted: those that had no answer when this request was sent, and those sent since. If
+//!    the rest is more than the bound, the bound rises to it. So an older answer cannot raise the
+//!    bound wrongly.
 //! 2. If an answer shows less than the bound, another client uses the limit as well, and the bound
-//!    sinks to that. Not so by the answer to a request that was sent before the last rise: it may
-//!    be about the window before.
-//! 3. At the reset, the bound rises by what a bucket of `q` tokens in `w` seconds gains, at least by
-//!    one. A fixed window then has more. Until an answer confirms it, requests are spaced by `w / q`.
-//! 4. While more than an eighth of the quota is left, requests are sent at once. Below that, the rest is
-//!    spread over the time to the reset, and each answer spreads it anew.
+//!    falls to that. The answer to a request that was sent before the last rise does not lower the
+//!    bound, since it may be about the window before.
+//! 3. At the reset, the bound rises by what a bucket of `q` tokens in `w` seconds gains, at least
+//!    by one. A fixed window then has more. Until an answer confirms it, requests are spaced by
+//!    `w/q`.
+//! 4. While more than an eighth of the quota is left, requests are sent at once. Below that, the
+//!    requests are spread over the time to the reset. Each answer updates that spacing.
 //! 5. Of several limits, each has to allow the request.
 //!
 //! **The first request to a host goes alone.** Others wait for its answer, for a second at most, as

@@ -4,9 +4,11 @@
 //! The fields do not say whether a limit is a token bucket or a fixed window. So tokens count only
 //! where both would have them:
 //!
-//! * After an answer, as many as it shows, less all requests that the server may have counted since.
-//! * When its reset comes, as many as a bucket would have gained by then. A window has them as well,
-//!   since it begins anew. Until the next answer, they are spent no faster than the rate.
+//! * After an answer, as many as it shows, less all requests that the server may have counted
+//!   since.
+//! * When its reset comes, as many as a bucket would have gained by then. A fixed window has them
+//!   as well, since a new window begins then. Until the next answer, requests are sent no faster
+//!   than the rate.
 
 use std::time::Duration;
 
@@ -43,8 +45,8 @@ pub(super) struct ServerLimit {
     stepped: Instant,
     /// What `level` was then.
     level_at_reset: u64,
-    /// When a window may have begun anew. An answer to a request that was sent before may be about
-    /// the window before, so it can raise `level`, and neither lower it nor move `reset`.
+    /// When the server may have begun a new window. An answer to a request that was sent before may
+    /// be about the window before, so it can raise `level`, and neither lower it nor move `reset`.
     renewed: Instant,
     /// Whether an answer has shown what came at `stepped`.
     is_proven: bool,
@@ -97,7 +99,7 @@ impl ServerLimit {
         if least > self.level {
             (self.level, self.since) = (least, now);
             if is_current {
-                // A window may have begun anew, with a later end.
+                // The server may have begun a new window, with a later end.
                 (self.reset, self.renewed) = (end, now);
             }
         } else if is_current {
@@ -152,14 +154,14 @@ impl ServerLimit {
         self.level = self.level.saturating_add(gained).min(self.quota);
         (self.since, self.stepped, self.renewed, self.is_proven) = (now, now, now, false);
         self.level_at_reset = self.level;
-        // Answers come before that, unless they take longer than the window. Requests on their way may
-        // be faster or slower than the last ones, so there is a margin.
+        // Answers come before that, unless they take longer than the window. Requests on their way
+        // may be faster or slower than the last ones, so there is a margin.
         let window = self.window.unwrap_or(UNKNOWN).min(FOREVER);
         self.reset = later(now, window.saturating_add(window / 8));
     }
 
-    /// When the next request may be sent, if `headroom` tokens are left to others: at once while more
-    /// than an eighth of the quota is left. The rest is spread over the time to the reset.
+    /// When the next request may be sent, if `headroom` tokens are left to others: at once while
+    /// more than an eighth of the quota is left. The rest is spread over the time to the reset.
     pub(super) fn due(&self, headroom: u64) -> Instant {
         let headroom = headroom.min(self.quota.saturating_sub(1));
         let spare = self.level.saturating_sub(headroom);

@@ -23,8 +23,8 @@ pub(super) struct LimitReading {
     pub(super) reset: Option<Duration>,
 }
 
-/// Reads the limits of a response: those of the first of the general dialects that it has, and those
-/// of OpenAI.
+/// Reads the limits of a response: those of the first of the general dialects that it has, and
+/// those of OpenAI.
 pub(super) fn read(headers: &HeaderMap) -> Vec<LimitReading> {
     let mut readings = structured(headers);
     if readings.is_empty() {

@@ -55,7 +55,7 @@ fn assert_sent(sends: &[Duration], wanted: &[u64]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn github_is_asked_when_its_hour_begins_anew() {
+async fn github_is_asked_when_its_next_hour_begins() {
     // What is left is spread over the time that is left, by the clock of the server.
     let sends = sends(&[
         "date: Tue, 14 Nov 2023 22:13:20 GMT

@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// Has the server count the calls of commands from 0.
-    pub async fn count_anew(&self) {
+    pub async fn reset_counts(&self) {
         self.ask::<()>(cmd("CONFIG").arg("RESETSTAT")).await;
     }
 

@@ -65,7 +65,7 @@ async fn round(
     entrant: &Entrant,
     figures: &mut Figures,
 ) {
-    server.count_anew().await;
+    server.reset_counts().await;
     let (server_before, client_before) =
         (server.spent(entrant.command).await, machine::client_cpu());
     let flood = entrant.drive.flood(load, plan.round).await;
