@@ -89,10 +89,23 @@ impl RateLimiter {
 /// The error of a call, in the extensions of the response that it has become. A layer with a style
 /// of its own finds it there.
 #[derive(Clone, Debug)]
-pub(crate) struct CallError(pub(crate) RateLimited);
+pub(crate) struct CallError {
+    error: RateLimited,
+    /// The header fields of that response.
+    names: Vec<HeaderName>,
+}
+
+/// The response that the error of a call becomes, in the style of its limiter.
+#[cfg(feature = "axum")]
+pub(crate) fn response_of(error: RateLimited) -> Response<Bytes> {
+    let mut response = render_call_error(&error, &ResponseStyle::of(error.speech()));
+    let names = response.headers().keys().cloned().collect();
+    response.extensions_mut().insert(CallError { error, names });
+    response
+}
 
 /// The response to a call that was not admitted.
-pub(crate) fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Bytes> {
+fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Bytes> {
     let format = style.retry_after;
     let snapshots = error.snapshots();
     let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
@@ -175,13 +188,10 @@ pub(super) fn restyle<R>(response: &mut Response<R>, style: &ResponseStyle) -> O
 
 #[inline(never)]
 fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
-    let CallError(error) = response.extensions_mut().remove()?;
-    let before = ResponseStyle::of(error.speech());
+    let CallError { error, names } = response.extensions_mut().remove()?;
     let (said, text) = render_call_error(&error, style).into_parts();
     let headers = response.headers_mut();
-    // What the response has from its first style. A field of a limit may have members of others, but
-    // the layers inside of this one have the same error.
-    for name in render_call_error(&error, &before).headers().keys() {
+    for name in &names {
         headers.remove(name);
     }
     headers.remove(CONTENT_LENGTH);

@@ -336,9 +336,7 @@ pub use self::buffered_body::BufferedBody;
 #[cfg(feature = "axum")]
 pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
-pub(crate) use self::call_response::{
-    CallError, ResponseStyle, render_call_error, snapshot_fields,
-};
+pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
 pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};

@@ -59,6 +59,8 @@ impl DecisionPath {
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
+        // A layer that is switched off has no part in responses.
+        let restyles = settings.restyles && !limiter.is_off();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let mut plan = Self {
             limiter,
@@ -66,7 +68,7 @@ impl Plan {
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            restyling: settings.restyles.then(|| Arc::new(settings.style.clone())),
+            restyling: restyles.then(|| Arc::new(settings.style.clone())),
             template: None,
             lone_template: None,
             uses_template_wording: settings.style.retry_after == RetryAfter::Seconds

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 
 use crate::limiter::{Permit, RateLimited, Snapshot};
-use crate::middleware::{CallError, ResponseStyle, render_call_error, snapshot_fields};
+use crate::middleware::{ResponseStyle, response_of, snapshot_fields};
 
 /// Responds like a layer of the limiter: 429 with `Retry-After` and problem details for a refusal,
 /// 429 without `Retry-After` for a cost that can never fit, and 503 if the store fails.
@@ -16,10 +16,7 @@ use crate::middleware::{CallError, ResponseStyle, render_call_error, snapshot_fi
 /// the response is that of the innermost such layer.
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
-        let style = ResponseStyle::of(self.speech());
-        let mut response = render_call_error(&self, &style).map(Body::from);
-        response.extensions_mut().insert(CallError(self));
-        response
+        response_of(self).map(Body::from)
     }
 }
 

@@ -231,3 +231,26 @@ async fn a_layer_that_is_switched_off_lets_all_through_and_its_neighbours_count(
     let first = ask(server, "/on").await;
     assert_eq!(seen(&first), (200, Some("\"ten\";r=4;t=24, \"two\";r=1;t=30"), None));
 }
+
+/// A handler may count what it words, so it must not be asked twice.
+#[tokio::test]
+async fn each_style_words_a_refusal_of_a_handler_once() {
+    let worded = Arc::new(Mutex::new(Vec::new()));
+    let style = |name: &'static str| {
+        let log = Arc::clone(&worded);
+        OnRefusal::handler(move |refused| {
+            log.lock().unwrap().push(name);
+            let mut response = Response::new(name);
+            *response.status_mut() = refused.status();
+            response.headers_mut().insert("x-style", HeaderValue::from_static(name));
+            response
+        })
+    };
+    let limiter = limiter(&ManualClock::new(START)).on_refusal(style("limiter"));
+    let layer = limiter.layer(&TEN).on_refusal(style("layer"));
+    let off = limiter.layer(&TEN).on_refusal(style("off")).enabled(false);
+    let server = serve(app(&limiter).layer(off).layer(layer)).await;
+    let refused = ask(server, "/large").await;
+    assert_eq!((refused.body.as_str(), refused.field("x-style")), ("layer", Some("layer")));
+    assert_eq!(*worded.lock().unwrap(), ["limiter", "layer"]);
+}
