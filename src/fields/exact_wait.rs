@@ -9,7 +9,8 @@ use http::{Extensions, Response};
 /// `Retry-After` has whole seconds, so a client that obeys it comes back up to a second late. A
 /// request with an `ExactWait` in its extensions asks for more: if a [layer of
 /// ours](crate::RateLimitLayer) refuses it, the extensions of the response have an `ExactWait` with
-/// the wait to the microsecond. Extensions are not sent over a connection, so other clients see no
+/// the wait to the microsecond. So have those of a [`RateLimited`](crate::RateLimited) that a handler
+/// returns, for any request. Extensions are not sent over a connection, so other clients see no
 /// difference. `RetryLayer` asks for it, and obeys it.
 ///
 /// # Examples
@@ -48,6 +49,10 @@ use http::{Extensions, Response};
 pub struct ExactWait(Duration);
 
 impl ExactWait {
+    pub(crate) const fn new(wait: Duration) -> Self {
+        Self(wait)
+    }
+
     /// The time from the refusal until the request is admitted; zero in a request, which asks for
     /// it.
     #[must_use]

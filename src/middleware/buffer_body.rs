@@ -28,27 +28,28 @@ pub struct BufferBodyLayer<F> {
 /// as a request extension.
 ///
 /// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension())
-/// or [`claim`](crate::key::claim()), and its cost by [`cost_with`](crate::Rule::cost_with). Add the
-/// layer outside of the limit. The inner service gets its body back as a [`BufferedBody`]. With
+/// or [`claim`](crate::key::claim()), and its cost by [`cost_with`](crate::Rule::cost_with). Add
+/// the layer outside of the limit. The inner service gets its body back as a [`BufferedBody`]. With
 /// axum, `tollgate::routes::extract_body` does the same with the extractors of axum.
 ///
 /// # Answers of the layer
 ///
-/// * 413 to a body above `max_bytes`: at once if its length is known, as from `Content-Length`, else
-///   when that many bytes have come.
+/// * 413 to a body above `max_bytes`: at once if its length is known, as from `Content-Length`,
+///   else when that many bytes have come.
 /// * The status that `read` returns as its error, unless the layer is
 ///   [`optional`](BufferBodyLayer::optional).
 /// * 400 to a body that ends with an error.
 ///
-/// Their bodies are problem details; a gRPC request gets a status of gRPC. Such requests never reach
-/// the limit, and take nothing.
+/// Their bodies are problem details; a gRPC request gets a status of gRPC. Such requests never
+/// reach the limit, and take nothing.
 ///
 /// # What an attacker can do
 ///
 /// The layer reads before the limit counts. Each request, of which HTTP/2 sends many over one
-/// connection, can hold `max_bytes` of memory, for as long as the client takes to send them. So
-/// choose a small bound, keep a limit by address outside of this layer, and a timeout. A body that
-/// is still to come holds no ready service: the inner service is made ready when the body is there.
+/// connection, can hold `max_bytes` of memory, for as long as the client takes to send them, and
+/// for as long as it waits in a [queue](crate::RateLimitLayer::queue) of the limit. So choose a
+/// small bound, keep a limit by address outside of this layer, and a timeout. A body that is still
+/// to come holds no ready service: the inner service is made ready when the body is there.
 ///
 /// # Cancel safety
 ///
@@ -81,7 +82,8 @@ pub struct BufferBodyLayer<F> {
 /// let login = service_fn(async |request: Request<BufferedBody>| {
 ///     Ok::<_, Infallible>(Response::new(format!("read {} bytes", request.body().bytes().len())))
 /// });
-/// let limit = RateLimiter::in_memory().layer(&LOGIN).key(extension(|email: &Email| email.0.clone()));
+/// let key = extension(|email: &Email| email.0.clone());
+/// let limit = RateLimiter::in_memory().layer(&LOGIN).key(key);
 /// let service = by_email.layer(limit.layer(login));
 ///
 /// let alice = r#"{"email":"alice@example.com"}"#;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
-use http::{Response, StatusCode};
+use http::header::{self, CONTENT_TYPE, HeaderName, RETRY_AFTER, SET_COOKIE};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::on_refusal::{OnRefusal, RefusalWording, RefusedRequest};
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, RetryHint, Wording,
+    self, Dialects, ExactWait, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter,
+    RetryHint, Wording,
 };
 use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
 
@@ -33,9 +34,9 @@ impl ResponseStyle {
 impl RateLimiter {
     /// Sets the header fields that show clients how their limits stand; draft 11 if not set.
     ///
-    /// Layers that are made of this handle send them, and so do the permits, snapshots and errors of
-    /// its calls when a handler returns them. Other handles keep their fields, and all of them share
-    /// the buckets.
+    /// Layers that are made of this handle send them, and so do the permits, snapshots and errors
+    /// of its calls when a handler returns them. Other handles keep their fields, and all of them
+    /// share the buckets.
     ///
     /// # Panics
     ///
@@ -80,9 +81,10 @@ impl RateLimiter {
     }
 
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
-        let mut style = ResponseStyle::of(self.speech());
+        let speech = self.speech();
+        let mut style: ResponseStyle = speech.get().cloned().unwrap_or_default();
         change(&mut style);
-        self.with_speech(Speech::new(style))
+        self.with_speech(speech.with_style(style))
     }
 }
 
@@ -91,16 +93,16 @@ impl RateLimiter {
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     error: RateLimited,
-    /// The header fields of that response.
-    names: Vec<HeaderName>,
+    status: StatusCode,
+    headers: HeaderMap,
 }
 
 /// The response that the error of a call becomes, in the style of its limiter.
 #[cfg(feature = "axum")]
 pub(crate) fn response_of(error: RateLimited) -> Response<Bytes> {
     let mut response = render_call_error(&error, &ResponseStyle::of(error.speech()));
-    let names = response.headers().keys().cloned().collect();
-    response.extensions_mut().insert(CallError { error, names });
+    let (status, headers) = (response.status(), response.headers().clone());
+    response.extensions_mut().insert(CallError { error, status, headers });
     response
 }
 
@@ -122,8 +124,15 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
             let refused = RefusedRequest { head, status, snapshots, retry_after, error };
             let mut response = handler(&refused);
             fields::put_no_store(&mut response);
+            // A handler that names a time of its own means that time.
+            let names_time = response.headers().contains_key(RETRY_AFTER);
             match hint {
-                Some(hint) => fields::put_retry_after(&mut response, hint),
+                Some(hint) => {
+                    fields::put_retry_after(&mut response, hint);
+                    if !names_time {
+                        response.extensions_mut().insert(ExactWait::new(hint.after));
+                    }
+                }
                 None if is_decided => {}
                 None => fields::put_retry_in_a_second(&mut response, format),
             }
@@ -136,7 +145,9 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
     let mut response = match hint {
         Some(hint) => {
             let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.limit().name()).collect();
-            fields::refusal(wording, status, &names, hint)
+            let mut response = fields::refusal(wording, status, &names, hint);
+            response.extensions_mut().insert(ExactWait::new(hint.after));
+            response
         }
         None if is_decided => fields::too_large(wording, error.limit()),
         None => fields::failure(wording, status, None, format),
@@ -175,7 +186,7 @@ fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
 }
 
 /// Puts the response of a layer in the place of the one that the error of a call has become.
-/// Returns its text, or `None` if the response is no such error.
+/// Returns its text, or `None` if the response is no such error, or was changed since.
 ///
 /// Other header fields of the response stay, such as those of a middleware in between.
 #[inline]
@@ -188,22 +199,70 @@ pub(super) fn restyle<R>(response: &mut Response<R>, style: &ResponseStyle) -> O
 
 #[inline(never)]
 fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
-    let CallError { error, names } = response.extensions_mut().remove()?;
-    let (said, text) = render_call_error(&error, style).into_parts();
-    let headers = response.headers_mut();
-    for name in &names {
-        headers.remove(name);
+    let CallError { error, status, headers } = response.extensions_mut().remove()?;
+    // A handler that gave the error another status or body has worded it itself.
+    if response.status() != status
+        || response.headers().get(CONTENT_TYPE) != headers.get(CONTENT_TYPE)
+    {
+        return None;
     }
-    headers.remove(CONTENT_LENGTH);
-    for (name, value) in &said.headers {
-        let _ = headers.try_insert(HeaderName::clone(name), value.clone());
+    let (said, text) = render_call_error(&error, style).into_parts();
+    *response.status_mut() = said.status;
+    response.extensions_mut().remove::<ExactWait>();
+    response.extensions_mut().extend(said.extensions);
+    let fields = response.headers_mut();
+    remove_lines(fields, &headers);
+    for name in &OF_THE_BODY {
+        fields.remove(name);
+    }
+    // Cookies do not concern each other. Other fields that are left are of a middleware, or those
+    // of a layer in between, which have the members of the handler in them.
+    let is_new = |name: &&HeaderName| **name == SET_COOKIE || !fields.contains_key(*name);
+    let new: Vec<_> = said.headers.keys().filter(is_new).collect();
+    for name in new {
+        for value in said.headers.get_all(name) {
+            // An error means that the map is full; the line is then omitted.
+            let _ = fields.try_append(name, value.clone());
+        }
     }
     if text.is_empty() {
-        headers.remove(CONTENT_TYPE);
+        fields.remove(CONTENT_TYPE);
     }
-    *response.status_mut() = said.status;
     Some(text)
 }
+
+/// Removes the lines of `said`, as far as they are still the same. A field that was changed stays.
+fn remove_lines(fields: &mut HeaderMap, said: &HeaderMap) {
+    for name in said.keys() {
+        let mut left: Vec<_> = fields.get_all(name).iter().cloned().collect();
+        let is_as_said = said.get_all(name).iter().all(|line| {
+            let at = left.iter().position(|other| other == line);
+            at.map(|at| left.remove(at)).is_some()
+        });
+        if is_as_said {
+            fields.remove(name);
+            for line in left {
+                let _ = fields.try_append(name, line);
+            }
+        }
+    }
+}
+
+/// The fields that describe a body, and go with it.
+const OF_THE_BODY: [HeaderName; 12] = [
+    header::ACCEPT_RANGES,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
+];
 
 /// When a client may retry if the server cannot say more.
 pub(super) const SOON: Duration = Duration::from_secs(1);

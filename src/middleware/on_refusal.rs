@@ -77,8 +77,9 @@ impl OnRefusal {
 
     /// The response that this function returns.
     ///
-    /// The function also sets the status; [`RefusedRequest::status`] is the one that the layer
-    /// would send. The layer adds `Retry-After`, `Cache-Control: no-store` and the
+    /// The body is text or bytes, not the `Body` of axum that `into_response` makes. The function
+    /// also sets the status; [`RefusedRequest::status`] is the one that the layer would send. The
+    /// layer adds `Retry-After`, `Cache-Control: no-store` and the
     /// [fields](crate::fields::Dialect) that show how the limits stand, each unless the response
     /// already has it.
     #[doc(alias("error_handler", "display_error", "message"))]

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 
 use super::admission::Admission;
 use super::body::{RefusalText, to_refusal_text};
 use super::call_response::{ResponseStyle, restyle};
 use super::ledger::RequestLedger;
 use super::lone_response::LoneResponse;
-use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING};
+use super::nested_charges::note_charges;
+use super::plan::Plan;
+use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING, put_content_length};
 
 /// Small, since the future of every response contains it.
 #[derive(Default)]
@@ -22,6 +24,8 @@ pub(super) enum OnResponse {
     Restyle(Arc<ResponseStyle>),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
+    /// One of these for a request of HEAD: no text replaces the body.
+    OfHead(Box<Self>),
 }
 
 pub(super) struct ResponseTasks {
@@ -29,7 +33,8 @@ pub(super) struct ResponseTasks {
     /// The time that the request spent in the queue.
     server_timing: Option<HeaderValue>,
     ledger: RunningLedger,
-    /// The style of the layer, if it puts its own response in the place of an error that a handler returns.
+    /// The style of the layer, if it puts its own response in the place of an error that a handler
+    /// returns.
     restyling: Option<Arc<ResponseStyle>>,
 }
 
@@ -74,10 +79,24 @@ impl OnResponse {
         style.map_or(Self::Nothing, |style| Self::Restyle(Arc::clone(style)))
     }
 
+    /// The same for the response to this method: a layer that words errors of handlers gives no
+    /// body to a response to HEAD.
+    #[inline(always)]
+    pub(super) fn for_method(self, method: &Method, plan: &Plan) -> Self {
+        if plan.restyling.is_some() && method == Method::HEAD { self.for_head() } else { self }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn for_head(self) -> Self {
+        Self::OfHead(Box::new(self))
+    }
+
     fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
             Self::Nothing | Self::Member(..) | Self::Restyle(_) => None,
             Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
+            Self::OfHead(other) => other.shared_ledger(),
         }
     }
 
@@ -97,6 +116,7 @@ impl OnResponse {
     pub(super) fn expose_ledger<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         Admission::expose(ledger, request);
         ledger.open_meter(request.extensions_mut());
+        note_charges(ledger, request);
     }
 
     /// Adds the header fields, and settles the tokens of the request. Returns the text of the
@@ -112,16 +132,25 @@ impl OnResponse {
             }
             Self::Restyle(style) => restyle(response, &style).map(to_refusal_text),
             Self::Tasks(tasks) => tasks.finish(response),
+            Self::OfHead(mut other) => other.finish(response).map(|text| {
+                let length = text.map_or(0, |text| text.len());
+                put_content_length(response, u64::try_from(length).ok());
+                None
+            }),
         }
     }
 
     /// Settles the request at its count, after the service has failed or panicked.
     #[cold]
     pub(super) fn fail(&mut self) {
-        if let Self::Tasks(mut tasks) = std::mem::take(self)
-            && let Some(ledger) = tasks.ledger.0.take()
-        {
-            ledger.fail();
+        match std::mem::take(self) {
+            Self::Nothing | Self::Member(..) | Self::Restyle(_) => {}
+            Self::Tasks(mut tasks) => {
+                if let Some(ledger) = tasks.ledger.0.take() {
+                    ledger.fail();
+                }
+            }
+            Self::OfHead(mut other) => other.fail(),
         }
     }
 }

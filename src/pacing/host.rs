@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
 use super::policy::{AnswerTimes, ServerLimit, later};
-use super::reading::{self, MAX_LIMITS};
+use super::reading::{self, LimitReading, MAX_LIMITS};
 use crate::fields::read_retry_after;
 
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) struct Host {
 #[derive(Debug, Default)]
 struct HostState {
     limits: Vec<ServerLimit>,
-    /// No request is sent before, since the host has asked for that.
-    paused: Option<Instant>,
+    /// No request is sent meanwhile, since the host has asked for that.
+    paused: Option<Pause>,
     /// Whether an answer has shown what limits there are, if any.
     is_known: bool,
     /// While the host is not known, one request goes alone, and the others wait until then.
@@ -33,8 +33,17 @@ struct HostState {
     /// The answers that named limits.
     serial: u64,
     next_ticket: u64,
-    /// The requests that wait, in order.
+    /// The requests that wait, in order. One that has left its turn to others is not in the line
+    /// until it is polled again.
     line: BTreeMap<u64, Waker>,
+    /// Since when the first in the line could have taken its turn, as far as another has seen it.
+    left: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    from: Instant,
+    until: Instant,
 }
 
 impl Host {
@@ -44,7 +53,7 @@ impl Host {
         if !state.line.is_empty() || state.due(now, headroom) > now {
             return None;
         }
-        Some(state.take(self, now))
+        Some(state.take(self, now, now))
     }
 
     /// Joins the line at its end.
@@ -65,9 +74,9 @@ impl Host {
 impl HostState {
     /// When the next request may be sent; `now` if it may be sent at once.
     fn due(&mut self, now: Instant, headroom: u64) -> Instant {
-        if let Some(end) = self.paused {
-            if now < end {
-                return end;
+        if let Some(pause) = self.paused {
+            if now < pause.until {
+                return pause.until;
             }
             // What a pause was for is not known, so one request goes first.
             (self.paused, self.is_known, self.trial) = (None, false, None);
@@ -81,24 +90,85 @@ impl HostState {
         due.map_or(now, |due| due.max(now))
     }
 
-    fn take(&mut self, host: &Arc<Host>, now: Instant) -> Turn {
+    /// Sends a request that was due at this instant.
+    fn take(&mut self, host: &Arc<Host>, now: Instant, due: Instant) -> Turn {
         if !self.is_known {
             self.trial = Some(later(now, TRIAL));
         }
         self.limits.iter_mut().for_each(|limit| limit.take(now));
+        self.left = None;
         self.sent = self.sent.saturating_add(1);
         Turn {
             host: Arc::clone(host),
             sent: now,
+            is_early: now < due,
             answered_before: self.answered,
             is_under_way: false,
             is_over: false,
         }
     }
 
-    fn first(&self) -> Option<Waker> {
-        self.line.values().next().cloned()
+    /// Pauses until the later end, if the host has asked twice.
+    fn pause(&mut self, pause: Pause) {
+        let until = self.paused.map_or(pause.until, |other| other.until.max(pause.until));
+        self.paused = Some(Pause { until, ..pause });
     }
+
+    /// Learns that a request was admitted which was sent at this instant, though it was not due. So
+    /// what the host had said before, or a proxy for it, does not hold: it may be years away.
+    fn disprove(&mut self, sent: Instant, named: &[LimitReading]) {
+        self.paused = self.paused.filter(|pause| sent < pause.from);
+        self.limits.retain(|limit| {
+            named.iter().any(|reading| limit.is_of(reading)) || !limit.is_exhausted_since(sent)
+        });
+    }
+
+    /// Whether one more limit is remembered. If there are too many, that one is forgotten for it
+    /// which the host has not named for longest.
+    fn has_room(&mut self) -> bool {
+        if self.limits.len() < MAX_LIMITS {
+            return true;
+        }
+        let all = self.limits.iter().enumerate();
+        let oldest = all.map(|(at, limit)| (limit.named(), at)).min();
+        let Some((_, at)) = oldest.filter(|(named, _)| *named < self.serial) else { return false };
+        self.limits.swap_remove(at);
+        true
+    }
+
+    /// Those to wake after a change: the first takes its turn, and the second looks after it.
+    fn first_two(&mut self) -> [Option<Waker>; 2] {
+        self.left = None;
+        let mut line = self.line.values();
+        [line.next().cloned(), line.next().cloned()]
+    }
+
+    /// Takes the first out of the line if it has left its turn for too long, and returns those to
+    /// wake then. Otherwise, returns when that will be.
+    fn overtake(&mut self, now: Instant) -> Result<[Option<Waker>; 2], Instant> {
+        let end = later(*self.left.get_or_insert(now), PATIENCE);
+        if now < end {
+            return Err(end);
+        }
+        self.line.pop_first();
+        Ok(self.first_two())
+    }
+
+    /// How long a request that is neither first nor second waits until it looks at the line again.
+    fn look(&self) -> Duration {
+        let requests = u32::try_from(self.line.len()).unwrap_or(u32::MAX);
+        PATIENCE.saturating_mul(requests).max(LOOK)
+    }
+
+    /// Where a request stands in the line: 0, 1, or 2 for all behind.
+    fn place(&self, ticket: u64) -> usize {
+        self.line.keys().take(2).position(|other| *other == ticket).unwrap_or(2)
+    }
+}
+
+/// Wakes these, without the lock.
+fn wake(wakers: [Option<Waker>; 2]) {
+    wakers.into_iter().flatten().for_each(Waker::wake);
 }
 
 /// A place in the line. Dropping it gives it up.
@@ -119,17 +189,32 @@ impl Place {
         headroom: u64,
     ) -> Result<Turn, Instant> {
         let mut state = self.host.lock();
-        let is_first = state.line.keys().next() == Some(&self.ticket);
-        let due = if is_first { state.due(now, headroom) } else { deadline };
+        state
+            .line
+            .entry(self.ticket)
+            .and_modify(|known| known.clone_from(waker))
+            .or_insert_with(|| waker.clone());
+        let due = state.due(now, headroom);
+        let place = state.place(self.ticket);
         // A request that would have to wait for too long goes at once: the server answers it.
-        let is_due = due <= now || (is_first && due > deadline) || deadline <= now;
-        if is_due {
-            return Ok(state.take(&self.host, now));
+        if deadline <= now || (place == 0 && (due <= now || due > deadline)) {
+            return Ok(state.take(&self.host, now, due));
         }
-        if let Some(known) = state.line.get_mut(&self.ticket) {
-            known.clone_from(waker);
-        }
-        Err(due.min(deadline))
+        // A future that is not polled any more must not hold up the line.
+        let look = match place {
+            0 => due,
+            _ if due <= now => match state.overtake(now) {
+                Ok(first) => {
+                    drop(state);
+                    wake(first);
+                    later(now, PATIENCE)
+                }
+                Err(until) => until,
+            },
+            1 => later(due, PATIENCE),
+            _ => later(now, state.look()),
+        };
+        Err(look.min(deadline))
     }
 }
 
@@ -137,9 +222,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.host.lock();
         state.line.remove(&self.ticket);
-        let first = state.first();
+        let first = state.first_two();
         drop(state);
-        first.iter().for_each(Waker::wake_by_ref);
+        wake(first);
     }
 }
 
@@ -149,6 +234,8 @@ impl Drop for Place {
 pub(super) struct Turn {
     host: Arc<Host>,
     sent: Instant,
+    /// Whether it was sent although it was not due, since it could wait no longer.
+    is_early: bool,
     answered_before: u64,
     is_under_way: bool,
     is_over: bool,
@@ -172,7 +259,10 @@ impl Turn {
         state.answered = state.answered.saturating_add(1);
         (state.is_known, state.trial) = (true, None);
         if let Some(pause) = pause {
-            state.paused = state.paused.max(Some(later(now, pause)));
+            state.pause(Pause { from: now, until: later(now, pause) });
+        }
+        if self.is_early && !status.is_client_error() && !status.is_server_error() {
+            state.disprove(self.sent, &readings);
         }
         if !readings.is_empty() {
             state.serial = state.serial.saturating_add(1);
@@ -188,13 +278,13 @@ impl Turn {
             if let Some(limit) = state.limits.iter_mut().find(|limit| limit.is_of(reading)) {
                 limit.refresh(now);
                 limit.learn(reading, &answer);
-            } else if state.limits.len() < MAX_LIMITS {
+            } else if state.has_room() {
                 state.limits.push(ServerLimit::new(reading, &answer));
             }
         }
-        let first = state.first();
+        let first = state.first_two();
         drop(state);
-        first.iter().for_each(Waker::wake_by_ref);
+        wake(first);
     }
 }
 
@@ -210,11 +300,16 @@ impl Drop for Turn {
         }
         // If it went alone, the next one does.
         state.trial = None;
-        let first = state.first();
+        let first = state.first_two();
         drop(state);
-        first.iter().for_each(Waker::wake_by_ref);
+        wake(first);
     }
 }
 
+/// How long the first in the line may leave its turn, which it does if the machine is busy.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// The shortest time after which a request further behind looks whether those before it take their
+/// turns. In a long line the time is longer, so that all together look 100 times a second at most.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long the others wait for the first answer of a host.
 const TRIAL: Duration = Duration::from_secs(1);

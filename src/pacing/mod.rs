@@ -61,7 +61,9 @@
 //! ```
 //!
 //! Put `Retry` outside and `Pace` inside. If other clients use up what the fields have shown, a
-//! request is refused nevertheless, and then sent again in the line.
+//! request is refused nevertheless, and then sent again in the line. A layer that follows redirects
+//! belongs outside as well: each request then counts for its own host. Inside, the answer of any
+//! host that is redirected to would count for the first one.
 //!
 //! # Design
 //!
@@ -83,13 +85,21 @@
 //!    requests are spread over the time to the reset. Each answer updates that spacing.
 //! 5. Of several limits, each has to allow the request.
 //!
+//! A request that can wait no longer is sent before it is due. If the server admits it, the pause
+//! before it ends, and limits that it was waiting for are forgotten unless the answer names them.
+//! So a wrong number, from a proxy for instance, holds for one wait and not for a year.
+//!
 //! **The first request to a host goes alone.** Others wait for its answer, for a second at most, as
 //! it shows what limits there are. After a pause, it is the same.
 //!
-//! **Requests wait in order**, each in its own future. A request that is dropped frees its place.
+//! **Requests wait in order**, each in its own future. A request that is dropped frees its place. A
+//! future that is not polled at its turn is overtaken: after 10 ms, or after about a second if the
+//! future behind it is not polled either. It gets the next turn once it is polled again.
 //!
 //! **What does not reach the full rate:** a limit without burst (`capacity(0)`) of several tokens a
-//! second. The fields show `r=0` and whole seconds, so one token a second is sure.
+//! second. The fields show `r=0` and whole seconds, so one token a second is sure: an exhausted
+//! fixed window looks the same, and would refuse more. A server with such a limit lets requests
+//! wait by itself, so let [`key_with`](PacingLayer::key_with) return `None` for its host.
 
 mod future;
 mod host;

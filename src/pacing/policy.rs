@@ -88,6 +88,16 @@ impl ServerLimit {
         self.reset <= now && self.named < serial
     }
 
+    /// Whether nothing was left at this instant, and the reset has not come since.
+    pub(super) fn is_exhausted_since(&self, sent: Instant) -> bool {
+        self.level == 0 && self.since <= sent
+    }
+
+    /// The serial number of the last answer that named this limit.
+    pub(super) const fn named(&self) -> u64 {
+        self.named
+    }
+
     /// Learns from an answer. It may be older than answers that have come before.
     pub(super) fn learn(&mut self, reading: &LimitReading, answer: &AnswerTimes) {
         self.learn_quota(reading);

@@ -72,6 +72,9 @@ where
             }
             None => {
                 // A request that waits holds no ready service: the clone is made ready at its turn.
+                // The service that `poll_ready` readied is dropped: it may hold the very slot that
+                // this request needs then.
+                self.inner = self.inner.clone();
                 let deadline = later(now, settings.max_wait);
                 let (place, service) = (host.wait(), self.inner.clone());
                 let call = PacedCall::new(service, request, place, deadline, settings.headroom);

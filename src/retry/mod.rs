@@ -65,10 +65,10 @@
 //! means a retry at once.
 //!
 //! **In one process, the wait is exact.** If a [`RateLimitLayer`](crate::RateLimitLayer) inside has
-//! refused the request, without a connection in between, the wait is its
-//! [`ExactWait`](crate::fields::ExactWait) and not the whole seconds of `Retry-After`. Several
-//! requests that wait for one token then come back at the same time: allow more
-//! [`tries`](RetryLayer::tries), or add [`jitter`](RetryLayer::jitter).
+//! refused the request, or a handler has returned a [`RateLimited`](crate::RateLimited), without a
+//! connection in between, the wait is its [`ExactWait`](crate::fields::ExactWait) and not the whole
+//! seconds of `Retry-After`. Several requests that wait for one token then come back at the same
+//! time: allow more [`tries`](RetryLayer::tries), or add [`jitter`](RetryLayer::jitter).
 //!
 //! **A refusal that would take too long is returned at once.** All waits of one request together
 //! stay within [`max_wait`](RetryLayer::max_wait). If the next wait would exceed it, the layer does

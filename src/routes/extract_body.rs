@@ -30,8 +30,8 @@ pub struct WholeBody {
 /// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension())
 /// or [`claim`](crate::key::claim()), and its cost by [`cost_with`](crate::Rule::cost_with). The
 /// closure `keep` converts the result into the value to keep. `E` may be any extractor that reads
-/// the body ([`FromRequest`]), such as `Json`, `Form`, or a tuple that ends with one. For extractors
-/// that need no body, use [`extract`](super::extract()).
+/// the body ([`FromRequest`]), such as `Json`, `Form`, or a tuple that ends with one. For
+/// extractors that need no body, use [`extract`](super::extract()).
 ///
 /// Add this layer outside of the limit, that is, after it, and only to routes with such a body:
 /// around a whole router, it also rejects the requests that have none.
@@ -47,15 +47,17 @@ pub struct WholeBody {
 ///   [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
 /// * 400, in axum's own words, to a body that ends with an error.
 ///
-/// Such requests never reach the limit, and take nothing. In this layer, only `max_bytes` bounds the
-/// body. The extractors of the handler keep to axum's `DefaultBodyLimit`, which is 2 MB by default.
+/// Such requests never reach the limit, and take nothing. In this layer, only `max_bytes` bounds
+/// the body. The extractors of the handler keep to axum's `DefaultBodyLimit`, which is 2 MB by
+/// default.
 ///
 /// # What an attacker can do
 ///
 /// The layer reads before the limit counts. Each request, of which HTTP/2 sends many over one
-/// connection, can hold `max_bytes` of memory, for as long as the client takes to send them. So
-/// choose a small bound, keep a limit by address outside of this layer, and a timeout. A body that
-/// is still to come holds no ready service: the inner service is made ready when the body is there.
+/// connection, can hold `max_bytes` of memory, for as long as the client takes to send them, and
+/// for as long as it waits in a [queue](crate::RateLimitLayer::queue) of the limit. So choose a
+/// small bound, keep a limit by address outside of this layer, and a timeout. A body that is still
+/// to come holds no ready service: the inner service is made ready when the body is there.
 ///
 /// # Cancel safety
 ///

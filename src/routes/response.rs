@@ -13,7 +13,8 @@ use crate::middleware::{ResponseStyle, response_of, snapshot_fields};
 ///
 /// The limiter's [`dialects`](crate::RateLimiter::dialects) and
 /// [`on_refusal`](crate::RateLimiter::on_refusal) apply. If a layer around the handler has others,
-/// the response is that of the innermost such layer.
+/// the response is that of the innermost such layer, unless the handler gives it another status or
+/// content type.
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
         response_of(self).map(Body::from)

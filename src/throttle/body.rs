@@ -17,9 +17,10 @@ pin_project! {
     ///
     /// A frame of data that is larger than a piece is split, and each piece waits by itself. A piece
     /// has what the limit gains in 50 ms, and at most its capacity; so the bytes come evenly, and
-    /// frames of any size fit the limit. While a piece waits, the inner body is not polled, so at
-    /// most one frame is held. Trailers pass at once. No byte is copied if the data of the inner
-    /// body is [`Bytes`].
+    /// frames of any size fit the limit. A limit that saves up far more, such as that of a day, has
+    /// pieces of a 2,048th of its capacity, as far as it gains that in 10 s. While a piece waits,
+    /// the inner body is not polled, so at most one frame is held. Trailers pass at once. No byte
+    /// is copied if the data of the inner body is [`Bytes`].
     ///
     /// # Errors
     ///
@@ -74,21 +75,33 @@ impl<B> ThrottledBody<B> {
 
 /// How many bytes wait together: what the limit gains in [`PIECE_SPAN`], and no more than it can
 /// hold, or than it can reserve if it holds nothing.
+///
+/// Each piece is a call to the store. A limit that gains little and holds a lot, such as that of a
+/// day, has larger pieces, so that what it has saved up comes in [`MOST_PIECES`] of them or so.
 fn piece_of(limit: &Limit) -> u64 {
     let quota = limit.quota();
-    let gain = u128::from(quota.rate()).saturating_mul(PIECE_SPAN.as_nanos());
-    let gain = gain.checked_div(quota.period().as_nanos()).unwrap_or(0);
+    let gain = |span: Duration| {
+        let gain = u128::from(quota.rate()).saturating_mul(span.as_nanos());
+        let gain = gain.checked_div(quota.period().as_nanos()).unwrap_or(0);
+        u64::try_from(gain).unwrap_or(u64::MAX)
+    };
+    let saved = quota.get_capacity().checked_div(MOST_PIECES).unwrap_or(0);
     let most = match quota.get_capacity() {
         0 => quota.get_max_reserved().unwrap_or(u64::MAX),
         capacity => capacity,
     };
     // Each shard has its part.
     let most = most.checked_div(u64::from(quota.get_shards())).unwrap_or(most);
-    u64::try_from(gain).unwrap_or(u64::MAX).min(most).max(1)
+    gain(PIECE_SPAN).max(saved.min(gain(LONGEST_SPAN))).min(most).max(1)
 }
 
 /// Short enough for an even flow, and long enough that a piece costs little beside its bytes.
 const PIECE_SPAN: Duration = Duration::from_millis(50);
+/// Short enough that no proxy takes the connection of a slow body for an idle one.
+const LONGEST_SPAN: Duration = Duration::from_secs(10);
+/// So many calls to a store take about a second. With the default capacity, which is what a quota
+/// gains in its period, only quotas with a period above 100 s have larger pieces for it.
+const MOST_PIECES: u64 = 2_048;
 
 fn len(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
@@ -139,8 +152,11 @@ where
     }
 
     /// That of the inner body, and what is held: every byte that comes in goes out, unless the body
-    /// ends with an error.
+    /// ends with an error. After that, there are none.
     fn size_hint(&self) -> SizeHint {
+        if self.gate.failure().is_some() {
+            return SizeHint::with_exact(0);
+        }
         let (inner, held) = (self.inner.size_hint(), self.held());
         let mut hint = SizeHint::new();
         hint.set_lower(inner.lower().saturating_add(held));
@@ -169,6 +185,9 @@ mod tests {
             (bytes.capacity(40_000).shards(4), 10_000),
             (Quota::token_bucket(60_000, MINUTE), 50),
             (Quota::token_bucket(10, DAY), 1),
+            (Quota::token_bucket(100_000_000, DAY), 11_574),
+            (Quota::token_bucket(100_000_000, DAY).capacity(8_192_000), 4_000),
+            (Quota::token_bucket(100_000_000, DAY).capacity(0), 57),
             (Quota::fixed_window(60_000, MINUTE), 50),
         ] {
             assert_eq!(piece_of(&Limit::new("bytes", quota)), piece, "{quota}");

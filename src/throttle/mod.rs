@@ -68,8 +68,9 @@
 //!
 //! # How items wait
 //!
-//! **One item is held, and nothing else.** While it waits, what is inside is not polled. A sender
-//! that is too fast feels it, as TCP or the channel in between fills up.
+//! **One item is held, and nothing else.** While it waits, the inner stream or body is not polled.
+//! So TCP or the channel in between fills up, and a sender that is too fast has to wait. A sink is
+//! flushed meanwhile: what has passed does not wait in its buffer.
 //!
 //! **The adapters of one key stand in one line**, with calls, layers and other adapters. Each of
 //! them has at most one item in it, so a stream that is faster than others does not get more.
@@ -92,7 +93,8 @@
 //!
 //! * The store did not answer, or cannot decide. With
 //!   [`OnFailure::Admit`](crate::OnFailure::Admit), items pass uncounted in an outage.
-//! * The item costs more than the limit could ever grant. For bodies, that cannot be: they are split.
+//! * The item costs more than the limit could ever grant. For bodies, that cannot be: they are
+//!   split.
 //! * Its wait would exceed [`Throttle::max_wait`].
 //! * The debt of the bucket would exceed [`max_reserved`](crate::Quota::max_reserved). With
 //!   `max_reserved(0)` no item can wait, so the first one that is short of tokens ends the adapter.

@@ -16,8 +16,9 @@ pin_project! {
     ///
     /// What an item costs is known only when it comes. So the sink takes one item in, and holds it
     /// until its tokens are there and the inner sink is ready for it. Meanwhile the sink is not
-    /// ready for the next item. `poll_ready`, `poll_flush` and `poll_close` all drive the item on:
-    /// the future of `send` completes when the item has gone out.
+    /// ready for the next item, and what has passed before is flushed. `poll_ready`, `poll_flush`
+    /// and `poll_close` all drive the item on: the future of `send` completes when the item has
+    /// gone out.
     ///
     /// # Errors
     ///
@@ -113,7 +114,15 @@ impl<S: Sink<T>, T> ThrottledSink<S, T> {
         if this.gate.item().is_none() {
             return Poll::Ready(Ok(()));
         }
-        if let Err(error) = ready!(this.gate.poll_turn(cx)) {
+        let Poll::Ready(turn) = this.gate.poll_turn(cx) else {
+            // The items before this one must not wait with it in the buffer of the inner sink: the
+            // caller, such as `forward`, flushes only when it has no item left.
+            return match this.inner.poll_flush(cx) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(ThrottleError::Inner(error))),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            };
+        };
+        if let Err(error) = turn {
             *this.has_told = true;
             return Poll::Ready(Err(ThrottleError::RateLimited(error)));
         }

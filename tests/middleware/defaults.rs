@@ -217,6 +217,29 @@ async fn a_limiter_that_is_switched_off_limits_nothing_and_shows_nothing() {
     assert_eq!(at_once(on.peek(&TWO)).unwrap().remaining(), 0);
 }
 
+/// A handle that was switched off before it got its fields showed limits that nothing holds to.
+#[tokio::test]
+async fn a_limiter_that_is_switched_off_shows_nothing_in_any_dialect() {
+    let off = limiter(&ManualClock::new(START)).enabled(false);
+    for off in [
+        off.clone().dialects(Dialect::Draft11),
+        off.clone().on_refusal(OnRefusal::plain_text()).dialects(Dialect::XRateLimit),
+        off.dialects([Dialect::Draft7, Dialect::XRateLimit]).on_failure(OnFailure::Admit),
+    ] {
+        let layered = get(async || "hello").rate_limit(off.layer(&TEN));
+        let peeked = get(async |State(limiter): State<RateLimiter>| {
+            limiter.peek(&TWO).await.map(|snapshot| (snapshot, "peeked"))
+        });
+        let app = app(&off).route("/layer", layered);
+        let server = serve(app.route("/peek", peeked.with_state(off))).await;
+        for path in ["/", "/two", "/layer", "/peek"] {
+            let reply = ask(server, path).await;
+            let shown = reply.headers.keys().filter(|name| name.as_str().contains("ratelimit"));
+            assert_eq!((reply.status.as_u16(), shown.count()), (200, 0), "{path}: {reply:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_layer_that_is_switched_off_lets_all_through_and_its_neighbours_count() {
     let limiter = limiter(&ManualClock::new(START));

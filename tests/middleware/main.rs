@@ -7,6 +7,8 @@ mod admission;
 #[cfg(feature = "axum")]
 mod after_response;
 #[cfg(feature = "axum")]
+mod body_attacks;
+#[cfg(feature = "axum")]
 mod body_key;
 #[cfg(feature = "axum")]
 mod buffer_body;
@@ -18,6 +20,8 @@ mod dropped;
 mod grpc;
 #[cfg(feature = "axum")]
 mod layer;
+#[cfg(feature = "axum")]
+mod restyled;
 #[cfg(feature = "axum")]
 mod rule_values;
 #[cfg(feature = "axum")]

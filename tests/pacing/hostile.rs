@@ -1,6 +1,7 @@
 //! Servers that send whatever they like: no panic, bounded waits, bounded memory.
 
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response};
@@ -144,4 +145,57 @@ async fn the_numbers_of_hosts_and_of_limits_are_bounded() {
     // The ninth limit is not remembered.
     let many: Vec<_> = (0..9).map(|nth| format!("\"{nth}\";r={};t=9", 8 - nth)).collect();
     assert_eq!(ask(&[("ratelimit", many.join(", ").into_bytes())], 2).await, Duration::ZERO);
+}
+
+/// A server that answers these fields, one answer after the other, and tells when it was asked.
+async fn asked_at(answers: Vec<Vec<(&'static str, String)>>, max_wait: Duration) -> Vec<Duration> {
+    let start = Instant::now();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (log, requests) = (Arc::clone(&asked), answers.len() + 1);
+    let server = service_fn(move |_: Request<()>| {
+        let mut asked = log.lock().unwrap();
+        let mut response = Response::builder();
+        for (name, value) in answers.get(asked.len()).into_iter().flatten() {
+            response = match *name {
+                ":status" => response.status(value.as_str()),
+                name => response.header(name, value),
+            };
+        }
+        asked.push(start.elapsed());
+        std::future::ready(Ok::<_, Infallible>(response.body(()).unwrap()))
+    });
+    let mut client = PacingLayer::new().max_wait(max_wait).layer(server);
+    for _ in 0..requests {
+        client.ready().await.unwrap().call(Request::new(())).await.unwrap();
+    }
+    let asked = asked.lock().unwrap();
+    asked.iter().map(|at| Duration::from_secs(at.as_secs())).collect()
+}
+
+fn limit(name: &str, remaining: u32, reset: u64) -> Vec<(&'static str, String)> {
+    vec![("ratelimit", format!("\"{name}\";r={remaining};t={reset}"))]
+}
+
+/// What a proxy had said once held for a year: all requests were sent at once, whatever the server
+/// said about its limits after that.
+#[tokio::test(start_paused = true)]
+async fn an_answer_disproves_a_pause_and_a_reset_that_are_years_away() {
+    let paused = || vec![(":status", "429".to_owned()), ("retry-after", "99999999999".to_owned())];
+    for wrong in [paused(), limit("proxy", 0, 99_999_999_999)] {
+        let answers = vec![wrong, limit("api", 0, 7), limit("api", 0, 8), limit("api", 9, 9)];
+        let asked = asked_at(answers, 60 * SECOND).await;
+        assert_eq!(asked, [0, 0, 7, 15, 15].map(Duration::from_secs));
+    }
+    // While the server goes on to refuse, it is asked as often as its client likes.
+    let asked = asked_at(vec![paused(), paused(), limit("api", 0, 7)], 60 * SECOND).await;
+    assert_eq!(asked, [0, 0, 0, 7].map(Duration::from_secs));
+}
+
+/// Names that were never used again took the places of those that the server came to use.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_named_now_takes_the_place_of_one_that_is_not() {
+    let mut answers: Vec<_> = (0..8).map(|nth| limit(&format!("old-{nth}"), 50, 99_999)).collect();
+    answers.push(limit("new", 0, 7));
+    let asked = asked_at(answers, 60 * SECOND).await;
+    assert_eq!(asked.last(), Some(&(7 * SECOND)), "{asked:?}");
 }

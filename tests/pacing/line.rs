@@ -2,12 +2,13 @@
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, advance};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance, sleep, timeout};
 use tollgate::pacing::{Pace, PacingLayer, ResponseFuture};
 use tollgate::{DAY, HOUR, SECOND};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -213,6 +214,111 @@ async fn headroom_is_left_to_others_and_requests_without_a_key_are_sent_at_once(
     advance(30 * SECOND + Duration::from_millis(2)).await;
     assert!(!step(&mut second));
     assert_eq!(paths(&inbox), ["/free", "/paced"]);
+}
+
+/// A service with one slot, as tower's `ConcurrencyLimit` has: to be ready is to hold it.
+struct OneSlot<S> {
+    inner: S,
+    slots: Arc<Semaphore>,
+    acquiring: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl<S> OneSlot<S> {
+    fn new(inner: S) -> Self {
+        Self { inner, slots: Arc::new(Semaphore::new(1)), acquiring: None, held: None }
+    }
+}
+
+impl<S: Clone> Clone for OneSlot<S> {
+    fn clone(&self) -> Self {
+        let (inner, slots) = (self.inner.clone(), Arc::clone(&self.slots));
+        Self { inner, slots, acquiring: None, held: None }
+    }
+}
+
+impl<S> Service<Request<()>> for OneSlot<S>
+where
+    S: Service<Request<()>, Response = Response<()>, Future: Send + 'static>,
+{
+    type Response = Response<()>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<()>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        if self.held.is_none() {
+            let slots = Arc::clone(&self.slots);
+            let acquire = || Box::pin(async { slots.acquire_owned().await.unwrap() }) as _;
+            self.held = Some(ready!(self.acquiring.get_or_insert_with(acquire).as_mut().poll(cx)));
+            self.acquiring = None;
+        }
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let slot = self.held.take().expect("it was made ready");
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            drop(slot);
+            answer
+        })
+    }
+}
+
+/// The service that was made ready kept the only slot, while the clone that the request had to go
+/// to waited for it: the request was never sent.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_holds_no_slot_of_the_inner_service() {
+    let answers = Arc::new(Mutex::new(vec![shows(8, 0), shows(0, 10)]));
+    let server = service_fn(move |_: Request<()>| {
+        let answer = answers.lock().unwrap().pop().expect("two requests");
+        std::future::ready(answer)
+    });
+    let mut client = PacingLayer::new().max_wait(HOUR).layer(OneSlot::new(server));
+    let start = Instant::now();
+    for _ in 0..2 {
+        let call = client.ready().await.unwrap().call(request("/"));
+        timeout(DAY, call).await.expect("it is sent").unwrap();
+    }
+    assert_eq!(start.elapsed().as_secs(), 10);
+}
+
+/// Futures in a `Buffered` stream are not polled while the loop over the stream does other work. If
+/// that work sends a request, it must not wait for those futures.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_not_polled_any_more_holds_up_no_other() {
+    let (inbox, server) = server();
+    let client = PacingLayer::new().max_wait(HOUR).layer(server);
+    let send = |path| Box::pin(client.clone().oneshot(request(path)));
+    let mut first = send("/1");
+    assert!(!step(&mut first));
+    // Both wait for the first answer, and are not polled after that.
+    let mut stalled = [send("/2"), send("/3")];
+    stalled.iter_mut().for_each(|call| assert!(!step(call)));
+    let (fourth, fifth) = (tokio::spawn(send("/4")), tokio::spawn(send("/5")));
+    yield_now().await;
+    give(&inbox, "/1", shows(3, 30));
+    first.await.unwrap();
+    let start = Instant::now();
+    while paths(&inbox).len() < 2 {
+        assert!(start.elapsed() < 2 * SECOND, "{:?} after {:?}", paths(&inbox), start.elapsed());
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(paths(&inbox), ["/4", "/5"], "in their order");
+    // One token is left, and it is for the one that has waited for longest.
+    give(&inbox, "/4", shows(2, 30));
+    give(&inbox, "/5", shows(1, 30));
+    fourth.await.unwrap().unwrap();
+    fifth.await.unwrap().unwrap();
+    let mut last = send("/6");
+    assert!(!step(&mut last));
+    assert!(!step(&mut stalled[0]));
+    advance(16 * SECOND).await;
+    assert!(!step(&mut last));
+    assert_eq!(paths(&inbox), [""; 0], "it is not its turn");
+    assert!(!step(&mut stalled[0]));
+    assert_eq!(paths(&inbox), ["/2"]);
 }
 
 /// Types that users have to be able to name and to share.

@@ -8,6 +8,7 @@
 mod bodies;
 mod connections;
 mod failures;
+mod hostile;
 mod model;
 mod sinks;
 mod streams;

@@ -3,7 +3,9 @@
 use crate::{SPACED, support};
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{FutureExt, Sink, SinkExt, StreamExt, sink, stream};
@@ -120,4 +122,50 @@ async fn start_send_without_poll_ready_panics() {
     let mut sink: ThrottledSink<Vec<u32>, u32> = throttle.sink(Vec::new());
     sink.start_send_unpin(1).unwrap();
     drop(sink.start_send_unpin(2));
+}
+
+/// A sink that sends nothing before it is flushed, as a framed connection does.
+#[derive(Default)]
+struct Buffering {
+    buffer: Vec<u32>,
+    sent: Seen,
+    start: Option<Instant>,
+}
+
+impl Sink<u32> for Buffering {
+    type Error = Infallible;
+
+    fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, item: u32) -> Result<(), Infallible> {
+        self.start.get_or_insert_with(Instant::now);
+        self.buffer.push(item);
+        Ok(())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        let Self { buffer, sent, start } = &mut *self;
+        let elapsed = start.map_or(Duration::ZERO, |start| start.elapsed());
+        sent.lock().unwrap().extend(buffer.drain(..).map(|item| (item, elapsed)));
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.poll_flush(cx)
+    }
+}
+
+/// `forward` flushes only when its stream has nothing ready. Items that had passed stayed in the
+/// buffer of a connection while the next one waited, and all came together at the end.
+#[tokio::test(start_paused = true)]
+async fn what_has_passed_is_flushed_while_the_next_item_waits() {
+    let sent = Seen::default();
+    let inner = Buffering { sent: Arc::clone(&sent), ..Buffering::default() };
+    let sink = paused().throttle(&SPACED).sink(inner);
+    stream::iter(1..=5).map(Ok).forward(sink).await.unwrap();
+    // Counted from the first item, which has waited for 100 ms.
+    let even: Vec<_> = (1..=5).map(|item| (item, ms(100) * (item - 1))).collect();
+    assert_eq!(*sent.lock().unwrap(), even);
 }
