@@ -4,10 +4,12 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::extension::missing_extension;
 use super::extractor::{Extracted, KeyExtractor};
 use super::from_fn::IntoExtracted;
 use super::head::Head;
 use super::key_error::KeyError;
+use super::setup_warning::SetupWarning;
 
 /// Takes the key from the claims of a verified token; made by [`claim`].
 pub struct Claim<T, F> {
@@ -65,8 +67,8 @@ where
         let claims = type_name::<T>();
         let Some(found) = head.extensions().get::<T>() else {
             return Err(KeyError::missing(format!(
-                "no key: the request has no claims of type `{claims}` (add the layer that verifies the \
-                 token outside of this one)"
+                "no key: the request has no claims of type `{claims}` (add the layer that verifies \
+                 the token outside of this one; in axum, by a `.layer(..)` after this one's)"
             )));
         };
         match (self.read)(found).into_extracted() {
@@ -76,6 +78,10 @@ where
             ))),
             extracted => extracted,
         }
+    }
+
+    fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
+        missing_extension::<T>(head)
     }
 }
 

@@ -185,8 +185,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Checks a request for a sign of a misconfiguration; returns `None` by default.
     ///
-    /// A rule calls this for its first thousand requests with a key, and logs the warning once. The
-    /// result has no influence on decisions.
+    /// A rule calls this for its first thousand requests with a key, or that miss the key and are
+    /// not answered with an error of the server, and logs the warning once. The result has no
+    /// influence on decisions.
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
         let _ = head;
         None
@@ -263,9 +264,17 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
         let warning = self.first_error.get().map(|error| SetupWarning::new(error.message()));
-        warning
-            .or_else(|| self.first.setup_warning(head))
-            .or_else(|| self.second.setup_warning(head))
+        warning.or_else(|| {
+            let first = self.first.setup_warning(head);
+            if first.as_ref().is_some_and(SetupWarning::is_certain) {
+                return first;
+            }
+            // What is certain must not wait for what is not.
+            match self.second.setup_warning(head) {
+                Some(second) if second.is_certain() => Some(second),
+                second => first.or(second),
+            }
+        })
     }
 }
 

@@ -11,25 +11,49 @@ use crate::backend::Key;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupWarning {
     message: Cow<'static, str>,
-    common_key: Option<Key>,
+    scope: WarningScope,
+}
+
+/// Which requests have to raise a warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WarningScope {
+    One,
+    EachWithKey(Key),
+    Each,
 }
 
 impl SetupWarning {
     /// Makes a warning that is logged at the first request that raises it.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), common_key: None }
+        Self { message: message.into(), scope: WarningScope::One }
     }
 
     /// Makes a warning that is logged only if each of the first thousand requests raises it, all
     /// with this key.
     pub fn with_common_key(key: impl Into<Key>, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), common_key: Some(key.into()) }
+        Self { message: message.into(), scope: WarningScope::EachWithKey(key.into()) }
     }
 
-    /// The key with which all requests have to raise the warning; `None` if one request is enough.
+    /// Makes a warning that is logged only if each of the first thousand requests raises it,
+    /// whatever their keys are.
+    pub fn in_each_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), scope: WarningScope::Each }
+    }
+
+    /// The key with which all requests have to raise the warning; `None` if their keys do not
+    /// matter.
     #[must_use]
     pub const fn common_key(&self) -> Option<&Key> {
-        self.common_key.as_ref()
+        match &self.scope {
+            WarningScope::EachWithKey(key) => Some(key),
+            WarningScope::One | WarningScope::Each => None,
+        }
+    }
+
+    /// Whether one request is enough to log the warning.
+    #[must_use]
+    pub const fn is_certain(&self) -> bool {
+        matches!(self.scope, WarningScope::One)
     }
 }
 

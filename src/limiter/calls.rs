@@ -314,7 +314,11 @@ fn decide_unknown<'l>(
     unknown: UnknownBucket<'_>,
     demand: &mut Demand<&'l Limit>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
+    let has_changed = unknown.has_other_quota();
     let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
+    if has_changed {
+        limiter.uses().note_conversion(demand.limit, &demand.key, at);
+    }
     answer(limiter, demand, at, reading)
 }
 

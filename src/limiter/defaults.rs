@@ -25,8 +25,9 @@ pub(crate) struct Speech {
 }
 
 impl Speech {
-    pub(crate) fn new(style: impl Any + Send + Sync) -> Self {
-        Self { style: Some(Arc::new(style)), is_silent: false }
+    /// The same with another style. What is silent stays so.
+    pub(crate) fn with_style(&self, style: impl Any + Send + Sync) -> Self {
+        Self { style: Some(Arc::new(style)), is_silent: self.is_silent }
     }
 
     pub(super) const fn is_default(&self) -> bool {

@@ -11,6 +11,7 @@ use super::Limit;
 use super::defaults::Defaults;
 use super::demand::{Demand, Mode, check_sums, draw_all_shards};
 use super::failure_log::FailureLog;
+use super::limit_uses::LimitUses;
 use super::off::Off;
 use super::queue::QueueRegistry;
 use super::random::Random;
@@ -60,6 +61,7 @@ struct LimiterState {
     /// The resets that were made through this limiter. The memory store records its own.
     resets: Arc<SharedResets>,
     failures: Arc<FailureLog>,
+    uses: Arc<LimitUses>,
     defaults: Defaults,
     /// The limiter that admits everything in place of this one, once it was needed.
     off: OnceLock<RateLimiter>,
@@ -80,20 +82,42 @@ impl RateLimiter {
     pub fn new(backend: impl Backend) -> Self {
         let store = Store::new(backend);
         let queues = Arc::new(QueueRegistry::new(store.share()));
-        let (random, resets, failures, defaults, off) = Default::default();
-        let state = LimiterState { store, queues, random, resets, failures, defaults, off };
+        let (random, resets, failures, uses, defaults, off) = Default::default();
+        let state = LimiterState { store, queues, random, resets, failures, uses, defaults, off };
         Self { shared: Arc::new(state) }
+    }
+
+    /// Makes a limiter with the defaults of this one that keeps its buckets in another store: a
+    /// transaction of a database, say, or the store of a test.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "memory")] {
+    /// use tollgate::backend::Memory;
+    /// use tollgate::{OnFailure, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::in_memory().on_failure(OnFailure::Admit);
+    /// let small = limiter.with_backend(Memory::new().max_keys(1_000));
+    /// # drop(small);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_backend(&self, backend: impl Backend) -> Self {
+        Self::new(backend).with_defaults(|all| *all = self.shared.defaults.clone())
     }
 
     /// A handle with other defaults. It shares everything else.
     pub(super) fn with_defaults(&self, change: impl FnOnce(&mut Defaults)) -> Self {
-        let LimiterState { store, queues, random, resets, failures, defaults, .. } = &*self.shared;
+        let LimiterState { store, queues, random, resets, failures, uses, defaults, .. } =
+            &*self.shared;
         let mut state = LimiterState {
             store: store.clone(),
             queues: Arc::clone(queues),
             random: random.clone(),
             resets: Arc::clone(resets),
             failures: Arc::clone(failures),
+            uses: Arc::clone(uses),
             defaults: defaults.clone(),
             off: OnceLock::new(),
         };
@@ -127,6 +151,11 @@ impl RateLimiter {
 
     pub(crate) fn failures(&self) -> &FailureLog {
         &self.shared.failures
+    }
+
+    /// What its layers and calls make of its limits; the same of all its handles.
+    pub(crate) fn uses(&self) -> &Arc<LimitUses> {
+        &self.shared.uses
     }
 
     /// Makes a limiter that keeps its buckets in this process.

@@ -17,7 +17,11 @@ use crate::backend::BackendError;
 /// then at debug level until the store [has recovered](FailureState::record_success).
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
+    /// An outage while requests are refused for it.
     outage: FailureState,
+    /// An outage while requests of other limits, or layers, pass for it: an operator has to know
+    /// of both.
+    open_outage: FailureState,
     full: FailureState,
     misconfigured_store: FailureState,
     overload: AtomicBool,
@@ -32,7 +36,18 @@ impl FailureLog {
     pub(crate) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
         let state = self;
         let (first, hint) = if error.is_outage() {
-            (state.outage.record_failure(), "no decision (logged once until the backend recovers)")
+            match on_failure {
+                OnFailure::Refuse => (
+                    state.outage.record_failure(),
+                    "no decision, and requests are not admitted \
+                     (logged once until the backend recovers)",
+                ),
+                OnFailure::Admit => (
+                    state.open_outage.record_failure(),
+                    "no decision, and requests of limits with `OnFailure::Admit` pass uncounted \
+                     (logged once until the backend recovers)",
+                ),
+            }
         } else if error.is_full() {
             let hint = "the backend is full, and requests that it has no room for are not admitted \
                         (logged once until the backend recovers)";
@@ -64,9 +79,10 @@ impl FailureLog {
     /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
     /// replica, alternates between refusals and failures.
     pub(crate) fn store_charged(&self, limit: &Limit) {
-        let Self { outage, full, misconfigured_store, .. } = self;
+        let Self { outage, open_outage, full, misconfigured_store, .. } = self;
         // Without short-circuit: several failures may have been logged.
-        let recovered = [outage, full, misconfigured_store].map(FailureState::record_success);
+        let recovered =
+            [outage, open_outage, full, misconfigured_store].map(FailureState::record_success);
         if recovered.contains(&true) {
             #[cfg(feature = "tracing")]
             tracing::info!(limit = limit.name(), "backend recovered");

@@ -16,6 +16,9 @@ use crate::quota::{Quota, QuotaError};
 /// may change while a service runs. A bucket then keeps what was *used* of it: see
 /// [`rescale`](crate::algebra::rescale).
 ///
+/// Numbers that differ by mistake are logged once: those of two layers, unless they are chosen for each
+/// request, and those that calls on one bucket change to and fro.
+///
 /// # Examples
 ///
 /// ```
@@ -171,6 +174,12 @@ impl Limit {
     #[inline]
     pub const fn bucket(&self) -> &Bucket {
         &self.bucket
+    }
+
+    /// Whether it is of the same name as another limit, and its buckets have other numbers.
+    pub(super) fn differs_in_numbers(&self, other: &Self) -> bool {
+        let numbers = |limit: &Self| (limit.bucket, limit.quota.get_shards());
+        self.name() == other.name() && numbers(self) != numbers(other)
     }
 
     #[inline]

@@ -149,6 +149,7 @@ mod failure_log;
 mod forget;
 mod grant;
 mod limit;
+mod limit_uses;
 #[cfg(feature = "serde")]
 mod limits;
 #[cfg(feature = "memory")]
@@ -208,6 +209,7 @@ pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::grant::Grant;
+pub(crate) use self::limit_uses::LimitUser;
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
 pub(crate) use self::outcome::Outcome;

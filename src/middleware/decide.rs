@@ -63,6 +63,9 @@ fn render_action(plan: &Plan, head: &Head<'_>, action: EventualAction<'_>) -> Re
 }
 
 fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
+    if plan.watch.is_on() {
+        plan.watch_request();
+    }
     if plan.limiter.is_off() {
         return EventualAction::Ready(run_uncharged(plan));
     }
@@ -293,6 +296,7 @@ pub(super) fn on_admission(
     outcome: &Outcome,
 ) -> OnResponse {
     if let [demand] = demands
+        && !plan.watch.is_on()
         && let Some(lone) = on_lone_response(plan, demand.limit(), || outcome.level(demand))
     {
         return lone;
@@ -304,7 +308,7 @@ pub(super) fn on_admission(
 
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
-    let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
+    let ledger = plan.keeps_ledgers().then(|| Arc::new(RequestLedger::new(plan)));
     Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, ledger))
 }
 

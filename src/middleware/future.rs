@@ -156,6 +156,7 @@ where
                     let HeldRequest { mut service, mut request, plan } = *held;
                     match action {
                         Action::Run(on_response) => {
+                            let on_response = on_response.for_method(request.method(), &plan);
                             on_response.expose(&mut request);
                             let future = service.call(request);
                             Self::Running { future, on_response }

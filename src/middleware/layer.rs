@@ -240,8 +240,10 @@ impl<N> RateLimitLayer<N> {
     /// Sets the response to requests that do not run; problem details by default.
     ///
     /// It is also the response to the error of a call that a handler within the layer returns, with
-    /// the [`dialects`](Self::dialects) and the [`retry_after`](Self::retry_after) of the layer. The
-    /// innermost layer with an `on_refusal` of its own counts.
+    /// the [`dialects`](Self::dialects) and the [`retry_after`](Self::retry_after) of the layer.
+    /// The innermost layer with an `on_refusal` of its own counts. A handler that gives the error
+    /// another status or content type has worded it itself, and its response stays. So do header
+    /// fields that layers and middleware in between have added.
     #[doc(alias("error_handler", "handler", "message", "statusCode"))]
     pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
         self.with(|settings| {
@@ -315,6 +317,7 @@ impl<S, N> Layer<S> for RateLimitLayer<N> {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
+        self.plan.count_service();
         RateLimit::new(inner, Arc::clone(&self.plan))
     }
 }

@@ -310,6 +310,7 @@ mod lone;
 mod lone_response;
 mod meter;
 mod missing_key;
+mod nested_charges;
 mod on_refusal;
 mod on_response;
 mod plan;
@@ -327,6 +328,7 @@ mod service;
 mod setup_check;
 mod shadow;
 mod waiter_counter;
+mod watch;
 
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;

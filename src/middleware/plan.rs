@@ -11,9 +11,10 @@ use super::on_refusal::RefusalWording;
 use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
+use super::watch::{ServiceCount, Watch};
 use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
-use crate::limiter::{Limit, RateLimiter};
+use crate::limiter::{Limit, LimitUser, RateLimiter};
 
 /// The state that all services of a layer share.
 pub(super) struct Plan {
@@ -36,23 +37,25 @@ pub(super) struct Plan {
     /// The number of rules in the template.
     advertised_count: usize,
     pub(super) waiters: WaiterCounter,
+    pub(super) watch: Watch,
     pub(super) log: Log,
 }
 
 /// How the requests of a layer are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecisionPath {
-    /// By one rule that applies to all requests, is enforced on all keys and does not queue. With a
-    /// memory store, such a decision needs no list.
+    /// By one rule that applies to all requests, is enforced on all keys and does not queue, in a
+    /// layer that does not word what handlers return. With a memory store, such a decision needs no
+    /// list.
     Lone,
     General,
 }
 
 impl DecisionPath {
-    fn new(rules: &Rules) -> Self {
+    fn new(rules: &Rules, restyles: bool) -> Self {
         let Rules { first, rest, settings } = rules;
         let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
-        if is_lone { Self::Lone } else { Self::General }
+        if is_lone && !restyles { Self::Lone } else { Self::General }
     }
 }
 
@@ -64,7 +67,7 @@ impl Plan {
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let mut plan = Self {
             limiter,
-            path: DecisionPath::new(rules),
+            path: DecisionPath::new(rules, restyles),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
@@ -75,6 +78,7 @@ impl Plan {
                 && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
             waiters: WaiterCounter::default(),
+            watch: Watch::default(),
             log: Log::default(),
             settings,
         };
@@ -94,6 +98,43 @@ impl Plan {
             plan.template = Some(template);
         }
         plan
+    }
+
+    /// The layer makes a service.
+    ///
+    /// A layer that is not the only one with a limit of its name watches its requests. So does a
+    /// layer with several services, which may be around each other.
+    pub(super) fn count_service(self: &Arc<Self>) {
+        if !cfg!(feature = "tracing") || self.limiter.is_off() {
+            return;
+        }
+        match self.watch.count_service() {
+            ServiceCount::First => {
+                let user: Arc<dyn LimitUser> = Arc::<Self>::clone(self);
+                let rules = self.iter().map(|PlannedRule { rule, .. }| rule);
+                let limits = rules.map(|rule| (&*rule.limit, rule.chooser.is_some()));
+                self.limiter.uses().enter(limits, &user);
+            }
+            ServiceCount::Second => self.watch.start(),
+            ServiceCount::Later => {}
+        }
+    }
+
+    /// Looks for mistakes before a watched request is decided.
+    #[cold]
+    pub(super) fn watch_request(&self) {
+        if self.watch.count_request() {
+            // Only now: a service that replaces another one is made while that one still exists.
+            self.limiter.uses().compare_numbers(self);
+            if self.watch.meets_neighbors() {
+                self.limiter.uses().watch_neighbors(self);
+            }
+        }
+    }
+
+    /// Whether the requests of the layer have ledgers.
+    pub(super) fn keeps_ledgers(&self) -> bool {
+        self.tracks_charges || self.watch.is_on()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PlannedRule> {
@@ -161,6 +202,12 @@ impl Plan {
             Some(planned) => Cow::Borrowed(&planned.policy),
             None => Cow::Owned(PolicyText::new(limit)),
         }
+    }
+}
+
+impl LimitUser for Plan {
+    fn watch(&self) {
+        self.watch.start();
     }
 }
 

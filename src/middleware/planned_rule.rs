@@ -138,12 +138,17 @@ impl PlannedRule {
             Ok(_) => return Ok(None),
             Err(error) => error,
         };
-        let Rule { limit, missing_key, .. } = &self.rule;
+        let Rule { limit, missing_key, key, .. } = &self.rule;
         let status = match missing_key {
             _ if !error.is_missing() => Some(StatusCode::BAD_REQUEST),
             MissingKey::Reject(status) => Some(*status),
             MissingKey::Exempt | MissingKey::Shared => None,
         };
+        // A request that is answered with an error of the server is logged below.
+        let fails = status.is_some_and(|status| status.is_server_error());
+        if error.is_missing() && !(fails && self.rule.is_enforced_on_some()) {
+            self.setup_check.check(limit, &**key, head);
+        }
         match status {
             // The rule is a pure shadow, so the request passes.
             Some(status) if !self.rule.is_enforced_on_some() => {

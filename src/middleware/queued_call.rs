@@ -119,16 +119,16 @@ where
                 OnResponse::expose_ledger(ledger, &mut request);
             }
             let waited = since.elapsed();
+            let method = request.method().clone();
             let future = service.call(request);
             // After the call, so that the requests behind this one call the service after it.
             let used = pending.use_up();
             drop(guard);
             let timing = fields::server_timing(&limit, waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
-            return Poll::Ready(Ok(QueueExit::Called(
-                future,
-                OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger),
-            )));
+            let on_response = OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger);
+            let on_response = on_response.for_method(&method, &plan);
+            return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
         }
     }
 }

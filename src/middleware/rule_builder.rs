@@ -98,8 +98,8 @@ impl Rule {
     /// Sets a function that chooses the limit of a request from its head, such as that of its
     /// tenant's plan.
     ///
-    /// It returns a [`Limit`], a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one. With
-    /// `None`, this rule does not limit the request; the other rules of the layer still do.
+    /// It returns a [`Limit`], a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one, but no
+    /// borrow of the request. With `None`, this rule does not limit the request; others still do.
     ///
     /// Limits with the same name share their buckets: after a change of plan, the tokens that the
     /// tenant has used stay used. Where no request is at hand, as in some lines of the log, the
@@ -116,10 +116,10 @@ impl Rule {
     ///
     /// fn plan(head: &Head<'_>) -> Option<&'static Limit> {
     ///     // In production, from what the authentication has put into the request's extensions.
-    ///     match head.headers().get("x-plan")?.as_bytes() {
-    ///         b"internal" => None, // not limited
-    ///         b"pro" => Some(&PRO),
-    ///         _ => Some(&FREE),
+    ///     match head.headers().get("x-plan").map(|plan| plan.as_bytes()) {
+    ///         Some(b"internal") => None, // not limited
+    ///         Some(b"pro") => Some(&PRO),
+    ///         _ => Some(&FREE), // also without a plan: a `?` above would lift the limit then
     ///     }
     /// }
     ///

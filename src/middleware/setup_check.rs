@@ -9,7 +9,7 @@ use crate::limiter::Limit;
 
 /// How many requests are checked. If several clients are active, it is unlikely that the first
 /// thousand requests all have one key by chance.
-const REQUESTS: u32 = 1_000;
+pub(super) const REQUESTS: u32 = 1_000;
 
 /// Logs each kind of [`SetupWarning`] once.
 ///
@@ -23,8 +23,8 @@ pub(super) struct SetupCheck(Arc<SetupCheckState>);
 struct SetupCheckState {
     requests: AtomicU32,
     is_logged: AtomicBool,
-    /// The key of the first warning that all requests have to raise.
-    common_key: OnceLock<Key>,
+    /// The key of the first warning that all requests have to raise, if it has one.
+    common_key: OnceLock<Option<Key>>,
     /// Whether some request did not raise that warning.
     differs: AtomicBool,
 }
@@ -43,17 +43,18 @@ impl SetupCheck {
         // The counter cannot wrap: it exceeds the bound by at most the number of threads.
         let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == REQUESTS;
         let warning = extractor.setup_warning(head);
-        match warning.as_ref().map(|warning| (warning, warning.common_key())) {
-            Some((warning, Some(key))) => {
-                if common_key.get_or_init(|| key.clone()) != key {
-                    differs.store(true, Ordering::Relaxed);
-                } else if is_last && !differs.load(Ordering::Relaxed) {
+        match &warning {
+            Some(warning) if warning.is_certain() => {
+                differs.store(true, Ordering::Relaxed);
+                if !is_logged.swap(true, Ordering::Relaxed) {
                     log_warning(limit, warning);
                 }
             }
-            Some((warning, None)) => {
-                differs.store(true, Ordering::Relaxed);
-                if !is_logged.swap(true, Ordering::Relaxed) {
+            Some(warning) => {
+                let key = warning.common_key();
+                if common_key.get_or_init(|| key.cloned()).as_ref() != key {
+                    differs.store(true, Ordering::Relaxed);
+                } else if is_last && !differs.load(Ordering::Relaxed) {
                     log_warning(limit, warning);
                 }
             }

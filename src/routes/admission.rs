@@ -47,7 +47,9 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
 /// let missing = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
 /// assert_eq!(
 ///     missing.unwrap_err().to_string(),
-///     "no admission: no rate limit around this route is exposed (call `.expose()` on its layer)"
+///     "no admission: no rate limit around this route is exposed (call `.expose()` on its \
+///      layer, and add that after any layer that takes the admission: in axum, the last \
+///      `.layer(..)` runs first)"
 /// );
 /// # }
 /// ```
@@ -57,7 +59,9 @@ pub struct MissingAdmission(());
 impl fmt::Display for MissingAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no admission: no rate limit around this route is exposed (call `.expose()` on its layer)",
+            "no admission: no rate limit around this route is exposed (call `.expose()` on its \
+             layer, and add that after any layer that takes the admission: in axum, the last \
+             `.layer(..)` runs first)",
         )
     }
 }

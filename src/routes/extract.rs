@@ -51,6 +51,9 @@ pub(super) enum OnRejection {
 /// is, after it. If the extractor rejects the request, its rejection is the response. With
 /// [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
 ///
+/// A handler that needs the value as well takes it by [`Extension`](axum::Extension). If it takes
+/// `E` itself, the query runs twice.
+///
 /// # Examples
 ///
 /// ```

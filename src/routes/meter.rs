@@ -48,7 +48,9 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Meter {
 /// let missing = <Meter as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
 /// assert_eq!(
 ///     missing.unwrap_err().to_string(),
-///     "no meter: no rate limit around this route settles (call `.settle()` on its layer)"
+///     "no meter: no rate limit around this route settles (call `.settle()` on its \
+///      layer, and add that after any layer that takes the meter: in axum, the last \
+///      `.layer(..)` runs first)"
 /// );
 /// # }
 /// ```
@@ -58,7 +60,9 @@ pub struct MissingMeter(());
 impl fmt::Display for MissingMeter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no meter: no rate limit around this route settles (call `.settle()` on its layer)",
+            "no meter: no rate limit around this route settles (call `.settle()` on its \
+             layer, and add that after any layer that takes the meter: in axum, the last \
+             `.layer(..)` runs first)",
         )
     }
 }

@@ -333,7 +333,7 @@ fn a_claim_is_read_from_verified_claims() {
         none.to_string(),
         format!(
             "no key: the request has no claims of type `{claims}` (add the layer that verifies the \
-             token outside of this one)"
+             token outside of this one; in axum, by a `.layer(..)` after this one's)"
         )
     );
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
 use support::{START, at_once, limiter};
@@ -21,7 +20,7 @@ use tollgate::clock::ManualClock;
 use tollgate::key::{
     ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global, header,
 };
-use tollgate::middleware::{Admission, MissingKey};
+use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
 use tower::{Layer, ServiceExt};
 
@@ -60,6 +59,24 @@ fn a_store_that_fails_is_logged_once_until_it_has_recovered() {
         .collect();
     assert_eq!(told, [(true, false), (false, true), (true, false)], "{lines:#?}");
     assert!(lines[0].contains("it is down"), "{lines:#?}");
+}
+
+/// The line named the first limit alone: where that one admits, an operator took all for admitted.
+#[test]
+fn an_outage_is_logged_once_for_limits_that_admit_and_once_for_those_that_refuse() {
+    let store = Flaky::default();
+    store.down.store(true, Ordering::Relaxed);
+    let limiter = RateLimiter::new(store);
+    let lines = at_paused_time(async || {
+        let open = limiter.clone().on_failure(OnFailure::Admit);
+        for _ in 0..3 {
+            assert!(open.limit(&TWO).await.is_ok());
+            assert!(limiter.limit(&TWO).await.is_err());
+        }
+    });
+    let [passes, refuses] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(passes.contains("on_failure=Admit") && passes.contains("pass uncounted"), "{passes}");
+    assert!(refuses.contains("on_failure=Refuse") && refuses.contains("are not admitted"));
 }
 
 /// A store that is full refuses and fails by turns: of 400 requests, 399 were logged.
@@ -249,19 +266,6 @@ fn a_request_that_a_shadow_would_refuse_is_logged() {
     let lines = logged(tracing::Level::INFO, || (0..3).for_each(|_| ask(&mistaken)));
     assert!(lines.len() == 1 && lines[0].contains("ERROR"), "{lines:#?}");
     assert!(lines[0].contains("into_make_service_with_connect_info"), "{lines:#?}");
-}
-
-#[test]
-fn an_admission_that_no_layer_exposes_is_logged_with_the_fix() {
-    let (mut parts, ()) = Request::new(()).into_parts();
-    let extracted = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &());
-    let missing = at_once(extracted).unwrap_err();
-    // Every request for the route meets it.
-    let lines = logged(tracing::Level::ERROR, || {
-        (0..3).for_each(|_| assert_eq!(missing.into_response().status(), 500));
-    });
-    assert!(lines.len() == 1 && lines[0].contains("call `.expose()` on its layer"), "{lines:#?}");
-    assert!(lines[0].contains("(logged once)"), "{lines:#?}");
 }
 
 #[test]
@@ -594,7 +598,7 @@ pub(crate) fn log_of(work: impl FnOnce()) -> String {
 }
 
 /// The lines that this thread logs meanwhile, from this level on.
-fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
+pub(crate) fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
     let log = log_of(work);
     let level_of = |line: &str| line.split_whitespace().nth(1)?.parse().ok();
     log.lines()

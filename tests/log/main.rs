@@ -8,6 +8,8 @@
 
 mod causes;
 mod lines;
+mod mistakes;
+mod order;
 #[cfg(feature = "credentials")]
 mod secrets;
 #[path = "../support/mod.rs"]
