@@ -35,7 +35,7 @@ enum Problem {
         backend: &'static str,
         within: Duration,
     },
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Misconfigured {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
@@ -48,16 +48,21 @@ enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Overloaded {
         backend: &'static str,
         within: Duration,
+    },
+    #[cfg(feature = "optimistic")]
+    Contended {
+        backend: &'static str,
+        tries: u32,
     },
     CrossSlot {
         limits: String,
     },
     Incomplete,
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Internal {
         backend: &'static str,
         what: &'static str,
@@ -124,13 +129,19 @@ impl BackendError {
 
     /// Too many calls of this process waited to be sent, so this one missed its deadline before the
     /// store could answer it.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     pub(crate) const fn overloaded(backend: &'static str, within: Duration) -> Self {
         Self(Problem::Overloaded { backend, within })
     }
 
+    /// Other calls changed the buckets of this call each time that it tried to.
+    #[cfg(feature = "optimistic")]
+    pub(crate) const fn contended(backend: &'static str, tries: u32) -> Self {
+        Self(Problem::Contended { backend, tries })
+    }
+
     /// The store cannot be used with its present configuration.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     pub(crate) fn misconfigured(
         backend: &'static str,
         cause: impl Into<Box<dyn Error + Send + Sync>>,
@@ -150,7 +161,7 @@ impl BackendError {
     }
 
     /// Something happened that the code of this crate rules out.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     pub(crate) const fn internal(backend: &'static str, what: &'static str) -> Self {
         Self(Problem::Internal { backend, what })
     }
@@ -218,9 +229,9 @@ impl BackendError {
     /// the rights of its user.
     #[must_use]
     pub const fn is_misconfigured(&self) -> bool {
-        #[cfg(feature = "redis")]
+        #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
         return matches!(self.0, Problem::Misconfigured { .. });
-        #[cfg(not(feature = "redis"))]
+        #[cfg(not(any(feature = "redis", feature = "postgres", feature = "embedded")))]
         false
     }
 
@@ -246,21 +257,27 @@ impl BackendError {
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
             | Problem::Full { cause, .. } => Some(&**cause),
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Misconfigured { cause, .. } => Some(&**cause),
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Internal { .. } | Problem::Overloaded { .. } => None,
+            #[cfg(feature = "optimistic")]
+            Problem::Contended { .. } => None,
             Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
         }
     }
 
-    /// Whether the call was late because too many calls of this process waited to be sent.
+    /// Whether the call was late because too many calls of this process waited to be sent, or
+    /// because other calls changed its buckets each time that it tried to.
     #[must_use]
     pub const fn is_overload(&self) -> bool {
-        #[cfg(feature = "redis")]
-        return matches!(self.0, Problem::Overloaded { .. });
-        #[cfg(not(feature = "redis"))]
-        false
+        match self.0 {
+            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
+            Problem::Overloaded { .. } => true,
+            #[cfg(feature = "optimistic")]
+            Problem::Contended { .. } => true,
+            _ => false,
+        }
     }
 }
 
@@ -273,7 +290,7 @@ impl fmt::Display for BackendError {
                 write!(f, "{backend} backend can never decide this")
             }
             Problem::Full { backend, .. } => write!(f, "{backend} backend is full"),
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Overloaded { backend, within } => {
                 late(backend, *within, f)?;
                 f.write_str(
@@ -281,18 +298,25 @@ impl fmt::Display for BackendError {
                      at once, or set a longer deadline)",
                 )
             }
+            #[cfg(feature = "optimistic")]
+            Problem::Contended { backend, tries } => write!(
+                f,
+                "{backend} backend could not decide in {tries} tries, as other calls changed the \
+                 bucket each time (let fewer requests run at once, divide the limit into shards, or \
+                 allow more tries)"
+            ),
             Problem::CrossSlot { limits } => write!(
                 f,
                 "buckets of `{limits}` are in several slots of the cluster, and cannot be charged in one step \
                  (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
                  `HashTag::Fixed`)"
             ),
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Misconfigured { backend, .. } => {
                 write!(f, "{backend} backend is misconfigured")
             }
             Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Internal { backend, what } => {
                 write!(f, "{backend} backend has a bug: {what} (please report this)")
             }

@@ -91,6 +91,12 @@ impl BucketRecord {
         Some(Self { bucket, state })
     }
 
+    /// The units that the bucket holds at `now`.
+    #[cfg(feature = "embedded")]
+    pub(super) fn value_at(&self, now: Timestamp) -> i64 {
+        self.bucket.refresh(self.state, now).value
+    }
+
     /// The state, converted to `bucket`; `None` if it counts as absent there.
     pub(super) fn state_in(
         &self,

@@ -7,10 +7,10 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::engine::{ColdStart, Redis, Settings};
-use super::key_name::{HashTag, KeyNames};
 use super::link::{ConnectOptions, Link, Servers};
 use super::script;
 use crate::backend::BackendError;
+use crate::backend::remote::key_name::{HashTag, KeyNames};
 
 /// The settings of a [`Redis`] store: the servers, the connections, and the names of buckets.
 ///

@@ -17,10 +17,11 @@
 
 use std::time::Duration;
 
-use super::batch::Batcher;
-use super::key_name::KeyName;
-use super::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use super::carrier::RedisCarrier;
 use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
+use crate::backend::remote::batch::Batcher;
+use crate::backend::remote::key_name::KeyName;
+use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
 use crate::backend::{Adjustment, Applied, BackendError, BucketId, Charge, Reading};
 use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
@@ -28,7 +29,7 @@ use tokio::time::Instant;
 
 /// Carries out charges that only look.
 pub(super) async fn look(
-    batcher: Batcher,
+    batcher: Batcher<RedisCarrier>,
     charges: SmallVec<[NamedCharge; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
@@ -46,7 +47,7 @@ pub(super) async fn look(
 
 /// Makes adjustments, each by itself.
 pub(super) async fn adjust(
-    batcher: Batcher,
+    batcher: Batcher<RedisCarrier>,
     adjustments: SmallVec<[NamedAdjustment; 1]>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
@@ -70,7 +71,7 @@ pub(super) async fn adjust(
 
 /// A two-choices charge on shards in different slots.
 pub(super) struct CrossSlotPair {
-    pub(super) batcher: Batcher,
+    pub(super) batcher: Batcher<RedisCarrier>,
     /// The id of each shard.
     pub(super) shards: [NamedBucketId; 2],
     pub(super) charge: NamedCharge,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::batch::{BatchSettings, Batcher, Bounds};
+use super::carrier::RedisCarrier;
 use super::cross_slot::{self, CrossSlotPair, share_a_slot};
-use super::key_name::KeyNames;
 use super::link::Link;
-use super::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use crate::backend::remote::batch::{Batcher, Bounds, Carrier as _};
+use crate::backend::remote::key_name::KeyNames;
+use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
 
@@ -95,7 +96,7 @@ use crate::clock::{Clock, SystemClock};
 #[doc(alias = "throttled")]
 #[derive(Clone)]
 pub struct Redis {
-    pub(super) batcher: Batcher,
+    pub(super) batcher: Batcher<RedisCarrier>,
     pub(super) names: Arc<KeyNames>,
 }
 
@@ -104,28 +105,32 @@ impl Redis {
     pub(super) fn new(link: Link, names: KeyNames, runtime: Handle, settings: Settings) -> Self {
         let calls_per_group = if link.is_cluster() { CALLS_PER_GROUP } else { CALLS_PER_SLOT };
         let init_names = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
-        let sending = BatchSettings {
-            deadline: settings.deadline,
-            bounds: Bounds {
-                calls_per_slot: CALLS_PER_SLOT,
-                calls_per_group,
-                buckets_per_call: BUCKETS_PER_CALL,
-            },
+        let bounds = Bounds {
+            calls_per_slot: CALLS_PER_SLOT,
+            calls_per_group,
+            buckets_per_call: BUCKETS_PER_CALL,
+        };
+        let carrier = RedisCarrier {
+            link,
             init_names,
             #[cfg(test)]
             clock: settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new())),
         };
-        let batcher = Batcher::new(link, runtime, sending);
+        let batcher = Batcher::new(carrier, runtime, settings.deadline, bounds);
         Self { batcher, names: Arc::new(names) }
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.batcher.carrier().link.is_cluster()
     }
 
     fn charges(&self, charges: &[Charge<'_>]) -> Result<Answer<Applied>, BackendError> {
         let deadline = self.batcher.deadline();
         let mut owned = SmallVec::<[_; 1]>::new();
         for charge in charges {
-            owned.push(NamedCharge::new(charge, &self.names)?);
+            owned.push(NamedCharge::new(RedisCarrier::STORE, charge, &self.names)?);
         }
-        if !self.batcher.is_cluster() || share_a_slot(owned.iter().flat_map(NamedCharge::names)) {
+        if !self.is_cluster() || share_a_slot(owned.iter().flat_map(NamedCharge::names)) {
             return Ok(Answer::pending(self.batcher.send(Operation::Charges(owned), deadline)));
         }
         let batcher = self.batcher.clone();
@@ -149,7 +154,7 @@ impl Redis {
         let deadline = self.batcher.deadline();
         let owned: SmallVec<[_; 1]> =
             adjustments.iter().map(|one| NamedAdjustment::new(one, &self.names)).collect();
-        if !self.batcher.is_cluster() || share_a_slot(owned.iter().map(|one| &one.id.name)) {
+        if !self.is_cluster() || share_a_slot(owned.iter().map(|one| &one.id.name)) {
             return Answer::pending(self.batcher.send(Operation::Adjustments(owned), deadline));
         }
         Answer::pending(cross_slot::adjust(self.batcher.clone(), owned, deadline))
@@ -159,7 +164,7 @@ impl Redis {
         let deadline = self.batcher.deadline();
         let operation = Operation::Resets(ids.iter().map(|&id| self.names.name(id)).collect());
         let operations: SmallVec<[Operation; 1]> = match operation {
-            Operation::Resets(names) if self.batcher.is_cluster() => names
+            Operation::Resets(names) if self.is_cluster() => names
                 .into_iter()
                 .map(|name| Operation::Resets([name].into_iter().collect()))
                 .collect(),

@@ -12,19 +12,17 @@
 //!
 //! ```text
 //! engine     turns charges into an operation, with the key name of each bucket
-//! batch      collects the operations of all callers for the next call
+//! batch      collects the operations of all callers for the next call, in the room `remote`
+//! carrier    makes one call of the script for them
 //! script     writes the request, and reads the reply
 //! link       sends it to the right server: connections, redirections, retries
 //! ```
 
-mod batch;
 mod builder;
+mod carrier;
 mod cross_slot;
 mod engine;
-mod hashed;
-mod key_name;
 mod link;
-mod operation;
 mod script;
 #[cfg(test)]
 #[cfg(feature = "memory")]
@@ -32,4 +30,4 @@ mod tests;
 
 pub use self::builder::RedisBuilder;
 pub use self::engine::{ColdStart, Redis};
-pub use self::key_name::HashTag;
+pub use super::remote::key_name::HashTag;

@@ -63,8 +63,8 @@ use self::node_state::NodeState;
 use self::retry_action::RetryAction;
 use self::url::Topology;
 pub(super) use self::url::{ConnectOptions, Servers};
-use super::key_name::slot;
 use crate::backend::BackendError;
+use crate::backend::remote::key_name::slot;
 
 /// Connections that are made in the background and replaced when they break. Clones share them.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ::redis::Value;
 
 use super::address::is_host;
-use crate::backend::redis::key_name::slot;
+use crate::backend::remote::key_name::slot;
 
 /// The slots of all masters, in order, and their replicas.
 #[derive(Debug, Default)]

@@ -14,11 +14,6 @@ pub(super) const fn from_i64(number: i64) -> f64 {
     if number < -MAX { f64::NEG_INFINITY } else { number as f64 }
 }
 
-/// Converts a whole number to a double; beyond [`MAX`], to infinity.
-pub(super) fn from_u64(number: u64) -> f64 {
-    i64::try_from(number).map_or(f64::INFINITY, from_i64)
-}
-
 /// Converts a double to a whole number. `None` if it is not whole, or beyond [`MAX`].
 #[expect(clippy::as_conversions, reason = "a whole number within 2^53 is an `i64`")]
 pub(super) fn to_i64(double: f64) -> Option<i64> {
@@ -38,6 +33,5 @@ mod tests {
             assert_eq!(to_i64(odd), None, "{odd}");
         }
         assert_eq!((from_i64(MAX + 1), from_i64(i64::MIN)), (f64::INFINITY, f64::NEG_INFINITY));
-        assert_eq!((from_u64(u64::MAX), from_u64(7)), (f64::INFINITY, 7.0));
     }
 }

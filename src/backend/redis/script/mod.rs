@@ -5,7 +5,7 @@
 //! The files are parts of one script, in this order. `clock` reads the time and `batch` what is
 //! asked and stored. `bucket` and `formula` are [`algebra`](crate::algebra) in Lua, with its names
 //! in its order. `plain` decides most batches by itself and returns before the functions of the
-//! others are even made. `operations` carries out an [`Operation`](super::operation::Operation),
+//! others are even made. `operations` carries out an [`Operation`](crate::backend::remote::operation::Operation),
 //! and `main` runs them all.
 
 mod double;

@@ -4,7 +4,7 @@ use super::servers::Cluster;
 use super::{START, expect_ready};
 use crate::algebra::{Bucket, Terms, Verdict};
 use crate::backend::redis::cross_slot::CrossSlotPair;
-use crate::backend::redis::operation::{NamedBucketId, NamedCharge};
+use crate::backend::remote::operation::{NamedBucketId, NamedCharge};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::ManualClock;
 use crate::{MINUTE, Quota, SECOND};
@@ -55,7 +55,7 @@ async fn a_reservation_that_the_other_shard_refuses_stays_if_others_came_after_i
     let pair = CrossSlotPair {
         batcher: redis.batcher.clone(),
         shards: [id, id.shard(1)].map(|id| NamedBucketId::new(id, &redis.names)),
-        charge: NamedCharge::new(&charge, &redis.names).unwrap(),
+        charge: NamedCharge::new("redis", &charge, &redis.names).unwrap(),
         deadline: redis.batcher.deadline(),
     };
 

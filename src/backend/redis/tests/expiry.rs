@@ -7,7 +7,7 @@ use super::one::SingleBucket;
 use super::servers::{Client, Reply, until};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
-use crate::backend::redis::key_name::{HashTag, KeyNames};
+use crate::backend::remote::key_name::{HashTag, KeyNames};
 use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, TestCharge, expect_ready, play_step};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};

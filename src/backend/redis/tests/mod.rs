@@ -6,6 +6,7 @@ pub(super) mod servers;
 mod calls;
 mod changed;
 mod cluster;
+mod conformance;
 mod cross_slot;
 mod expiry;
 mod fight;

@@ -9,7 +9,7 @@ use super::super::{Call, ConnectOptions, Link, Servers};
 use super::process::{Server, until};
 use super::single::{COUNT, WITHIN, chain};
 use crate::backend::BackendError;
-use crate::backend::redis::key_name::slot;
+use crate::backend::remote::key_name::slot;
 
 /// A key in a slot of the first node, and one in a slot of the second.
 const FIRST: &str = "b";

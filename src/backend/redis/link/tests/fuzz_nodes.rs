@@ -9,8 +9,8 @@ use proptest::sample::select;
 use super::super::address::is_host;
 use super::super::sentinel;
 use super::super::slot_map::SlotMap;
-use crate::backend::redis::key_name::slot;
 use crate::backend::redis::tests::fuzz::bytes::draws_each;
+use crate::backend::remote::key_name::slot;
 
 /// Integers that slots, ports and their neighbours have.
 fn integer() -> impl Strategy<Value = Value> {

@@ -11,9 +11,9 @@ use super::bytes::draws_each;
 use super::stored::{RawValue, quotas, values};
 use crate::HOUR;
 use crate::algebra::{Bucket, State, Terms};
-use crate::backend::redis::key_name::{HashTag, KeyNames};
-use crate::backend::redis::operation::{NamedAdjustment, NamedCharge, Operation};
 use crate::backend::redis::script::{ScriptReply, ScriptRequest};
+use crate::backend::remote::key_name::{HashTag, KeyNames};
+use crate::backend::remote::operation::{NamedAdjustment, NamedCharge, Operation};
 use crate::backend::tests::{Dice, START};
 use crate::backend::{
     Adjustment, Applied, BackendError, BucketId, BucketRecord, BucketStore, Charge, Key,
@@ -139,7 +139,9 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
     let keys = ["alice", "bob", "carol"].map(Key::from);
     let [a, b, c] = [0, 1, 2].map(|nth| BucketId::new("one", &keys[nth]));
     let charges = |all: &[Charge<'_>]| {
-        Operation::Charges(all.iter().map(|one| NamedCharge::new(one, names).unwrap()).collect())
+        Operation::Charges(
+            all.iter().map(|one| NamedCharge::new("redis", one, names).unwrap()).collect(),
+        )
     };
     let adjustments = |all: &[Adjustment<'_>]| {
         Operation::Adjustments(all.iter().map(|one| NamedAdjustment::new(one, names)).collect())
@@ -242,12 +244,13 @@ proptest! {
         prop_assert_eq!(ScriptReply::is_answer(&answer, BUCKETS, init_counts), wanted.is_some());
         let reply = ScriptReply::read(&answer, BUCKETS, init_counts);
         prop_assert_eq!(reply.is_some(), wanted.is_some());
-        let (Some(mut reply), Some(mut wanted)) = (reply, wanted) else { return Ok(()) };
+        let (Some(reply), Some(mut wanted)) = (reply, wanted) else { return Ok(()) };
+        let mut replay = reply.into_replay(Vec::new());
         let mut rest = places.as_slice();
         for operation in &operations {
             let (own, others) = rest.split_at(operation.buckets());
             rest = others;
-            match (reply.replay(operation, own), wanted.play(operation)) {
+            match (replay.answer(operation, own), wanted.play(operation)) {
                 // A store of records does not know the time of initialization.
                 (Ok(applied), Ok(wanted)) if init_counts => {
                     prop_assert_eq!(applied.readings().len(), wanted.readings().len());

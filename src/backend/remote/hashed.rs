@@ -5,11 +5,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map that takes the hash of a key from the key itself, because hashing it again costs as much
 /// as the lookup. Clients must not be able to choose that hash.
-pub(super) type PrehashedMap<K, V> = HashMap<K, V, BuildHasherDefault<PassThroughHasher>>;
+pub(in crate::backend) type PrehashedMap<K, V> =
+    HashMap<K, V, BuildHasherDefault<PassThroughHasher>>;
 
 /// A hasher that returns the last number that was written.
 #[derive(Debug, Default)]
-pub(super) struct PassThroughHasher(u64);
+pub(in crate::backend) struct PassThroughHasher(u64);
 
 impl Hasher for PassThroughHasher {
     fn write_u64(&mut self, hash: u64) {

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::super::job::Job;
 use super::super::lanes::Lanes;
-use crate::backend::redis::key_name::{HashTag, KeyNames};
-use crate::backend::redis::operation::Operation;
+use crate::backend::remote::key_name::{HashTag, KeyNames};
+use crate::backend::remote::operation::Operation;
 use crate::backend::{BucketId, Key};
 
 /// The key of the `nth` request of the flood, or of the `nth` client, for this rule.

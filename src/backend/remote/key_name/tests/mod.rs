@@ -171,11 +171,11 @@ fn prefixes_and_tags_that_do_not_fit_a_name_are_refused() {
     let error = |prefix: &str, tag, secret| KeyNames::new(prefix.into(), tag, secret).unwrap_err();
     assert_eq!(
         error("a{b", HashTag::Bucket, None),
-        "prefix \"a{b\" cannot be part of a name in redis (use 1 to 64 letters, digits and `-_.~@+/:`)"
+        "prefix \"a{b\" cannot be part of a name (use 1 to 64 letters, digits and `-_.~@+/:`)"
     );
     assert_eq!(
         error("a", HashTag::Fixed(String::new()), None),
-        "hash tag \"\" cannot be part of a name in redis (use 1 to 64 letters, digits and `-_.~@+/:`)"
+        "hash tag \"\" cannot be part of a name (use 1 to 64 letters, digits and `-_.~@+/:`)"
     );
     assert_eq!(
         error("a", HashTag::Bucket, Some(b"fifteen bytes..")),

@@ -26,9 +26,9 @@ use std::hash::{BuildHasher, RandomState};
 use smallvec::SmallVec;
 
 use super::job::LaneId;
-use crate::backend::redis::hashed::PrehashedMap;
-use crate::backend::redis::key_name::KeyName;
-use crate::backend::redis::operation::Operation;
+use crate::backend::remote::hashed::PrehashedMap;
+use crate::backend::remote::key_name::KeyName;
+use crate::backend::remote::operation::Operation;
 
 /// How many waiting jobs name each bucket, counted over the jobs that name several.
 #[derive(Debug, Default)]

@@ -41,8 +41,10 @@
 //! `tollgate:#init:{n}` for each slot of a cluster. No name of a limit begins with `#`, as text
 //! does not contain it.
 
+#[cfg(feature = "redis")]
 mod hash_tag;
-pub(super) mod slot;
+#[cfg(feature = "redis")]
+pub(in crate::backend) mod slot;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -52,17 +54,19 @@ use std::fmt;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
+#[cfg(feature = "redis")]
 pub use self::hash_tag::HashTag;
-pub(super) use self::writer::KeyName;
+pub(in crate::backend) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
 use crate::backend::{BucketId, Key};
 
 /// The naming scheme of a store.
 #[derive(Clone)]
-pub(super) struct KeyNames {
+pub(in crate::backend) struct KeyNames {
     /// The start of all names: the prefix, and a tag that they share.
     head: Box<[u8]>,
     /// The start of the names of initialization keys.
+    #[cfg(feature = "redis")]
     init: Box<[u8]>,
     by_first_part: bool,
     /// Keyed with the secret.
@@ -70,12 +74,34 @@ pub(super) struct KeyNames {
 }
 
 impl KeyNames {
+    /// A scheme with this prefix. With a secret, names have hashes in place of keys.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about the prefix or the secret that does not fit.
+    #[cfg(feature = "postgres")]
+    pub(in crate::backend) fn untagged(
+        prefix: String,
+        secret: Option<&[u8]>,
+    ) -> Result<Self, String> {
+        if !is_plain(&prefix) {
+            return Err(unfit("prefix", &prefix));
+        }
+        let head = format!("{prefix}:");
+        Self::with_head(prefix, head, false, secret)
+    }
+
     /// A scheme with this prefix and tag. With a secret, names have hashes in place of keys.
     ///
     /// # Errors
     ///
     /// A sentence about the prefix, the tag or the secret that does not fit.
-    pub(super) fn new(prefix: String, tag: HashTag, secret: Option<&[u8]>) -> Result<Self, String> {
+    #[cfg(feature = "redis")]
+    pub(in crate::backend) fn new(
+        prefix: String,
+        tag: HashTag,
+        secret: Option<&[u8]>,
+    ) -> Result<Self, String> {
         if !is_plain(&prefix) {
             return Err(unfit("prefix", &prefix));
         }
@@ -85,14 +111,28 @@ impl KeyNames {
             HashTag::Fixed(tag) if is_plain(&tag) => (format!("{prefix}:{{{tag}}}:"), false),
             HashTag::Fixed(tag) => return Err(unfit("hash tag", &tag)),
         };
-        let hasher = secret.map(keyed).transpose()?;
-        let init = format!("{prefix}:#init").into_bytes().into();
-        Ok(Self { head: head.into_bytes().into(), init, by_first_part, hasher })
+        Self::with_head(prefix, head, by_first_part, secret)
+    }
+
+    #[cfg_attr(not(feature = "redis"), allow(unused_variables))]
+    fn with_head(
+        prefix: String,
+        head: String,
+        by_first_part: bool,
+        secret: Option<&[u8]>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            head: head.into_bytes().into(),
+            #[cfg(feature = "redis")]
+            init: format!("{prefix}:#init").into_bytes().into(),
+            by_first_part,
+            hasher: secret.map(keyed).transpose()?,
+        })
     }
 
     /// The name of a bucket.
     #[inline]
-    pub(super) fn name(&self, id: BucketId<'_>) -> KeyName {
+    pub(in crate::backend) fn name(&self, id: BucketId<'_>) -> KeyName {
         let mut name = KeyName::new(&self.head);
         if self.by_first_part
             && let Some(first) = first_part(id.key())
@@ -112,9 +152,10 @@ impl KeyNames {
         name.complete()
     }
 
+    #[cfg(feature = "redis")]
     /// The name of the key that holds when the store was initialized: one for all buckets, or on a
     /// cluster one in the slot of this bucket.
-    pub(super) fn init_key(&self, of: &KeyName, cluster: bool) -> KeyName {
+    pub(in crate::backend) fn init_key(&self, of: &KeyName, cluster: bool) -> KeyName {
         let mut name = KeyName::new(&self.init);
         if cluster {
             name.extend(b":{");
@@ -181,7 +222,7 @@ fn keyed(secret: &[u8]) -> Result<Hmac<Sha256>, String> {
 
 fn unfit(what: &str, given: &str) -> String {
     format!(
-        "{what} {given:?} cannot be part of a name in redis (use 1 to {MAX_PLAIN} letters, digits \
+        "{what} {given:?} cannot be part of a name (use 1 to {MAX_PLAIN} letters, digits \
          and {OTHER_PLAIN})"
     )
 }

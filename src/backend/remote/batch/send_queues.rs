@@ -19,17 +19,17 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::lanes::Lanes;
-use crate::backend::redis::hashed::PrehashedMap;
+use crate::backend::remote::hashed::PrehashedMap;
 
 /// The bounds of what is in flight.
 #[derive(Debug)]
-pub(in crate::backend::redis) struct Bounds {
+pub(in crate::backend) struct Bounds {
     /// Calls for one slot.
-    pub(in crate::backend::redis) calls_per_slot: usize,
+    pub(in crate::backend) calls_per_slot: usize,
     /// Calls for a group of slots.
-    pub(in crate::backend::redis) calls_per_group: usize,
+    pub(in crate::backend) calls_per_group: usize,
     /// Buckets in a call, unless a single operation names more.
-    pub(in crate::backend::redis) buckets_per_call: usize,
+    pub(in crate::backend) buckets_per_call: usize,
 }
 
 /// The queues of all slots.

@@ -25,6 +25,7 @@ mod send_queues;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::future::poll_fn;
 use std::iter;
 use std::pin::pin;
@@ -36,73 +37,86 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use self::job::{Answers, Job, LaneId, fail, read_late_answer};
-pub(super) use self::send_queues::Bounds;
+pub(in crate::backend) use self::job::Job;
+use self::job::{Answers, LaneId, fail, read_late_answer};
+pub(in crate::backend) use self::send_queues::Bounds;
 use self::send_queues::{JobBatch, SendQueues};
-use super::key_name::{KeyName, KeyNames};
-use super::link::{Call, Link};
 use super::operation::Operation;
-use super::script::{ScriptReply, ScriptRequest};
+use super::replay::Replay;
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError};
 
-/// Sends the operations of all callers.
-#[derive(Clone, Debug)]
-pub(super) struct Batcher(Arc<BatcherShared>);
+/// What takes a batch of operations to the store, in one call, and brings the answer back.
+pub(in crate::backend) trait Carrier:
+    fmt::Debug + Send + Sync + 'static
+{
+    /// The store, for errors.
+    const STORE: &'static str;
 
-#[derive(Debug)]
-struct BatcherShared {
-    link: Link,
-    runtime: Handle,
-    queues: Mutex<SendQueues>,
-    settings: BatchSettings,
-}
+    /// Sends these jobs in one call. The answer has the buckets that they name, as they were before
+    /// the call.
+    fn call(&self, jobs: &[Job]) -> impl Future<Output = Result<Replay, BackendError>> + Send;
 
-/// How operations are sent.
-#[derive(Debug)]
-pub(super) struct BatchSettings {
-    /// How long a caller waits for its answer.
-    pub(super) deadline: Duration,
-    /// The bounds of what is in flight.
-    pub(super) bounds: Bounds,
-    /// The names of the initialization keys, if absent buckets count as empty at the
-    /// initialization.
-    pub(super) init_names: Option<KeyNames>,
-    /// The time that the script sees, for tests.
-    #[cfg(test)]
-    pub(super) clock: Arc<dyn crate::clock::Clock>,
-}
-
-impl Batcher {
-    /// A batcher with its tasks on this runtime.
-    pub(super) fn new(link: Link, runtime: Handle, settings: BatchSettings) -> Self {
-        let queues = Mutex::default();
-        Self(Arc::new(BatcherShared { link, runtime, queues, settings }))
+    /// The slot of an operation. A call names one slot.
+    fn slot(&self, _operation: &Operation) -> u16 {
+        0
     }
 
+    /// Whether the jobs of a call that failed by this error can be sent one by one.
+    fn is_divisible(&self, _error: &BackendError) -> bool {
+        false
+    }
+}
+
+/// Sends the operations of all callers.
+pub(in crate::backend) struct Batcher<C>(Arc<BatcherShared<C>>);
+
+#[derive(Debug)]
+struct BatcherShared<C> {
+    carrier: C,
+    runtime: Handle,
+    queues: Mutex<SendQueues>,
+    /// How long a caller waits for its answer.
+    deadline: Duration,
+    bounds: Bounds,
+}
+
+impl<C: Carrier> Batcher<C> {
+    /// A batcher with its tasks on this runtime. A caller waits for its answer until the deadline.
+    pub(in crate::backend) fn new(
+        carrier: C,
+        runtime: Handle,
+        deadline: Duration,
+        bounds: Bounds,
+    ) -> Self {
+        let queues = Mutex::default();
+        Self(Arc::new(BatcherShared { carrier, runtime, queues, deadline, bounds }))
+    }
+
+    pub(in crate::backend) fn carrier(&self) -> &C {
+        &self.0.carrier
+    }
+
+    #[cfg(feature = "redis")]
     /// Runs a task that goes on when the returned future is dropped.
-    pub(super) fn spawn<T: Send + 'static>(
+    pub(in crate::backend) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
         let task = self.0.runtime.spawn(task);
-        async move { task.await.unwrap_or_else(|_| Err(shut_down())) }
+        async move { task.await.unwrap_or_else(|_| Err(shut_down(C::STORE))) }
     }
 
     /// How long a caller waits for its answer.
-    pub(super) fn within(&self) -> Duration {
-        self.0.settings.deadline
+    pub(in crate::backend) fn within(&self) -> Duration {
+        self.0.deadline
     }
 
     /// The instant by which an operation that starts now has to be answered.
-    pub(super) fn deadline(&self) -> Instant {
+    pub(in crate::backend) fn deadline(&self) -> Instant {
         let now = Instant::now();
         let end = now.checked_add(self.within()).or_else(|| now.checked_add(FAR));
         end.unwrap_or(now)
-    }
-
-    pub(super) fn is_cluster(&self) -> bool {
-        self.0.link.is_cluster()
     }
 
     /// Carries out an operation on buckets that share a slot.
@@ -113,17 +127,17 @@ impl Batcher {
     ///
     /// An operation that was not sent when the future is dropped is not sent any more. One that was
     /// sent is carried out at most once.
-    pub(super) fn send(
+    pub(in crate::backend) fn send(
         &self,
         operation: Operation,
         deadline: Instant,
     ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
         let (reply, mut answer) = oneshot::channel();
-        let slot = self.slot(&operation);
+        let slot = self.0.carrier.slot(&operation);
         let job = Job::new(operation, deadline, reply);
         let begun = Instant::now();
         let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
-        let free = self.0.queues().push(slot, job, begun, &self.0.settings.bounds);
+        let free = self.0.queues().push(slot, job, begun, &self.0.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_finished: false };
             self.0.runtime.spawn(task.run());
@@ -138,7 +152,7 @@ impl Batcher {
             match timed.await {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job after its deadline, perhaps before this timer has fired.
-                Ok(Err(_)) if Instant::now() < deadline => Err(shut_down()),
+                Ok(Err(_)) if Instant::now() < deadline => Err(shut_down(C::STORE)),
                 Ok(Err(_)) => Err(caller.timeout_error()),
                 Err(_) => match read_late_answer(answer).await {
                     Some(answer) => answer,
@@ -147,16 +161,21 @@ impl Batcher {
             }
         }
     }
+}
 
-    fn slot(&self, operation: &Operation) -> u16 {
-        match self.is_cluster() {
-            true => operation.names().first().map_or(0, |name| name.slot()),
-            false => 0,
-        }
+impl<C> Clone for Batcher<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-impl BatcherShared {
+impl<C: fmt::Debug> fmt::Debug for Batcher<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Batcher").field(&self.0).finish()
+    }
+}
+
+impl<C: Carrier> BatcherShared<C> {
     /// A poisoned lock is harmless: nothing panics while it is held, except without memory.
     fn queues(&self) -> MutexGuard<'_, SendQueues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -170,8 +189,7 @@ impl BatcherShared {
             Ok(answers) => return answers,
             Err(failed) => failed,
         };
-        if jobs.len() > 1 && Link::is_scattered(&error) {
-            // While a slot moves, the keys of each single job may still be in one place.
+        if jobs.len() > 1 && self.carrier.is_divisible(&error) {
             for job in jobs {
                 let alone = JobBatch { jobs: vec![job], last_arrival };
                 match self.send_together(slot, alone, Answers::default()).await {
@@ -200,8 +218,8 @@ impl BatcherShared {
     ) -> Result<Answers, (BackendError, Vec<Job>)> {
         let JobBatch { jobs, last_arrival } = taken;
         let begun = Instant::now();
-        let (places, reply) = {
-            let mut call = pin!(self.call(&jobs));
+        let replay = {
+            let mut call = pin!(self.carrier.call(&jobs));
             let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
             before.send();
             match sent {
@@ -209,21 +227,22 @@ impl BatcherShared {
                 Poll::Pending => call.await,
             }
         };
-        let mut script_reply = match reply {
-            Ok(reply) => reply,
+        let mut replay = match replay {
+            Ok(replay) => replay,
             Err(error) => return Err((error, jobs)),
         };
         let now = Instant::now();
-        if now.saturating_duration_since(begun) <= self.settings.deadline {
+        if now.saturating_duration_since(begun) <= self.deadline {
             self.queues().note_answer(slot, now);
         }
+        let places = replay.take_places();
         let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
         let mut answers = Answers::with_capacity(jobs.len());
         for Job { operation, reply, lane, .. } in jobs {
             let (places, others) =
                 rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
             rest = others;
-            let answer = script_reply.replay(&operation, places);
+            let answer = replay.answer(&operation, places);
             let is_refused =
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
             answers.push(reply, answer);
@@ -232,48 +251,16 @@ impl BatcherShared {
             }
         }
         for refused in refused {
-            let applied = script_reply.refusal(&refused.operation, refused.places);
-            let script_reply = &script_reply;
-            let replay = RefusalReplay { slot, last_arrival, refused, applied, script_reply };
-            while replay.answer_some(self, &mut answers) {}
+            let applied = replay.refusal(&refused.operation, refused.places);
+            let replay = &replay;
+            let others = RefusalReplay { slot, last_arrival, refused, applied, replay };
+            while others.answer_some(self, &mut answers) {}
         }
         Ok(answers)
     }
-
-    /// Calls the script for these jobs. Returns the places of their buckets, and its reply.
-    async fn call(&self, jobs: &[Job]) -> (Vec<usize>, Result<ScriptReply, BackendError>) {
-        let init_names = self.settings.init_names.as_ref();
-        let request =
-            ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
-        #[cfg(test)]
-        let request = request.with_time(self.settings.clock.now());
-        let buckets = request.keys().len();
-        let first = request.keys().first();
-        let init_key = first
-            .zip(init_names)
-            .map(|(first, names)| names.init_key(first, self.link.is_cluster()));
-        let keys: Vec<&KeyName> = request.keys().iter().copied().chain(&init_key).collect();
-        // The latest deadline. Callers with an earlier one stop waiting by themselves.
-        let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
-        let reads: fn(&_, _) -> _ = match init_key {
-            None => |answer, keys| ScriptReply::is_answer(answer, keys, false),
-            Some(_) => |answer, keys| ScriptReply::is_answer(answer, keys.saturating_sub(1), true),
-        };
-        let call = Call::new(&keys, request.argument(), last).read_by(reads);
-        let call = if jobs.len() > 1 { call.divisible() } else { call };
-        let reply = match self.link.call(call).await {
-            Ok(answer) => {
-                ScriptReply::read(&answer, buckets, init_key.is_some()).ok_or_else(|| {
-                    BackendError::unavailable("redis", "the script's answer cannot be read")
-                })
-            }
-            Err(error) => Err(error),
-        };
-        (request.into_places(), reply)
-    }
 }
 
-/// A job that the script has refused.
+/// A job that the store has refused.
 struct RefusedJob<'c> {
     lane: LaneId,
     operation: Box<Operation>,
@@ -289,12 +276,12 @@ struct RefusalReplay<'c> {
     refused: RefusedJob<'c>,
     /// The answer to an equal job.
     applied: Option<Applied>,
-    script_reply: &'c ScriptReply,
+    replay: &'c Replay,
 }
 
 impl RefusalReplay<'_> {
     /// Answers some of them. Returns whether there may be more.
-    fn answer_some(&self, shared: &BatcherShared, answers: &mut Answers) -> bool {
+    fn answer_some<C: Carrier>(&self, shared: &BatcherShared<C>, answers: &mut Answers) -> bool {
         let mut queues = shared.queues();
         let answered: Vec<_> = iter::from_fn(|| {
             queues.pop_if_answered(self.slot, self.refused.lane, |job| self.answer(job))
@@ -314,7 +301,7 @@ impl RefusalReplay<'_> {
         } else if job.operation == *operation {
             self.applied.clone()
         } else if job.operation.names() == operation.names() {
-            self.script_reply.refusal(&job.operation, places)
+            self.replay.refusal(&job.operation, places)
         } else {
             None
         }
@@ -325,43 +312,43 @@ impl RefusalReplay<'_> {
 const ANSWERED_TOGETHER: usize = 32;
 
 /// A caller that waits for its answer.
-struct Caller {
-    shared: Arc<BatcherShared>,
+struct Caller<C> {
+    shared: Arc<BatcherShared<C>>,
     slot: u16,
     begun: Instant,
 }
 
-impl Caller {
+impl<C: Carrier> Caller<C> {
     /// The error at the deadline. If the server answered other calls in time, and this process had
     /// more to send than a call takes, this process is overloaded. Otherwise it is a timeout of the
     /// server.
     fn timeout_error(&self) -> BackendError {
-        let within = self.shared.settings.deadline;
+        let within = self.shared.deadline;
         let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
         match self.shared.queues().was_overloaded_since(self.slot, lately) {
-            true => BackendError::overloaded("redis", within),
-            false => BackendError::timeout("redis", within),
+            true => BackendError::overloaded(C::STORE, within),
+            false => BackendError::timeout(C::STORE, within),
         }
     }
 }
 
 /// A task with one call in flight at a time. It serves one slot, and may change to a waiting one.
-struct InFlight {
-    shared: Arc<BatcherShared>,
+struct InFlight<C: Carrier> {
+    shared: Arc<BatcherShared<C>>,
     slot: u16,
     /// Whether the task has left the queues, which then count one call less.
     is_finished: bool,
 }
 
-impl InFlight {
+impl<C: Carrier> InFlight<C> {
     /// Sends calls until no job waits.
     async fn run(mut self) {
-        let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.settings.bounds);
+        let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.bounds);
         let mut answers = Answers::default();
         while !taken.jobs.is_empty() {
             answers = self.shared.send(self.slot, taken, answers).await;
             // Take the next jobs before the answers are sent: see `send`.
-            taken = self.shared.queues().take_more(&mut self.slot, &self.shared.settings.bounds);
+            taken = self.shared.queues().take_more(&mut self.slot, &self.shared.bounds);
         }
         self.is_finished = true;
         answers.send();
@@ -370,7 +357,7 @@ impl InFlight {
 
 /// When the runtime shuts down, no task is left to send what waits. So all jobs are dropped, which
 /// gives their callers an error.
-impl Drop for InFlight {
+impl<C: Carrier> Drop for InFlight<C> {
     fn drop(&mut self) {
         if !self.is_finished {
             let left = std::mem::take(&mut *self.shared.queues());
@@ -382,6 +369,6 @@ impl Drop for InFlight {
 /// The deadline if the one that is set is beyond what an instant can hold.
 const FAR: Duration = Duration::from_secs(365 * 86_400);
 
-fn shut_down() -> BackendError {
-    BackendError::unavailable("redis", "the tokio runtime in which it was connected is shut down")
+fn shut_down(store: &'static str) -> BackendError {
+    BackendError::unavailable(store, "the tokio runtime in which it was connected is shut down")
 }

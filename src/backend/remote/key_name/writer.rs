@@ -7,12 +7,13 @@ use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "redis")]
 use super::slot;
 use crate::backend::key::{Part, next_part};
 
 /// The name of a bucket in Redis.
 #[derive(Clone, PartialEq, Eq)]
-pub(in crate::backend::redis) struct KeyName {
+pub(in crate::backend) struct KeyName {
     bytes: SmallVec<[u8; INLINE]>,
     hash: u64,
 }
@@ -39,18 +40,19 @@ impl KeyName {
     }
 
     /// The hash of the name, valid in this process.
-    pub(in crate::backend::redis) const fn own_hash(&self) -> u64 {
+    pub(in crate::backend) const fn own_hash(&self) -> u64 {
         self.hash
     }
 
+    #[cfg(feature = "redis")]
     /// The slot of the name in a cluster.
-    pub(in crate::backend::redis) fn slot(&self) -> u16 {
+    pub(in crate::backend) fn slot(&self) -> u16 {
         slot::slot_of(&self.bytes)
     }
 
     /// Whether all requests share this key, as far as the name shows. A hashed key does not show
     /// it.
-    pub(in crate::backend::redis) fn is_global(&self) -> bool {
+    pub(in crate::backend) fn is_global(&self) -> bool {
         // The name of a limit and the parts of a key have no `*`.
         self.bytes.ends_with(b":*")
     }

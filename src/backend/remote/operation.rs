@@ -3,52 +3,57 @@
 
 use smallvec::SmallVec;
 
+use super::hashed::PrehashedMap;
 use super::key_name::{KeyName, KeyNames};
 use crate::algebra::{Bucket, Terms, Units};
 use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, OwnedBucketId};
 use crate::quota::MAX_UNITS;
 
-/// The owned id of a bucket, with its name in Redis.
+/// The owned id of a bucket, with its name in the store.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct NamedBucketId {
+pub(in crate::backend) struct NamedBucketId {
     id: OwnedBucketId,
-    pub(super) name: KeyName,
+    pub(in crate::backend) name: KeyName,
 }
 
 impl NamedBucketId {
-    pub(super) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
+    pub(in crate::backend) fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
         Self { id: id.into_owned(), name: names.name(id) }
     }
 
-    pub(super) fn get(&self) -> BucketId<'_> {
+    pub(in crate::backend) fn get(&self) -> BucketId<'_> {
         self.id.as_id()
     }
 }
 
-/// A [`Charge`] as an owned value, with the names of its buckets in Redis.
+/// A [`Charge`] as an owned value, with the names of its buckets in the store.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct NamedCharge {
-    pub(super) id: NamedBucketId,
+pub(in crate::backend) struct NamedCharge {
+    pub(in crate::backend) id: NamedBucketId,
     /// The second shard of a two-choices charge.
-    pub(super) other: Option<(u32, KeyName)>,
-    pub(super) bucket: Bucket,
-    pub(super) units: Units,
-    pub(super) terms: Terms,
-    pub(super) takes: bool,
+    pub(in crate::backend) other: Option<(u32, KeyName)>,
+    pub(in crate::backend) bucket: Bucket,
+    pub(in crate::backend) units: Units,
+    pub(in crate::backend) terms: Terms,
+    pub(in crate::backend) takes: bool,
 }
 
 impl NamedCharge {
     /// # Errors
     ///
-    /// If the numbers are beyond 2^53, which a double cannot count.
-    pub(super) fn new(charge: &Charge<'_>, names: &KeyNames) -> Result<Self, BackendError> {
+    /// If the numbers are beyond 2^53, which some stores cannot count. The error names `store`.
+    pub(in crate::backend) fn new(
+        store: &'static str,
+        charge: &Charge<'_>,
+        names: &KeyNames,
+    ) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.get_terms());
         if charge.units() > MAX || terms.floor() < -MAX {
             let (units, floor) = (charge.units(), terms.floor());
             let problem = format!(
                 "a charge of {units} units down to {floor} cannot be counted (use at most 2^53 of either)"
             );
-            return Err(BackendError::undecidable("redis", problem));
+            return Err(BackendError::undecidable(store, problem));
         }
         Ok(Self {
             id: NamedBucketId::new(id, names),
@@ -60,7 +65,7 @@ impl NamedCharge {
         })
     }
 
-    pub(super) fn charge(&self) -> Charge<'_> {
+    pub(in crate::backend) fn charge(&self) -> Charge<'_> {
         let (id, bucket) = (self.id.get(), &self.bucket);
         let charge = match self.takes {
             true => Charge::take(id, bucket, self.units),
@@ -71,42 +76,43 @@ impl NamedCharge {
     }
 
     /// The names of its buckets.
-    pub(super) fn names(&self) -> impl Iterator<Item = &KeyName> {
+    pub(in crate::backend) fn names(&self) -> impl Iterator<Item = &KeyName> {
         std::iter::once(&self.id.name).chain(self.other.as_ref().map(|(_, name)| name))
     }
 }
 
-/// An [`Adjustment`] as an owned value, with the name of its bucket in Redis.
+/// An [`Adjustment`] as an owned value, with the name of its bucket in the store.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct NamedAdjustment {
-    pub(super) id: NamedBucketId,
-    pub(super) bucket: Bucket,
-    pub(super) change: Change,
+pub(in crate::backend) struct NamedAdjustment {
+    pub(in crate::backend) id: NamedBucketId,
+    pub(in crate::backend) bucket: Bucket,
+    pub(in crate::backend) change: Change,
 }
 
 impl NamedAdjustment {
-    pub(super) fn new(adjustment: &Adjustment<'_>, names: &KeyNames) -> Self {
+    pub(in crate::backend) fn new(adjustment: &Adjustment<'_>, names: &KeyNames) -> Self {
         Self::with_id(NamedBucketId::new(adjustment.id(), names), adjustment)
     }
 
-    pub(super) fn with_id(id: NamedBucketId, adjustment: &Adjustment<'_>) -> Self {
+    pub(in crate::backend) fn with_id(id: NamedBucketId, adjustment: &Adjustment<'_>) -> Self {
         Self { id, bucket: *adjustment.bucket(), change: adjustment.change() }
     }
 
+    #[cfg(feature = "redis")]
     /// The charge that looks at its bucket and takes nothing.
-    pub(super) fn look(&self) -> NamedCharge {
+    pub(in crate::backend) fn look(&self) -> NamedCharge {
         let (id, bucket, terms) = (self.id.clone(), self.bucket, Terms::AT_ONCE);
         NamedCharge { id, other: None, bucket, units: 0, terms, takes: false }
     }
 
-    pub(super) fn adjustment(&self) -> Adjustment<'_> {
+    pub(in crate::backend) fn adjustment(&self) -> Adjustment<'_> {
         Adjustment::new(self.id.get(), &self.bucket, self.change)
     }
 }
 
 /// What one caller asks for, in one step.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Operation {
+pub(in crate::backend) enum Operation {
     Charges(SmallVec<[NamedCharge; 1]>),
     Adjustments(SmallVec<[NamedAdjustment; 1]>),
     Resets(SmallVec<[KeyName; 1]>),
@@ -114,7 +120,7 @@ pub(super) enum Operation {
 
 impl Operation {
     /// The number of buckets that the operation names.
-    pub(super) fn buckets(&self) -> usize {
+    pub(in crate::backend) fn buckets(&self) -> usize {
         match self {
             Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
             Self::Adjustments(adjustments) => adjustments.len(),
@@ -123,7 +129,7 @@ impl Operation {
     }
 
     /// The names of its buckets in order, with repetitions.
-    pub(super) fn names(&self) -> SmallVec<[&KeyName; 8]> {
+    pub(in crate::backend) fn names(&self) -> SmallVec<[&KeyName; 8]> {
         match self {
             Self::Charges(charges) => charges.iter().flat_map(NamedCharge::names).collect(),
             Self::Adjustments(adjustments) => {
@@ -134,7 +140,7 @@ impl Operation {
     }
 
     /// The limits of its buckets, in the order of their names. A reset does not know its limits.
-    pub(super) fn limits(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::backend) fn limits(&self) -> impl Iterator<Item = &str> {
         let (charges, adjustments) = match self {
             Self::Charges(charges) => (charges.as_slice(), &[][..]),
             Self::Adjustments(adjustments) => (&[][..], adjustments.as_slice()),
@@ -146,5 +152,38 @@ impl Operation {
     }
 }
 
-/// The largest number of units that the script can count.
-const MAX: Units = MAX_UNITS.cast_signed();
+/// Numbers the buckets of operations. One that is named several times gets one number.
+///
+/// Returns the distinct names, and for each bucket that an operation names, in order, its place among
+/// them.
+pub(in crate::backend) fn number_buckets<'o>(
+    operations: impl Iterator<Item = &'o Operation>,
+) -> (Vec<&'o KeyName>, Vec<usize>) {
+    let least = operations.size_hint().0;
+    let (mut keys, mut places) = (Vec::with_capacity(least), Vec::with_capacity(least));
+    let mut known: Option<PrehashedMap<&KeyName, usize>> = None;
+    for operation in operations {
+        for name in operation.names() {
+            let next = keys.len();
+            // A single bucket needs no table.
+            let place = match &mut known {
+                Some(known) => *known.entry(name).or_insert(next),
+                None if keys.first() == Some(&name) => 0,
+                None if keys.is_empty() => 0,
+                None => {
+                    let first = keys.first().map(|first| (*first, 0));
+                    known = Some(first.into_iter().chain([(name, next)]).collect());
+                    next
+                }
+            };
+            if place == next {
+                keys.push(name);
+            }
+            places.push(place);
+        }
+    }
+    (keys, places)
+}
+
+/// The largest number of units that every store counts exactly.
+pub(super) const MAX: Units = MAX_UNITS.cast_signed();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 /// The slot of a name. The text between the first opening brace and the next closing one decides,
 /// or the whole name if there is no such text. For example, `tollgate:{acme}:login:bob` goes by
 /// `acme`.
-pub(in crate::backend::redis) fn slot_of(name: &[u8]) -> u16 {
+pub(in crate::backend) fn slot_of(name: &[u8]) -> u16 {
     let tag = name.iter().position(|&byte| byte == b'{').and_then(|open| {
         let inside = name.get(open.saturating_add(1)..)?;
         inside.get(..inside.iter().position(|&byte| byte == b'}')?)
@@ -44,7 +44,7 @@ static NUMBERS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 });
 
 /// The last slot.
-pub(in crate::backend::redis) const LAST: u16 = 16_383;
+pub(in crate::backend) const LAST: u16 = 16_383;
 
 const SLOTS: usize = 16_384;
 const MASK: u16 = LAST;

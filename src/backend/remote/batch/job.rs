@@ -4,7 +4,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use crate::backend::redis::operation::Operation;
+use crate::backend::remote::operation::Operation;
 use crate::backend::{Applied, BackendError};
 
 /// The channel on which a caller waits for its answer.
@@ -12,10 +12,10 @@ pub(super) type Reply = oneshot::Sender<Result<Applied, BackendError>>;
 
 /// An operation that waits to be sent.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(in crate::backend) struct Job {
     /// Boxed, because it is large and moves several times.
-    pub(super) operation: Box<Operation>,
-    pub(super) deadline: Instant,
+    pub(in crate::backend) operation: Box<Operation>,
+    pub(in crate::backend) deadline: Instant,
     pub(super) reply: Reply,
     /// The lane in which it waits.
     pub(super) lane: LaneId,

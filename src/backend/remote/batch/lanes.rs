@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::placement::Placement;
-use crate::backend::redis::hashed::PrehashedMap;
+use crate::backend::remote::hashed::PrehashedMap;
 
 /// The waiting jobs of one slot.
 #[derive(Debug, Default)]
@@ -243,8 +243,8 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::backend::redis::key_name::{HashTag, KeyNames};
-    use crate::backend::redis::operation::Operation;
+    use crate::backend::remote::key_name::{HashTag, KeyNames};
+    use crate::backend::remote::operation::Operation;
     use crate::backend::{Applied, BackendError, BucketId, Key};
 
     type Answer = oneshot::Receiver<Result<Applied, BackendError>>;

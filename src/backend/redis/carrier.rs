@@ -1,0 +1,77 @@
+//! Takes a batch of operations to the servers, by one call of the script.
+
+use std::fmt;
+#[cfg(test)]
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::link::{Call, Link};
+use super::script::{ScriptReply, ScriptRequest};
+use crate::backend::BackendError;
+use crate::backend::remote::batch::{Carrier, Job};
+use crate::backend::remote::key_name::{KeyName, KeyNames};
+use crate::backend::remote::operation::Operation;
+use crate::backend::remote::replay::Replay;
+#[cfg(test)]
+use crate::clock::Clock;
+
+/// Calls the script on the servers of a link.
+pub(super) struct RedisCarrier {
+    pub(super) link: Link,
+    /// The names of the initialization keys, if absent buckets count as empty at the
+    /// initialization.
+    pub(super) init_names: Option<KeyNames>,
+    /// The time that the script sees, for tests.
+    #[cfg(test)]
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Carrier for RedisCarrier {
+    const STORE: &'static str = "redis";
+
+    async fn call(&self, jobs: &[Job]) -> Result<Replay, BackendError> {
+        let init_names = self.init_names.as_ref();
+        let request =
+            ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
+        #[cfg(test)]
+        let request = request.with_time(self.clock.now());
+        let buckets = request.keys().len();
+        let first = request.keys().first();
+        let init_key = first
+            .zip(init_names)
+            .map(|(first, names)| names.init_key(first, self.link.is_cluster()));
+        let keys: Vec<&KeyName> = request.keys().iter().copied().chain(&init_key).collect();
+        // The latest deadline. Callers with an earlier one stop waiting by themselves.
+        let last = jobs.iter().map(|job| job.deadline).max().unwrap_or_else(Instant::now);
+        let reads: fn(&_, _) -> _ = match init_key {
+            None => |answer, keys| ScriptReply::is_answer(answer, keys, false),
+            Some(_) => |answer, keys| ScriptReply::is_answer(answer, keys.saturating_sub(1), true),
+        };
+        let call = Call::new(&keys, request.argument(), last).read_by(reads);
+        let call = if jobs.len() > 1 { call.divisible() } else { call };
+        let answer = self.link.call(call).await?;
+        let reply = ScriptReply::read(&answer, buckets, init_key.is_some()).ok_or_else(|| {
+            BackendError::unavailable(Self::STORE, "the script's answer cannot be read")
+        })?;
+        Ok(reply.into_replay(request.into_places()))
+    }
+
+    fn slot(&self, operation: &Operation) -> u16 {
+        match self.link.is_cluster() {
+            true => operation.names().first().map_or(0, |name| name.slot()),
+            false => 0,
+        }
+    }
+
+    /// While a slot moves, the keys of each single job may still be in one place.
+    fn is_divisible(&self, error: &BackendError) -> bool {
+        Link::is_scattered(error)
+    }
+}
+
+impl fmt::Debug for RedisCarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCarrier").field("link", &self.link).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,220 @@
+//! The replay of a batch: the answer of each operation, from the buckets as they were before.
+//!
+//! # Design
+//!
+//! A store decides by the formula, and returns the buckets as they were before it did. The client
+//! replays the operations on these states with the same formula. So its answers are as exact as in
+//! memory, and cost the store nothing.
+
+use smallvec::SmallVec;
+
+use super::operation::{NamedAdjustment, NamedCharge, Operation};
+use crate::algebra::{Bucket, State, Verdict};
+use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
+use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
+use crate::clock::Timestamp;
+
+/// The buckets of a batch, as the operations find them one after the other.
+#[derive(Debug)]
+pub(in crate::backend) struct Replay {
+    now: Timestamp,
+    cells: Vec<StoredCell>,
+    /// For each bucket that an operation of the batch names, in order, its place among the cells.
+    places: Vec<usize>,
+    /// The time at which every absent bucket was empty; `None` if absent buckets are full.
+    initialized_at: Option<Timestamp>,
+    /// The error for a foreign cell of a limit.
+    foreign: fn(limit: &str) -> BackendError,
+}
+
+/// What a store has under the name of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::backend) enum StoredCell {
+    Absent,
+    Stored(BucketRecord),
+    /// Something that no limiter has stored.
+    Foreign,
+}
+
+impl Replay {
+    /// A replay at the time of the store's decision, on the buckets as they were before it.
+    /// `foreign` makes the error for a foreign cell of a limit.
+    pub(in crate::backend) fn new(
+        now: Timestamp,
+        cells: Vec<StoredCell>,
+        places: Vec<usize>,
+        foreign: fn(&str) -> BackendError,
+    ) -> Self {
+        Self { now, cells, places, initialized_at: None, foreign }
+    }
+
+    #[cfg(feature = "redis")]
+    /// Sets the time at which every absent bucket was empty.
+    pub(in crate::backend) const fn initialized_at(mut self, at: Option<Timestamp>) -> Self {
+        self.initialized_at = at;
+        self
+    }
+
+    /// For each bucket that an operation of the batch names, in order, its place.
+    pub(in crate::backend) fn take_places(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.places)
+    }
+
+    /// Replays an operation on the buckets at these places. A reset has no readings.
+    pub(in crate::backend) fn answer(
+        &mut self,
+        operation: &Operation,
+        places: &[usize],
+    ) -> Result<Applied, BackendError> {
+        match operation {
+            Operation::Charges(charges) => {
+                self.reject_foreign(operation, places)?;
+                Ok(self.apply(charges, places))
+            }
+            Operation::Adjustments(adjustments) => {
+                self.reject_foreign(operation, places)?;
+                Ok(self.adjust(adjustments, places))
+            }
+            Operation::Resets(_) => {
+                places.iter().for_each(|&place| self.keep(place, StoredCell::Absent));
+                Ok(Applied::many(self.now, Vec::new()))
+            }
+        }
+    }
+
+    /// The answer to these charges on the buckets as they are now, if it is a refusal that changes
+    /// nothing.
+    pub(in crate::backend) fn refusal(
+        &self,
+        operation: &Operation,
+        places: &[usize],
+    ) -> Option<Applied> {
+        let Operation::Charges(charges) = operation else { return None };
+        if !charges.iter().all(|charge| charge.takes) || !are_distinct(places) {
+            return None;
+        }
+        let cells: Vec<_> =
+            places.iter().map(|&place| self.cells.get(place).copied()).collect::<Option<_>>()?;
+        // On a copy: the replay of a refusal may still store a converted bucket.
+        let mut tried = Self { cells: cells.clone(), places: Vec::new(), ..*self };
+        let own: SmallVec<[_; 8]> = (0..cells.len()).collect();
+        let applied = tried.answer(operation, &own).ok()?;
+        (applied.verdict() == Verdict::Refused && tried.cells == cells).then_some(applied)
+    }
+
+    /// # Errors
+    ///
+    /// If one of these keys holds a value that no limiter has stored.
+    fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
+        let foreign = |place: &usize| {
+            !matches!(self.cells.get(*place), Some(StoredCell::Absent | StoredCell::Stored(_)))
+        };
+        let Some(place) = places.iter().position(foreign) else { return Ok(()) };
+        // Errors go to logs, and a key may be the name of a person.
+        let limit = operation.limits().nth(place).unwrap_or_default();
+        Err((self.foreign)(limit))
+    }
+
+    fn apply(&mut self, charges: &[NamedCharge], places: &[usize]) -> Applied {
+        let now = self.now;
+        if let ([one], [place]) = (charges, places) {
+            let one = one.charge();
+            let charged = apply_one(self, *place, &one, now);
+            return Applied::one(now, Reading::from_charged(&one, &charged));
+        }
+        let charges: SmallVec<[_; 8]> = charges.iter().map(NamedCharge::charge).collect();
+        let named = charges.iter().flat_map(|charge| {
+            let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
+            std::iter::repeat_n(charge, count)
+        });
+        let named: SmallVec<[_; 8]> = places.iter().copied().zip(named).collect();
+        apply_list(self, &named, now)
+    }
+
+    fn adjust(&mut self, adjustments: &[NamedAdjustment], places: &[usize]) -> Applied {
+        let now = self.now;
+        let adjustments: SmallVec<[_; 8]> =
+            adjustments.iter().map(NamedAdjustment::adjustment).collect();
+        let named: SmallVec<[_; 8]> = places.iter().copied().zip(&adjustments).collect();
+        adjust_list(self, &named, now)
+    }
+
+    fn stored(
+        &self,
+        place: usize,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> Option<State> {
+        match self.cells.get(place) {
+            Some(StoredCell::Stored(record)) => record.state_in(id, bucket, now),
+            // `answer` has rejected operations on foreign keys.
+            Some(StoredCell::Absent | StoredCell::Foreign) | None => None,
+        }
+    }
+
+    fn absent(&self, id: BucketId<'_>, bucket: &Bucket) -> State {
+        let phase = id.phase(bucket);
+        match self.initialized_at {
+            None => bucket.absent(self.now, phase),
+            Some(initialized_at) => {
+                let empty = State { value: 0, ..bucket.absent(initialized_at, phase) };
+                let State { value, ts } = bucket.refresh(empty, self.now);
+                State { value: value.min(bucket.initial()), ts }
+            }
+        }
+    }
+
+    fn keep(&mut self, place: usize, cell: StoredCell) {
+        if let Some(place) = self.cells.get_mut(place) {
+            *place = cell;
+        }
+    }
+}
+
+/// Whether no place is named twice.
+fn are_distinct(places: &[usize]) -> bool {
+    let mut rest = places;
+    while let Some((first, others)) = rest.split_first() {
+        if others.contains(first) {
+            return false;
+        }
+        rest = others;
+    }
+    true
+}
+
+impl CellStore for Replay {
+    type Cell = usize;
+
+    fn read(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        self.stored(place, id, bucket, now).unwrap_or_else(|| self.absent(id, bucket))
+    }
+
+    fn is_stored(
+        &mut self,
+        place: usize,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        self.stored(place, id, bucket, now).is_some()
+    }
+
+    fn is_converted(
+        &mut self,
+        place: usize,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> bool {
+        matches!(
+            self.cells.get(place),
+            Some(StoredCell::Stored(record)) if record.is_converted_in(id, bucket, now)
+        )
+    }
+
+    fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {
+        self.keep(place, StoredCell::Stored(BucketRecord::new(bucket, state)));
+    }
+}

@@ -1,0 +1,246 @@
+//! A request to a server: several operations as one list of whole numbers.
+
+use std::collections::HashMap;
+use std::iter;
+
+use super::operation::{MAX, NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use crate::algebra::{Bucket, State, Units};
+use crate::backend::Change;
+use crate::backend::adjustment::micros;
+use crate::quota::Kind;
+
+/// Writes the numbers of the limits and of the operations.
+#[derive(Default)]
+pub(in crate::backend) struct RequestWriter<'o> {
+    limits: Vec<&'o Bucket>,
+    /// The places of the limits, used once there are more than [`FEW`]: comparing each with all
+    /// others would take too long.
+    known: HashMap<[u64; 5], usize>,
+    numbers: Vec<i64>,
+}
+
+impl<'o> RequestWriter<'o> {
+    /// All operations, each with the places of its buckets, behind their number.
+    pub(in crate::backend) fn operations(
+        &mut self,
+        operations: impl Iterator<Item = &'o Operation>,
+        places: &[usize],
+    ) {
+        let begin = self.numbers.len();
+        self.push(0);
+        let (mut rest, mut count) = (places, 0_i64);
+        for operation in operations {
+            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+            rest = others;
+            self.operation(operation, own);
+            count = count.saturating_add(1);
+        }
+        self.overwrite(begin, count);
+    }
+
+    /// The number of limits, and the gain, token, capacity, step and initial of each; then all
+    /// numbers that were written.
+    pub(in crate::backend) fn numbers(&self) -> impl Iterator<Item = i64> {
+        let limits = self.limits.iter().flat_map(|limit| {
+            let [gain, token, step] = [limit.gain(), limit.token(), limit.step()].map(whole);
+            [gain, token, limit.capacity(), step, limit.initial()]
+        });
+        iter::once(length(self.limits.len())).chain(limits).chain(self.numbers.iter().copied())
+    }
+
+    #[cfg(feature = "redis")]
+    /// How many numbers were written for operations.
+    pub(in crate::backend) const fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    #[cfg(feature = "redis")]
+    /// Removes what was written from here on.
+    pub(in crate::backend) fn truncate(&mut self, len: usize) {
+        self.numbers.truncate(len);
+    }
+
+    fn operation(&mut self, operation: &'o Operation, places: &[usize]) {
+        if let Operation::Charges(charges) = operation
+            && let [one] = charges.as_slice()
+            && is_plain(one)
+        {
+            self.push(code::TAKE);
+            self.bucket(places.first(), &one.bucket, &one.id);
+            return self.push(one.units.max(0));
+        }
+        match operation {
+            Operation::Charges(charges) => {
+                self.push(code::CHARGES);
+                self.push(length(charges.len()));
+                let mut places = places.iter();
+                charges.iter().for_each(|charge| self.charge(charge, &mut places));
+            }
+            Operation::Adjustments(adjustments) => {
+                self.push(code::ADJUSTMENTS);
+                self.push(length(adjustments.len()));
+                adjustments.iter().zip(places).for_each(|(one, place)| self.adjustment(one, place));
+            }
+            Operation::Resets(names) => {
+                self.push(code::RESETS);
+                self.push(length(names.len()));
+                places.iter().for_each(|place| self.push(key(Some(place))));
+            }
+        }
+    }
+
+    fn charge<'p>(
+        &mut self,
+        charge: &'o NamedCharge,
+        places: &mut impl Iterator<Item = &'p usize>,
+    ) {
+        let bucket = &charge.bucket;
+        self.push(key(places.next()));
+        self.push(if charge.other.is_some() { key(places.next()) } else { 0 });
+        self.limit(bucket, &charge.id);
+        self.push(charge.units.max(0));
+        self.push(charge.terms.floor());
+        self.push(whole(charge.terms.max_wait()));
+        self.push(i64::from(charge.takes));
+    }
+
+    fn adjustment(&mut self, owned: &'o NamedAdjustment, place: &usize) {
+        self.bucket(Some(place), &owned.bucket, &owned.id);
+        match owned.change {
+            Change::Refund { units } => self.refund(units, None, None),
+            Change::RefundSince { units, since } => self.refund(units, None, Some(since)),
+            Change::Undo { units, left } => self.refund(units, Some(left), None),
+            Change::Block { time } => {
+                self.push(1);
+                self.push(whole(micros(time)));
+                self.state(None);
+                self.state(None);
+            }
+        }
+    }
+
+    fn refund(&mut self, units: Units, left: Option<State>, since: Option<State>) {
+        self.push(0);
+        // So many units empty or fill any bucket.
+        self.push(units.clamp(-MAX, MAX));
+        self.state(left);
+        self.state(since);
+    }
+
+    /// Writes a bucket and its limit.
+    fn bucket(&mut self, place: Option<&usize>, bucket: &'o Bucket, id: &NamedBucketId) {
+        self.push(key(place));
+        self.limit(bucket, id);
+    }
+
+    /// Writes a limit and its phase.
+    fn limit(&mut self, bucket: &'o Bucket, id: &NamedBucketId) {
+        let limit = self.limit_numbers(bucket, id);
+        limit.into_iter().for_each(|number| self.push(number));
+    }
+
+    /// The number of a limit, and its phase.
+    pub(in crate::backend) fn limit_numbers(
+        &mut self,
+        bucket: &'o Bucket,
+        id: &NamedBucketId,
+    ) -> [i64; 2] {
+        let next = self.limits.len();
+        let place = if next < FEW {
+            let same = |known: &&Bucket| numbers(known) == numbers(bucket);
+            self.limits.iter().position(same).unwrap_or(next)
+        } else {
+            if self.known.is_empty() {
+                self.known = self.limits.iter().map(|limit| numbers(limit)).zip(0..).collect();
+            }
+            *self.known.entry(numbers(bucket)).or_insert(next)
+        };
+        if place == next {
+            self.limits.push(bucket);
+        }
+        [key(Some(&place)), phase(bucket, id)]
+    }
+
+    #[cfg(feature = "redis")]
+    /// Whether the numbers from `here` on equal those from `there` on, apart from the first one.
+    pub(in crate::backend) fn repeats(&self, there: usize, here: usize) -> bool {
+        let behind = |at: usize| at.saturating_add(1);
+        match self.numbers.split_at_checked(here) {
+            Some((before, _)) => before.get(behind(there)..) == self.numbers.get(behind(here)..),
+            None => false,
+        }
+    }
+
+    /// Replaces the number at a position.
+    pub(in crate::backend) fn overwrite(&mut self, at: usize, number: i64) {
+        if let Some(place) = self.numbers.get_mut(at) {
+            *place = number;
+        }
+    }
+
+    fn state(&mut self, state: Option<State>) {
+        self.push(i64::from(state.is_some()));
+        self.push(state.map_or(0, |state| state.value));
+        self.push(state.map_or(0, |state| state.ts.as_micros()));
+    }
+
+    pub(in crate::backend) fn push(&mut self, number: i64) {
+        self.numbers.push(number);
+    }
+}
+
+/// Up to this many limits are searched one by one.
+const FEW: usize = 8;
+
+/// The numbers that identify a limit in a request.
+const fn numbers(bucket: &Bucket) -> [u64; 5] {
+    let (capacity, initial) = (bucket.capacity(), bucket.initial());
+    let [capacity, initial] = [capacity.cast_unsigned(), initial.cast_unsigned()];
+    [bucket.step(), bucket.gain(), bucket.token(), capacity, initial]
+}
+
+/// Whether a charge takes from one bucket what it holds, without debt.
+pub(in crate::backend) fn is_plain(charge: &NamedCharge) -> bool {
+    charge.takes
+        && charge.other.is_none()
+        && charge.terms.floor() == 0
+        && charge.terms.max_wait() == 0
+}
+
+/// The first start of a window after the epoch.
+pub(in crate::backend) fn phase(bucket: &Bucket, id: &NamedBucketId) -> i64 {
+    match bucket.kind() {
+        Kind::TokenBucket => 0,
+        Kind::FixedWindow => {
+            let start = bucket.start().unwrap_or_else(|| id.get().phase(bucket));
+            let step = i64::try_from(bucket.step()).unwrap_or(i64::MAX);
+            start.as_micros().checked_rem_euclid(step).unwrap_or(0)
+        }
+    }
+}
+
+/// The index of a bucket or a limit in Lua and in SQL, where lists begin at 1.
+fn key(place: Option<&usize>) -> i64 {
+    place.map_or(0, |place| length(place.saturating_add(1)))
+}
+
+pub(in crate::backend) fn length(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// A number that no quota reaches counts as the largest.
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The codes of the operations.
+mod code {
+    /// One charge, on one bucket, without debt.
+    pub(super) const TAKE: i64 = 1;
+    /// Charges, all or nothing.
+    pub(super) const CHARGES: i64 = 2;
+    /// Adjustments, all or nothing.
+    pub(super) const ADJUSTMENTS: i64 = 3;
+    /// Resets.
+    pub(super) const RESETS: i64 = 4;
+}

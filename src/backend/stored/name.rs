@@ -1,0 +1,97 @@
+//! The names of buckets in stores of bytes.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::backend::BucketId;
+
+/// The name of a bucket: letters, digits and `-_.~@+/%#:=`, at most [`MAX_NAME`] bytes unless the
+/// name of the limit is longer.
+///
+/// It is the name of the limit, `#` and the shard unless that is the first, `:`, and
+/// [`Key::as_bytes`](crate::Key::as_bytes). Bytes other than letters, digits and `-_.~@+/` stand
+/// as `%` and two digits. A key that is too long stands as `sha256=` and 128 bits of its hash, so
+/// that long keys of clients do not grow the store. No other name has a `=`.
+pub(in crate::backend) fn bucket_name(id: BucketId<'_>) -> String {
+    let mut name = String::with_capacity(64);
+    push_text(&mut name, id.limit().as_bytes(), usize::MAX);
+    if id.shard_index() > 0 {
+        // Writing to memory cannot fail.
+        let _ = write!(name, "#{}", id.shard_index());
+    }
+    name.push(':');
+    let before = name.len();
+    let key = id.key().as_bytes();
+    if !push_text(&mut name, key, MAX_NAME) {
+        name.truncate(before);
+        name.push_str("sha256=");
+        for byte in Sha256::digest(key).iter().take(16) {
+            let _ = write!(name, "{byte:02x}");
+        }
+    }
+    name
+}
+
+/// Writes bytes as text; returns false if the name then exceeds `most` bytes.
+fn push_text(name: &mut String, bytes: &[u8], most: usize) -> bool {
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-_.~@+/".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, "%{byte:02X}");
+        }
+        if name.len() > most {
+            return false;
+        }
+    }
+    true
+}
+
+/// The longest name with its key in full, as in Redis.
+const MAX_NAME: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Key;
+
+    #[test]
+    fn names_are_readable_text() {
+        let alice = Key::from("alice");
+        let address = Key::from(std::net::Ipv4Addr::new(10, 0, 0, 1));
+        for (id, name) in [
+            (BucketId::new("login", &Key::GLOBAL), "login:"),
+            (BucketId::new("login", &alice), "login:s%05alice"),
+            (BucketId::new("log:in", &alice).shard(3), "log%3Ain#3:s%05alice"),
+            (BucketId::new("per client", &address), "per%20client:4%0A%00%00%01"),
+        ] {
+            assert_eq!(bucket_name(id), name);
+        }
+    }
+
+    /// A client that chooses its key must not reach the bucket of another.
+    #[test]
+    fn different_buckets_have_different_names() {
+        let hash = "sha256=".to_owned() + &"0".repeat(32);
+        let long = "x".repeat(400);
+        let texts = ["", "a", "a:b", "#1", "%", "%25", "=", "é", &hash, &long];
+        let keys: Vec<Key> = texts.iter().copied().map(Key::from).chain([Key::GLOBAL]).collect();
+        let longer = [Key::from("x".repeat(401)), Key::from((long.as_str(), "x"))];
+        let mut names = HashSet::new();
+        let mut count = 0;
+        for limit in ["", "a", "a:", "a#1", "#1", "%", "a%3A"] {
+            for key in keys.iter().chain(&longer) {
+                for shard in [0, 1, 11] {
+                    let name = bucket_name(BucketId::new(limit, key).shard(shard));
+                    assert!(name.len() <= MAX_NAME && name.is_ascii(), "{name}");
+                    assert!(names.insert(name), "{limit} {key} {shard}");
+                    count += 1;
+                }
+            }
+        }
+        assert_eq!(names.len(), count);
+    }
+}

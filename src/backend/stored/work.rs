@@ -1,0 +1,65 @@
+//! A call that outlives its caller.
+
+use smallvec::SmallVec;
+
+use super::draft::Draft;
+use crate::backend::{
+    Adjustment, Applied, BucketId, BucketStore as _, Charge, OwnedAdjustment, OwnedBucketId,
+    OwnedCharge, adjust_all, apply_all, reset_all,
+};
+
+/// A call of a store, as owned values.
+#[derive(Clone, Debug)]
+pub(in crate::backend) enum Work {
+    Charges(SmallVec<[OwnedCharge; 1]>),
+    Adjustments(SmallVec<[OwnedAdjustment; 1]>),
+    Resets(SmallVec<[OwnedBucketId; 1]>),
+}
+
+impl Work {
+    pub(in crate::backend) fn charges(charges: &[Charge<'_>]) -> Self {
+        Self::Charges(charges.iter().map(|charge| charge.into_owned()).collect())
+    }
+
+    pub(in crate::backend) fn adjustments(adjustments: &[Adjustment<'_>]) -> Self {
+        Self::Adjustments(adjustments.iter().map(|one| one.into_owned()).collect())
+    }
+
+    pub(in crate::backend) fn resets(ids: &[BucketId<'_>]) -> Self {
+        Self::Resets(ids.iter().map(|id| id.into_owned()).collect())
+    }
+
+    /// The buckets that the call names: each once, in their order.
+    pub(in crate::backend) fn ids(&self) -> SmallVec<[BucketId<'_>; 2]> {
+        let mut ids: SmallVec<[_; 2]> = match self {
+            Self::Charges(all) => {
+                all.iter().map(OwnedCharge::as_charge).flat_map(|charge| charge.ids()).collect()
+            }
+            Self::Adjustments(all) => all.iter().map(|one| one.as_adjustment().id()).collect(),
+            Self::Resets(all) => all.iter().map(OwnedBucketId::as_id).collect(),
+        };
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Decides the call on the records of its buckets. A reset answers with no reading.
+    pub(in crate::backend) fn decide(&self, draft: &mut Draft<'_>) -> Applied {
+        match self {
+            Self::Charges(all) => {
+                let charges: SmallVec<[_; 2]> = all.iter().map(OwnedCharge::as_charge).collect();
+                apply_all(draft, &charges)
+            }
+            Self::Adjustments(all) => {
+                let adjustments: SmallVec<[_; 2]> =
+                    all.iter().map(OwnedAdjustment::as_adjustment).collect();
+                adjust_all(draft, &adjustments)
+            }
+            Self::Resets(all) => {
+                let ids: SmallVec<[_; 2]> = all.iter().map(OwnedBucketId::as_id).collect();
+                reset_all(draft, &ids);
+                Applied::many(draft.now(), Vec::new())
+            }
+        }
+    }
+}
