@@ -1,0 +1,28 @@
+//! A store made of another that can compare and swap small values: a key-value server, a table of
+//! a database, a replicated log.
+//!
+//! # Design
+//!
+//! ```text
+//! load the records -> decide on a copy -> swap in what changed, if nothing else changed it
+//!   ^                                        |
+//!   +------- after a pause, if it did -------+
+//! ```
+//!
+//! ```text
+//! engine       the calls, their deadline, the tries
+//! apart        calls on several buckets, for a store that swaps one at a time
+//! turns        calls of this process that have met
+//! swap_store   what the other store has to offer
+//! ```
+
+mod apart;
+mod engine;
+mod swap_store;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
+mod turns;
+
+pub use self::engine::Optimistic;
+pub use self::swap_store::{Swap, SwapStore};
