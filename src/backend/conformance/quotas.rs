@@ -1,0 +1,95 @@
+//! Quotas of the suite, and random ones.
+
+use std::time::Duration;
+
+use super::dice::Dice;
+use crate::algebra::Bucket;
+use crate::clock::Timestamp;
+use crate::quota::{Kind, Quota};
+
+/// The smallest time.
+pub(super) const TICK: Duration = Duration::from_micros(1);
+
+/// A bucket of this quota, or of one of its shards.
+pub(super) fn bucket(quota: Quota) -> Bucket {
+    Bucket::of_shard(&quota).expect("the quotas of the suite can be counted")
+}
+
+/// A quota of either kind, with numbers from the smallest to the largest that can be counted.
+pub(super) fn random_quota(dice: &mut Dice) -> Quota {
+    loop {
+        let period = match dice.below(4) {
+            0 => 1 + dice.up_to((1 << 53) - 1),
+            1 => 1 + dice.below(10),
+            _ => dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000]),
+        };
+        let most = if dice.one_in(8) { 1 << 53 } else { 100 };
+        let rate = 1 + dice.up_to(most);
+        let period = Duration::from_micros(period);
+        let mut quota = match dice.below(2) {
+            0 => Quota::token_bucket(rate, period),
+            _ => Quota::fixed_window(rate, period),
+        };
+        if dice.one_in(2) {
+            quota = quota.capacity(match dice.below(4) {
+                0 => 0,
+                1 => dice.up_to(1 << 53),
+                _ => dice.below(40),
+            });
+        }
+        if dice.one_in(2) {
+            let most = if dice.one_in(8) { 1 << 53 } else { 64 };
+            quota = quota.max_reserved(dice.up_to(most));
+        }
+        if dice.one_in(6) {
+            quota = quota.initial(dice.below(quota.get_capacity().saturating_add(1)));
+        }
+        if quota.kind() == Kind::FixedWindow && dice.one_in(2) {
+            let start = i64::try_from(dice.up_to(1 << 62)).unwrap();
+            quota =
+                quota.start(Timestamp::from_micros(if dice.one_in(2) { start } else { -start }));
+        }
+        if dice.one_in(3) {
+            quota = quota.shards(1 + u32::try_from(dice.below(6)).unwrap());
+        }
+        if let Ok(quota) = quota.validated() {
+            return quota;
+        }
+    }
+}
+
+/// The same quota with one or two numbers changed.
+pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
+    loop {
+        let (mut rate, mut period) = (before.rate(), before.period());
+        let (mut capacity, mut shards) = (before.get_capacity(), before.get_shards());
+        let mut start = before.get_start();
+        let first = before.get_initial();
+        let initial = (first < capacity).then_some(first);
+        match dice.below(6) {
+            0 => rate = 1 + dice.below(6),
+            1 => period *= 1 + u32::try_from(dice.below(4)).unwrap(),
+            2 => capacity = dice.below(40),
+            3 => shards = 1 + u32::try_from(dice.below(6)).unwrap(),
+            4 => (period, capacity) = (period * 3, 0),
+            _ => start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40))),
+        }
+        let quota = match before.kind() {
+            Kind::TokenBucket => Quota::try_token_bucket(rate, period),
+            Kind::FixedWindow => Quota::try_fixed_window(rate, period),
+        };
+        let Ok(mut quota) = quota else { continue };
+        if let Some(start) = start {
+            quota = quota.start(start);
+        }
+        if let Some(most) = before.get_max_reserved() {
+            quota = quota.max_reserved(most);
+        }
+        if let Some(initial) = initial {
+            quota = quota.initial(initial.min(capacity));
+        }
+        if let Ok(quota) = quota.capacity(capacity).shards(shards).validated() {
+            return quota;
+        }
+    }
+}

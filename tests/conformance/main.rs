@@ -1,0 +1,33 @@
+//! The conformance suite: stores that keep the contract pass it, and each mistake is found.
+
+#![cfg(all(feature = "conformance", feature = "memory"))]
+
+mod mistakes;
+mod mutants;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "redis")]
+#[path = "../support/redis/mod.rs"]
+mod servers;
+mod wrappers;
+
+mod memory {
+    use tollgate::backend::Memory;
+
+    tollgate::conformance!(Memory::new);
+}
+
+mod memory_on_a_clock_that_is_set {
+    use tollgate::backend::Memory;
+
+    tollgate::conformance!(|clock| Memory::new().clock(clock));
+}
+
+mod memory_that_is_made_later {
+    use tollgate::backend::Memory;
+
+    tollgate::conformance!(|clock| async {
+        tokio::task::yield_now().await;
+        Memory::new().clock(clock)
+    });
+}
