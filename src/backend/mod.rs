@@ -4,7 +4,10 @@
 //! |---|---|
 //! | [`Memory`] | one process: the default, with the feature `memory` |
 //! | [`Redis`] | any number of processes that share their buckets, with the feature `redis` |
-//! | your own | another database: implement [`Backend`], most easily by [`BucketStore`] |
+//! | `Postgres` | the same, in a database that there is already, with the feature `postgres` |
+//! | `Embedded` | one process whose limits survive a restart, with the feature `embedded` |
+//! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
+//! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the feature `conformance` has its tests |
 //!
 //! # Examples
 //!
@@ -41,18 +44,30 @@ mod adjustment;
 mod answer;
 mod apply;
 mod charge;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
 mod key;
 mod key_parts;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "optimistic")]
+mod optimistic;
 mod owned;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod remote;
 mod repeats;
 mod reset_log;
+#[cfg(any(feature = "embedded", feature = "optimistic"))]
+mod stored;
 #[cfg(test)]
 #[cfg(feature = "memory")]
 mod tests;
@@ -64,6 +79,8 @@ pub use self::adjustment::{Adjustment, Change};
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
+#[cfg(feature = "embedded")]
+pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
 pub use self::key::Key;
 pub(crate) use self::limit_head::LimitHead;
@@ -73,7 +90,11 @@ pub use self::memory::Memory;
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
+#[cfg(feature = "optimistic")]
+pub use self::optimistic::{Optimistic, Swap, SwapStore};
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{InTransaction, Postgres, PostgresBuilder, PostgresConnection};
 pub use self::record::BucketRecord;
 #[cfg(feature = "redis")]
 pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};

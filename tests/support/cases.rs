@@ -1,4 +1,4 @@
-//! How many random cases a test plays.
+//! How many cases a test plays.
 
 use std::ops::Range;
 
@@ -9,4 +9,12 @@ use proptest::test_runner::Config;
 pub(crate) fn seeds(usual: u64) -> Range<u64> {
     let cases = u64::from(Config::default().cases);
     0..usual.saturating_mul(cases).div_ceil(256).max(1)
+}
+
+/// How often a test does what takes long: `all` times with the 2,048 cases that CI plays, and with
+/// fewer cases in proportion, but `least` times, with which the test still fails as its comment
+/// says.
+pub(crate) fn times(all: u64, least: u64) -> u64 {
+    let cases = u64::from(Config::default().cases);
+    (all.saturating_mul(cases) / 2_048).clamp(least, all)
 }

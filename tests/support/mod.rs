@@ -9,12 +9,16 @@ pub(crate) mod broken;
 pub(crate) mod cases;
 pub(crate) mod dice;
 pub(crate) mod draw;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod patience;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod queue;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod shared;
 pub(crate) mod threads;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod traffic;
 pub(crate) mod web;
 

@@ -1,4 +1,4 @@
-//! Tasks that call a store in Redis without a break, and the answers that they get.
+//! Tasks that call a store on a server without a break, and the answers that they get.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
-use tollgate::backend::{Redis, RedisBuilder};
+use tollgate::backend::Backend;
 use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, Timestamp};
 
 /// The tokens that each key may take in a hundred years, counted from 1970: nothing is refilled
@@ -35,7 +35,7 @@ pub(crate) const SILENT: [&str; 2] =
     ["lost the connection to 127.0.0.1", "no connection to 127.0.0.1"];
 
 /// Longer than any machine needs to notice that a server is back.
-const RECOVERY: Duration = Duration::from_secs(20);
+pub(crate) const RECOVERY: Duration = Duration::from_secs(20);
 
 /// Tasks that only sleep, and tell how late the machine is.
 const TIMERS: usize = 16;
@@ -109,22 +109,22 @@ pub(crate) struct Log {
 
 impl Traffic {
     /// So many tasks, two of which share a key.
-    pub(crate) fn begin(redis: Redis, tasks: u64) -> Self {
-        Self::of(redis, tasks, |_| Nature::Patient)
+    pub(crate) fn begin(store: impl Backend, tasks: u64) -> Self {
+        Self::of(store, tasks, |_| Nature::Patient)
     }
 
     /// The same, but of the two tasks that share a key, one drops its calls at random moments.
-    pub(crate) fn with_fickle(redis: Redis, tasks: u64) -> Self {
-        Self::of(redis, tasks, |task| match task % 2 {
+    pub(crate) fn with_fickle(store: impl Backend, tasks: u64) -> Self {
+        Self::of(store, tasks, |task| match task % 2 {
             0 => Nature::Patient,
             _ => Nature::Fickle,
         })
     }
 
-    fn of(redis: Redis, tasks: u64, nature: impl Fn(u64) -> Nature) -> Self {
+    fn of(store: impl Backend, tasks: u64, nature: impl Fn(u64) -> Nature) -> Self {
         let counts = || (0..tasks).map(|_| AtomicU64::new(0)).collect();
         let shared = Arc::new(Shared {
-            limiter: RateLimiter::new(redis),
+            limiter: RateLimiter::new(store),
             over: AtomicBool::new(false),
             went_well: counts(),
             failed: counts(),
@@ -282,6 +282,12 @@ pub(crate) fn chain(error: &RateLimited) -> String {
     texts.join(" < ")
 }
 
+/// A store that is not connected yet.
+pub(crate) trait Patient {
+    /// A limiter on the store, with a deadline that no server exceeds.
+    fn with_patience(self) -> RateLimiter;
+}
+
 impl Log {
     /// The number of calls with this answer.
     pub(crate) fn count(&self, told: Told) -> usize {
@@ -302,7 +308,7 @@ impl Log {
     /// Asserts that the store has taken what the calls were told: the tokens of an admission once,
     /// those of an error at most once, and no others. If the store lost some of its memory, an
     /// admission before the loss is taken at most once; if it lost all, nothing of it is left.
-    pub(crate) async fn is_what(&self, store: RedisBuilder, lost: Lost) {
+    pub(crate) async fn is_what(&self, store: impl Patient, lost: Lost) {
         let mut bounds = BTreeMap::<u64, (u64, u64)>::new();
         for call in &self.calls {
             let (least, most) = bounds.entry(call.key).or_default();
@@ -321,7 +327,7 @@ impl Log {
                 Told::Refused => panic!("no call takes that much: {call:?}"),
             }
         }
-        let held = RateLimiter::new(store.deadline(RECOVERY).connect_lazily().unwrap());
+        let held = store.with_patience();
         for (key, (least, most)) in bounds {
             let taken = taken(&held, key).await;
             assert!((least..=most).contains(&taken), "{key}: {least} <= {taken} <= {most}");
@@ -332,9 +338,11 @@ impl Log {
     /// Asserts that each error is that of the deadline, or names one of these causes.
     #[track_caller]
     pub(crate) fn errors_name(&self, causes: &[&str]) -> &Self {
-        let late = "limit `counted` could not be decided < redis backend could not decide within";
-        let failed = "limit `counted` could not be decided < redis backend could not decide: ";
+        let late = "limit `counted` could not be decided < backend could not decide within";
+        let failed = "limit `counted` could not be decided < backend could not decide: ";
         for error in &self.errors {
+            let error =
+                error.replace("redis backend", "backend").replace("postgres backend", "backend");
             let named = |cause: &&str| error.contains(*cause);
             let is_named = error.starts_with(failed) && causes.iter().any(named);
             assert!(error.starts_with(late) || is_named, "{error}");

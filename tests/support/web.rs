@@ -8,6 +8,7 @@ use axum::serve::ListenerExt;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -84,6 +85,23 @@ pub(crate) async fn send_request(request: Request<Body>) -> Reply {
     let mut client = Client::builder(TokioExecutor::new());
     let client = client.http2_only(request.version() == Version::HTTP_2).build_http();
     Reply::read(client.request(request).await.unwrap()).await
+}
+
+/// A client that keeps its connection, for many requests one after the other.
+pub(crate) struct Browser(Client<HttpConnector, Body>);
+
+impl Browser {
+    pub(crate) fn new() -> Self {
+        Self(Client::builder(TokioExecutor::new()).build_http())
+    }
+
+    pub(crate) async fn get(&self, to: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let mut request = Request::get(format!("http://{to}{path}"));
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        Reply::read(self.0.request(request.body(Body::empty()).unwrap()).await.unwrap()).await
+    }
 }
 
 /// A call of gRPC, as a server of HTTP/2 hands it to its services.

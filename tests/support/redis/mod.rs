@@ -6,6 +6,9 @@
 #![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests panic where they fail")]
 
+#[allow(clippy::duplicate_mod, reason = "each kind of server is a module by itself")]
+#[path = "../certificates.rs"]
+mod certificates;
 mod client;
 mod cluster;
 mod guard;

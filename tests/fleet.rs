@@ -1,4 +1,5 @@
-//! Four processes with eight tasks each on one real server: no token is granted twice, and none is lost.
+//! Four processes with eight tasks each on one real server of Redis, and on one of PostgreSQL: no
+//! token is granted twice, and none is lost.
 //!
 //! This program is the fleet too: with arguments that say so, it is one of the processes. So it has
 //! a `main` of its own, which runs the tests that have its argument in their names, or all of them,
@@ -8,16 +9,17 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::num::NonZeroUsize;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::dice::Dice;
-use support::redis::Server;
 use support::shared::{Counts, History};
+use support::{postgres, redis};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tollgate::algebra::check_history;
-use tollgate::backend::Redis;
+use tollgate::backend::{Postgres, Redis};
 use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
@@ -109,7 +111,7 @@ static FLEETS: [Fleet; 14] = [
     Fleet { limits: &SETTLED_WINDOW, keys: 1, calls: 40, most: 4, reserves: true, settles: true },
 ];
 
-type Test = fn(&Runtime);
+type Test = fn(&Runtime, Store);
 
 static TESTS: [(&str, Test); 9] = [
     ("what_a_fleet_is_admitted_is_within_the_bound", within_the_bound),
@@ -140,9 +142,74 @@ fn main() {
     let names: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     for (name, test) in &TESTS {
         if names.is_empty() || names.iter().any(|part| name.contains(part.as_str())) {
-            let begun = Instant::now();
-            test(&runtime);
-            println!("test {name} ... ok ({:.1} s)", begun.elapsed().as_secs_f64());
+            for store in STORES {
+                let begun = Instant::now();
+                test(&runtime, store);
+                let took = begun.elapsed().as_secs_f64();
+                println!("test {name} ({store:?}) ... ok ({took:.1} s)");
+            }
+        }
+    }
+}
+
+/// Where the buckets are.
+#[derive(Clone, Copy, Debug)]
+enum Store {
+    Redis,
+    Postgres,
+}
+
+const STORES: [Store; 2] = [Store::Redis, Store::Postgres];
+
+/// A server without buckets.
+enum Server {
+    Redis(redis::Server),
+    /// The schema is of its own.
+    Postgres(&'static postgres::Server, String),
+}
+
+impl Server {
+    fn start(store: Store) -> Self {
+        match store {
+            Store::Redis => Self::Redis(redis::Server::start()),
+            Store::Postgres => {
+                let server = postgres::Server::shared();
+                Self::Postgres(server, server.unused_name())
+            }
+        }
+    }
+
+    /// What [`limiter`] connects to.
+    fn url(&self) -> String {
+        match self {
+            Self::Redis(server) => server.url(),
+            Self::Postgres(server, schema) => format!("{}#{schema}", server.settings()),
+        }
+    }
+}
+
+/// A limiter on the store at this URL.
+async fn limiter(url: &str, prefix: &str) -> RateLimiter {
+    match url.split_once('#') {
+        None => {
+            let redis = Redis::at(url).prefix(prefix).deadline(DEADLINE).connect().await;
+            RateLimiter::new(redis.unwrap())
+        }
+        Some((settings, schema)) => {
+            let postgres = Postgres::at(settings).schema(schema).prefix(prefix);
+            RateLimiter::new(postgres.deadline(DEADLINE).connect().await.unwrap())
+        }
+    }
+}
+
+/// A limiter whose calls are carried out in the order in which they are made: on one connection.
+async fn limiter_in_order(server: &Server, prefix: &str) -> RateLimiter {
+    match server {
+        Server::Redis(server) => limiter(&server.url(), prefix).await,
+        Server::Postgres(server, schema) => {
+            let postgres = Postgres::at(server.settings()).schema(schema).prefix(prefix);
+            let postgres = postgres.connections(NonZeroUsize::MIN).deadline(DEADLINE);
+            RateLimiter::new(postgres.connect().await.unwrap())
         }
     }
 }
@@ -155,8 +222,7 @@ type Return = Run;
 
 /// One of the processes: asks as fast as it can, and says at the end what was admitted.
 async fn process_of(fleet: &'static Fleet, url: &str, prefix: &str, process: u64) {
-    let redis = Redis::at(url).prefix(prefix).deadline(DEADLINE).connect().await.unwrap();
-    let limiter = RateLimiter::new(redis);
+    let limiter = limiter(url, prefix).await;
     // All of them begin together.
     println!("ready");
     let mut go = String::new();
@@ -340,8 +406,8 @@ fn tokens(runs: &[(Timestamp, u64)]) -> u64 {
 
 /// A fleet with one limit stays within the bound of each key, and is granted the tokens that were
 /// saved up.
-fn holds(fleet: usize) {
-    let runs = together(&Server::start(), fleet);
+fn holds(store: Store, fleet: usize) {
+    let runs = together(&Server::start(store), fleet);
     let Fleet { limits: [limit, ..], keys, most, .. } = &FLEETS[fleet] else { panic!() };
     let quota = limit.quota();
     let by_key = by_key(&runs);
@@ -356,19 +422,19 @@ fn holds(fleet: usize) {
     }
 }
 
-fn within_the_bound(_: &Runtime) {
-    (0..4).for_each(holds);
+fn within_the_bound(_: &Runtime, store: Store) {
+    (0..4).for_each(|fleet| holds(store, fleet));
 }
 
-fn reservations(_: &Runtime) {
-    (4..6).for_each(holds);
+fn reservations(_: &Runtime, store: Store) {
+    (4..6).for_each(|fleet| holds(store, fleet));
 }
 
 /// Waiters of several processes beside settlements. A settled token may let a waiter run at once, so
 /// the bound counts what came back before the end of a window.
-fn settlements(runtime: &Runtime) {
+fn settlements(runtime: &Runtime, store: Store) {
     for (fleet, limit) in [(12, &SETTLED_BUCKET[0]), (13, &SETTLED_WINDOW[0])] {
-        let server = Server::start();
+        let server = Server::start(store);
         let (ran, returned) = recorded(&server, fleet, |_| "fleet".to_owned());
         let history = History {
             ran: ran.iter().map(|&(_, at, cost)| (at, at, cost)).collect(),
@@ -382,8 +448,7 @@ fn settlements(runtime: &Runtime) {
         // One refill of the deepest debt.
         std::thread::sleep(Duration::from_millis(200));
         let owed = runtime.block_on(async {
-            let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
-            let limiter = RateLimiter::new(redis.unwrap());
+            let limiter = limiter(&server.url(), "fleet").await;
             limiter.peek(limit).key(0_u64).await.unwrap().tokens().to_f64()
         });
         assert!(owed >= 0.0, "{} owes {owed}", limit.name());
@@ -398,14 +463,11 @@ fn settlements(runtime: &Runtime) {
 
 /// A process can undo a slot if the other process has not charged the bucket since, whatever the
 /// first one has settled meanwhile.
-fn nothing_is_owed(runtime: &Runtime) {
+fn nothing_is_owed(runtime: &Runtime, store: Store) {
     static TEN: Limit = Limit::new("ten", Quota::token_bucket(1, HOUR).capacity(10));
-    let server = Server::start();
+    let server = Server::start(store);
     runtime.block_on(async {
-        let connect = async || {
-            let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
-            RateLimiter::new(redis.unwrap())
-        };
+        let connect = async || limiter_in_order(&server, "fleet").await;
         let (one, other) = (connect().await, connect().await);
         let left = async || one.peek(&TEN).await.unwrap().tokens().to_f64().round();
         let until = async |tokens| {
@@ -441,35 +503,35 @@ fn nothing_is_owed(runtime: &Runtime) {
     });
 }
 
-fn shards(_: &Runtime) {
-    (6..8).for_each(holds);
+fn shards(_: &Runtime, store: Store) {
+    (6..8).for_each(|fleet| holds(store, fleet));
 }
 
 /// What a limit has left of the tokens that all processes share.
 fn left(runtime: &Runtime, server: &Server, limit: &Limit) -> u64 {
     runtime.block_on(async {
-        let redis = Redis::at(server.url()).prefix("fleet").deadline(DEADLINE).connect().await;
-        RateLimiter::new(redis.unwrap()).peek(limit).key(0_u64).await.unwrap().remaining()
+        let limiter = limiter(&server.url(), "fleet").await;
+        limiter.peek(limit).key(0_u64).await.unwrap().remaining()
     })
 }
 
-fn exactly_the_capacity(runtime: &Runtime) {
+fn exactly_the_capacity(runtime: &Runtime, store: Store) {
     for (fleet, limit) in [(8, &HOARD[0]), (9, &ERA[0])] {
-        let server = Server::start();
+        let server = Server::start(store);
         assert_eq!(together(&server, fleet).len(), 1_000, "{}", limit.name());
         assert_eq!(left(runtime, &server, limit), 0);
     }
 }
 
-fn all_or_nothing(runtime: &Runtime) {
-    let server = Server::start();
+fn all_or_nothing(runtime: &Runtime, store: Store) {
+    let server = Server::start(store);
     assert_eq!(together(&server, 10).len(), 700);
     assert_eq!(TWO.each_ref().map(|limit| left(runtime, &server, limit)), [300, 0]);
 }
 
 /// With buckets of its own in each process, the fleet exceeds the limit, and the check notices.
-fn shares_nothing(_: &Runtime) {
-    let server = Server::start();
+fn shares_nothing(_: &Runtime, store: Store) {
+    let server = Server::start(store);
     let quota = SLOW[0].quota();
     let alone = let_loose(&server, 11, |process| format!("process-{process}"));
     assert_eq!(alone.len(), 400);
@@ -482,8 +544,8 @@ fn shares_nothing(_: &Runtime) {
 }
 
 /// One token too much at an instant at which work ran, anywhere in a record.
-fn a_little_too_much(_: &Runtime) {
-    let server = Server::start();
+fn a_little_too_much(_: &Runtime, store: Store) {
+    let server = Server::start(store);
     for fleet in [0, 1] {
         let quota = FLEETS[fleet].limits[0].quota();
         let ran = by_key(&together(&server, fleet)).remove(&0).unwrap();

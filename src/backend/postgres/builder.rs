@@ -1,0 +1,372 @@
+//! Setting up a store in PostgreSQL.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Pool, Runtime};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
+
+use super::carrier::{PostgresCarrier, patience};
+use super::engine::Postgres;
+use super::lent::Lent;
+use super::migrate::migrate;
+use super::schema::Schema;
+use super::schema_name::SchemaName;
+use super::statement_error::StatementError;
+use super::store_name::STORE;
+use super::tls::{Certificates, manager};
+use crate::backend::BackendError;
+use crate::backend::remote::batch::{Batcher, Bounds};
+use crate::backend::remote::key_name::KeyNames;
+
+/// The settings of a [`Postgres`] store: the server, the connections, the schema, and the names of
+/// buckets.
+///
+/// [`Postgres::at`] and [`Postgres::with_pool`] make one. [`connect`](Self::connect) and
+/// [`connect_lazily`](Self::connect_lazily) report wrong settings, without the passwords.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use tollgate::RateLimiter;
+/// use tollgate::backend::Postgres;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let postgres = Postgres::at("postgres://app@127.0.0.1/app")
+///     .prefix("shop")
+///     .deadline(Duration::from_millis(20))
+///     .connect()
+///     .await?;
+/// let limiter = RateLimiter::new(postgres);
+/// # drop(limiter);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it is told to connect"]
+pub struct PostgresBuilder {
+    source: Source,
+    certificates: Certificates,
+    connections: NonZeroUsize,
+    is_pooled_elsewhere: bool,
+    schema: String,
+    prefix: String,
+    secret: Option<Vec<u8>>,
+    deadline: Duration,
+    is_logged: bool,
+    migrates: bool,
+    #[cfg(test)]
+    clock: Arc<dyn crate::clock::Clock>,
+}
+
+/// Where connections come from.
+#[derive(Clone)]
+enum Source {
+    Url(String),
+    Pool(Pool),
+}
+
+/// Ways to set a store up.
+impl Postgres {
+    /// Connects to a server, and makes the schema of the store if it is missing.
+    ///
+    /// The URL is `postgres://user:password@host:port/database`; it may name several hosts and
+    /// settings such as `sslmode=require`, as the crate `tokio-postgres` documents.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`PostgresBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self, BackendError> {
+        Self::at(url).connect().await
+    }
+
+    /// Sets up a server, by its URL; see [`connect`](Self::connect).
+    pub fn at(url: impl Into<String>) -> PostgresBuilder {
+        PostgresBuilder::new(Source::Url(url.into()))
+    }
+
+    /// Sets up the server of a pool that the application has already.
+    ///
+    /// The store then makes no connections of its own, and waits for one of the pool's when all are
+    /// in use, until the deadline. A pool of its own is better where the application holds
+    /// connections for long.
+    pub fn with_pool(pool: Pool) -> PostgresBuilder {
+        PostgresBuilder::new(Source::Pool(pool))
+    }
+}
+
+impl PostgresBuilder {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            certificates: Certificates::default(),
+            connections: CONNECTIONS,
+            is_pooled_elsewhere: false,
+            schema: SchemaName::DEFAULT.to_owned(),
+            prefix: "tollgate".to_owned(),
+            secret: None,
+            deadline: DEFAULT_DEADLINE,
+            is_logged: false,
+            migrates: true,
+            #[cfg(test)]
+            clock: Arc::new(crate::clock::SystemClock::new()),
+        }
+    }
+
+    /// Sets how long a decision may take, 50 ms by default.
+    ///
+    /// After that, the decision fails with a [timeout](BackendError::is_timeout). The server may
+    /// still carry it out, once.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets the largest number of connections, 4 by default: as many statements run at a time.
+    ///
+    /// Decisions that wait travel together, so more connections make a process faster only while
+    /// the server has idle processors. A [pool](Postgres::with_pool) has its own number; this is
+    /// then how many of its connections are used at a time.
+    pub fn connections(mut self, connections: NonZeroUsize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets the schema of the table and the functions, `tollgate` by default: lower case letters,
+    /// digits and `_`.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Sets the start of all keys in the table, `tollgate` by default: 1 to 64 letters, digits and
+    /// `-_.~@+/:`.
+    ///
+    /// Limiters with the same prefix and schema in the same database share their buckets. Others
+    /// never do, even if one prefix starts with the other.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Stores hashes in place of keys, so that the table does not reveal the clients. The hash is
+    /// HMAC-SHA-256 with this secret.
+    ///
+    /// The secret must have at least 16 bytes, drawn at random. All processes that share buckets
+    /// need the same one. Another secret means other buckets, which start full.
+    pub fn hash_keys(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// Writes the table to the log of the server when the schema is made, so that buckets survive
+    /// a crash and reach the standbys. Not by default: then each decision waits for the disk.
+    ///
+    /// It has no effect on a table that is there already; `ALTER TABLE .. SET LOGGED` changes that.
+    pub fn logged(mut self, logged: bool) -> Self {
+        self.is_logged = logged;
+        self
+    }
+
+    /// Sets whether [`connect`](Self::connect) makes the schema if it is missing or older, as it
+    /// does by default. The role needs no right to do so if the schema is there already.
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.migrates = migrate;
+        self
+    }
+
+    /// Allows for a pooler between this process and the server that gives each transaction another
+    /// connection, such as PgBouncer in transaction mode.
+    ///
+    /// The store then prepares no statements, and leaves out the settings of a connection: the
+    /// server's own limits on the time of a statement hold, and the default isolation of the role
+    /// should be `read committed`.
+    pub fn through_pooler(mut self, through_pooler: bool) -> Self {
+        self.is_pooled_elsewhere = through_pooler;
+        self
+    }
+
+    /// Sets the root certificates, in PEM, for connections with TLS, in place of those of the
+    /// well-known authorities.
+    #[cfg(feature = "postgres-tls")]
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.root = Some(pem.into());
+        self
+    }
+
+    /// Sets the client certificate, in PEM, and its private key for connections with TLS.
+    #[cfg(feature = "postgres-tls")]
+    pub fn client_certificate(
+        mut self,
+        cert_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.certificates.client = Some((cert_pem.into(), key_pem.into()));
+        self
+    }
+
+    /// Connects, and makes the schema if it is missing, for at most 5 seconds.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong, the server cannot be reached or refuses the login, or the schema is
+    /// missing and the role must not make it. A service that may start without its store uses
+    /// [`connect_lazily`](Self::connect_lazily).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the connection. The schema is made in one transaction, or not at
+    /// all.
+    pub async fn connect(self) -> Result<Postgres, BackendError> {
+        let (migrates, is_logged) = (self.migrates, self.is_logged);
+        let postgres = self.connect_lazily()?;
+        match timeout(CONNECT_TIMEOUT, postgres.prepare(migrates, is_logged)).await {
+            Ok(ready) => ready?,
+            Err(_) => return Err(BackendError::timeout(STORE, CONNECT_TIMEOUT)),
+        }
+        Ok(postgres)
+    }
+
+    /// Makes the store without connecting: the first decision does. The schema has to be there.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong, or there is no tokio runtime here.
+    pub fn connect_lazily(self) -> Result<Postgres, BackendError> {
+        let wrong = |wrong: String| BackendError::misconfigured(STORE, wrong);
+        let runtime = Handle::try_current().map_err(|_| {
+            wrong("there is no tokio runtime here (connect inside `#[tokio::main]`)".to_owned())
+        })?;
+        if self.deadline.is_zero() {
+            let zero =
+                "a deadline of 0 leaves no time to decide (it must be more, 50 ms unless set)";
+            return Err(wrong(zero.to_owned()));
+        }
+        let schema = Schema::new(&self.schema).map_err(wrong)?;
+        let names =
+            KeyNames::untagged(self.prefix.clone(), self.secret.as_deref()).map_err(wrong)?;
+        let pool = self.pool()?;
+        let connections = self.connections.get();
+        let bounds = Bounds {
+            calls_per_slot: connections,
+            calls_per_group: connections,
+            buckets_per_call: BUCKETS_PER_CALL,
+        };
+        let carrier = PostgresCarrier {
+            pool,
+            schema,
+            prepares: !self.is_pooled_elsewhere,
+            deadline: self.deadline,
+            sweeper: Arc::default(),
+            #[cfg(test)]
+            clock: self.clock,
+        };
+        let batcher = Batcher::new(carrier, runtime, self.deadline, bounds);
+        Ok(Postgres { batcher, names: Arc::new(names) })
+    }
+
+    /// Sets the clock that the function sees.
+    #[cfg(all(test, feature = "memory"))]
+    pub(super) fn clock(mut self, clock: impl crate::clock::Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    fn pool(&self) -> Result<Pool, BackendError> {
+        let url = match &self.source {
+            Source::Pool(pool) => return Ok(pool.clone()),
+            Source::Url(url) => url,
+        };
+        let wrong = |text: String| BackendError::misconfigured(STORE, text);
+        let mut config = Config::from_str(url).map_err(|error| {
+            wrong(format!(
+                "the URL cannot be read: {error} (postgres://user:password@host/database)"
+            ))
+        })?;
+        // A standby decides nothing: with several hosts, the primary is looked for.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        let patience = patience(self.deadline);
+        config.connect_timeout(patience);
+        if config.get_application_name().is_none() {
+            config.application_name("tollgate");
+        }
+        if !self.is_pooled_elsewhere {
+            let millis = patience.as_millis();
+            let options = config.get_options().unwrap_or_default();
+            config.options(format!(
+                "-c default_transaction_isolation=read\\ committed -c statement_timeout={millis} \
+                 -c lock_timeout={millis} {options}"
+            ));
+        }
+        let manager = manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;
+        let pool = Pool::builder(manager)
+            .max_size(self.connections.get())
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(patience))
+            .create_timeout(Some(patience))
+            .recycle_timeout(Some(patience));
+        pool.build().map_err(|error| wrong(error.to_string()))
+    }
+}
+
+impl Postgres {
+    /// Waits for a connection and for the schema, and tries a call that names no bucket.
+    async fn prepare(&self, migrates: bool, is_logged: bool) -> Result<(), BackendError> {
+        let carrier = self.batcher.carrier();
+        let failed = |error| StatementError::of(error, carrier.deadline).into_error();
+        let mut lent = Lent::default();
+        let connection = carrier.pool.get().await;
+        let connection = lent.keep(
+            connection
+                .map_err(|error| StatementError::of_pool(error, carrier.deadline).into_error())?,
+        );
+        if migrates {
+            migrate(connection, carrier.schema.name(), is_logged).await.map_err(failed)?;
+        }
+        carrier.try_out(connection).await.map_err(failed)?;
+        lent.give_back();
+        Ok(())
+    }
+}
+
+/// Shows no passwords and secrets, nor the URL, which may contain some.
+impl fmt::Debug for PostgresBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresBuilder")
+            .field("schema", &self.schema)
+            .field("prefix", &self.prefix)
+            .field("hashed", &self.secret.is_some())
+            .field("connections", &self.connections)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// In a data centre a decision takes a millisecond or two, and a user does not notice 50.
+const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+
+/// Longer than any attempt to connect takes.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Two keep a processor of the server at work, and two more do not wait behind a row that is
+/// locked.
+const CONNECTIONS: NonZeroUsize = match NonZeroUsize::new(4) {
+    Some(four) => four,
+    None => NonZeroUsize::MIN,
+};
+
+/// The largest number of buckets in a call. The server needs some milliseconds for them, and keeps
+/// their rows locked meanwhile.
+const BUCKETS_PER_CALL: usize = 64;

@@ -1,0 +1,221 @@
+//! Decisions inside a transaction of the application, which come and go with it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_postgres::GenericClient;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::engine::Postgres;
+use super::request::{DecideRow, Request};
+use super::statement_error::StatementError;
+use super::store_name::STORE;
+use crate::backend::remote::key_name::KeyNames;
+use crate::backend::remote::operation::{NamedAdjustment, NamedCharge, Operation};
+use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
+use crate::clock::{Clock, SystemClock};
+
+/// A connection, or a transaction, on which [`Postgres::in_transaction`] decides.
+///
+/// It is implemented for shared references to the clients and transactions of `tokio-postgres`.
+/// A transaction of `deadpool-postgres` is passed as `&*transaction`.
+pub trait PostgresConnection {
+    /// Calls the function of the schema: `call` is a statement with two parameters, of the types
+    /// `bytea[]` and `bigint[]`. Returns the two columns of its only row.
+    fn call(
+        &mut self,
+        call: &str,
+        names: &[&[u8]],
+        numbers: &[i64],
+    ) -> impl Future<Output = Result<(i64, Vec<i64>), BackendError>> + Send;
+}
+
+impl<C: GenericClient + Sync> PostgresConnection for &C {
+    async fn call(
+        &mut self,
+        call: &str,
+        names: &[&[u8]],
+        numbers: &[i64],
+    ) -> Result<(i64, Vec<i64>), BackendError> {
+        let typed: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&names, Type::BYTEA_ARRAY), (&numbers, Type::INT8_ARRAY)];
+        // The statement is not prepared: the connection is the application's.
+        let failed = |error| StatementError::of(error, Duration::ZERO).into_error();
+        let rows = self.query_typed(call, &typed).await.map_err(failed)?;
+        let row = rows.first().ok_or_else(unreadable)?;
+        Ok((row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?))
+    }
+}
+
+impl Postgres {
+    /// Runs `work` with a store that decides on this connection, so inside its transaction.
+    ///
+    /// If the application rolls the transaction back, its tokens come back. Until it commits, the
+    /// rows of the buckets are locked: other requests for these keys wait for it, at most until
+    /// their deadline. So decide late in the transaction, and only where the tokens must not be
+    /// spent without the work.
+    ///
+    /// The store is for one limiter, as in the example. It ends with `work`: a permit that lives on
+    /// cannot be settled any more. Reservations need no transaction, and one that is dropped in
+    /// `work` may not be undone.
+    ///
+    /// # Errors
+    ///
+    /// The output of `work` is returned as it is. A decision fails as on the [store](Self) itself;
+    /// after a failure, PostgreSQL has aborted the transaction. In one with the isolation
+    /// `repeatable read` or `serializable`, a decision fails if the bucket has changed since the
+    /// transaction began: roll back and start again.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the transaction may have taken the tokens of the last call. Roll
+    /// it back.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tollgate::backend::Postgres;
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const ORDERS: Limit = Limit::new("orders", Quota::token_bucket(10, HOUR));
+    ///
+    /// async fn order(
+    ///     client: &mut tokio_postgres::Client,
+    ///     store: &Postgres,
+    ///     limiter: &RateLimiter,
+    ///     user: &str,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let transaction = client.transaction().await?;
+    ///     transaction.execute("INSERT INTO orders (user_name) VALUES ($1)", &[&user]).await?;
+    ///     store
+    ///         .in_transaction(&transaction, async |store| {
+    ///             limiter.with_backend(store).limit(&ORDERS).key(user).await.map(drop)
+    ///         })
+    ///         .await?;
+    ///     // Without this line, neither the order is stored nor is a token taken.
+    ///     transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn in_transaction<C, W, T>(&self, mut connection: C, work: W) -> T
+    where
+        C: PostgresConnection,
+        W: AsyncFnOnce(InTransaction) -> T,
+    {
+        let (ask, mut asked) = mpsc::unbounded_channel();
+        let store = InTransaction { names: Arc::clone(&self.names), ask };
+        let mut work = pin!(work(store));
+        loop {
+            let next = poll_fn(|cx| match work.as_mut().poll(cx) {
+                Poll::Ready(done) => Poll::Ready(Err(done)),
+                Poll::Pending => match asked.poll_recv(cx) {
+                    Poll::Ready(Some(question)) => Poll::Ready(Ok(question)),
+                    // All handles are dropped, and `work` goes on without them.
+                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
+                },
+            });
+            let Question { operation, reply } = match next.await {
+                Ok(question) => question,
+                Err(done) => return done,
+            };
+            // A caller that was dropped gets no answer.
+            let _ = reply.send(self.decide_on(&mut connection, &operation).await);
+        }
+    }
+
+    /// Decides about one operation on this connection.
+    async fn decide_on<C: PostgresConnection>(
+        &self,
+        connection: &mut C,
+        operation: &Operation,
+    ) -> Result<Applied, BackendError> {
+        let carrier = self.batcher.carrier();
+        let request = Request::new(std::iter::once(operation));
+        #[cfg(test)]
+        let request = request.with_time(carrier.clock.now());
+        let call = connection.call(carrier.schema.call(), request.names(), request.numbers());
+        let (now, stored) = match timeout(carrier.deadline, call).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(BackendError::timeout(STORE, carrier.deadline)),
+        };
+        let mut replay = request.replay(&DecideRow { now, stored }).ok_or_else(unreadable)?;
+        let places = replay.take_places();
+        replay.answer(operation, &places)
+    }
+}
+
+fn unreadable() -> BackendError {
+    BackendError::unavailable(STORE, "the answer of the function cannot be read")
+}
+
+/// A store that decides inside a transaction, made by [`Postgres::in_transaction`].
+pub struct InTransaction {
+    names: Arc<KeyNames>,
+    ask: mpsc::UnboundedSender<Question>,
+}
+
+/// An operation that waits for the connection.
+struct Question {
+    operation: Operation,
+    reply: oneshot::Sender<Result<Applied, BackendError>>,
+}
+
+impl InTransaction {
+    fn send(
+        &self,
+        operation: Operation,
+    ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
+        let (reply, answer) = oneshot::channel();
+        // If the transaction is over, the reply is dropped with the question.
+        let _ = self.ask.send(Question { operation, reply });
+        async move {
+            answer.await.unwrap_or_else(|_| {
+                Err(BackendError::undecidable(STORE, "the transaction of this permit is over"))
+            })
+        }
+    }
+}
+
+impl Backend for InTransaction {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        if charges.is_empty() {
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
+        }
+        let owned: Result<SmallVec<[_; 1]>, _> =
+            charges.iter().map(|charge| NamedCharge::new(STORE, charge, &self.names)).collect();
+        match owned {
+            Ok(owned) => Answer::pending(self.send(Operation::Charges(owned))),
+            Err(error) => Answer::Ready(Err(error)),
+        }
+    }
+
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        if adjustments.is_empty() {
+            return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
+        }
+        let owned = adjustments.iter().map(|one| NamedAdjustment::new(one, &self.names));
+        Answer::pending(self.send(Operation::Adjustments(owned.collect())))
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        if ids.is_empty() {
+            return Answer::Ready(Ok(()));
+        }
+        let answer =
+            self.send(Operation::Resets(ids.iter().map(|&id| self.names.name(id)).collect()));
+        Answer::pending(async move { answer.await.map(drop) })
+    }
+}
+
+impl fmt::Debug for InTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InTransaction").field("names", &self.names).finish_non_exhaustive()
+    }
+}

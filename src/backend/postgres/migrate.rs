@@ -1,0 +1,124 @@
+//! Installs the tables and the functions.
+
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
+
+use super::schema_name::SchemaName;
+
+/// The version of the files. A database that has it, or a later one, is left as it is.
+const VERSION: i64 = 1;
+
+/// The files, in the order in which they run; `clock.sql` comes after the first.
+const SCHEMA: &str = include_str!("sql/schema.sql");
+const FUNCTIONS: [&str; 6] = [
+    include_str!("sql/bucket.sql"),
+    include_str!("sql/formula.sql"),
+    include_str!("sql/operations.sql"),
+    include_str!("sql/decide.sql"),
+    include_str!("sql/sweep.sql"),
+    include_str!("sql/access.sql"),
+];
+
+/// The server's clock.
+pub(super) const SERVER_CLOCK: &str = include_str!("sql/clock.sql");
+
+/// The clock of tests: the last of the numbers. A sweep, which has no numbers, sees the server's.
+#[cfg(test)]
+pub(super) const TEST_CLOCK: &str = "\
+    CREATE OR REPLACE FUNCTION tollgate.clock(numbers bigint[]) RETURNS bigint LANGUAGE sql VOLATILE \
+    RETURN coalesce(numbers[cardinality(numbers)], \
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);\n";
+
+#[cfg(not(test))]
+const CLOCK: &str = SERVER_CLOCK;
+#[cfg(test)]
+const CLOCK: &str = TEST_CLOCK;
+
+/// Key of the advisory lock that migrations hold.
+const LOCK: i64 = 7_811_887_503_216_414_569;
+
+/// Installs the tables and the functions of this version in a schema, or does nothing if they are
+/// there. Any number of nodes may do so at once: one installs, and the others wait for it.
+///
+/// With `logged`, a new table of buckets survives a crash of the server, at up to eight times the
+/// cost of a decision. A table that exists stays as it is.
+///
+/// A database that has this version needs no more rights than to read `versions`. Otherwise the role
+/// has to be allowed to create the schema, or to create in it if the schema is there.
+///
+/// # Errors
+///
+/// If the server cannot be asked, or the role lacks a right. Nothing is installed in part.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the connection may be left inside a transaction: close it.
+pub(super) async fn migrate(
+    client: &Client,
+    schema: &SchemaName,
+    logged: bool,
+) -> Result<(), Error> {
+    install(client, schema, logged, CLOCK).await
+}
+
+/// As [`migrate`], with this clock.
+pub(super) async fn install(
+    client: &Client,
+    schema: &SchemaName,
+    logged: bool,
+    clock: &str,
+) -> Result<(), Error> {
+    if is_installed(client, schema).await? {
+        return Ok(());
+    }
+    let installed = install_locked(client, schema, logged, clock).await;
+    if installed.is_err() {
+        // The first error says what is wrong. This one could only repeat it.
+        drop(client.batch_execute("ROLLBACK").await);
+    }
+    installed
+}
+
+async fn install_locked(
+    client: &Client,
+    schema: &SchemaName,
+    logged: bool,
+    clock: &str,
+) -> Result<(), Error> {
+    // Sees what the migration before it has committed, whatever the default of the role is.
+    let begin =
+        format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({LOCK})");
+    client.batch_execute(&begin).await?;
+    if !is_installed(client, schema).await? {
+        client.batch_execute(&text(schema, logged, clock)).await?;
+    }
+    client.batch_execute("COMMIT").await
+}
+
+/// Whether this version or a later one is there.
+async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
+    let there = format!("SELECT 1 WHERE to_regclass('{schema}.versions') IS NOT NULL");
+    if !has_row(client, &there).await? {
+        return Ok(false);
+    }
+    let version = format!("SELECT 1 FROM {schema}.versions WHERE version >= {VERSION}");
+    has_row(client, &version).await
+}
+
+/// Whether a query has a row. Simple queries need no prepared statements, which some proxies lack.
+async fn has_row(client: &Client, query: &str) -> Result<bool, Error> {
+    let messages = client.simple_query(query).await?;
+    Ok(messages.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))))
+}
+
+/// All files, for a schema.
+fn text(schema: &SchemaName, logged: bool, clock: &str) -> String {
+    let files: String = [SCHEMA, clock].into_iter().chain(FUNCTIONS).collect();
+    let files = match logged {
+        true => files.replace("CREATE UNLOGGED TABLE", "CREATE TABLE"),
+        false => files,
+    };
+    let schema = schema.to_string();
+    ["('tollgate')", "SCHEMA tollgate", "tollgate."]
+        .into_iter()
+        .fold(files, |text, named| text.replace(named, &named.replace("tollgate", &schema)))
+}

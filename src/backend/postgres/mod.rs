@@ -1,0 +1,40 @@
+//! A store in PostgreSQL, shared by any number of processes.
+//!
+//! # Design
+//!
+//! A decision is one statement, whatever the number of its limits: a function in the database reads
+//! the database's clock, locks the rows of the buckets in the order of their keys, applies the
+//! formula of [`algebra`](crate::algebra), and stores what changed. It returns only what it read:
+//! the client replays the same formula on that, so an answer is as exact as in memory. Decisions
+//! that a process makes at the same time share a statement.
+//!
+//! A decision passes these files, downwards with the request and upwards with the answer:
+//!
+//! ```text
+//! engine           turns charges into an operation, with the name of each bucket
+//! batch            collects the operations of all callers for the next call, in the room `remote`
+//! carrier          makes one call of the function for them, on a connection of the pool
+//! request          writes its arguments, and reads the answer
+//! statement_error  says what an error of the server means
+//! ```
+
+mod builder;
+mod carrier;
+mod engine;
+mod in_transaction;
+mod lent;
+mod migrate;
+mod request;
+mod schema;
+mod schema_name;
+mod statement_error;
+mod store_name;
+mod sweep;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
+mod tls;
+
+pub use self::builder::PostgresBuilder;
+pub use self::engine::Postgres;
+pub use self::in_transaction::{InTransaction, PostgresConnection};

@@ -1,0 +1,388 @@
+-- The operations, by code: charges, adjustments and resets. A pure function: it computes what the
+-- operations leave in the buckets, one operation after the other. `decide` reads and stores them.
+
+-- Whether a state means the same under the old and the new quota, so that it needs no conversion.
+CREATE OR REPLACE FUNCTION tollgate.is_counted_in(stored bigint[], quota bigint[], phase bigint)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN stored[3] = quota[1] AND stored[4] = quota[2] AND stored[5] = quota[3]
+    AND stored[6] = CASE WHEN quota[5] = quota[3] THEN quota[4] ELSE -quota[4] END
+    AND (stored[2] % quota[4] + quota[4]) % quota[4] = phase;
+
+-- Whether a bucket is full by the quota that it was stored for. One that was stored for another
+-- quota may have been dropped by now, so if it is full it counts as absent in all respects.
+CREATE OR REPLACE FUNCTION tollgate.is_full(stored bigint[], now bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN tollgate.refreshed(stored[3], stored[5], abs(stored[6]), stored[1], stored[2], now)
+    = stored[5];
+
+-- Whether there is a bucket that does not count as absent. The step of an absent one is 0.
+CREATE OR REPLACE FUNCTION tollgate.is_stored(
+    stored bigint[], quota bigint[], phase bigint, now bigint
+) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN stored[6] <> 0
+    AND (tollgate.is_counted_in(stored, quota, phase) OR NOT tollgate.is_full(stored, now));
+
+-- The state of a bucket, converted to the quota of a limit.
+CREATE OR REPLACE FUNCTION tollgate.read(
+    stored bigint[], quota bigint[], phase bigint, now bigint
+) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN stored[6] = 0 THEN tollgate.absent(quota, phase, now)
+    WHEN tollgate.is_counted_in(stored, quota, phase) THEN stored[1:2]
+    WHEN tollgate.is_full(stored, now) THEN tollgate.absent(quota, phase, now)
+    ELSE tollgate.rescale(stored, quota, phase, now)
+END;
+
+-- A bucket as it is stored.
+CREATE OR REPLACE FUNCTION tollgate.record(quota bigint[], value bigint, ts bigint)
+RETURNS bigint[]
+LANGUAGE sql IMMUTABLE
+RETURN ARRAY[
+    value, ts, quota[1], quota[2], quota[3],
+    CASE WHEN quota[5] = quota[3] THEN quota[4] ELSE -quota[4] END
+];
+
+-- What is stored of a bucket from which nothing was taken: the bucket itself, unless this is its
+-- first use and it starts below its capacity. Then it begins to fill now.
+CREATE OR REPLACE FUNCTION tollgate.used(
+    stored bigint[], quota bigint[], phase bigint, value bigint, ts bigint, now bigint
+) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN quota[5] <> quota[3] AND NOT tollgate.is_stored(stored, quota, phase, now)
+    THEN tollgate.record(quota, value, ts)
+    ELSE stored
+END;
+
+-- What is stored of a bucket that refused a charge: it changes if it was converted or this is its
+-- first use. The client is told a wait by the new quota, so the bucket has to gain by it from now
+-- on.
+CREATE OR REPLACE FUNCTION tollgate.refused(
+    stored bigint[], quota bigint[], phase bigint, value bigint, ts bigint, now bigint
+) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN stored[6] = 0 OR tollgate.is_full(stored, now)
+    THEN tollgate.used(stored, quota, phase, value, ts, now)
+    WHEN NOT tollgate.is_counted_in(stored, quota, phase) THEN tollgate.record(quota, value, ts)
+    ELSE stored
+END;
+
+-- The state that a charge of a list finds: what the charges before it have left, converted to the
+-- quota of its limit; what the bucket holds, if there are none.
+CREATE OR REPLACE FUNCTION tollgate.left_for(
+    held bigint[], left_value bigint, left_ts bigint, left_s bigint,
+    numbers bigint[], s bigint, phase bigint, now bigint
+) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    quota bigint[];
+    stored bigint[];
+BEGIN
+    IF left_s IS NULL THEN
+        RETURN held;
+    END IF;
+    stored := tollgate.record(numbers[left_s * 5 - 3:left_s * 5 + 1], left_value, left_ts);
+    quota := numbers[s * 5 - 3:s * 5 + 1];
+    IF tollgate.is_counted_in(stored, quota, phase) THEN
+        RETURN stored[1:2];
+    END IF;
+    RETURN tollgate.rescale(stored, quota, phase, now);
+END
+$$;
+
+-- What an adjustment leaves in a bucket. `what` has its numbers: 0 to give back or 1 to block;
+-- units or time; 1 and a state if the bucket must be untouched since a charge left that state; 1
+-- and a state if what it has gained since a charge left that state counts.
+CREATE OR REPLACE FUNCTION tollgate.adjusted(
+    stored bigint[], quota bigint[], phase bigint, what bigint[], now bigint
+) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    units bigint := what[2];
+    cap bigint := quota[3];
+    state bigint[];
+BEGIN
+    IF NOT (what[1] = 1 AND units > 0 OR what[1] = 0 AND units < 0)
+        AND NOT tollgate.is_stored(stored, quota, phase, now)
+    THEN
+        -- An absent bucket has no room for a refund, and storing it would change no answer.
+        RETURN stored;
+    END IF;
+    state := tollgate.read(stored, quota, phase, now);
+    IF what[1] = 1 THEN
+        state := tollgate.block(quota, state, units, now);
+        RETURN tollgate.record(quota, state[1], state[2]);
+    END IF;
+    state := tollgate.refresh(quota, state, now);
+    IF what[3] = 0 THEN
+        cap := tollgate.refund_cap(quota, state, now);
+        IF what[6] = 1 THEN
+            units := least(units, greatest(
+                0,
+                quota[3] - tollgate.refreshed(quota[1], quota[3], quota[4], what[7], what[8], now)
+            ));
+        END IF;
+    END IF;
+    RETURN tollgate.record(quota, tollgate.give(quota, state[1], units, cap), state[2]);
+END
+$$;
+
+-- Returns what the operations leave in the buckets. `stored` has six numbers for each bucket, all
+-- of them 0 if it is absent. `numbers` is what `decide` describes.
+CREATE OR REPLACE FUNCTION tollgate.operate(now bigint, numbers bigint[], stored bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    cells bigint[] := stored;
+    buckets CONSTANT integer := cardinality(stored) / 6;
+    at integer := numbers[1] * 5 + 3;
+    count integer;
+    behind integer;
+    -- The numbers of one bucket in an operation.
+    k integer;
+    k2 integer;
+    s integer := 0;
+    quota bigint[];
+    gain bigint;
+    token bigint;
+    capacity bigint;
+    step bigint;
+    initial bigint;
+    stored_step bigint;
+    value bigint;
+    phase bigint;
+    units bigint;
+    lowest bigint;
+    max_wait bigint;
+    takes boolean;
+    cell bigint[];
+    held bigint[];
+    state bigint[];
+    state2 bigint[];
+    outcome bigint[];
+    verdict bigint;
+    -- What the charges of an operation leave in each bucket so far, and for which limit.
+    left_value bigint[];
+    left_ts bigint[];
+    left_s bigint[];
+    is_refused boolean;
+    -- The charges that take: bucket, limit, phase, what is left, whether it pays, and the state of
+    -- the bucket without the charges of this operation; eight numbers for each.
+    taking bigint[];
+    taken integer;
+    named_later boolean[];
+BEGIN
+    FOR operation IN 1..numbers[at - 1] LOOP
+        -- One charge of one bucket, without debt: bucket, limit, phase, units. Nearly all
+        -- operations are such charges, and nearly all buckets are stored for the quota of the
+        -- limit.
+        IF numbers[at] = 1 THEN
+            k := numbers[at + 1] * 6;
+            IF s <> numbers[at + 2] * 5 THEN
+                s := numbers[at + 2] * 5;
+                quota := numbers[s - 3:s + 1];
+                gain := numbers[s - 3];
+                token := numbers[s - 2];
+                capacity := numbers[s - 1];
+                step := numbers[s];
+                initial := numbers[s + 1];
+                stored_step := CASE WHEN initial = capacity THEN step ELSE -step END;
+            END IF;
+            phase := numbers[at + 3];
+            units := numbers[at + 4];
+            at := at + 5;
+            IF cells[k] = stored_step AND cells[k - 1] = capacity AND cells[k - 3] = gain
+                AND cells[k - 2] = token
+                AND (step = 1 OR tollgate.modulo(cells[k - 4], step) = phase)
+            THEN
+                value := tollgate.refreshed(gain, capacity, step, cells[k - 5], cells[k - 4], now);
+                IF value >= units AND (units > 0 OR initial <> capacity) THEN
+                    cells[k - 4] := tollgate.refreshed_ts(step, cells[k - 4], now);
+                    cells[k - 5] := value - units;
+                END IF;
+                CONTINUE;
+            END IF;
+            cell := cells[k - 5:k];
+            state := tollgate.refresh(quota, tollgate.read(cell, quota, phase, now), now);
+            IF state[1] < units THEN
+                cells[k - 5:k] := tollgate.refused(cell, quota, phase, state[1], state[2], now);
+            ELSIF units > 0 OR initial <> capacity THEN
+                cells[k - 5:k] := tollgate.record(quota, state[1] - units, state[2]);
+            END IF;
+            CONTINUE;
+        END IF;
+
+        CASE numbers[at]
+
+        -- Charges, all or nothing. The numbers are: how many; of each the two buckets (the second
+        -- is 0 if there is one), limit, phase, units, the lowest value that may be left, the
+        -- longest wait, and 1 if it takes.
+        WHEN 2 THEN
+            count := numbers[at + 1];
+            behind := at + 2 + count * 8;
+            at := at + 2;
+            left_value := array_fill(NULL::bigint, ARRAY[buckets]);
+            left_ts := left_value;
+            left_s := left_value;
+            taking := '{}';
+            taken := 0;
+            is_refused := false;
+
+            WHILE at < behind LOOP
+                k := numbers[at];
+                k2 := numbers[at + 1];
+                s := numbers[at + 2];
+                phase := numbers[at + 3];
+                units := numbers[at + 4];
+                lowest := numbers[at + 5];
+                max_wait := numbers[at + 6];
+                takes := numbers[at + 7] = 1;
+                at := at + 8;
+                quota := numbers[s * 5 - 3:s * 5 + 1];
+                cell := cells[k * 6 - 5:k * 6];
+                held := tollgate.refresh(quota, tollgate.read(cell, quota, phase, now), now);
+                state := tollgate.left_for(
+                    held, left_value[k], left_ts[k], left_s[k], numbers, s, phase, now
+                );
+                IF k2 = 0 THEN
+                    IF NOT is_refused THEN
+                        verdict := tollgate.charge(
+                            quota, state[1], state[2], units, lowest, max_wait, now
+                        );
+                        is_refused := verdict = 3;
+                    END IF;
+                    IF takes AND NOT is_refused THEN
+                        state[1] := state[1] - units;
+                    END IF;
+                    IF takes THEN
+                        taking[taken + 1:taken + 8] := ARRAY[
+                            k, s, phase, state[1], state[2],
+                            (units > 0 OR quota[5] <> quota[3])::integer, held[1], held[2]
+                        ];
+                        taken := taken + 8;
+                    END IF;
+                ELSE
+                    IF takes THEN
+                        taking[taken + 1:taken + 8] :=
+                            ARRAY[k, s, phase, 0, state[2], 0, held[1], held[2]];
+                        taken := taken + 8;
+                    END IF;
+                    cell := cells[k2 * 6 - 5:k2 * 6];
+                    held := tollgate.refresh(quota, tollgate.read(cell, quota, phase, now), now);
+                    state2 := tollgate.left_for(
+                        held, left_value[k2], left_ts[k2], left_s[k2], numbers, s, phase, now
+                    );
+                    IF takes THEN
+                        taking[taken + 1:taken + 8] :=
+                            ARRAY[k2, s, phase, 0, state2[2], 0, held[1], held[2]];
+                        taken := taken + 8;
+                    END IF;
+                    IF NOT is_refused THEN
+                        outcome := tollgate.charge_pair(
+                            quota, state[1], state[2], state2[1], state2[2],
+                            units, lowest, max_wait, now
+                        );
+                        is_refused := outcome[1] = 3;
+                        IF takes THEN
+                            taking[taken - 12] := outcome[2];
+                            taking[taken - 10] := (outcome[2] < state[1])::integer;
+                            taking[taken - 4] := outcome[3];
+                            taking[taken - 2] := (outcome[3] < state2[1])::integer;
+                            state[1] := outcome[2];
+                            state2[1] := outcome[3];
+                        END IF;
+                    END IF;
+                    left_value[k2] := state2[1];
+                    left_ts[k2] := state2[2];
+                    left_s[k2] := s;
+                END IF;
+                -- Charges behind a refused one find what is left here, but no longer count.
+                left_value[k] := state[1];
+                left_ts[k] := state[2];
+                left_s[k] := s;
+            END LOOP;
+
+            IF is_refused THEN
+                -- In reverse: a bucket that several quotas name is stored for that of the last
+                -- charge.
+                named_later := array_fill(false, ARRAY[buckets]);
+                FOR i IN REVERSE taken..1 BY 8 LOOP
+                    k := taking[i - 7];
+                    s := taking[i - 6];
+                    phase := taking[i - 5];
+                    quota := numbers[s * 5 - 3:s * 5 + 1];
+                    cell := cells[k * 6 - 5:k * 6];
+                    IF named_later[k] THEN
+                        cell := tollgate.used(cell, quota, phase, taking[i - 1], taking[i], now);
+                    ELSE
+                        cell := tollgate.refused(cell, quota, phase, taking[i - 1], taking[i], now);
+                    END IF;
+                    cells[k * 6 - 5:k * 6] := cell;
+                    named_later[k] := true;
+                END LOOP;
+            ELSE
+                FOR i IN 8..taken BY 8 LOOP
+                    k := taking[i - 7];
+                    s := taking[i - 6];
+                    quota := numbers[s * 5 - 3:s * 5 + 1];
+                    IF taking[i - 2] = 1 THEN
+                        cell := tollgate.record(quota, taking[i - 4], taking[i - 3]);
+                    ELSE
+                        cell := cells[k * 6 - 5:k * 6];
+                        phase := taking[i - 5];
+                        cell := tollgate.used(
+                            cell, quota, phase, taking[i - 4], taking[i - 3], now
+                        );
+                    END IF;
+                    cells[k * 6 - 5:k * 6] := cell;
+                END LOOP;
+            END IF;
+
+        -- Adjustments, all or nothing. The numbers are: how many; of each bucket, limit, phase, and
+        -- what `adjusted` lists.
+        WHEN 3 THEN
+            count := numbers[at + 1];
+            behind := at + 2 + count * 11;
+            at := at + 2;
+            is_refused := false;
+            FOR i IN at..behind - 1 BY 11 LOOP
+                IF numbers[i + 5] = 1 THEN
+                    k := numbers[i] * 6;
+                    s := numbers[i + 1] * 5;
+                    quota := numbers[s - 3:s + 1];
+                    cell := cells[k - 5:k];
+                    state := tollgate.read(cell, quota, numbers[i + 2], now);
+                    is_refused := is_refused
+                        OR NOT tollgate.untouched(quota, state, numbers[i + 6:i + 7], now);
+                END IF;
+            END LOOP;
+            IF NOT is_refused THEN
+                FOR i IN at..behind - 1 BY 11 LOOP
+                    k := numbers[i] * 6;
+                    s := numbers[i + 1] * 5;
+                    quota := numbers[s - 3:s + 1];
+                    cell := cells[k - 5:k];
+                    cells[k - 5:k] := tollgate.adjusted(
+                        cell, quota, numbers[i + 2], numbers[i + 3:i + 10], now
+                    );
+                END LOOP;
+            END IF;
+            at := behind;
+
+        -- Resets. The numbers are: how many, and the buckets.
+        WHEN 4 THEN
+            FOR i IN at + 2..at + 1 + numbers[at + 1] LOOP
+                k := numbers[i] * 6;
+                cells[k - 5:k] := '{0,0,0,0,0,0}'::bigint[];
+            END LOOP;
+            at := at + 2 + numbers[at + 1];
+        END CASE;
+        s := 0;
+    END LOOP;
+    RETURN cells;
+END
+$$;

@@ -1,0 +1,59 @@
+-- The tables. Run the files of this folder in this order: schema, clock, bucket, formula,
+-- operations, decide, sweep, access.
+
+-- A role that may create in the schema need not be allowed to create schemas.
+DO $$
+BEGIN
+    IF to_regnamespace('tollgate') IS NULL THEN
+        CREATE SCHEMA tollgate;
+    END IF;
+END
+$$;
+
+CREATE TABLE IF NOT EXISTS tollgate.versions (
+    version integer PRIMARY KEY,
+    installed_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- What a column may hold. All numbers are within 2^53, so no sum of a few of them exceeds a bigint.
+-- A domain is checked in a tenth of the time that a CHECK of the table takes.
+DO $$
+BEGIN
+    CREATE DOMAIN tollgate.number AS bigint
+        CHECK (VALUE >= -9007199254740992 AND VALUE <= 9007199254740992);
+    CREATE DOMAIN tollgate.capacity AS bigint CHECK (VALUE >= 0 AND VALUE <= 9007199254740992);
+    CREATE DOMAIN tollgate.positive AS bigint CHECK (VALUE >= 1 AND VALUE <= 9007199254740992);
+    CREATE DOMAIN tollgate.step AS bigint
+        CHECK (VALUE <> 0 AND VALUE >= -9007199254740992 AND VALUE <= 9007199254740992);
+EXCEPTION WHEN duplicate_object THEN
+    -- They are there already.
+    NULL;
+END
+$$;
+
+-- The buckets. A bucket is stored as in Redis: the step is negative if it began below its capacity.
+--
+-- The table is unlogged: a commit does not wait for the disk, and a crash of the server empties it,
+-- which fills every bucket. To keep the buckets over a crash, and to copy them to replicas, leave
+-- out `UNLOGGED`, at up to eight times the cost of a decision.
+--
+-- No index is on a column that changes, and pages have room for new versions of their rows, so an
+-- update stays in its page and needs no vacuum (HOT). Vacuum does not truncate the table, because
+-- that locks out all decisions.
+CREATE UNLOGGED TABLE IF NOT EXISTS tollgate.buckets (
+    key bytea PRIMARY KEY,
+    value tollgate.number NOT NULL,
+    ts tollgate.number NOT NULL,
+    gain tollgate.positive NOT NULL,
+    token tollgate.positive NOT NULL,
+    capacity tollgate.capacity NOT NULL,
+    step tollgate.step NOT NULL,
+    -- From this microsecond since the epoch on, the row equals none.
+    drop_at bigint NOT NULL
+) WITH (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0,
+    vacuum_truncate = off
+);

@@ -1,0 +1,27 @@
+-- Removes buckets that equal absent ones from some pages of the table, from `first_page` on.
+-- Returns how many it has removed, and how many pages the table has.
+--
+-- A bucket is kept for a second longer than needed, because the clock may step back. Rows that a
+-- decision has locked are skipped: it is changing them.
+CREATE OR REPLACE FUNCTION tollgate.sweep(
+    first_page bigint, pages bigint, OUT removed bigint, OUT table_pages bigint
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first CONSTANT tid := format('(%s,0)', least(first_page, 4294967294))::tid;
+    behind CONSTANT tid := format('(%s,0)', least(first_page + pages, 4294967294))::tid;
+    now CONSTANT bigint := tollgate.clock(ARRAY[]::bigint[]);
+BEGIN
+    WITH droppable AS MATERIALIZED (
+        SELECT b.ctid FROM tollgate.buckets b
+        WHERE b.ctid >= first AND b.ctid < behind AND b.drop_at <= now - 1000000
+        FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM tollgate.buckets b USING droppable d
+    WHERE b.ctid = d.ctid;
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    table_pages := pg_relation_size('tollgate.buckets') / current_setting('block_size')::bigint;
+END
+$$;

@@ -1,0 +1,89 @@
+//! What an error of the server means for a decision.
+
+use std::time::Duration;
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::SqlState;
+
+use super::store_name::STORE;
+use crate::backend::BackendError;
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum StatementError {
+    /// The server has undone the call because of other transactions. It can be sent again.
+    Undone(BackendError),
+    /// The connection has to be made again.
+    Lost(BackendError),
+    /// The call failed, and the connection can be used again.
+    Failed(BackendError),
+}
+
+impl StatementError {
+    pub(super) fn into_error(self) -> BackendError {
+        match self {
+            Self::Undone(error) | Self::Lost(error) | Self::Failed(error) => error,
+        }
+    }
+
+    /// What an error of a statement means. `within` is how long a call may take.
+    pub(super) fn of(error: tokio_postgres::Error, within: Duration) -> Self {
+        let Some(code) = error.code() else {
+            return Self::Lost(BackendError::unavailable(STORE, error));
+        };
+        match code.code() {
+            // Serialization failure, deadlock.
+            "40001" | "40P01" => Self::Undone(BackendError::unavailable(STORE, error)),
+            // Cancelled by a timeout, and a lock that was not to be had in time.
+            "57014" | "55P03" => Self::Failed(BackendError::timeout(STORE, within)),
+            // The disk is full.
+            "53100" => Self::Failed(BackendError::full(STORE, error)),
+            // The server has become a standby.
+            "25006" => Self::Lost(BackendError::unavailable(STORE, error)),
+            // No such schema, function or table.
+            "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(&error, NO_SCHEMA)),
+            // No right to it.
+            "42501" => Self::Failed(misconfigured(&error, NO_RIGHTS)),
+            // No such prepared statement, or one of this name already.
+            "26000" | "42P05" => Self::Lost(misconfigured(&error, POOLER)),
+            class if is_outage(class) => Self::Lost(BackendError::unavailable(STORE, error)),
+            _ => Self::Failed(BackendError::misconfigured(STORE, error)),
+        }
+    }
+
+    /// What an error on the way to a connection means.
+    pub(super) fn of_pool(error: PoolError, within: Duration) -> Self {
+        match error {
+            PoolError::Timeout(_) => Self::Lost(BackendError::timeout(STORE, within)),
+            PoolError::Backend(error) => Self::Lost(of_connect(error)),
+            error => Self::Lost(BackendError::unavailable(STORE, error)),
+        }
+    }
+}
+
+/// What an error while connecting means.
+fn of_connect(error: tokio_postgres::Error) -> BackendError {
+    match error.code().map(SqlState::code) {
+        None => BackendError::unavailable(STORE, error),
+        // A pooler refuses the settings of a connection that it cannot keep.
+        Some("08P01") => misconfigured(&error, POOLER),
+        Some(code) if is_outage(code) => BackendError::unavailable(STORE, error),
+        Some(_) => BackendError::misconfigured(STORE, error),
+    }
+}
+
+/// Whether the server or the network is down, or the server is too busy.
+fn is_outage(code: &str) -> bool {
+    matches!(code.get(..2), Some("08" | "53" | "57" | "58"))
+}
+
+const NO_SCHEMA: &str = "the schema of the store is missing or of another version: connect \
+     once as a role that may make it, or run its files";
+const NO_RIGHTS: &str = "the role needs USAGE on the schema and EXECUTE on its functions";
+const POOLER: &str = "behind a pooler such as PgBouncer, set `PostgresBuilder::through_pooler`";
+
+fn misconfigured(error: &tokio_postgres::Error, hint: &str) -> BackendError {
+    let said =
+        error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
+    BackendError::misconfigured(STORE, format!("{said} ({hint})"))
+}

@@ -1,0 +1,80 @@
+//! Removes rows of buckets that are full again, in passing.
+//!
+//! # Design
+//!
+//! A full bucket equals an absent one, so its row only takes space. For each lot of buckets that a
+//! process names, it lets the server look at some pages of the table, one part after the other. So
+//! the work grows with the traffic, there is no timer, and a table without traffic does not grow
+//! either. The pages are enough to look at four rows for each bucket that is named: a flood of
+//! made-up keys is removed faster than it comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::{Pool, Timeouts};
+use tokio::time::timeout;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::lent::Lent;
+use super::schema::Schema;
+
+/// Where the sweep of this process stands.
+#[derive(Debug, Default)]
+pub(super) struct Sweeper {
+    /// How many buckets were named since the last sweep.
+    named: AtomicUsize,
+    next_page: AtomicI64,
+    is_running: AtomicBool,
+}
+
+impl Sweeper {
+    /// Notes that a call named so many buckets, and starts a sweep if it is time for one.
+    pub(super) fn note(self: &Arc<Self>, buckets: usize, pool: &Pool, schema: &Schema) {
+        let before = self.named.fetch_add(buckets, Ordering::Relaxed);
+        if before.saturating_add(buckets) < LOT || self.is_running.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.named.store(0, Ordering::Relaxed);
+        let (sweeper, pool, statement) =
+            (SweepGuard(Arc::clone(self)), pool.clone(), schema.sweep().to_owned());
+        tokio::spawn(async move {
+            // A sweep that fails costs nothing but space, until the next one.
+            let _ = timeout(LONGEST, sweeper.0.sweep(&pool, &statement)).await;
+        });
+    }
+
+    async fn sweep(&self, pool: &Pool, statement: &str) -> Option<()> {
+        // Decisions go first.
+        let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
+        let mut lent = Lent::default();
+        let connection = lent.keep(pool.timeout_get(&at_once).await.ok()?);
+        let first = self.next_page.load(Ordering::Relaxed);
+        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&first, Type::INT8), (&PAGES, Type::INT8)];
+        let rows = connection.query_typed(statement, &arguments).await.ok()?;
+        lent.give_back();
+        let pages: i64 = rows.first()?.try_get(0).ok()?;
+        let next = first.saturating_add(PAGES);
+        self.next_page.store(if next < pages { next } else { 0 }, Ordering::Relaxed);
+        Some(())
+    }
+}
+
+/// A sweep that runs; the next one may start when it is dropped.
+struct SweepGuard(Arc<Sweeper>);
+
+impl Drop for SweepGuard {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Ordering::Relaxed);
+    }
+}
+
+/// After how many named buckets a sweep starts.
+const LOT: usize = 1_500;
+
+/// How many pages it looks at. A page has about sixty rows.
+const PAGES: i64 = 100;
+
+/// How long a sweep may take: it needs milliseconds.
+const LONGEST: Duration = Duration::from_secs(5);

@@ -1,0 +1,161 @@
+//! Batches as `decide` takes them.
+
+use std::collections::BTreeMap;
+
+use crate::algebra::{Bucket, State};
+use crate::backend::adjustment::micros;
+use crate::backend::tests::history::{Step, TestBucket, TestCharge};
+use crate::backend::{BucketId, Change};
+use crate::clock::Timestamp;
+use crate::quota::{Kind, MAX_UNITS};
+
+/// The arguments of `decide`.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) names: Vec<Vec<u8>>,
+    pub(super) numbers: Vec<i64>,
+}
+
+/// The name of a bucket in the table.
+pub(super) fn name(id: BucketId<'_>) -> Vec<u8> {
+    format!("{}:{:?}:{}", id.limit(), id.key(), id.shard_index()).into_bytes()
+}
+
+/// The names of the buckets of a step, with repetitions.
+fn names(step: &Step) -> Vec<Vec<u8>> {
+    match step {
+        Step::Apply(charges) => charges
+            .iter()
+            .flat_map(|one| one.charge().ids().map(name).collect::<Vec<_>>())
+            .collect(),
+        Step::Adjust(adjustments) => adjustments.iter().map(|one| name(one.target.id())).collect(),
+        Step::Reset(targets) => targets.iter().map(|one| name(one.id())).collect(),
+    }
+}
+
+impl Batch {
+    /// A batch of these steps, for the server's clock.
+    pub(super) fn new(steps: &[Step]) -> Self {
+        let mut places: BTreeMap<Vec<u8>, i64> =
+            steps.iter().flat_map(names).map(|name| (name, 0)).collect();
+        places.values_mut().zip(1..).for_each(|(place, nth)| *place = nth);
+        let mut encoder = Encoder { places, limits: Vec::new(), numbers: Vec::new() };
+        steps.iter().for_each(|step| encoder.step(step));
+        let mut numbers = vec![i64::try_from(encoder.limits.len()).unwrap()];
+        numbers.extend(encoder.limits.iter().flatten());
+        numbers.push(i64::try_from(steps.len()).unwrap());
+        numbers.extend(encoder.numbers);
+        Self { names: encoder.places.into_keys().collect(), numbers }
+    }
+
+    /// The same batch at a time, for the clock of tests.
+    pub(super) fn at(mut self, now: Timestamp) -> Self {
+        self.numbers.push(now.as_micros());
+        self
+    }
+}
+
+struct Encoder {
+    places: BTreeMap<Vec<u8>, i64>,
+    limits: Vec<[i64; 5]>,
+    numbers: Vec<i64>,
+}
+
+impl Encoder {
+    fn push(&mut self, numbers: &[i64]) {
+        self.numbers.extend_from_slice(numbers);
+    }
+
+    fn place(&self, id: BucketId<'_>) -> i64 {
+        self.places[&name(id)]
+    }
+
+    /// The place of a limit, and its phase.
+    fn limit(&mut self, bucket: &Bucket, target: &TestBucket) -> [i64; 2] {
+        let signed = |number: u64| i64::try_from(number).unwrap();
+        let [gain, token, step] = [bucket.gain(), bucket.token(), bucket.step()].map(signed);
+        let numbers = [gain, token, bucket.capacity(), step, bucket.initial()];
+        let known = self.limits.iter().position(|limit| *limit == numbers);
+        let place = known.unwrap_or_else(|| {
+            self.limits.push(numbers);
+            self.limits.len() - 1
+        });
+        let phase = match bucket.kind() {
+            Kind::TokenBucket => 0,
+            Kind::FixedWindow => {
+                let start = bucket.start().unwrap_or_else(|| target.id().phase(bucket));
+                start.as_micros().rem_euclid(step)
+            }
+        };
+        [i64::try_from(place).unwrap() + 1, phase]
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Apply(charges) => match charges.as_slice() {
+                [one] if is_plain(one) => {
+                    let place = self.place(one.target.id());
+                    let [limit, phase] = self.limit(&one.bucket, &one.target);
+                    self.push(&[1, place, limit, phase, one.units.max(0)]);
+                }
+                _ => {
+                    self.push(&[2, i64::try_from(charges.len()).unwrap()]);
+                    charges.iter().for_each(|one| self.charge(one));
+                }
+            },
+            Step::Adjust(adjustments) => {
+                self.push(&[3, i64::try_from(adjustments.len()).unwrap()]);
+                for one in adjustments {
+                    let place = self.place(one.target.id());
+                    let [limit, phase] = self.limit(&one.bucket, &one.target);
+                    self.push(&[place, limit, phase]);
+                    self.push(&change(one.change));
+                }
+            }
+            Step::Reset(targets) => {
+                self.push(&[4, i64::try_from(targets.len()).unwrap()]);
+                let places: Vec<_> = targets.iter().map(|one| self.place(one.id())).collect();
+                self.push(&places);
+            }
+        }
+    }
+
+    fn charge(&mut self, one: &TestCharge) {
+        let charge = one.charge();
+        let place = self.place(one.target.id());
+        let other = charge.get_second_shard();
+        let other = other.map_or(0, |shard| self.place(one.target.id().shard(shard)));
+        let [limit, phase] = self.limit(&one.bucket, &one.target);
+        let max_wait = i64::try_from(one.terms.max_wait()).unwrap_or(i64::MAX);
+        let (units, takes) = (one.units.max(0), i64::from(one.takes));
+        self.push(&[place, other, limit, phase, units, one.terms.floor(), max_wait, takes]);
+    }
+}
+
+fn is_plain(one: &TestCharge) -> bool {
+    let charge = one.charge();
+    let at_once = one.terms.floor() == 0 && one.terms.max_wait() == 0;
+    one.takes && charge.get_second_shard().is_none() && at_once
+}
+
+/// The numbers of a change.
+fn change(change: Change) -> [i64; 8] {
+    let most = MAX_UNITS.cast_signed();
+    let numbers = |units: i64, left: Option<State>, since: Option<State>| {
+        let state = |state: Option<State>| match state {
+            Some(State { value, ts }) => [1, value, ts.as_micros()],
+            None => [0; 3],
+        };
+        let ([left, a, b], [since, c, d]) = (state(left), state(since));
+        [0, units.clamp(-most, most), left, a, b, since, c, d]
+    };
+    match change {
+        Change::Refund { units } => numbers(units, None, None),
+        Change::RefundSince { units, since } => numbers(units, None, Some(since)),
+        Change::Undo { units, left } => numbers(units, Some(left), None),
+        Change::Block { time } => {
+            let time = i64::try_from(micros(time)).unwrap_or(i64::MAX);
+            [1, time, 0, 0, 0, 0, 0, 0]
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Sweeps remove buckets that equal absent ones, and no others.
+
+use std::time::Duration;
+
+use super::Database;
+use super::encode::Batch;
+use crate::algebra::{Bucket, Terms};
+use crate::backend::Key;
+use crate::backend::tests::START;
+use crate::backend::tests::history::{Step, TestBucket, TestCharge};
+use crate::clock::Timestamp;
+use crate::quota::{HOUR, MINUTE, Quota, SECOND};
+
+/// Removes what may be removed, from all pages. Returns how many rows that were.
+async fn sweep(database: &Database) -> i64 {
+    database.number("SELECT removed FROM tollgate.sweep(0, 1000000)").await
+}
+
+fn take(key: u64, quota: &Quota, tokens: u64) -> Step {
+    let bucket = Bucket::new(quota).unwrap();
+    let target = TestBucket { limit: "a", key: Key::from(key), shard: 0 };
+    let units = bucket.units(tokens).unwrap();
+    let terms = Terms::AT_ONCE;
+    Step::Apply(vec![TestCharge { target, other: None, bucket, units, terms, takes: true }])
+}
+
+/// Charges long ago leave full buckets by now, and others do not. A bucket that begins below its
+/// capacity is kept for 30 days.
+#[tokio::test]
+async fn only_buckets_that_are_full_by_now_are_removed() {
+    let database = Database::with_live_clock().await;
+    let full = Quota::token_bucket(10, HOUR);
+    let slow = full.initial(3);
+    let day = Duration::from_hours(24);
+    for (key, quota, age, is_removed) in [
+        (1, full, HOUR, true),
+        (2, full, MINUTE, false),
+        (3, slow, day * 2, false),
+        (4, slow, day * 40, true),
+        // Full a minute ago, and in a minute.
+        (5, full, MINUTE * 7, true),
+        (6, full, MINUTE * 5, false),
+        // Full for a second, by which the clock may step back, and a microsecond less.
+        (7, full, MINUTE * 6 + SECOND, true),
+        (8, full, MINUTE * 6 + SECOND - Duration::from_micros(1), false),
+    ] {
+        database.set_time(START).await;
+        database.decide(&Batch::new(&[take(key, &quota, 1)])).await.unwrap();
+        database.set_time(START + age).await;
+        assert_eq!(sweep(&database).await, i64::from(is_removed), "{key}");
+        database.run("TRUNCATE tollgate.buckets").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_removes_rows_of_its_pages_only_and_skips_locked_ones() {
+    let database = Database::with_test_clock().await;
+    let quota = Quota::token_bucket(10, HOUR);
+    let long_ago = Timestamp::from_micros(1);
+    for keys in (0..2_000_u64).collect::<Vec<_>>().chunks(100) {
+        let steps: Vec<_> = keys.iter().map(|&key| take(key, &quota, 1)).collect();
+        database.decide(&Batch::new(&steps).at(long_ago)).await.unwrap();
+    }
+    let other = database.again().await;
+    let locks = "BEGIN; SELECT FROM tollgate.buckets WHERE ctid = '(0,1)' FOR UPDATE";
+    other.run(locks).await.unwrap();
+    let rows = "SELECT count(*) FROM tollgate.buckets";
+    let pages = database.number("SELECT table_pages FROM tollgate.sweep(1000, 1)").await;
+    assert_eq!(database.number(rows).await, 2_000);
+    assert!(pages > 10, "{pages}");
+    let first = database.number("SELECT removed FROM tollgate.sweep(0, 5)").await;
+    assert!(first > 0 && first < 2_000, "{first}");
+    let locked = "SELECT count(*) FROM tollgate.buckets WHERE ctid < '(5,0)'";
+    assert_eq!(database.number(locked).await, 1);
+    assert_eq!(database.number("SELECT removed FROM tollgate.sweep(5, 1000)").await, 1_999 - first);
+    other.run("ROLLBACK").await.unwrap();
+    assert_eq!(sweep(&database).await, 1);
+    assert_eq!(database.number(rows).await, 0);
+}
+
+/// Regression guard for the plan: a sweep reads its pages and no others.
+#[tokio::test]
+async fn a_sweep_reads_its_own_pages_only() {
+    let database = Database::with_test_clock().await;
+    let text = "INSERT INTO tollgate.buckets SELECT int4send(i), 0, 0, 1, 1, 1, 1, 9e18::bigint \
+                FROM generate_series(1, 20000) i";
+    database.run(text).await.unwrap();
+    let read = |client: std::sync::Arc<tokio_postgres::Client>, schema: String| async move {
+        let text = format!(
+            "EXPLAIN (FORMAT TEXT) SELECT ctid FROM {schema}.buckets \
+             WHERE ctid >= '(3,0)' AND ctid < '(5,0)' AND drop_at <= 0"
+        );
+        let rows = client.query(&text, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
+    };
+    let plan = read(database.client.clone(), database.schema.to_string()).await;
+    assert!(plan.contains("Tid Range Scan"), "{plan}");
+    assert_eq!(sweep(&database).await, 0);
+}

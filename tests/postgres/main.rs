@@ -1,0 +1,16 @@
+//! The store in PostgreSQL, on real servers.
+
+#![cfg(all(feature = "memory", feature = "postgres"))]
+
+mod decisions;
+#[cfg(feature = "axum")]
+mod examples;
+mod faults;
+mod guide;
+mod in_transaction;
+mod pooler;
+mod rights;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(feature = "postgres-tls")]
+mod tls;
