@@ -121,7 +121,8 @@ fn allocations() {
     let _within = runtime.enter();
     let open = Allowance::OPEN;
     let bare = per_request(connect_info, Inner);
-    let added = |peer, each| tell(name::ALLOCATIONS, 0, peer, "allocations per request", each - bare);
+    let added =
+        |peer, each| tell(name::ALLOCATIONS, 0, peer, "allocations per request", each - bare);
     added(peer::OURS_NO_FIELDS, per_request(connect_info, layers::ours(open, Dialect::None, 1)));
     added(peer::OURS, per_request(connect_info, layers::ours(open, Dialect::default(), 1)));
     added(peer::TOWER_GOVERNOR, per_request(connect_info, layers::tower_governor(open)));

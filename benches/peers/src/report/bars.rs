@@ -68,7 +68,12 @@ pub(super) const BARS: &[Bar] = &[
         .counted("newcomer at the bound", ""),
     bar("bytes a key, 1,000,000 strings", work::BYTES, peer::GOVERNOR, 0.49),
     // What the machine did with a loop that decides nothing, in the run that set it.
-    bar("longest pause while 1,000,000 keys are forgotten", work::PAUSE, peer::GOVERNOR_SWEEP, 0.05),
+    bar(
+        "longest pause while 1,000,000 keys are forgotten",
+        work::PAUSE,
+        peer::GOVERNOR_SWEEP,
+        0.05,
+    ),
     layer("the layer, no fields, one key", work::LAYER, peer::TOWER_GOVERNOR, 1.15)
         .counted("layer", "layer: tower_governor"),
     layer("the layer, no fields, 100,000 keys", work::LAYER_MANY, peer::TOWER_GOVERNOR, 0.90),

@@ -50,7 +50,8 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         ] {
             contest.enter(name, layers::ours(Allowance::OPEN, dialect, 1));
         }
-        contest.enter(peer::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
+        contest
+            .enter(peer::TOWER_GOVERNOR_HEADERS, layers::tower_governor_headers(Allowance::OPEN));
         contest.enter(peer::AXUM_GOVERNOR, layers::axum_governor(Allowance::OPEN));
         contest.enter(peer::THROTTLE_KIT, layers::throttle_kit(Allowance::OPEN));
         figures.extend(contest.run(plan));
