@@ -3,6 +3,7 @@
 //!
 //! * [Choosing a kind and its numbers][choosing]: token bucket or fixed window, and how many.
 //! * [Keys and proxies][keys-and-proxies]: which bucket pays for a request.
+//! * [Layers and routes][layers]: which layer runs first, and what the log tells about mistakes.
 //! * [Several limits][several-limits]: all or nothing; plans; a new limit, step by step.
 //! * [Queueing][queueing]: requests and jobs that wait for their turn.
 //! * [Streams][streams]: WebSocket messages, uploads and downloads at an even pace.
@@ -10,10 +11,14 @@
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
 //! * [Clients][clients]: calls to others that are not refused, or come back in time.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
+//! * [PostgreSQL][postgres]: the same in a database, and decisions inside your own transaction.
+//! * [A file, or a store of your own][embedded]: limits that survive a restart, and any store that can
+//!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
 //! * [Testing][testing]: clocks, addresses and real servers in tests.
+//! * [Write your own backend][write-your-own-backend]: buckets in another database, and its tests.
 //! * [Recipes][recipes]: a dozen lines each, from a key in the body to an admin route.
 //! * [Migrating][migrating]: the words of other limiters, and what differs in meaning.
 //!
@@ -34,6 +39,7 @@ macro_rules! pages {
 pages! {
     choosing: "choosing.md",
     keys_and_proxies: "keys-and-proxies.md",
+    layers: "layers.md",
     several_limits: "several-limits.md",
     queueing: "queueing.md",
     #[cfg(feature = "throttle")]
@@ -44,11 +50,17 @@ pages! {
     clients: "clients.md",
     #[cfg(feature = "redis")]
     redis: "redis.md",
+    #[cfg(feature = "postgres")]
+    postgres: "postgres.md",
+    #[cfg(all(feature = "embedded", feature = "optimistic"))]
+    embedded: "embedded.md",
     shards: "shards.md",
     performance: "performance.md",
     security: "security.md",
     #[cfg(feature = "redis")]
     testing: "testing.md",
+    #[cfg(all(feature = "conformance", feature = "redis"))]
+    write_your_own_backend: "write-your-own-backend.md",
     recipes: "recipes.md",
     migrating: "migrating.md",
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::read::{Token, is_word, module_of, text, tokens};
+use super::read::{Token, is_exported_macro, is_word, module_of, text, tokens};
 
 /// The modules by their paths; that of the root is empty.
 pub(crate) struct Modules(pub(crate) BTreeMap<Vec<String>, Module>);
@@ -164,6 +164,7 @@ impl Modules {
                     next = Some(Block::Items);
                     at += 1;
                 }
+                "crate" if is_exported_macro(tokens, at) => at += 2,
                 word if is_word(word) && !matches!(before, "." | "::") => {
                     let (segments, end) = simple_path(tokens, at);
                     let follows = text(tokens, end);

@@ -5,10 +5,11 @@ use super::names::types;
 use super::read::sources;
 
 /// Participles that stand for a thing, and why.
-const EXCEPTIONS: [(&str, &str); 8] = [
+const EXCEPTIONS: [(&str, &str); 9] = [
     ("Applied", "public: the answer to `Backend::apply`"),
     ("Charged", "public: the answer to `Bucket::charge`"),
     ("Drained", "the error of a waiter whose limiter was drained, as tokio's `Elapsed`"),
+    ("Embedded", "public: the store in a file, as an embedded database is"),
     ("Extracted", "public: what an extractor found"),
     ("IntoExtracted", "public: what becomes an `Extracted`"),
     ("MostConstrained", "the most constrained limit, in the words of the drafts"),

@@ -173,6 +173,14 @@ pub(crate) fn text(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| &token.text)
 }
 
+/// Whether `crate` begins the path of an exported macro: `crate::name!`. Rust puts these at the root,
+/// wherever their file is. A macro that another one calls may have its name in a variable.
+pub(crate) fn is_exported_macro(tokens: &[Token], at: usize) -> bool {
+    text(tokens, at) == "crate"
+        && text(tokens, at + 1) == "::"
+        && (text(tokens, at + 2) == "$" || text(tokens, at + 3) == "!")
+}
+
 pub(crate) fn is_word(text: &str) -> bool {
     text.starts_with(is_word_char)
 }

@@ -17,10 +17,11 @@ use support::shared::Shared;
 use support::web;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
+use tollgate::backend::Memory;
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::key::{Extracted, Head, Key, header};
 use tollgate::middleware::{ActualCost, Queue, QueueFull};
-use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// One token every 100 ms, and none in advance.
@@ -52,14 +53,19 @@ fn field<'a, T>(response: &'a Response<T>, name: &str) -> Option<&'a str> {
 }
 
 /// Sends requests in any order to a limit that promises the nth of them its turn at `promised(n)`.
-async fn each_runs_at_its_promised_instant(limit: Limit, promised: impl Fn(u64) -> Duration) {
+async fn each_runs_at_its_promised_instant(
+    clock: TokioClock,
+    limit: Limit,
+    promised: impl Fn(u64) -> Duration,
+) {
     const REQUESTS: u64 = 3_000;
     #[derive(Clone, Copy)]
     struct Number(u64);
     let admitted = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&admitted);
     let inner = Recorder::new();
-    let layer = paused().layer(limit).queue(Queue::new(HOUR).max_waiters(5_000));
+    let limiter = RateLimiter::new(Memory::new().clock(clock));
+    let layer = limiter.layer(limit).queue(Queue::new(HOUR).max_waiters(5_000));
     let layer = layer.cost_with(move |head| {
         log.lock().unwrap().push(head.extensions().get::<Number>().unwrap().0);
         1
@@ -94,17 +100,20 @@ async fn each_runs_at_its_promised_instant(limit: Limit, promised: impl Fn(u64) 
 #[tokio::test(start_paused = true)]
 async fn all_run_once_in_order_and_on_time() {
     let even = Limit::new("even", Quota::token_bucket(1_000, SECOND).capacity(0));
-    each_runs_at_its_promised_instant(even, ms).await;
+    each_runs_at_its_promised_instant(TokioClock::new(), even, ms).await;
     let odd = Limit::new("odd", Quota::token_bucket(700, SECOND).capacity(0));
     let nth = |nth: u64| Duration::from_micros((nth * 1_000_000).div_ceil(700));
-    each_runs_at_its_promised_instant(odd, nth).await;
+    each_runs_at_its_promised_instant(TokioClock::new(), odd, nth).await;
 }
 
+/// The window begins by the clock of the store. A second `TokioClock` begins at a later time of the
+/// system: a millisecond later, the first requests ran at 99 ms.
 #[tokio::test(start_paused = true)]
 async fn all_run_once_in_order_in_windows() {
+    let clock = TokioClock::new();
     let quota = Quota::fixed_window(70, ms(100)).capacity(0);
-    let window = Limit::new("window", quota.start(TokioClock::new().now()));
-    each_runs_at_its_promised_instant(window, |nth| ms(nth.div_ceil(70) * 100)).await;
+    let window = Limit::new("window", quota.start(clock.now()));
+    each_runs_at_its_promised_instant(clock, window, |nth| ms(nth.div_ceil(70) * 100)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,10 @@ mod body_key;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/custom_key.rs"]
 mod custom_key;
+#[cfg(feature = "embedded")]
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/embedded.rs"]
+mod embedded;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/failed_logins.rs"]
 mod failed_logins;
@@ -27,6 +31,9 @@ mod llm_queue;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/outbound_client.rs"]
 mod outbound_client;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/own_backend.rs"]
+mod own_backend;
 #[cfg(feature = "pacing")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/pacing.rs"]
@@ -67,7 +74,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
-use tollgate::{HOUR, RateLimiter, SECOND};
+use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
 use tower::ServiceExt;
 
 #[tokio::test]
@@ -167,6 +174,20 @@ async fn anonymous_sessions_are_limited_in_three_ways() {
     assert_eq!(admitted("/challenge", here, &strangers).await, 0);
     // The number of challenges is limited as well.
     assert_eq!(admitted("/solve", here, &strangers).await, 1);
+}
+
+#[cfg(feature = "embedded")]
+#[tokio::test]
+async fn embedded_brings_no_more_reports_after_a_restart() {
+    let path = std::env::temp_dir().join(format!("tollgate-usage-{}.db", std::process::id()));
+    for wanted in [[200, 200], [200, 429], [429, 429]] {
+        let app = embedded::start(&path).unwrap();
+        for status in wanted {
+            assert_eq!(embedded::ask(&app, "alice").await, status);
+        }
+    }
+    assert_eq!(embedded::ask(&embedded::start(&path).unwrap(), "bob").await, 200);
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[tokio::test]
@@ -337,6 +358,29 @@ async fn llm_queue_serves_at_the_end_only_requests_with_a_turn_soon() {
     assert_eq!((all.0, all.1), served);
     // They would have waited for 3 s and more.
     assert_eq!((all.2, all.3), ((503, millis(30)), (503, millis(30))));
+}
+
+/// With the feature `conformance`, its own tests run here as well: the suite on its store.
+#[tokio::test]
+async fn own_backend_refuses_when_its_rows_say_so() {
+    let clock = ManualClock::new(START);
+    let limiter = RateLimiter::new(own_backend::TableStore::new(clock.clone()));
+    let exports = Limit::new("exports", Quota::token_bucket(2, HOUR));
+    let ask = async || limiter.limit(&exports).key("alice").await.map(|permit| permit.remaining());
+    assert_eq!((ask().await.unwrap(), ask().await.unwrap()), (1, 0));
+    assert_eq!(ask().await.unwrap_err().retry_after(), Some(HOUR / 2));
+    clock.advance(HOUR / 2);
+    assert_eq!(ask().await.unwrap(), 0);
+}
+
+#[test]
+fn own_backend_is_the_code_of_its_guide_in_under_100_lines() {
+    let guide = include_str!("../../docs/write-your-own-backend.md");
+    let (_, code) = guide.split_once("```rust\n").unwrap();
+    let (code, _) = code.split_once("```").unwrap();
+    assert!(include_str!("../../examples/own_backend.rs").contains(code));
+    let lines = code.lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(lines < 100, "{lines}");
 }
 
 #[tokio::test(start_paused = true)]

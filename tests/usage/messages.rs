@@ -761,7 +761,7 @@ fn an_extension_that_is_missing_says_its_type() {
         extension(|tenant: &Tenant| tenant.0).extract(&Head::new(&Request::new(()))),
         &format!(
             "no key: the request has no extension of type `{}` (add the layer that inserts it \
-             outside of this one)",
+             outside of this one; in axum, by a `.layer(..)` after this one's)",
             type_name::<Tenant>()
         ),
     );

@@ -13,18 +13,25 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::backend::Redis;
+use tollgate::RateLimiter;
+use tollgate::backend::{Redis, RedisBuilder};
 
 use self::faults::{Fault, Loss, Start, Way};
 use self::redis::{Cluster, Mode, Proxy, Sentinels, Server};
 use self::report::Report;
-use self::traffic::{DEADLINE, Lost, Traffic};
+use self::traffic::{DEADLINE, Lost, Patient, RECOVERY, Traffic};
 
 const TASKS: u64 = 64;
 
 /// How long a fault lasts, and how long all is well before it and after it.
 const FAULT: Duration = Duration::from_secs(3);
 const PEACE: Duration = Duration::from_secs(1);
+
+impl Patient for RedisBuilder {
+    fn with_patience(self) -> RateLimiter {
+        RateLimiter::new(self.deadline(RECOVERY).connect_lazily().expect("an address"))
+    }
+}
 
 fn main() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
