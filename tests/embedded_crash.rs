@@ -31,7 +31,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 type Test = fn(&Runtime);
 
-static TESTS: [(&str, Test); 3] = [
+static TESTS: [(&str, Test); 4] = [
+    ("a_process_that_is_killed_while_it_creates_its_file_leaves_none_or_all_of_it", creation),
     ("no_durable_decision_is_lost_when_the_process_is_killed", durable),
     ("no_flushed_decision_is_lost_when_the_process_is_killed", fast),
     ("a_full_disk_is_an_error_and_loses_nothing", full_disk),
@@ -46,6 +47,10 @@ fn main() {
         let (path, seed) = (Path::new(path), seed.parse().unwrap());
         return match &**first {
             "--process-durable" => runtime.block_on(take_durably(path, seed)),
+            "--process-create" => {
+                say("begins");
+                drop(open(path, Durability::Durable));
+            }
             "--process-fast" => runtime.block_on(take_fast(path, seed)),
             _ => runtime.block_on(fill(path)),
         };
@@ -186,6 +191,24 @@ async fn taken(path: &Path) -> BTreeMap<u64, u64> {
         taken.insert(key, CAPACITY - left);
     }
     taken
+}
+
+/// 63 times by default, 504 times with 2,048 cases.
+fn creation(runtime: &Runtime) {
+    let place = Place::new("creation");
+    for seed in seeds(63) {
+        let path = place.0.join(format!("{seed}.db"));
+        let mut dice = Dice(seed);
+        let mut process = start("create", &path, seed);
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        // Some instant from the first system call to the last, on any machine.
+        (0..1 << dice.below(22)).for_each(|_| std::hint::spin_loop());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let taken = runtime.block_on(taken(&path));
+        assert!(taken.values().all(|taken| *taken == 0), "seed {seed}: {taken:?}");
+    }
 }
 
 /// 63 times by default, 504 times with 2,048 cases.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::fs;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
@@ -15,6 +15,7 @@ use redb::{
 };
 
 use super::NAME;
+use super::creation::create;
 use super::sweep::Sweep;
 use crate::backend::stored::{decode_record, encode_record};
 use crate::backend::{BackendError, BucketRecord};
@@ -147,7 +148,10 @@ impl BucketFile {
 }
 
 fn open_database(path: &Path) -> Result<Database, BackendError> {
-    let is_new = !path.exists();
+    if !path.exists() {
+        let fill = |draft: &Path| prepare(&Builder::new().create(draft)?).map(drop);
+        create(path, fill).map_err(|error| open_failure(path, error))?;
+    }
     // The database may panic on a file that another program has damaged.
     let opened = catch_unwind(AssertUnwindSafe(|| {
         let mut database = Builder::new()
@@ -161,16 +165,12 @@ fn open_database(path: &Path) -> Result<Database, BackendError> {
         compact(&mut database, path)?;
         Ok(Some(database))
     }));
-    let database = match opened {
-        Ok(Ok(Some(database))) => database,
-        Ok(Ok(None)) => return Err(foreign(path, "it is the database of another program")),
-        Ok(Err(error)) => return Err(open_failure(path, error)),
-        Err(_) => return Err(damaged(path, "it could not be read")),
-    };
-    if is_new {
-        persist_entry(path).map_err(|error| open_failure(path, redb::Error::Io(error)))?;
+    match opened {
+        Ok(Ok(Some(database))) => Ok(database),
+        Ok(Ok(None)) => Err(foreign(path, "it is the database of another program")),
+        Ok(Err(error)) => Err(open_failure(path, error)),
+        Err(_) => Err(damaged(path, "it could not be read")),
     }
-    Ok(database)
 }
 
 /// Creates the table in a new database. Returns false for a database with other tables.
@@ -205,16 +205,6 @@ fn compact(database: &mut Database, path: &Path) -> Result<(), redb::Error> {
         database.compact()?;
     }
     Ok(())
-}
-
-/// Persists the entry of a new file in its directory. Otherwise the file could be gone after the
-/// machine has crashed.
-fn persist_entry(path: &Path) -> io::Result<()> {
-    if !cfg!(unix) {
-        return Ok(());
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The error of a file that could not be opened.

@@ -32,6 +32,7 @@
 
 mod builder;
 mod committer;
+mod creation;
 mod decider;
 mod file;
 mod inbox;
