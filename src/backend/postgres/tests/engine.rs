@@ -63,7 +63,7 @@ async fn memory_and_postgres_answer_random_calls_alike() {
     let clock = ManualClock::new(START);
     let builder = with_clock(&clock);
     let (mut played, mut wanted) = (0, 0);
-    for seed in seeds(75) {
+    for seed in seeds(40) {
         clock.set(START);
         let postgres = builder.clone().prefix(format!("t{seed}")).connect().await.unwrap();
         played += play(&postgres, &clock, seed, 180).await;

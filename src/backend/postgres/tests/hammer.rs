@@ -9,6 +9,7 @@ use super::{Database, Decided};
 use crate::algebra::{Bucket, Terms};
 use crate::backend::Key;
 use crate::backend::tests::Dice;
+use crate::backend::tests::cases::times;
 use crate::backend::tests::history::{Step, TestBucket, TestCharge};
 use crate::quota::{DAY, Quota};
 
@@ -136,14 +137,15 @@ async fn two_limits_at_once_admit_exactly_what_both_have() {
 /// removes them.
 #[tokio::test]
 async fn opposite_orders_of_the_same_buckets_do_not_deadlock() {
-    const TIMES: u64 = 5_000;
+    // Two callers: 10,000 times in CI.
+    let calls = times(5_000, 1_000);
     let database = Database::with_server_clock().await;
     let quota = of_capacity(100_000);
     let mut tasks = JoinSet::new();
     for caller in 0..3 {
         let one = database.again().await;
         tasks.spawn(async move {
-            for nth in 0..TIMES {
+            for nth in 0..calls {
                 let keys = [nth % 3, 3, 4 + nth % 2, 6];
                 let mut charges: Vec<_> = keys.map(|key| charge(key, &quota, 1)).to_vec();
                 let steps = match caller {
