@@ -2,8 +2,15 @@
 
 #![cfg(all(feature = "conformance", feature = "memory"))]
 
+#[cfg(all(feature = "embedded", unix))]
+mod embedded;
 mod mistakes;
 mod mutants;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres/mod.rs"]
+mod postgres_servers;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]

@@ -6,16 +6,19 @@ use sha2::{Digest as _, Sha256};
 
 use crate::backend::BucketId;
 
-/// The name of a bucket: letters, digits and `-_.~@+/%#:=`, at most [`MAX_NAME`] bytes unless the
-/// name of the limit is longer.
+/// The name of a bucket: letters, digits and `-_.~@+/%#:=`, at most 300 bytes.
 ///
 /// It is the name of the limit, `#` and the shard unless that is the first, `:`, and
 /// [`Key::as_bytes`](crate::Key::as_bytes). Bytes other than letters, digits and `-_.~@+/` stand
 /// as `%` and two digits. A key that is too long stands as `sha256=` and 128 bits of its hash, so
-/// that long keys of clients do not grow the store. No other name has a `=`.
+/// that long keys of clients do not grow the store. No other name has a `=`. The name of a limit that
+/// is longer than any [`Limit`](crate::Limit) has stands as `%sha256-` and its hash.
 pub(in crate::backend) fn bucket_name(id: BucketId<'_>) -> String {
     let mut name = String::with_capacity(64);
-    push_text(&mut name, id.limit().as_bytes(), usize::MAX);
+    match id.limit().as_bytes() {
+        limit if limit.len() <= MAX_LIMIT => drop(push_text(&mut name, limit, usize::MAX)),
+        limit => push_hash(&mut name, "%sha256-", limit),
+    }
     if id.shard_index() > 0 {
         // Writing to memory cannot fail.
         let _ = write!(name, "#{}", id.shard_index());
@@ -25,12 +28,16 @@ pub(in crate::backend) fn bucket_name(id: BucketId<'_>) -> String {
     let key = id.key().as_bytes();
     if !push_text(&mut name, key, MAX_NAME) {
         name.truncate(before);
-        name.push_str("sha256=");
-        for byte in Sha256::digest(key).iter().take(16) {
-            let _ = write!(name, "{byte:02x}");
-        }
+        push_hash(&mut name, "sha256=", key);
     }
     name
+}
+
+fn push_hash(name: &mut String, kind: &str, bytes: &[u8]) {
+    name.push_str(kind);
+    for byte in Sha256::digest(bytes).iter().take(16) {
+        let _ = write!(name, "{byte:02x}");
+    }
 }
 
 /// Writes bytes as text; returns false if the name then exceeds `most` bytes.
@@ -50,6 +57,9 @@ fn push_text(name: &mut String, bytes: &[u8], most: usize) -> bool {
 
 /// The longest name with its key in full, as in Redis.
 const MAX_NAME: usize = 200;
+
+/// The longest name of a `Limit`. Calls of a backend by itself may name longer ones.
+const MAX_LIMIT: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +92,9 @@ mod tests {
         let longer = [Key::from("x".repeat(401)), Key::from((long.as_str(), "x"))];
         let mut names = HashSet::new();
         let mut count = 0;
-        for limit in ["", "a", "a:", "a#1", "#1", "%", "a%3A"] {
+        let long = "a".repeat(65);
+        let hashed = format!("%sha256-{}", "0".repeat(32));
+        for limit in ["", "a", "a:", "a#1", "#1", "%", "a%3A", &hashed, &long[1..], &long] {
             for key in keys.iter().chain(&longer) {
                 for shard in [0, 1, 11] {
                     let name = bucket_name(BucketId::new(limit, key).shard(shard));

@@ -3,6 +3,7 @@
 mod apart;
 mod cancellation;
 mod conflicts;
+mod conformance;
 mod contract;
 
 use std::collections::HashMap;

@@ -13,7 +13,7 @@ use crate::clock::{Clock, ManualClock};
 
 /// A store that uses the time of `clock`, in a schema of its own, on one connection: calls are decided
 /// in the order in which they are sent. No test reaches its deadline.
-fn with_clock(clock: &ManualClock) -> PostgresBuilder {
+pub(super) fn with_clock(clock: &ManualClock) -> PostgresBuilder {
     let server = Server::shared();
     Postgres::at(server.settings())
         .schema(server.unused_name())

@@ -4,6 +4,7 @@
 mod servers;
 
 mod access;
+mod conformance;
 mod contention;
 mod encode;
 mod engine;

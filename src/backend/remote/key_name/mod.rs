@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `tollgate:` | the prefix: 1 to 64 letters, digits and `-_.~@+/:` |
 //! | `{acme}:` | the hash tag, as [`HashTag`] says; the only braces of a name |
-//! | `llm-tokens` | the name of the limit, as text |
+//! | `llm-tokens` | the name of the limit, as text; over 64 bytes, which no `Limit` has, `%sha256-..` |
 //! | `#3` | the shard; the first, 0, is not written |
 //! | `:` and the key | its parts, joined by a vertical bar, or `*` for the key that all requests share |
 //!
@@ -141,7 +141,10 @@ impl KeyNames {
             self.write_key(&mut name, first, MAX_TAG);
             name.extend(b"}:");
         }
-        name.text(id.limit().as_bytes());
+        match id.limit().as_bytes() {
+            limit if limit.len() <= MAX_LIMIT => name.text(limit),
+            limit => name.hash(b"%sha256-", &Sha256::digest(limit).into()),
+        }
         if id.shard_index() > 0 {
             name.push(b'#');
             name.number(id.shard_index());
@@ -235,5 +238,8 @@ fn is_plain(text: &str) -> bool {
 const OTHER_PLAIN: &str = "`-_.~@+/:`";
 const MAX_PLAIN: usize = 64;
 const MAX_NAME: usize = 200;
+/// The longest name of a [`Limit`](crate::Limit). Calls of a backend by itself may name longer ones,
+/// which no index of PostgreSQL could hold.
+const MAX_LIMIT: usize = 64;
 const MAX_TAG: usize = 64;
 const MIN_SECRET: usize = 16;

@@ -108,6 +108,18 @@ fn a_key_that_makes_the_name_long_is_hashed() {
     assert_eq!(name.as_ref().len(), 9 + 3 * 64 + 1 + 39, "no room is left for the key");
 }
 
+/// A backend may be called by itself, with names that no limit has.
+#[test]
+fn a_limit_with_a_long_name_is_hashed() {
+    let named = |limit: &str| {
+        text(&names(HashTag::Bucket).name(BucketId::new(limit, &Key::GLOBAL))).to_owned()
+    };
+    assert_eq!(named(&"l".repeat(64)), format!("tollgate:{}:*", "l".repeat(64)));
+    // As `printf '%065d' 0 | tr 0 l | sha256sum` says.
+    assert_eq!(named(&"l".repeat(65)), "tollgate:%sha256-6cf9087d227669bc6aa90a6c6b5181d9:*");
+    assert_ne!(named("%sha256-6cf9087d227669bc6aa90a6c6b5181d9"), named(&"l".repeat(65)));
+}
+
 const LONG_A: &str = "sha256=2324ec6e6609a8ccfc17cb64b5f6dfd0";
 
 #[test]
