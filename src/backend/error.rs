@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::error_text::{late, write_chain};
+
 /// Why a backend could not decide.
 ///
 /// The message ends with that of the cause, where it is known, and with what caused that. So
@@ -40,6 +42,12 @@ enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
+    /// An outage inside a transaction of the application, which has to be rolled back.
+    #[cfg(feature = "postgres")]
+    InTransaction {
+        backend: &'static str,
+        failure: TransactionFailure,
+    },
     Undecidable {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
@@ -67,6 +75,15 @@ enum Problem {
         backend: &'static str,
         what: &'static str,
     },
+}
+
+/// What went wrong inside a transaction.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Debug)]
+enum TransactionFailure {
+    Unavailable(Arc<dyn Error + Send + Sync>),
+    /// By the deadline, or by the server's own limit on the time of a statement.
+    Late(Option<Duration>),
 }
 
 impl BackendError {
@@ -149,6 +166,23 @@ impl BackendError {
         Self(Problem::Misconfigured { backend, cause: Arc::from(cause.into()) })
     }
 
+    /// This error, inside a transaction of the application. An outage is none there: the server has
+    /// aborted the transaction, so work that goes on cannot be committed.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_transaction(self) -> Self {
+        let (backend, failure) = match self.0 {
+            Problem::Unavailable { backend, cause } => {
+                (backend, TransactionFailure::Unavailable(cause))
+            }
+            Problem::Timeout { backend, within } => {
+                let within = (!within.is_zero()).then_some(within);
+                (backend, TransactionFailure::Late(within))
+            }
+            other => return Self(other),
+        };
+        Self(Problem::InTransaction { backend, failure })
+    }
+
     /// A cluster keeps buckets of these limits in several slots, so it cannot charge them in one
     /// step.
     pub fn cross_slot(limits: impl Into<String>) -> Self {
@@ -176,7 +210,12 @@ impl BackendError {
     /// same.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
-        matches!(self.0, Problem::Timeout { .. }) || self.is_overload()
+        match self.0 {
+            Problem::Timeout { .. } => true,
+            #[cfg(feature = "postgres")]
+            Problem::InTransaction { failure: TransactionFailure::Late(_), .. } => true,
+            _ => self.is_overload(),
+        }
     }
 
     /// Whether the store failed, could not be reached, or did not answer in time: what
@@ -186,7 +225,8 @@ impl BackendError {
     /// and for a call that was late because too many calls of this process waited to be sent while
     /// the store was answering. A client can cause each of these by itself. Also false for a store
     /// that [is misconfigured](Self::is_misconfigured): admitting would lift all limits until an
-    /// operator notices.
+    /// operator notices. False as well for each failure inside a transaction of the application
+    /// (`Postgres::in_transaction`): the transaction is aborted, so nothing can go on in it.
     ///
     /// What the answers of Redis count as:
     ///
@@ -254,6 +294,12 @@ impl BackendError {
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match &self.0 {
+            #[cfg(feature = "postgres")]
+            Problem::InTransaction { failure: TransactionFailure::Unavailable(cause), .. } => {
+                Some(&**cause)
+            }
+            #[cfg(feature = "postgres")]
+            Problem::InTransaction { failure: TransactionFailure::Late(_), .. } => None,
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
             | Problem::Full { cause, .. } => Some(&**cause),
@@ -286,6 +332,19 @@ impl fmt::Display for BackendError {
         match &self.0 {
             Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
             Problem::Timeout { backend, within } => late(backend, *within, f),
+            #[cfg(feature = "postgres")]
+            Problem::InTransaction { backend, failure } => {
+                match failure {
+                    TransactionFailure::Late(Some(within)) => late(backend, *within, f)?,
+                    TransactionFailure::Late(None) => {
+                        write!(f, "{backend} backend could not decide in time")?;
+                    }
+                    TransactionFailure::Unavailable(_) => {
+                        write!(f, "{backend} backend could not decide")?;
+                    }
+                }
+                f.write_str(" inside the transaction of the caller (roll it back)")
+            }
             Problem::Undecidable { backend, .. } => {
                 write!(f, "{backend} backend can never decide this")
             }
@@ -322,30 +381,6 @@ impl fmt::Display for BackendError {
             }
         }?;
         self.cause().map_or(Ok(()), |cause| write_chain(cause, f))
-    }
-}
-
-/// Writes a cause and what caused it, each behind a colon. Many error types print their source and
-/// return it as well; that copy is left out.
-fn write_chain(cause: &(dyn Error + 'static), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut written = String::new();
-    let mut next = Some(cause);
-    while let Some(cause) = next {
-        let text = cause.to_string();
-        if !written.contains(&text) {
-            write!(f, ": {text}")?;
-            written = text;
-        }
-        next = cause.source();
-    }
-    Ok(())
-}
-
-fn late(backend: &str, within: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "{backend} backend could not decide within ")?;
-    match (within.as_millis(), within.as_micros().checked_rem(1_000)) {
-        (millis, Some(0)) => write!(f, "{millis} ms"),
-        _ => write!(f, "{within:?}"),
     }
 }
 

@@ -49,6 +49,7 @@ pub mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+mod error_text;
 mod key;
 mod key_parts;
 mod limit_head;

@@ -8,7 +8,7 @@ use support::postgres::Server;
 use support::traffic::chain;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 use tollgate::backend::Postgres;
-use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate::{DAY, Limit, OnFailure, Quota, RateLimiter};
 
 static ORDERS: Limit = Limit::new("orders", Quota::token_bucket(10, DAY));
 static DAILY: Limit = Limit::new("daily", Quota::fixed_window(2, DAY));
@@ -127,4 +127,55 @@ async fn a_permit_that_outlives_the_transaction_cannot_be_settled() {
     let told = chain(&permit.settle(0).await.unwrap_err());
     assert!(told.contains("the transaction of this permit is over"), "{told}");
     assert_eq!(left(&limiter).await, 9);
+}
+
+/// `Admit` let the work go on in a transaction that the server had aborted.
+#[tokio::test]
+async fn a_failure_reaches_the_caller_although_the_limiter_admits_in_an_outage() {
+    let (store, limiter, mut client) = set_up().await;
+    let limiter = limiter.on_failure(OnFailure::Admit);
+    let (_, _, mut other) = set_up().await;
+    let take = async |store| {
+        let limiter = limiter.with_backend(store);
+        limiter.limit(&ORDERS).key("alice").await.map(drop)
+    };
+    let holding = other.transaction().await.unwrap();
+    store.in_transaction(&holding, take).await.unwrap();
+
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("SET LOCAL lock_timeout = '1ms'").await.unwrap();
+    let told = store.in_transaction(&transaction, take).await.unwrap_err();
+    assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+    let text = chain(&told);
+    assert!(text.contains("in time inside the transaction of the caller (roll it back)"), "{text}");
+    // A second one says so as well.
+    let text = chain(&store.in_transaction(&transaction, take).await.unwrap_err());
+    assert!(text.contains("current transaction is aborted"), "{text}");
+    transaction.rollback().await.unwrap();
+    holding.rollback().await.unwrap();
+    assert_eq!(left(&limiter).await, 10);
+}
+
+/// The same through a layer: the request is answered with 503, and does not run.
+#[cfg(feature = "middleware")]
+#[tokio::test]
+async fn a_layer_does_not_admit_in_a_transaction_that_has_failed() {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use tower::{Layer as _, ServiceExt as _, service_fn};
+
+    let (store, limiter, mut client) = set_up().await;
+    let limiter = limiter.on_failure(OnFailure::Admit);
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("SELECT 1 / 0").await.unwrap_err();
+    let status = store
+        .in_transaction(&transaction, async |store| {
+            let layer = limiter.with_backend(store).layer(&ORDERS);
+            let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
+            let response = layer.layer(inner).oneshot(Request::new(())).await;
+            response.unwrap().status()
+        })
+        .await;
+    assert_eq!(status, 503);
 }

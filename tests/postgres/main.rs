@@ -14,3 +14,5 @@ mod rights;
 mod support;
 #[cfg(feature = "postgres-tls")]
 mod tls;
+#[cfg(feature = "sqlx")]
+mod transaction_sqlx;
