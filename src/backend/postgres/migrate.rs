@@ -26,7 +26,7 @@ pub(super) const SERVER_CLOCK: &str = include_str!("sql/clock.sql");
 pub(super) const TEST_CLOCK: &str = "\
     CREATE OR REPLACE FUNCTION tollgate.clock(numbers bigint[]) RETURNS bigint LANGUAGE sql VOLATILE \
     RETURN coalesce(numbers[cardinality(numbers)], \
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);\n";
+    (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint);\n";
 
 #[cfg(not(test))]
 const CLOCK: &str = SERVER_CLOCK;
@@ -84,9 +84,12 @@ async fn install_locked(
     logged: bool,
     clock: &str,
 ) -> Result<(), Error> {
-    // Sees what the migration before it has committed, whatever the default of the role is.
-    let begin =
-        format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({LOCK})");
+    // Sees what the migration before it has committed, whatever the default of the role is. Operators
+    // are looked up when a function is made: none but those of the system may be found.
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
+         SELECT pg_advisory_xact_lock({LOCK})"
+    );
     client.batch_execute(&begin).await?;
     if !is_installed(client, schema).await? {
         client.batch_execute(&text(schema, logged, clock)).await?;
@@ -96,11 +99,12 @@ async fn install_locked(
 
 /// Whether this version or a later one is there.
 async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
-    let there = format!("SELECT 1 WHERE to_regclass('{schema}.versions') IS NOT NULL");
+    let there = format!("SELECT 1 WHERE pg_catalog.to_regclass('{schema}.versions') IS NOT NULL");
     if !has_row(client, &there).await? {
         return Ok(false);
     }
-    let version = format!("SELECT 1 FROM {schema}.versions WHERE version >= {VERSION}");
+    let version =
+        format!("SELECT 1 FROM {schema}.versions WHERE version OPERATOR(pg_catalog.>=) {VERSION}");
     has_row(client, &version).await
 }
 

@@ -4,7 +4,9 @@
 -- All numbers are whole. Those of quotas and buckets are within 2^53, so sums of a few of them fit
 -- into a bigint; a product is bounded before it is made.
 --
--- Each function is one expression, which the server puts in place of its call.
+-- Each function is one expression, which the server puts in place of its call. Its operators are
+-- looked up when it is made, so all operands have the very types of an operator of the system: then
+-- that is taken, whatever a schema on the search path offers.
 
 -- The value of a bucket at an instant.
 CREATE OR REPLACE FUNCTION tollgate.refreshed(

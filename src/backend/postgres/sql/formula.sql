@@ -114,7 +114,10 @@ CREATE OR REPLACE FUNCTION tollgate.untouched(
     quota bigint[], state bigint[], left_state bigint[], now bigint
 ) RETURNS boolean
 LANGUAGE sql IMMUTABLE
-RETURN tollgate.refresh(quota, state, now) = tollgate.refresh(quota, left_state, now);
+RETURN tollgate.refreshed(quota[1], quota[3], quota[4], state[1], state[2], now)
+    = tollgate.refreshed(quota[1], quota[3], quota[4], left_state[1], left_state[2], now)
+    AND tollgate.refreshed_ts(quota[4], state[2], now)
+    = tollgate.refreshed_ts(quota[4], left_state[2], now);
 
 CREATE OR REPLACE FUNCTION tollgate.block(
     quota bigint[], state bigint[], "time" bigint, now bigint
@@ -138,7 +141,8 @@ CREATE OR REPLACE FUNCTION tollgate.scale_up(units bigint, to_token bigint, from
 RETURNS bigint
 LANGUAGE sql IMMUTABLE
 RETURN least(
-    div(units::numeric * to_token + (from_token - 1), from_token), 9007199254740992
+    div(units::numeric * to_token::numeric + (from_token - 1)::numeric, from_token::numeric),
+    9007199254740992::numeric
 )::bigint;
 
 -- Converts the state of a stored bucket from its quota to another one.

@@ -1,5 +1,6 @@
 -- The tables. Run the files of this folder in this order: schema, clock, bucket, formula,
--- operations, decide, sweep, access.
+-- operations, decide, sweep, access. The search path must not name a schema of others before
+-- `pg_catalog`, which it does only if somebody has written so.
 
 -- A role that may create in the schema need not be allowed to create schemas.
 DO $$

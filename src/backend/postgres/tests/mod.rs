@@ -12,6 +12,7 @@ mod hammer;
 mod isolation;
 mod migrations;
 mod records;
+mod search_path;
 mod sweep;
 mod trace;
 mod writes;
