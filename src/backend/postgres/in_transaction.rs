@@ -43,7 +43,8 @@ impl Postgres {
     /// # Cancel safety
     ///
     /// If the future is dropped, the transaction may have taken the tokens of the last call. Roll
-    /// it back.
+    /// it back. The same holds for a call that has missed its deadline. If it waits for a locked
+    /// row, the rollback waits for that as well: a `lock_timeout` of the connection bounds it.
     ///
     /// # Examples
     ///

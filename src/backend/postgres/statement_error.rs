@@ -56,6 +56,12 @@ impl StatementError {
             "25006" => Self::Lost(BackendError::unavailable(STORE, error)),
             // No such schema, function or table.
             "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(said, NO_SCHEMA)),
+            // Objects of others: no such column, or others of these names.
+            "42703" | "42804" | "42809" | "42P07" | "42P13" => {
+                Self::Failed(misconfigured(said, FOREIGN_SCHEMA))
+            }
+            // Numbers that no bucket has: out of range, a division by zero, a check.
+            "22003" | "22012" | "23514" => Self::Failed(misconfigured(said, FOREIGN_NUMBERS)),
             // No right to it.
             "42501" => Self::Failed(misconfigured(said, NO_RIGHTS)),
             // No such prepared statement, or one of this name already.
@@ -93,7 +99,12 @@ fn is_outage(code: &str) -> bool {
 
 const NO_SCHEMA: &str = "the schema of the store is missing or of another version: connect \
      once as a role that may make it, or run its files";
-const NO_RIGHTS: &str = "the role needs USAGE on the schema and EXECUTE on its functions";
+const FOREIGN_SCHEMA: &str = "the schema has objects of another program: name another one by \
+     `PostgresBuilder::schema`";
+const FOREIGN_NUMBERS: &str = "a row of the table holds numbers that are not those of a bucket, or \
+     the clock of the server is wrong: delete the row, or set the clock";
+const NO_RIGHTS: &str = "the role needs USAGE on the schema, SELECT on its table `versions` and \
+     EXECUTE on its functions; to make the schema, it needs CREATE on the database";
 const POOLER: &str = "behind a pooler such as PgBouncer, set `PostgresBuilder::through_pooler`";
 
 fn misconfigured(said: &str, hint: &str) -> BackendError {

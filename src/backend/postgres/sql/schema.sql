@@ -2,6 +2,17 @@
 -- operations, decide, sweep, access. The search path must not name a schema of others before
 -- `pg_catalog`, which it does only if somebody has written so.
 
+-- The functions are written in a form that older servers cannot read.
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::integer < 140000 THEN
+        RAISE EXCEPTION 'PostgreSQL % is too old, as the store needs version 14 or a newer one',
+            current_setting('server_version')
+            USING ERRCODE = 'feature_not_supported';
+    END IF;
+END
+$$;
+
 -- A role that may create in the schema need not be allowed to create schemas.
 DO $$
 BEGIN

@@ -8,6 +8,7 @@ mod conformance;
 mod contention;
 mod encode;
 mod engine;
+mod foreign;
 mod hammer;
 mod isolation;
 mod migrations;
