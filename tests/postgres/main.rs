@@ -3,6 +3,7 @@
 #![cfg(all(feature = "memory", feature = "postgres"))]
 
 mod decisions;
+mod dropped;
 #[cfg(feature = "axum")]
 mod examples;
 mod faults;
