@@ -42,11 +42,18 @@ enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
+    /// Another transaction held what the call needed.
+    #[cfg(feature = "postgres")]
+    Locked {
+        backend: &'static str,
+        within: Duration,
+    },
     /// An outage inside a transaction of the application, which has to be rolled back.
     #[cfg(feature = "postgres")]
     InTransaction {
         backend: &'static str,
-        failure: TransactionFailure,
+        /// `None` if the answer was late.
+        cause: Option<Arc<dyn Error + Send + Sync>>,
     },
     Undecidable {
         backend: &'static str,
@@ -75,15 +82,6 @@ enum Problem {
         backend: &'static str,
         what: &'static str,
     },
-}
-
-/// What went wrong inside a transaction.
-#[cfg(feature = "postgres")]
-#[derive(Clone, Debug)]
-enum TransactionFailure {
-    Unavailable(Arc<dyn Error + Send + Sync>),
-    /// By the deadline, or by the server's own limit on the time of a statement.
-    Late(Option<Duration>),
 }
 
 impl BackendError {
@@ -151,6 +149,12 @@ impl BackendError {
         Self(Problem::Overloaded { backend, within })
     }
 
+    /// A transaction of another program, or of the application, held a lock that this call needed.
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn locked(backend: &'static str, within: Duration) -> Self {
+        Self(Problem::Locked { backend, within })
+    }
+
     /// Other calls changed the buckets of this call each time that it tried to.
     #[cfg(feature = "optimistic")]
     pub(crate) const fn contended(backend: &'static str, tries: u32) -> Self {
@@ -170,17 +174,20 @@ impl BackendError {
     /// aborted the transaction, so work that goes on cannot be committed.
     #[cfg(feature = "postgres")]
     pub(crate) fn in_transaction(self) -> Self {
-        let (backend, failure) = match self.0 {
-            Problem::Unavailable { backend, cause } => {
-                (backend, TransactionFailure::Unavailable(cause))
-            }
-            Problem::Timeout { backend, within } => {
-                let within = (!within.is_zero()).then_some(within);
-                (backend, TransactionFailure::Late(within))
-            }
+        let (backend, cause) = match self.0 {
+            Problem::Unavailable { backend, cause } => (backend, Some(cause)),
+            Problem::Timeout { backend, .. } | Problem::Locked { backend, .. } => (backend, None),
             other => return Self(other),
         };
-        Self(Problem::InTransaction { backend, failure })
+        Self(Problem::InTransaction { backend, cause })
+    }
+
+    /// Whether it is a failure inside a transaction of the application.
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        return matches!(self.0, Problem::InTransaction { .. });
+        #[cfg(not(feature = "postgres"))]
+        false
     }
 
     /// A cluster keeps buckets of these limits in several slots, so it cannot charge them in one
@@ -213,7 +220,7 @@ impl BackendError {
         match self.0 {
             Problem::Timeout { .. } => true,
             #[cfg(feature = "postgres")]
-            Problem::InTransaction { failure: TransactionFailure::Late(_), .. } => true,
+            Problem::Locked { .. } | Problem::InTransaction { cause: None, .. } => true,
             _ => self.is_overload(),
         }
     }
@@ -225,7 +232,8 @@ impl BackendError {
     /// and for a call that was late because too many calls of this process waited to be sent while
     /// the store was answering. A client can cause each of these by itself. Also false for a store
     /// that [is misconfigured](Self::is_misconfigured): admitting would lift all limits until an
-    /// operator notices. False as well for each failure inside a transaction of the application
+    /// operator notices. False for a call whose buckets another transaction of PostgreSQL held locked:
+    /// a client causes that by a request whose transaction decides. False as well for each failure inside a transaction of the application
     /// (`Postgres::in_transaction`): the transaction is aborted, so nothing can go on in it.
     ///
     /// What the answers of Redis count as:
@@ -295,11 +303,9 @@ impl BackendError {
     pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match &self.0 {
             #[cfg(feature = "postgres")]
-            Problem::InTransaction { failure: TransactionFailure::Unavailable(cause), .. } => {
-                Some(&**cause)
-            }
+            Problem::InTransaction { cause, .. } => cause.as_deref(),
             #[cfg(feature = "postgres")]
-            Problem::InTransaction { failure: TransactionFailure::Late(_), .. } => None,
+            Problem::Locked { .. } => None,
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
             | Problem::Full { cause, .. } => Some(&**cause),
@@ -333,17 +339,21 @@ impl fmt::Display for BackendError {
             Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
             Problem::Timeout { backend, within } => late(backend, *within, f),
             #[cfg(feature = "postgres")]
-            Problem::InTransaction { backend, failure } => {
-                match failure {
-                    TransactionFailure::Late(Some(within)) => late(backend, *within, f)?,
-                    TransactionFailure::Late(None) => {
-                        write!(f, "{backend} backend could not decide in time")?;
-                    }
-                    TransactionFailure::Unavailable(_) => {
-                        write!(f, "{backend} backend could not decide")?;
-                    }
-                }
-                f.write_str(" inside the transaction of the caller (roll it back)")
+            Problem::Locked { backend, within } => {
+                late(backend, *within, f)?;
+                f.write_str(
+                    ", as another transaction held a lock on its buckets (keep transactions short \
+                     that decide, or that lock the table)",
+                )
+            }
+            #[cfg(feature = "postgres")]
+            Problem::InTransaction { backend, cause } => {
+                let late = if cause.is_none() { " in time" } else { "" };
+                write!(
+                    f,
+                    "{backend} backend could not decide{late} inside the transaction of the caller \
+                     (roll it back)"
+                )
             }
             Problem::Undecidable { backend, .. } => {
                 write!(f, "{backend} backend can never decide this")

@@ -179,3 +179,30 @@ async fn a_layer_does_not_admit_in_a_transaction_that_has_failed() {
         .await;
     assert_eq!(status, 503);
 }
+
+/// A client could pass a limit with `Admit` by a slow request: while its transaction held the row,
+/// all of its other requests were late, which counted as an outage.
+#[tokio::test]
+async fn a_row_that_a_transaction_holds_is_no_outage() {
+    let server = Server::shared();
+    let settings = format!("{} options='-c lock_timeout=5ms'", server.settings());
+    let store = Postgres::at(settings).schema(server.unused_name());
+    let store = store.deadline(Duration::from_secs(60)).connect().await.unwrap();
+    let limiter = RateLimiter::new(store.clone()).on_failure(OnFailure::Admit);
+    let (client, connection) = tokio_postgres::connect(&server.settings(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client;
+    let holding = client.transaction().await.unwrap();
+    let take = async |store| {
+        let limiter = limiter.with_backend(store);
+        limiter.limit(&ORDERS).key("alice").cost(8).await.map(drop)
+    };
+    store.in_transaction(&holding, take).await.unwrap();
+    let held = limiter.limit(&ORDERS).key("alice").cost(1).await.unwrap_err();
+    assert!(held.is_unavailable() && !held.is_outage(), "{held:?}");
+    let told = chain(&held);
+    let says = "as another transaction held a lock on its buckets (keep transactions short";
+    assert!(told.contains(says), "{told}");
+    holding.commit().await.unwrap();
+    assert_eq!(left(&limiter).await, 2);
+}

@@ -302,10 +302,12 @@ impl PostgresBuilder {
         }
         if !self.is_pooled_elsewhere {
             let millis = patience.as_millis();
+            // Before the deadline, so that a caller learns that it was a lock: a client can cause that.
+            let lock = self.deadline.saturating_sub(self.deadline / 5).as_millis().max(1);
             let options = config.get_options().unwrap_or_default();
             config.options(format!(
                 "-c default_transaction_isolation=read\\ committed -c statement_timeout={millis} \
-                 -c lock_timeout={millis} {options}"
+                 -c lock_timeout={lock} {options}"
             ));
         }
         let manager = manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;

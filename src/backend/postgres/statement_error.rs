@@ -46,8 +46,10 @@ impl StatementError {
         match code {
             // Serialization failure, deadlock.
             "40001" | "40P01" => Self::Undone(BackendError::unavailable(STORE, error)),
-            // Cancelled by a timeout, and a lock that was not to be had in time.
-            "57014" | "55P03" => Self::Failed(BackendError::timeout(STORE, within)),
+            // Cancelled by a timeout.
+            "57014" => Self::Failed(BackendError::timeout(STORE, within)),
+            // A lock was not to be had in time.
+            "55P03" => Self::Failed(BackendError::locked(STORE, within)),
             // The disk is full.
             "53100" => Self::Failed(BackendError::full(STORE, error)),
             // An earlier statement of the transaction has failed.

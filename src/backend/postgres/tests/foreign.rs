@@ -140,7 +140,7 @@ async fn a_row_that_others_have_written_never_admits_more_than_a_full_bucket() {
                 bucket.step().try_into().unwrap(),
             ];
             for number in &mut numbers {
-                if rng.next_u32() % 2 == 0 {
+                if rng.next_u32().is_multiple_of(2) {
                     *number = edge(&mut rng, allowed);
                 }
             }
