@@ -59,7 +59,7 @@ impl StatementError {
             // No such schema, function or table.
             "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(said, NO_SCHEMA)),
             // Objects of others: no such column, or others of these names.
-            "42703" | "42804" | "42809" | "42P07" | "42P13" => {
+            "42703" | "42710" | "42804" | "42809" | "42P07" | "42P13" => {
                 Self::Failed(misconfigured(said, FOREIGN_SCHEMA))
             }
             // Numbers that no bucket has: out of range, a division by zero, a check.
@@ -101,8 +101,8 @@ fn is_outage(code: &str) -> bool {
 
 const NO_SCHEMA: &str = "the schema of the store is missing or of another version: connect \
      once as a role that may make it, or run its files";
-const FOREIGN_SCHEMA: &str = "the schema has objects of another program: name another one by \
-     `PostgresBuilder::schema`";
+const FOREIGN_SCHEMA: &str = "the schema has objects of another program or role: name another \
+     one by `PostgresBuilder::schema`, or migrate as the role that made it";
 const FOREIGN_NUMBERS: &str = "a row of the table holds numbers that are not those of a bucket, or \
      the clock of the server is wrong: delete the row, or set the clock";
 const NO_RIGHTS: &str = "the role needs USAGE on the schema, SELECT on its table `versions` and \

@@ -13,6 +13,42 @@ BEGIN
 END
 $$;
 
+-- Functions run with the rights of their owner, on tables that are there already. So a role that
+-- came first must not have left a trigger in wait there.
+DO $$
+DECLARE
+    me CONSTANT oid := current_user::regrole::oid;
+    other oid;
+BEGIN
+    SELECT o.owner INTO other FROM (
+        SELECT relowner AS owner FROM pg_class
+        WHERE relnamespace = to_regnamespace('tollgate')::oid
+        UNION ALL
+        SELECT proowner FROM pg_proc WHERE pronamespace = to_regnamespace('tollgate')::oid
+        UNION ALL
+        SELECT typowner FROM pg_type WHERE typnamespace = to_regnamespace('tollgate')::oid
+        UNION ALL
+        -- The schema may belong to an administrator, or to a role of which this one is a member.
+        SELECT n.nspowner FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner
+        WHERE n.oid = to_regnamespace('tollgate')::oid AND NOT r.rolsuper
+            AND r.rolname <> 'pg_database_owner'::name
+            AND NOT EXISTS (
+                SELECT FROM pg_database d
+                WHERE d.datname = current_database() AND d.datdba = n.nspowner
+            )
+            AND NOT EXISTS (
+                SELECT FROM pg_auth_members m WHERE m.roleid = n.nspowner AND m.member = me
+            )
+    ) o WHERE o.owner <> me LIMIT 1;
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'the schema, or an object in it, belongs to the role %',
+            pg_get_userbyid(other)
+            USING ERRCODE = 'duplicate_object',
+                HINT = 'Run the migration as that role, or drop the schema.';
+    END IF;
+END
+$$;
+
 -- A role that may create in the schema need not be allowed to create schemas.
 DO $$
 BEGIN

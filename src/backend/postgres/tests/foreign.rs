@@ -95,8 +95,49 @@ async fn a_schema_of_another_program_is_left_alone_and_named() {
         let error = store.connect().await.unwrap_err();
         let told = error.to_string();
         assert!(error.is_misconfigured() && told.contains(says), "{told}");
-        assert!(told.contains("the schema has objects of another program"), "{told}");
+        assert!(told.contains("the schema has objects of another program or role"), "{told}");
     }
+}
+
+/// A role that may create schemas could leave a table with a trigger, which then ran as the role that
+/// migrated.
+#[tokio::test]
+async fn a_table_of_another_role_is_not_taken_over() {
+    let admin = connect_with("").await;
+    let [role, schema, mine] = [(); 3].map(|()| Server::shared().unused_name());
+    let objects = [
+        String::new(),
+        format!("CREATE TABLE {schema}.versions (version integer PRIMARY KEY)"),
+        format!("CREATE DOMAIN {schema}.number AS bigint"),
+        format!("CREATE FUNCTION {schema}.clock(bigint[]) RETURNS bigint LANGUAGE sql RETURN 0"),
+    ];
+    let made = format!("CREATE ROLE {role}; GRANT CREATE ON DATABASE postgres TO {role}");
+    admin.batch_execute(&made).await.unwrap();
+    for (nth, object) in objects.iter().enumerate() {
+        // The schema is that role's, or the administrator's who lets it create there.
+        for owner in [role.as_str(), "app"] {
+            let text = format!(
+                "CREATE SCHEMA {schema} AUTHORIZATION {owner}; \
+                 GRANT ALL ON SCHEMA {schema} TO {role}; SET ROLE {role}; {object}; RESET ROLE"
+            );
+            admin.batch_execute(&text).await.unwrap();
+            let name = SchemaName::new(&schema).unwrap();
+            let outcome = migrate(&admin, &name, false).await;
+            if owner == "app" && nth == 0 {
+                outcome.unwrap();
+            } else {
+                let error = outcome.unwrap_err();
+                let said = error.as_db_error().unwrap().message();
+                let wanted = format!("the schema, or an object in it, belongs to the role {role}");
+                assert_eq!(said, wanted, "{object}");
+            }
+            admin.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.unwrap();
+        }
+    }
+    // The role itself may use what it has made.
+    let text = format!("SET ROLE {role}; CREATE SCHEMA {mine}");
+    admin.batch_execute(&text).await.unwrap();
+    migrate(&admin, &SchemaName::new(&mine).unwrap(), false).await.unwrap();
 }
 
 /// The numbers at the edges of a column that the table allows, or of any.
