@@ -1,6 +1,6 @@
 -- The tables. Run the files of this folder in this order: schema, clock, bucket, formula,
--- operations, decide, sweep, access. The search path must not name a schema of others before
--- `pg_catalog`, which it does only if somebody has written so.
+-- operations, decide, sweep, access. The search path must not name a schema of another role
+-- before `pg_catalog`; it does not, unless a setting of the session or of the role says so.
 
 -- The functions are written in a form that older servers cannot read.
 DO $$
@@ -13,8 +13,8 @@ BEGIN
 END
 $$;
 
--- Functions run with the rights of their owner, on tables that are there already. So a role that
--- came first must not have left a trigger in wait there.
+-- Refuses objects of another role. The tables below are made only if they are missing, and a trigger
+-- on a table that another role has made would run with the rights of the owner of our functions.
 DO $$
 DECLARE
     me CONSTANT oid := current_user::regrole::oid;
