@@ -232,9 +232,10 @@ impl BackendError {
     /// and for a call that was late because too many calls of this process waited to be sent while
     /// the store was answering. A client can cause each of these by itself. Also false for a store
     /// that [is misconfigured](Self::is_misconfigured): admitting would lift all limits until an
-    /// operator notices. False for a call whose buckets another transaction of PostgreSQL held locked:
-    /// a client causes that by a request whose transaction decides. False as well for each failure inside a transaction of the application
-    /// (`Postgres::in_transaction`): the transaction is aborted, so nothing can go on in it.
+    /// operator notices. False for a call whose buckets another transaction of PostgreSQL held
+    /// locked: a client causes that by a request whose transaction decides. False as well for each
+    /// failure inside a transaction of the application (`Postgres::in_transaction`): the
+    /// transaction is aborted, so nothing can go on in it.
     ///
     /// What the answers of Redis count as:
     ///

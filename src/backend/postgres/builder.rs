@@ -302,7 +302,8 @@ impl PostgresBuilder {
         }
         if !self.is_pooled_elsewhere {
             let millis = patience.as_millis();
-            // Before the deadline, so that a caller learns that it was a lock: a client can cause that.
+            // Before the deadline, so that a caller learns that it was a lock, which a client can
+            // cause.
             let lock = self.deadline.saturating_sub(self.deadline / 5).as_millis().max(1);
             let options = config.get_options().unwrap_or_default();
             config.options(format!(

@@ -87,9 +87,9 @@ async fn install_locked(
     logged: bool,
     clock: &str,
 ) -> Result<(), Error> {
-    // Sees what the migration before it has committed, whatever the default of the role is. Operators
-    // are looked up when a function is made: none but those of the system may be found. The limits
-    // on the time of a decision are too short for a migration that waits for another one.
+    // Sees what the migration before it has committed, whatever the default of the role is.
+    // Operators are looked up when a function is made: none but those of the system may be found.
+    // The limits on the time of a decision are too short for a migration that waits for another.
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
          SET LOCAL statement_timeout = '{PATIENCE}'; SET LOCAL lock_timeout = '{PATIENCE}'; \

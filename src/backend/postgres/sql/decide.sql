@@ -226,8 +226,8 @@ $$;
 -- prepares each expression again in each transaction, so they are few here.
 --
 -- It runs with the rights of its owner, so the search path of the caller must not choose its
--- operators. Setting the path takes 0.6 µs of the server for each call, as measured; to qualify each
--- operator in place of that would hide the formula.
+-- operators. Setting the path takes 0.6 µs of the server for each call, as measured; to qualify
+-- each operator in place of that would hide the formula.
 CREATE OR REPLACE FUNCTION tollgate.decide(
     keys bytea[], numbers bigint[], OUT now bigint, OUT stored bigint[]
 )

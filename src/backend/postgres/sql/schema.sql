@@ -13,8 +13,9 @@ BEGIN
 END
 $$;
 
--- Refuses objects of another role. The tables below are made only if they are missing, and a trigger
--- on a table that another role has made would run with the rights of the owner of our functions.
+-- Refuses objects of another role. The tables below are made only if they are missing, and a
+-- trigger on a table that another role has made would run with the rights of the owner of our
+-- functions.
 DO $$
 DECLARE
     me CONSTANT oid := current_user::regrole::oid;
