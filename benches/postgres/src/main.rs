@@ -17,10 +17,9 @@ mod postgres;
 
 const KEYS: u64 = 10_000;
 
-/// Processes that charge one hot key, and the connections and the tasks of each.
+/// Processes that charge one hot key, and the connections of each.
 const PROCESSES: usize = 8;
 const EACH: NonZeroUsize = NonZeroUsize::new(2).unwrap();
-const TASKS_EACH: u64 = 8;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -77,20 +76,24 @@ fn hot_key(runtime: &Runtime, server: &Server, rounds: usize, time: Duration) {
     let limiters: Vec<_> = (0..PROCESSES)
         .map(|_| runtime.block_on(limiter(&pool(&server.settings(), EACH), EACH)))
         .collect();
-    let mut rates = [const { Vec::new() }; HOT.len()];
-    for round in 0..rounds {
-        for turn in 0..HOT.len() {
-            let nth = (round + turn) % HOT.len();
-            let ours = |limiter: &_| Contestant::Ours(Clone::clone(limiter), &HOT[nth]);
-            let contestants: Vec<_> = limiters.iter().map(ours).collect();
-            rates[nth].push(rate(runtime, &contestants, TASKS_EACH, 1, time));
+    println!(
+        "\n| tasks of each of {PROCESSES} processes | shards of one hot key | decisions/s | by one shard |"
+    );
+    println!("|--:|--:|--:|---|");
+    for tasks in [1, 8, 32] {
+        let mut rates = [const { Vec::new() }; HOT.len()];
+        for round in 0..rounds {
+            for turn in 0..HOT.len() {
+                let nth = (round + turn) % HOT.len();
+                let ours = |limiter: &_| Contestant::Ours(Clone::clone(limiter), &HOT[nth]);
+                let contestants: Vec<_> = limiters.iter().map(ours).collect();
+                rates[nth].push(rate(runtime, &contestants, tasks, 1, time));
+            }
         }
-    }
-    println!("\n| shards of one hot key | decisions/s | by one shard |");
-    println!("|--:|--:|---|");
-    for (limit, ours) in HOT.iter().zip(&rates) {
-        let (shards, ratio) = (limit.quota().get_shards(), spread(ours, &rates[0]));
-        println!("| {shards} | {:.0} | {ratio} |", median(ours.clone()));
+        for (limit, ours) in HOT.iter().zip(&rates) {
+            let (shards, ratio) = (limit.quota().get_shards(), spread(ours, &rates[0]));
+            println!("| {tasks} | {shards} | {:.0} | {ratio} |", median(ours.clone()));
+        }
     }
 }
 

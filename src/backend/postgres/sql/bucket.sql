@@ -60,12 +60,10 @@ END;
 
 -- The instant from which a bucket may be removed: it is full, and so is an absent one. One that
 -- began below its capacity, as its step below zero tells, never equals an absent one: it is kept
--- for 30 days after it is full.
+-- for 30 days after it is full and after its last use, which was less than a step behind its time.
 CREATE OR REPLACE FUNCTION tollgate.drop_at(
-    gain bigint, capacity bigint, step bigint, value bigint, ts bigint, now bigint
+    gain bigint, capacity bigint, step bigint, value bigint, ts bigint
 ) RETURNS bigint
 LANGUAGE sql IMMUTABLE
-RETURN CASE
-    WHEN step > 0 THEN tollgate.full_at(gain, capacity, step, value, ts)
-    ELSE greatest(tollgate.full_at(gain, capacity, -step, value, ts), now) + 2592000000000
-END;
+RETURN tollgate.full_at(gain, capacity, abs(step), value, ts)
+    + CASE WHEN step > 0 THEN 0 ELSE 2592000000000 - step END;

@@ -96,9 +96,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS tollgate.buckets (
     gain tollgate.positive NOT NULL,
     token tollgate.positive NOT NULL,
     capacity tollgate.capacity NOT NULL,
-    step tollgate.step NOT NULL,
-    -- From this microsecond since the epoch on, the row equals none.
-    drop_at bigint NOT NULL
+    step tollgate.step NOT NULL
 ) WITH (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02,

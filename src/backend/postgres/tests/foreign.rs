@@ -187,7 +187,7 @@ async fn a_row_that_others_have_written_never_admits_more_than_a_full_bucket() {
             }
             let list: Vec<_> = numbers.iter().map(i64::to_string).collect();
             let row = format!(
-                "INSERT INTO tollgate.buckets VALUES ('tollgate:{name}:{key}', {}, 0)",
+                "INSERT INTO tollgate.buckets VALUES ('tollgate:{name}:{key}', {})",
                 list.join(", ")
             );
             if let Err(refused) = database.run(&row).await {
