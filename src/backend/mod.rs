@@ -9,6 +9,12 @@
 //! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
 //! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the feature `conformance` has its tests |
 //!
+//! Wrappers around any of them, for the day on which a store is not well:
+//!
+//! | wrapper | for |
+//! |---|---|
+//! | [`CircuitBreaker`] | a store that hangs: calls fail at once instead of at their deadline |
+//!
 //! # Examples
 //!
 //! A limiter takes its store when it is made. The rest of the program does not depend on which it
@@ -44,6 +50,7 @@ mod adjustment;
 mod answer;
 mod apply;
 mod charge;
+mod circuit_breaker;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 #[cfg(feature = "embedded")]
@@ -79,6 +86,7 @@ pub use self::adjustment::{Adjustment, Change};
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
+pub use self::circuit_breaker::{CircuitBreaker, CircuitState};
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;

@@ -318,7 +318,7 @@ fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Ac
     plan.limiter.failures().store_failed(limit, error, on_failure);
     match on_failure {
         OnFailure::Admit if error.is_outage() => run_uncharged(plan),
-        OnFailure::Admit | OnFailure::Refuse => Action::reject(UNAVAILABLE),
+        OnFailure::Admit | OnFailure::Refuse => Action::unavailable(error),
     }
 }
 

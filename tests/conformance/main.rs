@@ -2,6 +2,7 @@
 
 #![cfg(all(feature = "conformance", feature = "memory"))]
 
+mod circuit_breaker;
 #[cfg(all(feature = "embedded", unix))]
 mod embedded;
 mod mistakes;

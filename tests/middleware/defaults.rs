@@ -13,6 +13,7 @@ use http::{HeaderValue, Response, StatusCode};
 use support::broken::Broken;
 use support::web::{Reply, get as ask, serve};
 use support::{START, at_once, limiter};
+use tollgate::backend::CircuitBreaker;
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::header;
@@ -183,6 +184,36 @@ async fn calls_are_admitted_in_an_outage_if_the_limiter_says_so() {
         assert!(lenient.peek(&TWO).await.unwrap_err().is_unavailable());
         assert!(lenient.reset(&TWO).await.unwrap_err().is_unavailable());
     }
+}
+
+/// Handlers and layers name the time at which the circuit breaker asks the store again.
+#[tokio::test]
+async fn an_open_circuit_says_when_to_come_back() {
+    let clock = ManualClock::new(START);
+    let breaker = CircuitBreaker::new(Broken { later: true }).failures(1);
+    let breaker = breaker.pause(SECOND * 7).max_pause(MINUTE).clock(clock.clone());
+    let limiter = RateLimiter::new(breaker);
+    let layered = |limiter: &RateLimiter| get(async || "hello").rate_limit(limiter.layer(&TEN));
+    let plain = limiter.clone().on_refusal(OnRefusal::plain_text());
+    let own = OnRefusal::handler(|refused| {
+        let text = format!("{:?}", refused.retry_after());
+        Response::builder().status(refused.status()).body(text).unwrap()
+    });
+    let own = limiter.clone().on_refusal(own);
+    let routes = app(&limiter).route("/layer", layered(&limiter));
+    let routes = routes.route("/plain", layered(&plain)).route("/own", layered(&own));
+    let server = serve(routes).await;
+    assert_eq!(seen(&ask(server, "/").await), (503, None, Some("1")), "the store was asked");
+    clock.advance(SECOND / 2);
+    for path in ["/", "/layer", "/plain", "/own"] {
+        assert_eq!(seen(&ask(server, path).await), (503, None, Some("7")), "{path}");
+    }
+    assert_eq!(ask(server, "/own").await.body, "Some(6.5s)");
+    let error = limiter.limit(&TWO).await.unwrap_err();
+    assert!(error.is_outage() && error.retry_after() == Some(SECOND * 13 / 2));
+    clock.advance(SECOND * 7);
+    assert_eq!(seen(&ask(server, "/layer").await), (503, None, Some("1")), "a probe");
+    assert_eq!(seen(&ask(server, "/layer").await), (503, None, Some("14")));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "each test takes what it needs")]
 #[path = "../../../tests/support/cases.rs"]
 pub(super) mod cases;
+pub(super) mod faulty;
 pub(super) mod history;
 mod records;
 
