@@ -14,6 +14,7 @@
 //! | wrapper | for |
 //! |---|---|
 //! | [`CircuitBreaker`] | a store that hangs: calls fail at once instead of at their deadline |
+//! | [`DenyCache`] | floods: a bucket that is known to be short refuses without a trip |
 //!
 //! # Examples
 //!
@@ -53,6 +54,7 @@ mod charge;
 mod circuit_breaker;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod deny_cache;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
@@ -87,6 +89,7 @@ pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::circuit_breaker::{CircuitBreaker, CircuitState};
+pub use self::deny_cache::DenyCache;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;

@@ -3,6 +3,7 @@
 #![cfg(all(feature = "conformance", feature = "memory"))]
 
 mod circuit_breaker;
+mod deny_cache;
 #[cfg(all(feature = "embedded", unix))]
 mod embedded;
 mod mistakes;

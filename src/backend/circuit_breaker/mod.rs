@@ -58,7 +58,7 @@ use crate::clock::{Clock, SystemClock};
 ///
 /// # Order
 ///
-/// The breaker stands directly around the store. A `DenyCache` goes around the
+/// The breaker stands directly around the store. A [`DenyCache`](super::DenyCache) goes around the
 /// breaker: inside of it, refusals from the cache would count as answers of the store.
 ///
 /// # Examples

@@ -16,6 +16,8 @@ pub(in crate::backend) enum Fault {
     None,
     /// Answers when it is polled for the second time; the call takes effect in between.
     Late,
+    /// Takes effect at once, and answers when it is polled for the second time.
+    Slow,
     /// Fails at once, without an effect.
     Fail,
     /// Fails when it is polled for the second time, without an effect.
@@ -80,6 +82,13 @@ impl Faulty {
                 tokio::task::yield_now().await;
                 ask(&inner).wait().await
             }),
+            Fault::Slow => {
+                let answer = ask(&inner);
+                Answer::pending(async move {
+                    tokio::task::yield_now().await;
+                    answer.wait().await
+                })
+            }
             Fault::FailLate => Answer::pending(async move {
                 tokio::task::yield_now().await;
                 failed()

@@ -7,7 +7,6 @@ pub(super) mod faulty;
 pub(super) mod history;
 mod records;
 
-#[cfg(any(feature = "optimistic", feature = "postgres", feature = "redis"))]
 pub(super) use super::conformance::dice::Dice;
 use crate::clock::Timestamp;
 
