@@ -171,7 +171,7 @@ impl<B: Backend> DenyCache<B> {
         slots: Slots,
         ask: impl FnOnce(&B) -> Answer<T>,
     ) -> Answer<T> {
-        let give_back = PendingReturn::new(&self.table, slots);
+        let give_back = UnansweredReturn::new(&self.table, slots);
         match ask(&self.inner) {
             ready @ Answer::Ready(_) => ready,
             Answer::Pending(answer) => Answer::pending(async move {
@@ -227,19 +227,19 @@ impl DenyQuestion {
 
 /// Buckets that tokens are coming back to. When it is dropped, the store has answered, or the call
 /// was dropped.
-struct PendingReturn {
+struct UnansweredReturn {
     table: Arc<DenyTable>,
     slots: Slots,
 }
 
-impl PendingReturn {
+impl UnansweredReturn {
     fn new(table: &Arc<DenyTable>, slots: Slots) -> Self {
         slots.iter().for_each(|&slot| table.begin_return(slot));
         Self { table: Arc::clone(table), slots }
     }
 }
 
-impl Drop for PendingReturn {
+impl Drop for UnansweredReturn {
     fn drop(&mut self) {
         self.slots.iter().for_each(|&slot| self.table.end_return(slot));
     }
