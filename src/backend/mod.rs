@@ -15,6 +15,19 @@
 //! |---|---|
 //! | [`CircuitBreaker`] | a store that hangs: calls fail at once instead of at their deadline |
 //! | [`DenyCache`] | floods: a bucket that is known to be short refuses without a trip |
+//! | [`Fallback`] | outages: this process decides by numbers of its own until the store is back |
+//!
+//! They are composed from the store outwards:
+//!
+//! ```
+//! use tollgate::RateLimiter;
+//! use tollgate::backend::{CircuitBreaker, DenyCache, Fallback, Memory};
+//!
+//! # let redis = Memory::new();
+//! let store = DenyCache::new(CircuitBreaker::new(redis));
+//! let limiter = RateLimiter::new(Fallback::new(store, Memory::new()).nodes(4));
+//! # drop(limiter);
+//! ```
 //!
 //! # Examples
 //!
@@ -58,13 +71,16 @@ mod deny_cache;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+mod fallback;
 mod key;
 mod key_parts;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
+mod on_failure;
 #[cfg(feature = "optimistic")]
 mod optimistic;
+mod origin;
 mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -93,6 +109,7 @@ pub use self::deny_cache::DenyCache;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
+pub use self::fallback::Fallback;
 pub use self::key::Key;
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
@@ -101,8 +118,10 @@ pub use self::memory::Memory;
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
+pub use self::on_failure::OnFailure;
 #[cfg(feature = "optimistic")]
 pub use self::optimistic::{Optimistic, Swap, SwapStore};
+pub(crate) use self::origin::Origin;
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{InTransaction, Postgres, PostgresBuilder, PostgresConnection};

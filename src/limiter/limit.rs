@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::algebra::{Bucket, Terms};
-use crate::backend::{BucketId, Key, LimitHead};
+use crate::backend::{BucketId, Key, LimitHead, OnFailure};
 use crate::quota::{Quota, QuotaError};
 
 /// A named quota.
@@ -74,6 +74,7 @@ pub struct Limit {
     head: LimitHead,
     quota: Quota,
     bucket: Bucket,
+    on_failure: Option<OnFailure>,
 }
 
 /// A name that is only known at run time is stored in place. Then a `Limit` has no destructor, and
@@ -132,7 +133,8 @@ impl Limit {
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(name);
-                Self { name: LimitName::Static(name), head, quota, bucket }
+                let name = LimitName::Static(name);
+                Self { name, head, quota, bucket, on_failure: None }
             }
             Err(error) => error.panic(),
         }
@@ -149,9 +151,49 @@ impl Limit {
         let inline = LimitName::inline(&name).filter(|_| is_name(&name));
         let Some(inline) = inline else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: inline, head: LimitHead::new(&name), quota, bucket }),
+            Ok(bucket) => {
+                let head = LimitHead::new(&name);
+                Ok(Self { name: inline, head, quota, bucket, on_failure: None })
+            }
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
+    }
+
+    /// Sets what happens to requests of this limit during an outage of the store, in layers and in
+    /// handlers.
+    ///
+    /// If not set, a [`Fallback`](crate::backend::Fallback) around the store decides, and without one
+    /// the [layer](crate::RateLimitLayer::on_failure) or the
+    /// [limiter](crate::RateLimiter::on_failure). If set, it counts whatever these say. Of several
+    /// limits in one call, the strictest counts: one that says [`OnFailure::Refuse`], or that leaves
+    /// it to a limiter which refuses, refuses the call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, MINUTE, OnFailure, Quota};
+    ///
+    /// // No password is tried while attempts cannot be counted.
+    /// const LOGIN: Limit =
+    ///     Limit::new("login", Quota::token_bucket(5, HOUR)).on_failure(OnFailure::Refuse);
+    /// // The page stays up.
+    /// const SEARCHES: Limit =
+    ///     Limit::new("searches", Quota::token_bucket(100, MINUTE)).on_failure(OnFailure::Admit);
+    /// assert_eq!(SEARCHES.get_on_failure(), Some(OnFailure::Admit));
+    /// # let _ = LOGIN;
+    /// ```
+    #[doc(alias("fail_open", "fail_closed"))]
+    #[must_use]
+    pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = Some(on_failure);
+        self
+    }
+
+    /// What was set by [`on_failure`](Self::on_failure).
+    #[must_use]
+    #[inline]
+    pub const fn get_on_failure(&self) -> Option<OnFailure> {
+        self.on_failure
     }
 
     /// The name.

@@ -6,6 +6,7 @@ mod circuit_breaker;
 mod deny_cache;
 #[cfg(all(feature = "embedded", unix))]
 mod embedded;
+mod fallback;
 mod mistakes;
 mod mutants;
 #[cfg(feature = "postgres")]

@@ -1,6 +1,7 @@
 //! A store that fails as a test says, call by call, and counts its calls.
 
 use std::future::pending;
+use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +31,7 @@ pub(in crate::backend) enum Fault {
     Twice,
 }
 
-type Script = Box<dyn FnMut(u64) -> Fault + Send>;
+pub(in crate::backend) type Script = Box<dyn FnMut(u64) -> Fault + Send>;
 
 /// A memory store behind faults.
 pub(in crate::backend) struct Faulty {
@@ -58,6 +59,11 @@ impl Faulty {
     /// What it does from now on.
     pub(in crate::backend) fn set(&self, fault: Fault) {
         *self.script.lock().unwrap() = Box::new(move |_| fault);
+    }
+
+    /// What it does with each call, by its number.
+    pub(in crate::backend) fn script(&self) -> impl DerefMut<Target = Script> {
+        self.script.lock().unwrap()
     }
 
     /// How many calls it got.
