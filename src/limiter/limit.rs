@@ -74,16 +74,18 @@ pub struct Limit {
     head: LimitHead,
     quota: Quota,
     bucket: Bucket,
-    on_failure: Option<OnFailure>,
 }
 
+/// The name of a limit, and what the limit says about outages: there is room for that beside a name,
+/// and a refusal, which copies the limit, does not get longer by it.
+///
 /// A name that is only known at run time is stored in place. Then a `Limit` has no destructor, and
 /// the compiler promotes a borrowed constant to a static: a permit can borrow it for the whole
 /// program.
 #[derive(Clone)]
 enum LimitName {
-    Static(&'static str),
-    Inline { bytes: [u8; MAX_NAME], len: u8 },
+    Static(&'static str, Option<OnFailure>),
+    Inline { bytes: [u8; MAX_NAME], len: u8, on_failure: Option<OnFailure> },
 }
 
 impl fmt::Debug for LimitName {
@@ -96,9 +98,9 @@ impl LimitName {
     #[inline]
     fn as_str(&self) -> &str {
         match self {
-            Self::Static(name) => name,
+            Self::Static(name, _) => name,
             // Names are ASCII.
-            Self::Inline { bytes, len } => bytes
+            Self::Inline { bytes, len, .. } => bytes
                 .get(..usize::from(*len))
                 .and_then(|name| std::str::from_utf8(name).ok())
                 .unwrap_or(""),
@@ -108,7 +110,8 @@ impl LimitName {
     fn inline(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        Some(Self::Inline { bytes, len: u8::try_from(name.len()).ok()? })
+        let len = u8::try_from(name.len()).ok()?;
+        Some(Self::Inline { bytes, len, on_failure: None })
     }
 }
 
@@ -133,8 +136,7 @@ impl Limit {
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(name);
-                let name = LimitName::Static(name);
-                Self { name, head, quota, bucket, on_failure: None }
+                Self { name: LimitName::Static(name, None), head, quota, bucket }
             }
             Err(error) => error.panic(),
         }
@@ -153,7 +155,7 @@ impl Limit {
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(&name);
-                Ok(Self { name: inline, head, quota, bucket, on_failure: None })
+                Ok(Self { name: inline, head, quota, bucket })
             }
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
@@ -185,7 +187,9 @@ impl Limit {
     #[doc(alias("fail_open", "fail_closed"))]
     #[must_use]
     pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
-        self.on_failure = Some(on_failure);
+        let (LimitName::Static(_, said) | LimitName::Inline { on_failure: said, .. }) =
+            &mut self.name;
+        *said = Some(on_failure);
         self
     }
 
@@ -193,7 +197,8 @@ impl Limit {
     #[must_use]
     #[inline]
     pub const fn get_on_failure(&self) -> Option<OnFailure> {
-        self.on_failure
+        let (LimitName::Static(_, said) | LimitName::Inline { on_failure: said, .. }) = self.name;
+        said
     }
 
     /// The name.

@@ -34,6 +34,7 @@ mod table;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -80,6 +81,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// # Examples
 ///
 /// ```
+/// use std::sync::Arc;
 /// use std::time::Duration;
 ///
 /// use tollgate::backend::{DenyCache, Memory};
@@ -90,13 +92,14 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), RateLimited> {
 /// # let store = Memory::new();
-/// let cache = DenyCache::new(store).max_age(Duration::from_millis(500));
-/// let limiter = RateLimiter::new(cache);
+/// let cache = Arc::new(DenyCache::new(store).max_age(Duration::from_millis(500)));
+/// let limiter = RateLimiter::new(Arc::clone(&cache));
 /// let permit = limiter.limit(&LOGIN).key("mallory").await?;
 /// for _ in 0..1_000 {
 ///     // Only the first of these asks the store.
 ///     assert!(limiter.limit(&LOGIN).key("mallory").await.is_err());
 /// }
+/// assert_eq!(cache.refused(), 999);
 /// permit.refund().await?;
 /// limiter.limit(&LOGIN).key("mallory").await?;
 /// # Ok(())
@@ -109,6 +112,7 @@ pub struct DenyCache<B> {
     table: Arc<DenyTable>,
     clock: Arc<dyn Clock>,
     max_age: Duration,
+    refused: AtomicU64,
 }
 
 impl<B: Backend> DenyCache<B> {
@@ -119,7 +123,8 @@ impl<B: Backend> DenyCache<B> {
     #[must_use]
     pub fn new(store: B) -> Self {
         let (table, clock) = (DenyTable::new(Self::MAX_KEYS), SystemClock::new());
-        Self { inner: store, table: Arc::new(table), clock: Arc::new(clock), max_age: MAX_AGE }
+        let (table, clock, refused) = (Arc::new(table), Arc::new(clock), AtomicU64::new(0));
+        Self { inner: store, table, clock, max_age: MAX_AGE, refused }
     }
 
     /// Sets for how long a refusal is remembered; a second if not set.
@@ -146,6 +151,12 @@ impl<B: Backend> DenyCache<B> {
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
+    }
+
+    /// How many calls it has refused without a trip.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The store inside.
@@ -253,6 +264,7 @@ impl<B: Backend> Backend for DenyCache<B> {
         let slots = self.slots(charges.iter().flat_map(Charge::ids));
         let sent = self.clock.now();
         if let Some(refused) = self.refuse(charges, &slots, sent) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return Answer::Ready(Ok(refused));
         }
         let named = charges.iter().flat_map(|charge| charge.ids().map(move |_| charge));

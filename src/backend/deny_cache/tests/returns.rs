@@ -102,6 +102,35 @@ async fn nothing_is_remembered_for_no_time() {
     assert_eq!(case.store.calls(), 10);
 }
 
+/// Threads with a key each, all in one set of the table: what a thread gives back is there when it
+/// asks again, whatever the others do meanwhile.
+#[test]
+fn no_thread_is_refused_what_it_has_just_given_back() {
+    let cache = DenyCache::new(Memory::new()).max_keys(8);
+    let bucket = Bucket::new(&Quota::token_bucket(10, HOUR * 1_000)).unwrap();
+    let units = bucket.units(10).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..6_u64 {
+            let (cache, bucket) = (&cache, &bucket);
+            scope.spawn(move || {
+                let key = Key::from(thread);
+                let id = BucketId::new("limit", &key);
+                let take = || {
+                    let answer = cache.apply(&[Charge::take(id, bucket, units)]);
+                    let Answer::Ready(Ok(applied)) = answer else { panic!() };
+                    applied.verdict()
+                };
+                for _ in 0..3_000 {
+                    assert_eq!(take(), Verdict::Admitted);
+                    assert_eq!([take(), take(), take()], [Verdict::Refused; 3]);
+                    drop(cache.adjust(&[Adjustment::refund(id, bucket, i64::MAX)]));
+                }
+            });
+        }
+    });
+    assert!(cache.refused() > 100, "{}", cache.refused());
+}
+
 /// Whichever call fails, or is dropped at whichever await, nothing is refused that the store has.
 #[tokio::test]
 async fn faults_and_dropped_calls_never_make_a_refusal() {
