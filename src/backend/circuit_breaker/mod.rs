@@ -38,12 +38,12 @@ use crate::clock::{Clock, SystemClock};
 ///
 /// A store that hangs costs each request its whole deadline. Once [this many](Self::failures) calls
 /// in a row have failed, the breaker is *open*: calls fail at once, without a trip, and their error
-/// says [when to come back](BackendError::retry_after). So a 503 has that `Retry-After`. After a
+/// says [when to come back](super::BackendError::retry_after). So a 503 has that `Retry-After`. After a
 /// [pause](Self::pause) one call is let through as a probe. If it fails, the next pause is twice as
 /// long, up to [`max_pause`](Self::max_pause). If it succeeds, more calls are let through, and after
 /// five successes all of them.
 ///
-/// * Only an [outage](BackendError::is_outage) is a failure. A refusal is an answer, and so is an
+/// * Only an [outage](super::BackendError::is_outage) is a failure. A refusal is an answer, and so is an
 ///   error of a store that is full or misconfigured. A call that the store can never decide, or that
 ///   was late because this process is overloaded, counts as neither.
 /// * Charges, looks, adjustments and resets count alike, and each can be the probe. While the breaker
