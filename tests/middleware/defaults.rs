@@ -13,14 +13,14 @@ use http::{HeaderValue, Response, StatusCode};
 use support::broken::Broken;
 use support::web::{Reply, get as ask, serve};
 use support::{START, at_once, limiter};
-use tollgate::backend::CircuitBreaker;
+use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::header;
 use tollgate::middleware::{Admission, Queue};
 use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, OnRefusal, Permit, Quota, RateLimitExt, RateLimited,
-    RateLimiter, SECOND, Snapshot,
+    RateLimiter, Rule, SECOND, Snapshot,
 };
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -214,6 +214,43 @@ async fn an_open_circuit_says_when_to_come_back() {
     clock.advance(SECOND * 7);
     assert_eq!(seen(&ask(server, "/layer").await), (503, None, Some("1")), "a probe");
     assert_eq!(seen(&ask(server, "/layer").await), (503, None, Some("14")));
+}
+
+/// Layers charge, queue and give back in the local store, and each limit has its own policy.
+#[tokio::test]
+async fn layers_go_on_by_a_fallback() {
+    static CLOSED: Limit = Limit::new("closed", QUOTA).on_failure(OnFailure::Refuse);
+    static OPEN: Limit = Limit::new("open", QUOTA).on_failure(OnFailure::Admit);
+    static WAITS: Limit = Limit::new("waits", QUOTA.max_reserved(100));
+    const QUOTA: Quota = Quota::token_bucket(4, MINUTE);
+    for later in [false, true] {
+        let clock = ManualClock::new(START);
+        let local = Memory::new().clock(clock.clone());
+        let limiter = RateLimiter::new(Fallback::new(Broken { later }, local).nodes(2));
+        let hello = || get(async || "hello");
+        let app = Router::new()
+            .route("/closed", hello().rate_limit(limiter.layer(&CLOSED)))
+            .route("/open", hello().rate_limit(limiter.layer(&OPEN)))
+            .route("/waits", hello().rate_limit(limiter.layer(&WAITS).queue(Queue::new(MINUTE))))
+            .route("/ten", hello().rate_limit(limiter.layer(&TEN)))
+            .route("/free", hello().rate_limit(limiter.layer(Rule::new(&TWO).refund_if(|_| true))));
+        let server = serve(app).await;
+        for _ in 0..5 {
+            assert_eq!(seen(&ask(server, "/closed").await), (503, None, Some("1")));
+            assert_eq!(seen(&ask(server, "/open").await), (200, None, None));
+            assert_eq!(ask(server, "/free").await.status, 200, "it gets its token back");
+        }
+        assert_eq!(limiter.passed_uncounted(), 5);
+        let reply = ask(server, "/ten").await;
+        assert_eq!(seen(&reply), (200, Some("\"ten\";r=4;t=24"), None));
+        // Two at once, and then no place to wait in.
+        let waits = [ask(server, "/waits").await, ask(server, "/waits").await];
+        assert!(waits.iter().all(|reply| reply.status == 200));
+        let refused = ask(server, "/waits").await;
+        assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("30")));
+        clock.advance(MINUTE / 2);
+        assert_eq!(ask(server, "/waits").await.status, 200);
+    }
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 ///   `max_age`.
 /// * A [peek](crate::RateLimiter::peek) always goes to the store: an operator who looks at a limit
 ///   wants to know how it stands.
-/// * It takes 144 bytes for each of [`max_keys`](Self::max_keys), all at once when it is made. Under
+/// * It takes 132 bytes for each of [`max_keys`](Self::max_keys), all at once when it is made. Under
 ///   a flood of made-up keys, it forgets the oldest refusals, which costs a trip and nothing else.
 ///
 /// # When not

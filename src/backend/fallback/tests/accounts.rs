@@ -119,3 +119,45 @@ async fn all_nodes_together_admit_no_more_than_the_limit() {
         assert!(admitted > 200, "{admitted}");
     }
 }
+
+/// Four nodes share a store that comes and goes. Each switch, in either direction, admits one capacity
+/// more at most, as the documentation says.
+#[tokio::test]
+async fn each_switch_admits_at_most_one_capacity_more() {
+    static HUNDRED: Limit =
+        Limit::new("hundred", Quota::token_bucket(100, SECOND.saturating_mul(10)));
+    let mut most = 0;
+    for seed in seeds(40) {
+        let (mut dice, case) = (Dice(seed), Case::new(4));
+        let node = |_| {
+            let local = Memory::new().clock(case.clock.clone());
+            RateLimiter::new(Fallback::new(Arc::clone(&case.store), local).nodes(4))
+        };
+        let nodes: Vec<_> = (0..4).map(node).collect();
+        let (mut admitted, mut tenths, mut switches, mut fails) = (0_u64, 0_u64, 0_u64, false);
+        for _ in 0..800 {
+            if dice.one_in(60) {
+                fails = !fails;
+                switches += 1;
+                if fails { case.fail() } else { case.recover() }
+            }
+            if dice.one_in(4) {
+                case.clock.advance(SECOND / 10);
+                tenths += 1;
+            }
+            let cost = 1 + dice.below(8);
+            // One node has more to do than the others.
+            let nth = usize::try_from(dice.below(6)).unwrap().min(3);
+            if nodes[nth].limit(&HUNDRED).cost(cost).await.is_ok() {
+                admitted += cost;
+            }
+            let allowed = 100 * (1 + switches) + tenths;
+            assert!(
+                admitted <= allowed,
+                "seed {seed}: {admitted} of {allowed}, {switches} switches"
+            );
+        }
+        most = most.max(admitted.saturating_sub(100 + tenths));
+    }
+    assert!(most > 50, "the bound is put to the test: {most} more than without switches");
+}
