@@ -221,7 +221,7 @@ fn the_wait_becomes_shorter_and_the_store_is_asked_when_it_is_over() {
     assert_eq!(take(1).0, Verdict::Admitted);
 }
 
-/// Peeks, and the looks of a list, are for those who want to know.
+/// A peek is asked to learn how the limit stands.
 #[tokio::test]
 async fn looks_go_to_the_store() {
     let case = Case::new(|_| Fault::None);

@@ -23,7 +23,7 @@ async fn a_permit_is_settled_in_the_store_that_was_paid() {
     assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (6, 4));
 }
 
-/// Two fallbacks around each other cannot tell who paid.
+/// Two fallbacks around each other cannot tell which store has paid.
 #[tokio::test]
 async fn nothing_comes_back_of_what_a_fallback_inside_of_another_has_granted() {
     let inner = Case::new(1);
