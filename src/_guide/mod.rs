@@ -12,6 +12,7 @@
 //! * [Clients][clients]: calls to others that are not refused, or come back in time.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
 //! * [PostgreSQL][postgres]: the same in a database, and decisions inside your own transaction.
+//! * [When the store fails][when-the-store-fails]: what clients get then, and three wrappers that change it.
 //! * [A file, or a store of your own][embedded]: limits that survive a restart, and any store that can
 //!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
@@ -54,6 +55,8 @@ pages! {
     postgres: "postgres.md",
     #[cfg(all(feature = "embedded", feature = "optimistic"))]
     embedded: "embedded.md",
+    #[cfg(all(feature = "memory", feature = "redis"))]
+    when_the_store_fails: "when-the-store-fails.md",
     shards: "shards.md",
     performance: "performance.md",
     security: "security.md",

@@ -104,6 +104,20 @@ impl Bucket {
         })
     }
 
+    /// The numbers of one of so many nodes that share this bucket's: an equal part of the rate and of
+    /// the capacity, but a capacity of one token at least. `None` if a part cannot be counted.
+    ///
+    /// For example, 10 per minute of three nodes is a token worth 18,000,000 units where it was worth
+    /// 6,000,000.
+    pub(crate) fn part_of(&self, nodes: u32) -> Option<Self> {
+        let token =
+            self.token.get().checked_mul(u64::from(nodes)).filter(|all| *all <= MAX_UNITS)?;
+        let least = if self.capacity > 0 { token.cast_signed() } else { 0 };
+        let capacity = self.capacity.max(least);
+        let initial = if self.initial == self.capacity { capacity } else { self.initial };
+        Some(Self { token: NonZeroU64::new(token)?, capacity, initial, ..*self })
+    }
+
     /// Whether a window starts at `ts`; true at every instant for a token bucket.
     pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
         self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts

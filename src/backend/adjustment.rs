@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::charge::BucketId;
+use super::origin::Origin;
 use super::reset_log::ResetMark;
 #[cfg(feature = "memory")]
 use crate::algebra::rescale;
@@ -46,6 +47,8 @@ pub struct Adjustment<'a> {
     /// The mark of the charge that took the units; `None` if a reset since then makes no
     /// difference.
     mark: Option<ResetMark>,
+    /// The store that took the units.
+    origin: Origin,
 }
 
 /// What an [`Adjustment`] does to its bucket.
@@ -122,7 +125,7 @@ impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self { id, bucket, change, mark: None }
+        Self { id, bucket, change, mark: None, origin: Origin::Store }
     }
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
@@ -140,6 +143,16 @@ impl<'a> Adjustment<'a> {
     pub(crate) const fn without_mark(mut self) -> Self {
         self.mark = None;
         self
+    }
+
+    /// Sets the store that took the units.
+    pub(crate) const fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Replaces the change.
@@ -325,12 +338,11 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        Adjustment { id: self.id, bucket, change, mark: self.mark }
+        Adjustment { id: self.id, bucket, change, mark: self.mark, origin: self.origin }
     }
 }
 
 /// Converts units from one quota to another, rounded down.
-#[cfg(feature = "memory")]
 pub(super) fn convert_units(units: Units, from: &Bucket, to: &Bucket) -> Units {
     if from == to {
         return units;

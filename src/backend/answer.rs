@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::adjustment::Adjustment;
 use super::charge::Charge;
 use super::error::BackendError;
+use super::origin::Origin;
 use super::reset_log::ResetMark;
 #[cfg(feature = "memory")]
 use crate::algebra::{Bucket, rescale};
@@ -95,7 +96,6 @@ impl<T> List<T> {
         }
     }
 
-    #[cfg(feature = "memory")]
     fn as_mut_slice(&mut self) -> &mut [T] {
         match self {
             Self::One(one) => one,
@@ -166,6 +166,19 @@ impl Applied {
         self
     }
 
+    /// Sets which store has decided.
+    pub(super) fn with_origin(mut self, origin: Origin) -> Self {
+        let readings = self.readings.as_mut_slice();
+        readings.iter_mut().for_each(|reading| reading.origin = origin);
+        self
+    }
+
+    /// Which store has decided.
+    pub(crate) fn origin(&self) -> Origin {
+        let origins = self.readings().iter().map(|reading| reading.origin);
+        origins.reduce(Origin::and).unwrap_or_default()
+    }
+
     /// The time at which all of them were decided.
     #[must_use]
     pub const fn now(&self) -> Timestamp {
@@ -224,6 +237,8 @@ pub struct Reading {
     wait: u64,
     /// The mark that a later refund of these units carries.
     mark: ResetMark,
+    /// The store that a later refund goes to.
+    origin: Origin,
 }
 
 impl Reading {
@@ -285,7 +300,8 @@ impl Reading {
 
     #[inline]
     pub(super) const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
-        Self { verdict, state, units, wait, mark: ResetMark::NONE }
+        let (mark, origin) = (ResetMark::NONE, Origin::Store);
+        Self { verdict, state, units, wait, mark, origin }
     }
 
     /// Sets the mark.
@@ -300,6 +316,12 @@ impl Reading {
     #[inline]
     pub(crate) const fn mark(&self) -> ResetMark {
         self.mark
+    }
+
+    /// Which store has decided.
+    #[inline]
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// The verdict of this bucket by itself; of a two-choices charge, that of both together.

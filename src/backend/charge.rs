@@ -6,6 +6,7 @@ use siphasher::sip::SipHasher13;
 
 use super::key::Key;
 use super::limit_head::LimitHead;
+use super::on_failure::OnFailure;
 use crate::algebra::{Bucket, Terms, Units};
 use crate::clock::Timestamp;
 
@@ -140,6 +141,7 @@ pub struct Charge<'a> {
     terms: Terms,
     takes: bool,
     second_shard: Option<u32>,
+    on_failure: Option<OnFailure>,
 }
 
 impl<'a> Charge<'a> {
@@ -147,14 +149,16 @@ impl<'a> Charge<'a> {
     #[must_use]
     #[inline]
     pub const fn take(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: true, second_shard: None }
+        let (terms, second_shard, on_failure) = (Terms::AT_ONCE, None, None);
+        Self { id, bucket, units, terms, takes: true, second_shard, on_failure }
     }
 
     /// Looks whether the units could be taken, without taking them.
     #[must_use]
     #[inline]
     pub const fn look(id: BucketId<'a>, bucket: &'a Bucket, units: Units) -> Self {
-        Self { id, bucket, units, terms: Terms::AT_ONCE, takes: false, second_shard: None }
+        let (terms, second_shard, on_failure) = (Terms::AT_ONCE, None, None);
+        Self { id, bucket, units, terms, takes: false, second_shard, on_failure }
     }
 
     /// Sets how far the charge may go when the bucket is short; [`Terms::AT_ONCE`] unless set.
@@ -194,6 +198,22 @@ impl<'a> Charge<'a> {
     pub const fn second_shard(mut self, shard: u32) -> Self {
         self.second_shard = if shard == self.id.shard { None } else { Some(shard) };
         self
+    }
+
+    /// Sets what the limit says about outages, for wrappers that decide in place of a store; nothing
+    /// unless set. See [`Limit::on_failure`](crate::Limit::on_failure).
+    #[must_use]
+    #[inline]
+    pub const fn on_failure(mut self, on_failure: Option<OnFailure>) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+
+    /// What the limit says about outages; `None` if it leaves that to the store and the limiter.
+    #[must_use]
+    #[inline]
+    pub const fn get_on_failure(&self) -> Option<OnFailure> {
+        self.on_failure
     }
 
     /// The name of the bucket; of a two-choices charge, that of the first.

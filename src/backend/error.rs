@@ -76,6 +76,10 @@ enum Problem {
     CrossSlot {
         limits: String,
     },
+    CircuitOpen {
+        retry_after: Duration,
+        last: Arc<BackendError>,
+    },
     Incomplete,
     #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Internal {
@@ -196,6 +200,25 @@ impl BackendError {
         Self(Problem::CrossSlot { limits: limits.into() })
     }
 
+    /// The store was not asked, because it has failed with the error `last` before. It will be asked
+    /// again after `retry_after`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let last = BackendError::timeout("redis", Duration::from_millis(50));
+    /// let open = BackendError::circuit_open(Duration::from_millis(400), last);
+    /// assert!(open.is_outage() && open.is_circuit_open() && !open.is_timeout());
+    /// assert_eq!(open.retry_after(), Some(Duration::from_millis(400)));
+    /// ```
+    #[must_use]
+    pub fn circuit_open(retry_after: Duration, last: Self) -> Self {
+        Self(Problem::CircuitOpen { retry_after, last: Arc::new(last) })
+    }
+
     /// The store's answer does not have a reading for every charge.
     pub(crate) const fn incomplete() -> Self {
         Self(Problem::Incomplete)
@@ -213,6 +236,22 @@ impl BackendError {
         matches!(self.0, Problem::CrossSlot { .. })
     }
 
+    /// Whether a [`CircuitBreaker`](super::CircuitBreaker) did not ask the store. Nothing was taken.
+    #[must_use]
+    pub const fn is_circuit_open(&self) -> bool {
+        matches!(self.0, Problem::CircuitOpen { .. })
+    }
+
+    /// When it is worth asking again, if that is known: when a circuit breaker will let calls
+    /// through.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self.0 {
+            Problem::CircuitOpen { retry_after, .. } => Some(retry_after),
+            _ => None,
+        }
+    }
+
     /// Whether there was no answer before the deadline. The store may have taken the tokens all the
     /// same.
     #[must_use]
@@ -225,7 +264,8 @@ impl BackendError {
         }
     }
 
-    /// Whether the store failed, could not be reached, or did not answer in time: what
+    /// Whether the store failed, could not be reached, did not answer in time, or was not asked for
+    /// one of these reasons: what
     /// [`OnFailure::Admit`](crate::OnFailure::Admit) is for.
     ///
     /// False for a call that the store can never decide, for a store that [is full](Self::is_full),
@@ -264,7 +304,10 @@ impl BackendError {
     /// ```
     #[must_use]
     pub const fn is_outage(&self) -> bool {
-        matches!(self.0, Problem::Unavailable { .. } | Problem::Timeout { .. })
+        matches!(
+            self.0,
+            Problem::Unavailable { .. } | Problem::Timeout { .. } | Problem::CircuitOpen { .. }
+        )
     }
 
     /// Whether the store had no room for what the call would store. It may still refuse other
@@ -310,6 +353,7 @@ impl BackendError {
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
             | Problem::Full { cause, .. } => Some(&**cause),
+            Problem::CircuitOpen { last, .. } => Some(&**last),
             #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Misconfigured { cause, .. } => Some(&**cause),
             #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
@@ -385,6 +429,7 @@ impl fmt::Display for BackendError {
             Problem::Misconfigured { backend, .. } => {
                 write!(f, "{backend} backend is misconfigured")
             }
+            Problem::CircuitOpen { .. } => f.write_str("the circuit breaker is open"),
             Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
             #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Internal { backend, what } => {

@@ -9,6 +9,26 @@
 //! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
 //! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the feature `conformance` has its tests |
 //!
+//! Wrappers around any of them, for the day on which a store is not well:
+//!
+//! | wrapper | for |
+//! |---|---|
+//! | [`CircuitBreaker`] | a store that hangs: calls fail at once instead of at their deadline |
+//! | [`DenyCache`] | floods: a bucket that is known to be short refuses without a trip |
+//! | [`Fallback`] | outages: this process decides by numbers of its own until the store is back |
+//!
+//! They are composed from the store outwards:
+//!
+//! ```
+//! use tollgate::RateLimiter;
+//! use tollgate::backend::{CircuitBreaker, DenyCache, Fallback, Memory};
+//!
+//! # let redis = Memory::new();
+//! let store = DenyCache::new(CircuitBreaker::new(redis));
+//! let limiter = RateLimiter::new(Fallback::new(store, Memory::new()).nodes(4));
+//! # drop(limiter);
+//! ```
+//!
 //! # Examples
 //!
 //! A limiter takes its store when it is made. The rest of the program does not depend on which it
@@ -44,19 +64,24 @@ mod adjustment;
 mod answer;
 mod apply;
 mod charge;
+mod circuit_breaker;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod deny_cache;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
 mod error_text;
+mod fallback;
 mod key;
 mod key_parts;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
+mod on_failure;
 #[cfg(feature = "optimistic")]
 mod optimistic;
+mod origin;
 mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -80,9 +105,12 @@ pub use self::adjustment::{Adjustment, Change};
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
+pub use self::circuit_breaker::{CircuitBreaker, CircuitState};
+pub use self::deny_cache::DenyCache;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
+pub use self::fallback::Fallback;
 pub use self::key::Key;
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
@@ -91,8 +119,10 @@ pub use self::memory::Memory;
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
+pub use self::on_failure::OnFailure;
 #[cfg(feature = "optimistic")]
 pub use self::optimistic::{Optimistic, Swap, SwapStore};
+pub(crate) use self::origin::Origin;
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{InTransaction, Postgres, PostgresBuilder, PostgresConnection};

@@ -4,6 +4,8 @@ use super::adjustment::{Adjustment, Change};
 use super::charge::{BucketId, Charge};
 use super::key::Key;
 use super::limit_head::LimitHead;
+use super::on_failure::OnFailure;
+use super::origin::Origin;
 use super::reset_log::ResetMark;
 use crate::algebra::{Bucket, Terms, Units};
 
@@ -111,6 +113,7 @@ pub struct OwnedCharge {
     terms: Terms,
     takes: bool,
     second_shard: Option<u32>,
+    on_failure: Option<OnFailure>,
 }
 
 impl OwnedCharge {
@@ -122,7 +125,7 @@ impl OwnedCharge {
             true => Charge::take(id, bucket, self.units),
             false => Charge::look(id, bucket, self.units),
         };
-        let charge = charge.terms(self.terms);
+        let charge = charge.terms(self.terms).on_failure(self.on_failure);
         match self.second_shard {
             Some(shard) => charge.second_shard(shard),
             None => charge,
@@ -137,6 +140,7 @@ pub struct OwnedAdjustment {
     bucket: Bucket,
     change: Change,
     mark: Option<ResetMark>,
+    origin: Origin,
 }
 
 impl OwnedAdjustment {
@@ -144,6 +148,7 @@ impl OwnedAdjustment {
     #[must_use]
     pub const fn as_adjustment(&self) -> Adjustment<'_> {
         let adjustment = Adjustment::new(self.id.as_id(), &self.bucket, self.change);
+        let adjustment = adjustment.with_origin(self.origin);
         match self.mark {
             Some(mark) => adjustment.with_mark(mark),
             None => adjustment,
@@ -171,6 +176,7 @@ impl Charge<'_> {
             terms: self.get_terms(),
             takes: self.takes(),
             second_shard: self.get_second_shard(),
+            on_failure: self.get_on_failure(),
         }
     }
 }
@@ -180,7 +186,7 @@ impl Adjustment<'_> {
     #[must_use]
     pub fn into_owned(self) -> OwnedAdjustment {
         let (id, change, mark) = (self.id().into_owned(), self.change(), self.mark());
-        OwnedAdjustment { id, bucket: *self.bucket(), change, mark }
+        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin: self.origin() }
     }
 }
 
@@ -208,7 +214,8 @@ mod tests {
             let take = Charge::take(id, &bucket, 3);
             let reserving = take.terms(Terms::reserving(bucket.floor()).within(HOUR));
             let look = Charge::look(id, &bucket, 4).second_shard(0);
-            for charge in [take, reserving, take.second_shard(9), look] {
+            let strict = take.on_failure(Some(OnFailure::Refuse));
+            for charge in [take, reserving, take.second_shard(9), look, strict] {
                 assert_eq!(all(charge.into_owned().as_charge()), all(charge));
             }
         }
@@ -222,7 +229,7 @@ mod tests {
         for adjustment in [
             Adjustment::refund(id, &bucket, -7),
             Adjustment::refund(id, &bucket, 7).with_mark(ResetLog::default().mark()),
-            Adjustment::refund_since(id, &bucket, 7, left),
+            Adjustment::refund_since(id, &bucket, 7, left).with_origin(Origin::Fallback),
             Adjustment::undo(id, &bucket, 7, left),
             Adjustment::block(id, &bucket, HOUR),
         ] {

@@ -72,8 +72,8 @@ pub(crate) use self::read::read_retry_after;
 #[cfg(feature = "pacing")]
 pub(crate) use self::read::{read_date, single_value};
 pub(crate) use self::rejection::{
-    RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store, put_retry_after,
-    put_retry_in_a_second, refusal, server_timing, too_large,
+    OutageHint, RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store,
+    put_retry_after, put_retry_later, refusal, server_timing, too_large,
 };
 pub use self::retry_after::RetryAfter;
 pub(crate) use self::template::FieldTemplate;

@@ -29,6 +29,20 @@ pub(crate) struct RetryHint {
     pub(crate) format: RetryAfter,
 }
 
+/// The time after which to retry during an outage, and the form of `Retry-After`. There is no time
+/// of a decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutageHint {
+    pub(crate) after: Duration,
+    pub(crate) format: RetryAfter,
+}
+
+impl OutageHint {
+    /// For a server that cannot say more.
+    pub(crate) const SOON: Self =
+        Self { after: Duration::from_secs(1), format: RetryAfter::Seconds };
+}
+
 /// Makes the response to a refused request: 429, or another status, with `Retry-After`.
 pub(crate) fn refusal(
     wording: Wording,
@@ -104,7 +118,7 @@ pub(crate) fn failure(
     wording: Wording,
     status: StatusCode,
     detail: Option<&str>,
-    format: RetryAfter,
+    later: OutageHint,
 ) -> Response<Bytes> {
     let line = || match detail {
         Some(detail) => format!("{}: {detail}", title(status)),
@@ -118,17 +132,17 @@ pub(crate) fn failure(
             problem::untyped(status.as_u16(), title(status), detail),
         ),
         Wording::PlainText => respond(status, PLAIN_TEXT, line() + "\n"),
-        Wording::Grpc => grpc::respond(status, &line(), soon.then_some(Duration::from_secs(1))),
+        Wording::Grpc => grpc::respond(status, &line(), soon.then_some(later.after)),
     };
     if soon {
-        put_retry_in_a_second(&mut response, format);
+        put_retry_later(&mut response, later);
     }
     response
 }
 
-/// Adds a `Retry-After` of one second, unless the response has one.
-pub(crate) fn put_retry_in_a_second<B>(response: &mut Response<B>, format: RetryAfter) {
-    if let Some(soon) = format.in_a_second() {
+/// Adds a `Retry-After` for an outage, unless the response has one.
+pub(crate) fn put_retry_later<B>(response: &mut Response<B>, later: OutageHint) {
+    if let Some(soon) = later.format.value_from_now(later.after) {
         put_if_absent(response, RETRY_AFTER, soon);
     }
 }

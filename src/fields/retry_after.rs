@@ -43,12 +43,12 @@ impl RetryAfter {
         }
     }
 
-    /// The value for a second from now, by the system clock: for responses without an answer of the
+    /// The value for a wait from now on, by the system clock: for responses without an answer of the
     /// store, and so without its time.
-    pub(super) fn in_a_second(self) -> Option<HeaderValue> {
+    pub(super) fn value_from_now(self, wait: Duration) -> Option<HeaderValue> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        self.value(Duration::from_secs(1), Timestamp::from_micros(micros))
+        self.value(wait, Timestamp::from_micros(micros))
     }
 }
 

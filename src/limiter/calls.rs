@@ -243,7 +243,7 @@ impl<'l> LimitCall<'l> {
         Poll::Ready(match answer.map_err(|error| error.with_speech(limiter.speech()))? {
             Ok(applied) => {
                 if applied.verdict() == Verdict::Admitted {
-                    limiter.failures().store_charged(self.demands.limit());
+                    limiter.failures().store_charged(self.demands.limit(), &applied);
                 }
                 self.read(applied)
             }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::on_failure::OnFailure;
+use crate::backend::OnFailure;
 
 /// What its calls and layers do unless they say otherwise. Handles may differ in that.
 #[derive(Clone, Debug, Default)]

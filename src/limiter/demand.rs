@@ -139,7 +139,8 @@ impl<L: Borrow<Limit>> Demand<L> {
     pub(super) fn charge_of(&self, units: Units, mode: Mode) -> Charge<'_> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
         let id = limit.bucket_of(&self.key).shard(shard);
-        Charge::take(id, limit.bucket(), units).terms(mode.terms(limit)).second_shard(other)
+        let charge = Charge::take(id, limit.bucket(), units).terms(mode.terms(limit));
+        charge.second_shard(other).on_failure(limit.get_on_failure())
     }
 
     pub(super) fn draw_shards(&mut self, random: &Random) {

@@ -17,7 +17,7 @@ use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::shared_resets::SharedResets;
-use crate::backend::{Adjustment, Answer, Applied, Backend, Charge};
+use crate::backend::{Adjustment, Answer, Applied, Backend, Charge, Origin};
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, LineWaiter, Memory};
 
@@ -301,6 +301,10 @@ impl RateLimiter {
             Store::Other(_) => {
                 for adjustment in adjustments.iter_mut() {
                     *adjustment = self.shared.resets.owed(*adjustment);
+                }
+                // Waiters stand in line for the store. What was paid elsewhere is not for them.
+                if adjustments.iter().any(|one| one.origin() != Origin::Store) {
+                    return self.backend().adjust(adjustments);
                 }
                 self.queues().give_back(adjustments)
             }

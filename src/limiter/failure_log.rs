@@ -2,14 +2,14 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Limit, OnFailure};
-use crate::backend::BackendError;
+use super::Limit;
+use crate::backend::{Applied, BackendError, OnFailure, Origin};
 
 /// The failures of the store of a limiter, for its calls and its layers together.
 ///
@@ -27,6 +27,8 @@ pub(crate) struct FailureLog {
     overload: AtomicBool,
     locked: AtomicBool,
     undecidable: AtomicBool,
+    /// How many requests passed uncounted.
+    uncounted: AtomicU64,
 }
 
 impl FailureLog {
@@ -44,7 +46,7 @@ impl FailureLog {
                      (logged once until the backend recovers)",
                 ),
                 OnFailure::Admit => (
-                    state.open_outage.record_failure(),
+                    state.record_uncounted(),
                     "no decision, and requests of limits with `OnFailure::Admit` pass uncounted \
                      (logged once until the backend recovers)",
                 ),
@@ -84,16 +86,38 @@ impl FailureLog {
         }
     }
 
+    fn record_uncounted(&self) -> bool {
+        self.uncounted.fetch_add(1, Ordering::Relaxed);
+        self.open_outage.record_failure()
+    }
+
+    /// How many requests passed uncounted so far.
+    pub(crate) fn uncounted(&self) -> u64 {
+        self.uncounted.load(Ordering::Relaxed)
+    }
+
     /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
-    /// replica, alternates between refusals and failures.
-    pub(crate) fn store_charged(&self, limit: &Limit) {
+    /// replica, alternates between refusals and failures. What a fallback has taken proves nothing.
+    pub(crate) fn store_charged(&self, limit: &Limit, applied: &Applied) {
+        self.store_granted(limit, applied.origin());
+    }
+
+    /// As [`store_charged`](Self::store_charged), by the store that has decided.
+    pub(crate) fn store_granted(&self, limit: &Limit, origin: Origin) {
+        if origin != Origin::Store {
+            return;
+        }
         let Self { outage, open_outage, full, misconfigured_store, .. } = self;
         // Without short-circuit: several failures may have been logged.
         let recovered =
             [outage, open_outage, full, misconfigured_store].map(FailureState::record_success);
         if recovered.contains(&true) {
             #[cfg(feature = "tracing")]
-            tracing::info!(limit = limit.name(), "backend recovered");
+            tracing::info!(
+                limit = limit.name(),
+                passed_uncounted = self.uncounted(),
+                "backend recovered"
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot, sum_of_shards};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Adjustment, BucketId, Key, Reading, ResetMark};
+use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, ResetMark};
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 
@@ -40,17 +40,38 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     at: Timestamp,
 }
 
-/// Whether the caller has set the cost. It is one otherwise.
+/// Whether the caller has set the cost (it is one otherwise), and which store was paid.
+///
+/// One byte for both, with unused values for the discriminant of `Result<Permit, _>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CostOrigin {
     Default,
     Explicit,
+    DefaultInFallback,
+    ExplicitInFallback,
+    DefaultInUnknown,
+    ExplicitInUnknown,
 }
 
 impl CostOrigin {
     #[inline(always)]
-    const fn new(explicit: bool) -> Self {
-        if explicit { Self::Explicit } else { Self::Default }
+    const fn new(explicit: bool, paid: Origin) -> Self {
+        match (explicit, paid) {
+            (false, Origin::Store) => Self::Default,
+            (true, Origin::Store) => Self::Explicit,
+            (false, Origin::Fallback) => Self::DefaultInFallback,
+            (true, Origin::Fallback) => Self::ExplicitInFallback,
+            (false, Origin::Unknown) => Self::DefaultInUnknown,
+            (true, Origin::Unknown) => Self::ExplicitInUnknown,
+        }
+    }
+
+    const fn paid(self) -> Origin {
+        match self {
+            Self::Default | Self::Explicit => Origin::Store,
+            Self::DefaultInFallback | Self::ExplicitInFallback => Origin::Fallback,
+            Self::DefaultInUnknown | Self::ExplicitInUnknown => Origin::Unknown,
+        }
     }
 }
 
@@ -95,7 +116,7 @@ impl<L> Grant<L> {
     {
         let &mut Demand { limit, ref mut key, explicit_cost, .. } = demand;
         Self {
-            cost: CostOrigin::new(explicit_cost),
+            cost: CostOrigin::new(explicit_cost, reading.origin()),
             shards: ShardPair::FIRST,
             mark: reading.mark(),
             limit,
@@ -111,7 +132,8 @@ impl<L> Grant<L> {
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
         let (units, after) = paid(readings);
-        let (cost, shards) = (CostOrigin::new(explicit_cost), ShardPair::new(shards));
+        let cost = CostOrigin::new(explicit_cost, origin(readings));
+        let shards = ShardPair::new(shards);
         let mark = match readings.first() {
             Some(reading) if asked_at.is_none() => reading.mark(),
             _ => asked_at,
@@ -135,13 +157,23 @@ impl<L> Grant<L> {
 
     /// Whether the caller has set the cost.
     pub(crate) const fn has_explicit_cost(&self) -> bool {
-        matches!(self.cost, CostOrigin::Explicit)
+        matches!(
+            self.cost,
+            CostOrigin::Explicit | CostOrigin::ExplicitInFallback | CostOrigin::ExplicitInUnknown
+        )
+    }
+
+    /// The store that was paid.
+    pub(crate) const fn origin(&self) -> Origin {
+        self.cost.paid()
     }
 
     /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
     /// nothing: it does not know which part it took before.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
         let before = self.units;
+        let origin = self.origin().and(origin(readings));
+        self.cost = CostOrigin::new(self.has_explicit_cost(), origin);
         (self.units, self.after) = paid(readings);
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
@@ -149,6 +181,12 @@ impl<L> Grant<L> {
         self.wait = wait_micros(readings);
         self.at = at;
     }
+}
+
+/// The store that has decided.
+#[inline]
+fn origin(readings: &[Reading]) -> Origin {
+    readings.iter().map(Reading::origin).reduce(Origin::and).unwrap_or_default()
 }
 
 /// The wait of a charge. Both of its buckets have the same.
@@ -249,7 +287,8 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            (refund.with_mark(paid.mark), paid.units.saturating_sub(units))
+            let refund = refund.with_mark(paid.mark).with_origin(self.origin());
+            (refund, paid.units.saturating_sub(units))
         })
     }
 }

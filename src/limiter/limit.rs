@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::algebra::{Bucket, Terms};
-use crate::backend::{BucketId, Key, LimitHead};
+use crate::backend::{BucketId, Key, LimitHead, OnFailure};
 use crate::quota::{Quota, QuotaError};
 
 /// A named quota.
@@ -76,13 +76,16 @@ pub struct Limit {
     bucket: Bucket,
 }
 
+/// The name of a limit, and what the limit says about outages: there is room for that beside a name,
+/// and a refusal, which copies the limit, does not get longer by it.
+///
 /// A name that is only known at run time is stored in place. Then a `Limit` has no destructor, and
 /// the compiler promotes a borrowed constant to a static: a permit can borrow it for the whole
 /// program.
 #[derive(Clone)]
 enum LimitName {
-    Static(&'static str),
-    Inline { bytes: [u8; MAX_NAME], len: u8 },
+    Static(&'static str, Option<OnFailure>),
+    Inline { bytes: [u8; MAX_NAME], len: u8, on_failure: Option<OnFailure> },
 }
 
 impl fmt::Debug for LimitName {
@@ -95,9 +98,9 @@ impl LimitName {
     #[inline]
     fn as_str(&self) -> &str {
         match self {
-            Self::Static(name) => name,
+            Self::Static(name, _) => name,
             // Names are ASCII.
-            Self::Inline { bytes, len } => bytes
+            Self::Inline { bytes, len, .. } => bytes
                 .get(..usize::from(*len))
                 .and_then(|name| std::str::from_utf8(name).ok())
                 .unwrap_or(""),
@@ -107,7 +110,8 @@ impl LimitName {
     fn inline(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        Some(Self::Inline { bytes, len: u8::try_from(name.len()).ok()? })
+        let len = u8::try_from(name.len()).ok()?;
+        Some(Self::Inline { bytes, len, on_failure: None })
     }
 }
 
@@ -132,7 +136,7 @@ impl Limit {
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(name);
-                Self { name: LimitName::Static(name), head, quota, bucket }
+                Self { name: LimitName::Static(name, None), head, quota, bucket }
             }
             Err(error) => error.panic(),
         }
@@ -149,9 +153,52 @@ impl Limit {
         let inline = LimitName::inline(&name).filter(|_| is_name(&name));
         let Some(inline) = inline else { return Err(LimitError { name, quota: None }) };
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: inline, head: LimitHead::new(&name), quota, bucket }),
+            Ok(bucket) => {
+                let head = LimitHead::new(&name);
+                Ok(Self { name: inline, head, quota, bucket })
+            }
             Err(error) => Err(LimitError { name, quota: Some(error) }),
         }
+    }
+
+    /// Sets what happens to requests of this limit during an outage of the store, in layers and in
+    /// handlers.
+    ///
+    /// If not set, a [`Fallback`](crate::backend::Fallback) around the store decides, and without one
+    /// the [layer](crate::RateLimitLayer::on_failure) or the
+    /// [limiter](crate::RateLimiter::on_failure). If set, it counts whatever these say. Of several
+    /// limits in one call, the strictest counts: one that says [`OnFailure::Refuse`], or that leaves
+    /// it to a limiter which refuses, refuses the call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, MINUTE, OnFailure, Quota};
+    ///
+    /// // No password is tried while attempts cannot be counted.
+    /// const LOGIN: Limit =
+    ///     Limit::new("login", Quota::token_bucket(5, HOUR)).on_failure(OnFailure::Refuse);
+    /// // The page stays up.
+    /// const SEARCHES: Limit =
+    ///     Limit::new("searches", Quota::token_bucket(100, MINUTE)).on_failure(OnFailure::Admit);
+    /// assert_eq!(SEARCHES.get_on_failure(), Some(OnFailure::Admit));
+    /// # let _ = LOGIN;
+    /// ```
+    #[doc(alias("fail_open", "fail_closed"))]
+    #[must_use]
+    pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        let (LimitName::Static(_, said) | LimitName::Inline { on_failure: said, .. }) =
+            &mut self.name;
+        *said = Some(on_failure);
+        self
+    }
+
+    /// What was set by [`on_failure`](Self::on_failure).
+    #[must_use]
+    #[inline]
+    pub const fn get_on_failure(&self) -> Option<OnFailure> {
+        let (LimitName::Static(_, said) | LimitName::Inline { on_failure: said, .. }) = self.name;
+        said
     }
 
     /// The name.

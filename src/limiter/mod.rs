@@ -155,7 +155,6 @@ mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod off;
-mod on_failure;
 mod outcome;
 mod peek;
 mod penalty;
@@ -183,7 +182,6 @@ pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
 #[cfg(feature = "serde")]
 pub use self::limits::Limits;
-pub use self::on_failure::OnFailure;
 
 pub use self::calls::LimitCall;
 pub use self::permit::Permit;
@@ -198,6 +196,7 @@ pub use self::settle::Settle;
 
 pub use self::peek::{PeekCall, ResetCall};
 pub use self::snapshot::Snapshot;
+pub use crate::backend::OnFailure;
 
 pub use self::penalty::{BlockCall, PenalizeCall};
 

@@ -46,6 +46,10 @@ impl Outcome {
         self.0.verdict()
     }
 
+    pub(crate) const fn applied(&self) -> &Applied {
+        &self.0
+    }
+
     /// The wait until every bucket has the tokens.
     #[inline]
     pub(crate) fn wait(&self) -> Duration {

@@ -258,7 +258,8 @@ impl RateLimited {
     }
 
     /// The smallest wait after which the same request is admitted. `None` unless a limit
-    /// [refused](Self::is_refused).
+    /// [refused](Self::is_refused), or a [`CircuitBreaker`](crate::backend::CircuitBreaker) did not
+    /// ask the store: then it is the time until the breaker lets calls through.
     ///
     /// It holds if no other request comes first, and includes the
     /// [jitter](super::LimitCall::jitter). With several limits, it is the longest wait. A limit in
@@ -272,7 +273,8 @@ impl RateLimited {
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.0.cause {
             RateLimitedCause::Refused { retry_after, .. } => Some(*retry_after),
-            RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => None,
+            RateLimitedCause::Unavailable { error, .. } => error.retry_after(),
+            RateLimitedCause::TooLarge { .. } => None,
         }
     }
 

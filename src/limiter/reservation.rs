@@ -22,7 +22,7 @@ use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
 use super::wait::Wait;
 use crate::algebra::Verdict;
-use crate::backend::{Adjustment, Applied, BackendError};
+use crate::backend::{Adjustment, Applied, BackendError, Origin};
 use crate::clock::Timestamp;
 
 /// Leave to run the work at a known instant; made by [`reserve`](super::LimitCall::reserve).
@@ -113,6 +113,12 @@ impl Reservation {
         let undo_on_drop = slot.is_none().then(|| limiter.queues().event(made));
         let grants = HeldGrants { limiter, first, rest, undo_on_drop };
         Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter }))))
+    }
+
+    /// Notes that the store works, if it has made this reservation.
+    pub(super) fn note_success(&self) {
+        let HeldGrants { limiter, first, .. } = &self.0.grants;
+        limiter.failures().store_granted(first.limit(), first.origin());
     }
 
     /// The instant from which the work may run, jitter included.
@@ -223,6 +229,12 @@ impl HeldGrants {
                     }
                     if self.limiter.has_forgiven(id, paid.mark) {
                         return None;
+                    }
+                    // No work waits for a store that only decides in an outage, so nothing runs at an
+                    // instant that counts on these tokens.
+                    if grant.origin() != Origin::Store {
+                        let refund = Adjustment::refund(id, bucket, paid.units);
+                        return Some(refund.with_origin(grant.origin()));
                     }
                     let returned = self.limiter.queues().returned_since(id, made)?;
                     let left = bucket.with_returned(paid.after, returned);

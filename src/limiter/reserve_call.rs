@@ -114,12 +114,12 @@ impl Future for ReserveCall<'_> {
         };
         let reserved = match ready!(answer.poll(cx, submit)).map(Result::flatten) {
             Ok(Ok(reserved)) => {
-                if reserved.is_ok() {
-                    limiter.failures().store_charged(demands.limit());
+                if let Ok(reserved) = &reserved {
+                    reserved.note_success();
                 }
                 reserved
             }
-            Ok(Err(error)) if limiter.admits_in_spite_of(demands.limit(), &error) => {
+            Ok(Err(error)) if limiter.admits_in_spite_of(demands, &error) => {
                 uncharged(limiter, demands)
                     .unwrap_or_else(|error| Err(limiter.failed(demands.limit(), error)))
             }

@@ -6,11 +6,10 @@ use super::Limit;
 use super::defaults::Speech;
 use super::demand::{Demand, Demands, Mode};
 use super::engine::RateLimiter;
-use super::on_failure::OnFailure;
 use super::outcome::Outcome;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
-use crate::backend::{Answer, Applied, BackendError};
+use crate::backend::{Answer, Applied, BackendError, OnFailure};
 
 /// Defaults for the calls and the layers of a limiter.
 ///
@@ -24,7 +23,10 @@ impl RateLimiter {
     /// [reservation](super::Reservation), whose work may run at once. Layers take this over unless
     /// they have an `on_failure` of their own. A call that looks or gives back fails as before.
     ///
+    /// A [limit](Limit::on_failure) may say otherwise for itself.
+    ///
     /// Either way, the failure is logged once until the store has recovered.
+    /// [`passed_uncounted`](Self::passed_uncounted) counts what passed.
     ///
     /// # Examples
     ///
@@ -83,10 +85,38 @@ impl RateLimiter {
     }
 }
 
+impl RateLimiter {
+    /// How many requests have passed uncounted because the store failed, in calls and layers of this
+    /// limiter and its clones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RateLimiter;
+    ///
+    /// assert_eq!(RateLimiter::in_memory().passed_uncounted(), 0);
+    /// ```
+    #[must_use]
+    pub fn passed_uncounted(&self) -> u64 {
+        self.failures().uncounted()
+    }
+}
+
 /// For the rooms above.
 impl RateLimiter {
     pub(crate) fn get_on_failure(&self) -> OnFailure {
         self.defaults().on_failure
+    }
+
+    /// Whether a request of these limits passes in spite of this error: it is an outage, and no limit
+    /// refuses. A limit that says nothing goes by `unless_said`.
+    pub(crate) fn passes<'l>(
+        error: &BackendError,
+        mut limits: impl Iterator<Item = &'l Limit>,
+        unless_said: OnFailure,
+    ) -> bool {
+        let admits = |limit: &Limit| limit.get_on_failure().unwrap_or(unless_said);
+        error.is_outage() && limits.all(|limit| admits(limit) == OnFailure::Admit)
     }
 
     pub(crate) fn with_speech(&self, speech: Speech) -> Self {
@@ -109,10 +139,11 @@ impl RateLimiter {
     /// Whether a call that the store did not decide is admitted all the same. If so, the failure is
     /// logged.
     #[cold]
-    pub(super) fn admits_in_spite_of(&self, limit: &Limit, error: &BackendError) -> bool {
-        let admits = self.defaults().on_failure == OnFailure::Admit && error.is_outage();
+    pub(super) fn admits_in_spite_of(&self, demands: &Demands<'_>, error: &BackendError) -> bool {
+        let limits = demands.as_slice().iter().map(|demand| demand.limit);
+        let admits = Self::passes(error, limits, self.defaults().on_failure);
         if admits {
-            self.failures().store_failed(limit, error, OnFailure::Admit);
+            self.failures().store_failed(demands.limit(), error, OnFailure::Admit);
         }
         admits
     }
@@ -124,7 +155,7 @@ impl RateLimiter {
         demands: &Demands<'_>,
         error: BackendError,
     ) -> Result<Permit<'static>, RateLimited> {
-        match self.admits_in_spite_of(demands.limit(), &error) {
+        match self.admits_in_spite_of(demands, &error) {
             true => self.permit_uncharged(demands),
             false => Err(self.failed(demands.limit(), error)),
         }

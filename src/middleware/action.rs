@@ -13,6 +13,8 @@ use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
 use super::waiter_counter::WaiterGuard;
+use crate::backend::BackendError;
+use crate::fields::OutageHint;
 use crate::limiter::{Demand, Limit, Outcome, RateLimited, ReservedSlot};
 
 /// What the rules demand for a request; most layers have one rule.
@@ -50,8 +52,9 @@ pub(super) enum Rejection<'p> {
     TooLarge(RateLimited),
     /// Its key is missing or cannot be used.
     NoKey(NoKey),
-    /// It gets this status, because the store failed or the limiter is drained.
-    Status(StatusCode),
+    /// It gets this status, because the store failed or the limiter is drained. A 503 asks the
+    /// client to retry after this time.
+    Status(StatusCode, Duration),
 }
 
 pub(super) struct Refusal<'p> {
@@ -74,7 +77,13 @@ pub(super) struct QueuedSlot {
 
 impl Action<'_> {
     pub(super) const fn reject(status: StatusCode) -> Self {
-        Self::Reject(Rejection::Status(status))
+        Self::Reject(Rejection::Status(status, OutageHint::SOON.after))
+    }
+
+    /// The store has not decided.
+    pub(super) fn unavailable(error: &BackendError) -> Self {
+        let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
+        Self::Reject(Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after))
     }
 
     /// The ledger of a request that is not rejected.

@@ -1,7 +1,5 @@
 //! Responses to calls: what a handler sends of its permits, and of an error that it returns.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::{self, CONTENT_TYPE, HeaderName, RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, Response, StatusCode};
@@ -9,8 +7,8 @@ use http::{HeaderMap, Response, StatusCode};
 use super::on_refusal::{OnRefusal, RefusalWording, RefusedRequest};
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, ExactWait, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter,
-    RetryHint, Wording,
+    self, Dialects, ExactWait, FieldSet, FieldSetBuilder, Member, OutageHint, PolicyText,
+    RetryAfter, RetryHint, Wording,
 };
 use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
 
@@ -111,15 +109,17 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
     let format = style.retry_after;
     let snapshots = error.snapshots();
     let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
-    let hint = error.retry_after().map(|after| RetryHint { after, now, format });
     let is_decided = !error.is_unavailable();
+    let known = error.retry_after().filter(|_| is_decided);
+    let hint = known.map(|after| RetryHint { after, now, format });
+    let later = OutageHint { after: error.retry_after().unwrap_or(OutageHint::SOON.after), format };
     let status =
         if is_decided { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
     let wording = match style.on_refusal.wording() {
         RefusalWording::ProblemDetails => Wording::ProblemDetails,
         RefusalWording::PlainText => Wording::PlainText,
         RefusalWording::Handler(handler) => {
-            let retry_after = error.retry_after().or((!is_decided).then_some(SOON));
+            let retry_after = error.retry_after().or((!is_decided).then_some(later.after));
             let (head, error) = (None, Some(error));
             let refused = RefusedRequest { head, status, snapshots, retry_after, error };
             let mut response = handler(&refused);
@@ -134,7 +134,7 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
                     }
                 }
                 None if is_decided => {}
-                None => fields::put_retry_in_a_second(&mut response, format),
+                None => fields::put_retry_later(&mut response, later),
             }
             if let Some(fields) = error.and_then(|error| error_fields(error, style.dialects)) {
                 fields.write_missing_to(response.headers_mut());
@@ -150,7 +150,7 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
             response
         }
         None if is_decided => fields::too_large(wording, error.limit()),
-        None => fields::failure(wording, status, None, format),
+        None => fields::failure(wording, status, None, later),
     };
     if let Some(fields) = error_fields(error, style.dialects) {
         fields.write_to(response.headers_mut());
@@ -263,6 +263,3 @@ const OF_THE_BODY: [HeaderName; 12] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("repr-digest"),
 ];
-
-/// When a client may retry if the server cannot say more.
-pub(super) const SOON: Duration = Duration::from_secs(1);

@@ -26,7 +26,8 @@ use crate::key::Head;
 use crate::limiter::LineSlot;
 use crate::limiter::OnFailure;
 use crate::limiter::{
-    Demand, DetachOnDrop, Grant, HeldSlot, Limit, Mode, Outcome, PendingReservation, ReservedSlot,
+    Demand, DetachOnDrop, Grant, HeldSlot, Mode, Outcome, PendingReservation, RateLimiter,
+    ReservedSlot,
 };
 
 /// Decides about a request.
@@ -205,11 +206,11 @@ fn read_answer<'p>(
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
     let outcome = match answer.and_then(|applied| Outcome::new(&demands, applied)) {
         Ok(outcome) => outcome,
-        Err(error) => return store_failed(plan, first, &error),
+        Err(error) => return store_failed(plan, &demands, &error),
     };
     let verdict = outcome.verdict();
     if verdict != Verdict::Refused {
-        plan.limiter.failures().store_charged(first);
+        plan.limiter.failures().store_charged(first, outcome.applied());
     }
     match verdict {
         Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
@@ -217,7 +218,7 @@ fn read_answer<'p>(
             Some(queue) => enqueue(&queue, plan, submission, demands, outcome, book),
             // The store reserved a slot that was not demanded. The request can neither run nor
             // count as refused.
-            None => store_failed(plan, first, &BackendError::incomplete()),
+            None => store_failed(plan, &demands, &BackendError::incomplete()),
         },
         Verdict::Refused => {
             // If an empty queue would have refused the request as well, the full queue is not the
@@ -255,8 +256,7 @@ fn enqueue<'p>(
     let grants: Vec<_> = outcome.grants(owned).collect();
     let slowest = grants.iter().max_by_key(|grant| grant.wait()).map(Grant::shared_limit);
     let (Some(limit), Some(booking)) = (slowest.cloned(), book(&grants, at, wait)) else {
-        let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
-        return store_failed(plan, first, &BackendError::incomplete());
+        return store_failed(plan, &demands, &BackendError::incomplete());
     };
     // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(queue, counted_keys(plan, &demands)) {
@@ -313,13 +313,17 @@ fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
 }
 
 #[cold]
-fn store_failed<'p>(plan: &Arc<Plan>, limit: &Limit, error: &BackendError) -> Action<'p> {
-    let on_failure = plan.settings.on_failure;
-    plan.limiter.failures().store_failed(limit, error, on_failure);
-    match on_failure {
-        OnFailure::Admit if error.is_outage() => run_uncharged(plan),
-        OnFailure::Admit | OnFailure::Refuse => Action::reject(UNAVAILABLE),
-    }
+fn store_failed<'p>(
+    plan: &Arc<Plan>,
+    demands: &[Demand<RuleLimit<'_>>],
+    error: &BackendError,
+) -> Action<'p> {
+    let limits = demands.iter().map(Demand::limit);
+    let passes = RateLimiter::passes(error, limits, plan.settings.on_failure);
+    let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
+    let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
+    plan.limiter.failures().store_failed(first, error, on_failure);
+    if passes { run_uncharged(plan) } else { Action::unavailable(error) }
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

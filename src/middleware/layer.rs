@@ -263,7 +263,8 @@ impl<N> RateLimitLayer<N> {
         })
     }
 
-    /// Sets what happens to requests while the store fails; they are answered with 503 by default.
+    /// Sets what happens to requests while the store fails; they are answered with 503 by default. A
+    /// [limit](crate::Limit::on_failure) may say otherwise for itself.
     #[doc(alias("fail_open", "passOnStoreError"))]
     pub fn on_failure(self, on_failure: OnFailure) -> Self {
         self.with(|settings| settings.on_failure = on_failure)

@@ -220,7 +220,9 @@
 //! # When the store fails
 //!
 //! By default, requests are answered with 503 while the store does not answer.
-//! [`OnFailure::Admit`] lets them pass during an outage. In both cases, the log has the error:
+//! [`OnFailure::Admit`] lets them pass during an outage. In both cases, the log has the error. A
+//! [`Limit`](crate::Limit::on_failure) may say so for itself, and a
+//! [`Fallback`](crate::backend::Fallback) around the store decides in its place:
 //!
 //! ```
 //! use tollgate::middleware::OnFailure;

@@ -9,12 +9,11 @@ use http::{Method, Response, StatusCode};
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::{self, RefusalText};
-use super::call_response::SOON;
 use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
-use crate::fields::{self, FieldSet, RetryAfter, RetryHint, Wording};
+use crate::fields::{self, FieldSet, OutageHint, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
 
@@ -39,10 +38,17 @@ pub(super) fn render(
         }
         Rejection::NoKey(NoKey { status, detail }) => omit_body_for_head(
             head,
-            to_refusal_text(render_status(plan, *status, detail.as_deref(), head)),
+            to_refusal_text(render_status(
+                plan,
+                *status,
+                detail.as_deref(),
+                OutageHint::SOON.after,
+                head,
+            )),
         ),
-        Rejection::Status(status) => {
-            omit_body_for_head(head, to_refusal_text(render_status(plan, *status, None, head)))
+        Rejection::Status(status, after) => {
+            let response = render_status(plan, *status, None, *after, head);
+            omit_body_for_head(head, to_refusal_text(response))
         }
     }
 }
@@ -156,7 +162,13 @@ pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalTe
     plan.log.drained(plan.limit());
     omit_body_for_head(
         head,
-        to_refusal_text(render_status(plan, StatusCode::SERVICE_UNAVAILABLE, None, head)),
+        to_refusal_text(render_status(
+            plan,
+            StatusCode::SERVICE_UNAVAILABLE,
+            None,
+            OutageHint::SOON.after,
+            head,
+        )),
     )
 }
 
@@ -167,27 +179,30 @@ pub(super) fn render_failure(
     detail: Option<&str>,
 ) -> Response<RefusalText> {
     let wording = if is_grpc(head) { Wording::Grpc } else { Wording::ProblemDetails };
-    let response = fields::failure(wording, status, detail, RetryAfter::Seconds);
+    let response = fields::failure(wording, status, detail, OutageHint::SOON);
     omit_body_for_head(head, to_refusal_text(response))
 }
 
-/// Renders another status. A 503 asks the client to retry after a second.
+/// Renders another status. A 503 asks the client to retry after so long.
 fn render_status(
     plan: &Plan,
     status: StatusCode,
     detail: Option<&str>,
+    after: Duration,
     head: &Head<'_>,
 ) -> Response<Bytes> {
     let format = plan.settings.style.retry_after;
     match renderer(plan, head) {
-        Renderer::Own(wording) => fields::failure(wording, status, detail, format),
+        Renderer::Own(wording) => {
+            fields::failure(wording, status, detail, OutageHint { after, format })
+        }
         Renderer::Handler(handler) => {
-            let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(SOON);
+            let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(after);
             let (head, retry_after) = (Some(*head), soon);
             let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
             let mut response = call_handler(handler, &refused);
             if soon.is_some() {
-                fields::put_retry_in_a_second(&mut response, format);
+                fields::put_retry_later(&mut response, OutageHint { after, format });
             }
             response
         }

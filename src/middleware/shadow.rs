@@ -113,7 +113,7 @@ fn record(
         Ok(outcome) => {
             match outcome.verdict() {
                 Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
-                _ => plan.limiter.failures().store_charged(shadow.limit()),
+                _ => plan.limiter.failures().store_charged(shadow.limit(), outcome.applied()),
             }
             if let Some(ledger) = ledger {
                 ledger.add_shadow(&shadow, &outcome);

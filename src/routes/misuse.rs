@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 
-use crate::fields::{self, RetryAfter, Wording};
+use crate::fields::{self, OutageHint, Wording};
 
 /// Logs a misconfigured route once as an error: every request for the route fails, and must not
 /// fill the log.
@@ -35,6 +35,6 @@ impl Misuse {
             true => tracing::debug!("{error}"),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        fields::failure(Wording::ProblemDetails, status, None, RetryAfter::Seconds).map(Body::from)
+        fields::failure(Wording::ProblemDetails, status, None, OutageHint::SOON).map(Body::from)
     }
 }

@@ -2,8 +2,11 @@
 
 #![cfg(all(feature = "conformance", feature = "memory"))]
 
+mod circuit_breaker;
+mod deny_cache;
 #[cfg(all(feature = "embedded", unix))]
 mod embedded;
+mod fallback;
 mod mistakes;
 mod mutants;
 #[cfg(feature = "postgres")]

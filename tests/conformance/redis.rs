@@ -11,7 +11,18 @@ use crate::servers::Server;
 /// The tests of the suite share a server, as they share a database.
 static SERVER: OnceLock<Server> = OnceLock::new();
 
-tollgate::conformance!(|| async {
+async fn connect() -> Redis {
     let redis = Redis::at(SERVER.get_or_init(Server::start).url());
     redis.deadline(Duration::from_secs(60)).connect().await.unwrap()
-});
+}
+
+tollgate::conformance!(connect);
+
+mod within_all_wrappers {
+    use tollgate::backend::{CircuitBreaker, DenyCache, Fallback, Memory};
+
+    tollgate::conformance!(|| async {
+        let store = DenyCache::new(CircuitBreaker::new(super::connect().await));
+        Fallback::new(store.max_age(tollgate::MINUTE), Memory::new())
+    });
+}

@@ -14,7 +14,7 @@ use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
 use support::{START, at_once, limiter};
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Fallback, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
@@ -77,6 +77,43 @@ fn an_outage_is_logged_once_for_limits_that_admit_and_once_for_those_that_refuse
     let [passes, refuses] = lines.as_slice() else { panic!("{lines:#?}") };
     assert!(passes.contains("on_failure=Admit") && passes.contains("pass uncounted"), "{passes}");
     assert!(refuses.contains("on_failure=Refuse") && refuses.contains("are not admitted"));
+}
+
+#[test]
+fn the_log_tells_how_many_have_passed_uncounted() {
+    let store = Flaky::default();
+    let down = Arc::clone(&store.down);
+    let open = TWO.clone().on_failure(OnFailure::Admit);
+    let limiter = RateLimiter::new(store);
+    let lines = at_paused_time(async || {
+        down.store(true, Ordering::Relaxed);
+        for _ in 0..7 {
+            assert!(limiter.limit(&open).await.is_ok());
+        }
+        down.store(false, Ordering::Relaxed);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(limiter.limit(&open).await.is_ok());
+    });
+    let [outage, recovered] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(outage.contains("ERROR") && outage.contains("it is down"), "{outage}");
+    assert!(recovered.contains("passed_uncounted=7"), "{recovered}");
+}
+
+/// An operator has to know that limits count differently, and why.
+#[test]
+fn a_fallback_is_logged_once_with_the_cause() {
+    let store = Flaky::default();
+    let down = Arc::clone(&store.down);
+    let limiter = RateLimiter::new(Fallback::new(store, Memory::new()));
+    let lines = at_paused_time(async || {
+        for nth in 0..100 {
+            down.store(nth % 3 != 0, Ordering::Relaxed);
+            drop(limiter.limit(&TWO).await);
+        }
+    });
+    let [line] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(line.contains("ERROR") && line.contains("it is down"), "{line}");
+    assert!(line.contains("this process decides by its own numbers"), "{line}");
 }
 
 /// A store that is full refuses and fails by turns: of 400 requests, 399 were logged.

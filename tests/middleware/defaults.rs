@@ -13,13 +13,14 @@ use http::{HeaderValue, Response, StatusCode};
 use support::broken::Broken;
 use support::web::{Reply, get as ask, serve};
 use support::{START, at_once, limiter};
+use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::header;
 use tollgate::middleware::{Admission, Queue};
 use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, OnRefusal, Permit, Quota, RateLimitExt, RateLimited,
-    RateLimiter, SECOND, Snapshot,
+    RateLimiter, Rule, SECOND, Snapshot,
 };
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -182,6 +183,73 @@ async fn calls_are_admitted_in_an_outage_if_the_limiter_says_so() {
         // What looks or gives back cannot be answered without the store.
         assert!(lenient.peek(&TWO).await.unwrap_err().is_unavailable());
         assert!(lenient.reset(&TWO).await.unwrap_err().is_unavailable());
+    }
+}
+
+/// Handlers and layers name the time at which the circuit breaker asks the store again.
+#[tokio::test]
+async fn an_open_circuit_says_when_to_come_back() {
+    let clock = ManualClock::new(START);
+    let breaker = CircuitBreaker::new(Broken { later: true }).failures(1);
+    let breaker = breaker.pause(SECOND * 7).max_pause(MINUTE).clock(clock.clone());
+    let limiter = RateLimiter::new(breaker);
+    let layered = |limiter: &RateLimiter| get(async || "hello").rate_limit(limiter.layer(&TEN));
+    let plain = limiter.clone().on_refusal(OnRefusal::plain_text());
+    let own = OnRefusal::handler(|refused| {
+        let text = format!("{:?}", refused.retry_after());
+        Response::builder().status(refused.status()).body(text).unwrap()
+    });
+    let own = limiter.clone().on_refusal(own);
+    let routes = app(&limiter).route("/layer", layered(&limiter));
+    let routes = routes.route("/plain", layered(&plain)).route("/own", layered(&own));
+    let server = serve(routes).await;
+    assert_eq!(seen(&ask(server, "/").await), (503, None, Some("1")), "the store was asked");
+    clock.advance(SECOND / 2);
+    for path in ["/", "/layer", "/plain", "/own"] {
+        assert_eq!(seen(&ask(server, path).await), (503, None, Some("7")), "{path}");
+    }
+    assert_eq!(ask(server, "/own").await.body, "Some(6.5s)");
+    let error = limiter.limit(&TWO).await.unwrap_err();
+    assert!(error.is_outage() && error.retry_after() == Some(SECOND * 13 / 2));
+    clock.advance(SECOND * 7);
+    assert_eq!(seen(&ask(server, "/layer").await), (503, None, Some("1")), "a probe");
+    assert_eq!(seen(&ask(server, "/layer").await), (503, None, Some("14")));
+}
+
+/// Layers charge, queue and give back in the local store, and each limit has its own policy.
+#[tokio::test]
+async fn layers_go_on_by_a_fallback() {
+    static CLOSED: Limit = Limit::new("closed", QUOTA).on_failure(OnFailure::Refuse);
+    static OPEN: Limit = Limit::new("open", QUOTA).on_failure(OnFailure::Admit);
+    static WAITS: Limit = Limit::new("waits", QUOTA.max_reserved(100));
+    const QUOTA: Quota = Quota::token_bucket(4, MINUTE);
+    for later in [false, true] {
+        let clock = ManualClock::new(START);
+        let local = Memory::new().clock(clock.clone());
+        let limiter = RateLimiter::new(Fallback::new(Broken { later }, local).nodes(2));
+        let hello = || get(async || "hello");
+        let app = Router::new()
+            .route("/closed", hello().rate_limit(limiter.layer(&CLOSED)))
+            .route("/open", hello().rate_limit(limiter.layer(&OPEN)))
+            .route("/waits", hello().rate_limit(limiter.layer(&WAITS).queue(Queue::new(MINUTE))))
+            .route("/ten", hello().rate_limit(limiter.layer(&TEN)))
+            .route("/free", hello().rate_limit(limiter.layer(Rule::new(&TWO).refund_if(|_| true))));
+        let server = serve(app).await;
+        for _ in 0..5 {
+            assert_eq!(seen(&ask(server, "/closed").await), (503, None, Some("1")));
+            assert_eq!(seen(&ask(server, "/open").await), (200, None, None));
+            assert_eq!(ask(server, "/free").await.status, 200, "it gets its token back");
+        }
+        assert_eq!(limiter.passed_uncounted(), 5);
+        let reply = ask(server, "/ten").await;
+        assert_eq!(seen(&reply), (200, Some("\"ten\";r=4;t=24"), None));
+        // Two at once, and then no place to wait in.
+        let waits = [ask(server, "/waits").await, ask(server, "/waits").await];
+        assert!(waits.iter().all(|reply| reply.status == 200));
+        let refused = ask(server, "/waits").await;
+        assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("30")));
+        clock.advance(MINUTE / 2);
+        assert_eq!(ask(server, "/waits").await.status, 200);
     }
 }
 

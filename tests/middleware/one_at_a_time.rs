@@ -8,7 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::Request;
-use tollgate::backend::{BackendError, Memory, Optimistic, Swap, SwapStore};
+use tollgate::backend::{
+    BackendError, CircuitBreaker, DenyCache, Fallback, Memory, Optimistic, Swap, SwapStore,
+};
 use tollgate::middleware::Portion;
 use tollgate::{DAY, Limit, Quota, RateLimitExt, RateLimiter, Rule};
 use tower::ServiceExt as _;
@@ -85,6 +87,15 @@ fn a_layer_of_several_limits_is_refused_when_it_is_built() {
     assert!(panic_of(route).contains("use a layer for each limit"));
     let shared = RateLimiter::new(Arc::new(Optimistic::new(Map::<false>::default())));
     assert!(panic_of(|| shared.layer(&FIRST).and(&SECOND)).contains("in one step"));
+    let one = || Optimistic::new(Map::<false>::default());
+    for wrapped in [
+        RateLimiter::new(CircuitBreaker::new(one())),
+        RateLimiter::new(DenyCache::new(one())),
+        RateLimiter::new(Fallback::new(one(), Memory::new())),
+        RateLimiter::new(Fallback::new(Memory::new(), one())),
+    ] {
+        assert!(panic_of(|| wrapped.layer(&FIRST).and(&SECOND)).contains("in one step"));
+    }
     let some = || Rule::new(&SECOND).enforce(Portion::percent(1));
     assert!(panic_of(|| limiter.layer(&FIRST).and(some())).contains("in one step"));
 }
@@ -92,7 +103,9 @@ fn a_layer_of_several_limits_is_refused_when_it_is_built() {
 #[test]
 fn stores_that_charge_several_limits_take_such_a_layer() {
     let several = RateLimiter::new(Optimistic::new(Map::<true>::default()));
-    for limiter in [several, RateLimiter::new(Memory::new()), one_at_a_time().enabled(false)] {
+    let bridged = RateLimiter::new(Fallback::new(Memory::new(), Memory::new()));
+    let memory = RateLimiter::new(Memory::new());
+    for limiter in [several, memory, bridged, one_at_a_time().enabled(false)] {
         drop(limiter.layer(&FIRST).and(&SECOND));
     }
 }

@@ -3,10 +3,10 @@
 #[allow(dead_code, reason = "each test takes what it needs")]
 #[path = "../../../tests/support/cases.rs"]
 pub(super) mod cases;
+pub(super) mod faulty;
 pub(super) mod history;
 mod records;
 
-#[cfg(any(feature = "optimistic", feature = "postgres", feature = "redis"))]
 pub(super) use super::conformance::dice::Dice;
 use crate::clock::Timestamp;
 

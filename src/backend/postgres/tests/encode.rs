@@ -41,15 +41,12 @@ impl Batch {
 
     /// The form for charges of a bucket each, of limits that begin full.
     pub(super) fn of_own_charges(steps: &[Step]) -> Option<Self> {
-        let own = |step| match step {
-            &Step::Apply(ref charges) => match charges.as_slice() {
-                [one] if is_plain(one) && one.units > 0 => {
-                    (one.bucket.initial() == one.bucket.capacity()).then_some(one)
-                }
-                _ => None,
-            },
-            _ => None,
-        };
+        fn own(step: &Step) -> Option<&TestCharge> {
+            let Step::Apply(charges) = step else { return None };
+            let [one] = charges.as_slice() else { return None };
+            let begins_full = one.bucket.initial() == one.bucket.capacity();
+            (is_plain(one) && one.units > 0 && begins_full).then_some(one)
+        }
         let charges: Option<BTreeMap<Vec<u8>, &TestCharge>> =
             steps.iter().map(|step| Some((name(own(step)?.target.id()), own(step)?))).collect();
         let charges =

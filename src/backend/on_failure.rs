@@ -26,7 +26,8 @@ pub enum OnFailure {
     #[default]
     #[doc(alias("fail_closed", "fail closed"))]
     Refuse,
-    /// During an outage, requests pass without being charged.
+    /// During an outage, requests pass without being charged. They are logged, and
+    /// [counted](crate::RateLimiter::passed_uncounted).
     #[doc(alias("fail_open", "fail open", "passOnStoreError"))]
     Admit,
 }

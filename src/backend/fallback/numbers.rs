@@ -1,0 +1,64 @@
+//! The numbers of limits in an outage, and what units are worth in them.
+
+use std::collections::HashMap;
+
+use crate::algebra::{Bucket, State, Units};
+use crate::backend::adjustment::{Adjustment, Change, convert_units};
+use crate::quota::{Quota, QuotaError};
+
+/// The numbers by which the local store decides.
+#[derive(Debug)]
+pub(super) struct LocalNumbers {
+    nodes: u32,
+    /// By the name of the limit.
+    own: HashMap<Box<str>, Bucket>,
+}
+
+impl LocalNumbers {
+    pub(super) fn new() -> Self {
+        Self { nodes: 1, own: HashMap::new() }
+    }
+
+    pub(super) fn set_nodes(&mut self, nodes: u32) {
+        self.nodes = nodes.max(1);
+    }
+
+    pub(super) fn set_quota(&mut self, limit: &str, quota: &Quota) -> Result<(), QuotaError> {
+        self.own.insert(limit.into(), Bucket::of_shard(quota)?);
+        Ok(())
+    }
+
+    /// The numbers in place of these; `None` if a part of them cannot be counted.
+    pub(super) fn local(&self, limit: &str, bucket: &Bucket) -> Option<Bucket> {
+        match self.own.get(limit) {
+            Some(own) => Some(*own),
+            None => bucket.part_of(self.nodes),
+        }
+    }
+}
+
+/// Units to take, rounded up.
+pub(super) fn cost_in(units: Units, from: &Bucket, to: &Bucket) -> Units {
+    convert_units(units.saturating_neg(), from, to).saturating_neg()
+}
+
+/// What a bucket holds, rounded down.
+pub(super) fn state_in(state: State, from: &Bucket, to: &Bucket) -> State {
+    State { value: convert_units(state.value, from, to), ts: state.ts }
+}
+
+/// The adjustment by local numbers. An undone charge is a refund there: nothing was reserved.
+pub(super) fn adjustment_in<'a>(one: &Adjustment<'a>, to: &'a Bucket) -> Adjustment<'a> {
+    let from = one.bucket();
+    let change = match one.change() {
+        Change::Refund { units } | Change::Undo { units, .. } => {
+            Change::Refund { units: convert_units(units, from, to) }
+        }
+        Change::RefundSince { units, since } => Change::RefundSince {
+            units: convert_units(units, from, to),
+            since: state_in(since, from, to),
+        },
+        block @ Change::Block { .. } => block,
+    };
+    Adjustment::new(one.id(), to, change)
+}

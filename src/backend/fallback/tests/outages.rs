@@ -1,0 +1,176 @@
+//! Decisions while the store fails.
+
+use std::time::Duration;
+
+use super::*;
+use crate::limiter::RateLimited;
+
+#[tokio::test]
+async fn each_node_has_its_part_of_the_limit() {
+    for (nodes, part) in [(0, 10), (1, 10), (2, 5), (3, 3), (5, 2), (10, 1), (1_000, 1)] {
+        let case = Case::new(nodes);
+        case.fail();
+        for left in (0..part).rev() {
+            let permit = case.limiter.limit(&TEN).await.unwrap();
+            assert!(permit.is_decided());
+            assert_eq!(permit.remaining(), left, "{nodes} nodes");
+        }
+        let refused = case.limiter.limit(&TEN).await.unwrap_err();
+        assert!(refused.is_refused());
+        let wait = refused.retry_after().unwrap();
+        // A third of ten leaves a third of a token behind.
+        let exact = HOUR / 10 * nodes.max(1);
+        assert!(wait <= exact && wait >= exact * 2 / 3, "{nodes} nodes: {wait:?}");
+        case.clock.advance(wait - Duration::from_micros(1));
+        assert!(case.limiter.limit(&TEN).await.is_err());
+        case.clock.advance(Duration::from_micros(1));
+        assert!(case.limiter.limit(&TEN).await.is_ok());
+        assert_eq!((case.fallback.admitted(), case.fallback.refused()), (part + 1, 2));
+        assert_eq!(case.in_store(&TEN), 10);
+    }
+}
+
+#[tokio::test]
+async fn a_limit_may_have_numbers_of_its_own() {
+    let case = Case::with(|fallback| {
+        fallback.nodes(5).quota("ten", Quota::fixed_window(4, SECOND)).unwrap()
+    });
+    case.fail();
+    for left in [3, 2, 1, 0] {
+        assert_eq!(case.limiter.limit(&TEN).await.unwrap().remaining(), left);
+    }
+    let refused = case.limiter.limit(&TEN).await.unwrap_err();
+    assert!(refused.retry_after().unwrap() <= SECOND);
+    case.clock.advance(SECOND);
+    assert_eq!(case.limiter.limit(&TEN).cost(3).await.unwrap().remaining(), 1);
+    let quota = Quota::token_bucket(1, HOUR).capacity(u64::MAX);
+    assert!(Fallback::new(Memory::new(), Memory::new()).quota("ten", quota).is_err());
+}
+
+#[tokio::test]
+async fn what_never_fits_the_part_is_not_decided() {
+    let case = Case::new(5);
+    assert!(case.limiter.limit(&TEN).cost(3).await.is_ok());
+    case.fail();
+    let error = case.limiter.limit(&TEN).cost(3).await.unwrap_err();
+    assert!(error.is_outage());
+    assert!(case.limiter.limit(&TEN).cost(11).await.unwrap_err().is_too_large());
+    // So large a number of nodes that a part cannot be counted.
+    let case = Case::new(u32::MAX);
+    case.fail();
+    assert!(case.limiter.limit(&TEN).await.unwrap_err().is_outage());
+}
+
+/// A peek is asked to see how the limit stands, which this process does not know.
+#[tokio::test]
+async fn peeks_fail() {
+    let case = Case::new(1);
+    case.fail();
+    assert!(case.limiter.peek(&TEN).await.unwrap_err().is_outage());
+    case.recover();
+    assert_eq!(case.limiter.peek(&TEN).await.unwrap().remaining(), 10);
+}
+
+#[tokio::test]
+async fn several_limits_are_all_or_nothing() {
+    let case = Case::new(2);
+    let two = Limit::new("two", Quota::token_bucket(4, HOUR));
+    case.fail();
+    let call = async || case.limiter.limit(&TEN).and(&two).await;
+    for left in [1, 0] {
+        assert_eq!(call().await.unwrap().remaining(), left);
+    }
+    let refused = call().await.unwrap_err();
+    assert_eq!(refused.limit().name(), "two");
+    assert_eq!(case.limiter.limit(&TEN).await.unwrap().remaining(), 2);
+    let permit = case.limiter.limit(&TEN).and(&two).cost(0).await.unwrap();
+    permit.refund().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_limit_in_shards_pays_and_gets_back_in_its_shards() {
+    let shards = Limit::new("shards", Quota::token_bucket(80, HOUR).shards(4));
+    let case = Case::new(2);
+    case.fail();
+    let mut permits = Vec::new();
+    for _ in 0..40 {
+        if let Ok(permit) = case.limiter.limit(&shards).cost(3).await {
+            permits.push(permit);
+        }
+    }
+    // Each shard has 10 tokens. A request draws two, so some are left.
+    assert!((9..=13).contains(&permits.len()), "{}", permits.len());
+    case.recover();
+    for permit in permits {
+        permit.refund().await.unwrap();
+    }
+    case.fail();
+    for shard in 0..4 {
+        let look =
+            Charge::look(BucketId::new("shards", &Key::GLOBAL).shard(shard), shards.bucket(), 0);
+        let Answer::Ready(Ok(applied)) = case.local.apply(&[look]) else { panic!() };
+        assert_eq!(applied.readings()[0].state().value, shards.bucket().capacity());
+    }
+}
+
+/// A reservation in an outage is for now, or refused: there is no line to wait in.
+#[tokio::test]
+async fn reservations_are_for_now_or_refused() {
+    let waits = Limit::new("waits", Quota::token_bucket(10, HOUR).max_reserved(50));
+    let case = Case::new(2);
+    // One waits for the store already, and keeps its instant.
+    let before = case.limiter.limit(&waits).cost(12).reserve().await.unwrap();
+    assert_eq!(before.wait(), HOUR / 5);
+    case.limiter.reset(&waits).await.unwrap();
+    case.fail();
+    let now = case.limiter.limit(&waits).cost(5).reserve().await.unwrap();
+    assert_eq!(now.wait(), Duration::ZERO);
+    let refused = case.limiter.limit(&waits).cost(2).reserve().await.unwrap_err();
+    assert!(refused.is_refused());
+    assert_eq!(refused.retry_after(), Some(HOUR / 10 * 4));
+    drop(now);
+    let again = case.limiter.limit(&waits).cost(5).reserve().await.unwrap();
+    let permit = again.ready().await;
+    assert_eq!(permit.settle(1).await.unwrap().remaining(), 4);
+    assert_eq!(case.in_store(&waits), 10, "none of it has reached the store");
+    drop(before);
+}
+
+/// Waiters stand in line for the store. Tokens that come back to the local store are not theirs.
+#[tokio::test]
+async fn a_local_refund_grants_no_waiter_of_the_store() {
+    let waits = Limit::new("waits", Quota::token_bucket(10, HOUR).max_reserved(50));
+    let case = Case::new(1);
+    case.fail();
+    let local = case.limiter.limit(&waits).cost(5).await.unwrap();
+    case.recover();
+    let _all = case.limiter.limit(&waits).cost(10).await.unwrap();
+    let waiter = case.limiter.limit(&waits).cost(2).reserve().await.unwrap();
+    let mut ready = Box::pin(waiter.ready());
+    assert!(futures_util::poll!(&mut ready).is_pending());
+    local.refund().await.unwrap();
+    assert!(futures_util::poll!(&mut ready).is_pending());
+    assert_eq!(case.in_store(&waits), -2);
+}
+
+#[tokio::test]
+async fn errors_that_are_no_outage_are_passed_on() {
+    use crate::backend::{Adjustment, Applied, BackendError};
+
+    #[derive(Debug)]
+    struct Full;
+    impl Backend for Full {
+        fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+            Answer::Ready(Err(BackendError::full("full", "no room")))
+        }
+        fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+            Answer::Ready(Err(BackendError::full("full", "no room")))
+        }
+        fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
+            Answer::Ready(Err(BackendError::full("full", "no room")))
+        }
+    }
+    let limiter = RateLimiter::new(Fallback::new(Full, Memory::new()));
+    let denied: RateLimited = limiter.limit(&TEN).await.unwrap_err();
+    assert!(denied.is_unavailable() && !denied.is_outage());
+}
