@@ -51,7 +51,7 @@ pages! {
     clients: "clients.md",
     #[cfg(feature = "redis")]
     redis: "redis.md",
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "sqlx")]
     postgres: "postgres.md",
     #[cfg(all(feature = "embedded", feature = "optimistic"))]
     embedded: "embedded.md",

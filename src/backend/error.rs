@@ -1,7 +1,6 @@
 //! The error of a backend.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,11 +21,11 @@ use std::time::Duration;
 /// assert_eq!(error.to_string(), "redis backend could not decide within 50 ms");
 /// ```
 #[derive(Clone, Debug)]
-pub struct BackendError(Problem);
+pub struct BackendError(pub(super) Problem);
 
 /// `backend` is what kind of store it is, as in "redis".
 #[derive(Clone, Debug)]
-enum Problem {
+pub(super) enum Problem {
     Unavailable {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
@@ -39,6 +38,19 @@ enum Problem {
     Misconfigured {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
+    },
+    /// Another transaction held what the call needed.
+    #[cfg(feature = "postgres")]
+    Locked {
+        backend: &'static str,
+        within: Duration,
+    },
+    /// An outage inside a transaction of the application, which has to be rolled back.
+    #[cfg(feature = "postgres")]
+    InTransaction {
+        backend: &'static str,
+        /// `None` if the answer was late.
+        cause: Option<Arc<dyn Error + Send + Sync>>,
     },
     Undecidable {
         backend: &'static str,
@@ -138,6 +150,12 @@ impl BackendError {
         Self(Problem::Overloaded { backend, within })
     }
 
+    /// A transaction of another program, or of the application, held a lock that this call needed.
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn locked(backend: &'static str, within: Duration) -> Self {
+        Self(Problem::Locked { backend, within })
+    }
+
     /// Other calls changed the buckets of this call each time that it tried to.
     #[cfg(feature = "optimistic")]
     pub(crate) const fn contended(backend: &'static str, tries: u32) -> Self {
@@ -151,6 +169,26 @@ impl BackendError {
         cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         Self(Problem::Misconfigured { backend, cause: Arc::from(cause.into()) })
+    }
+
+    /// This error, inside a transaction of the application. An outage is none there: the server has
+    /// aborted the transaction, so work that goes on cannot be committed.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_transaction(self) -> Self {
+        let (backend, cause) = match self.0 {
+            Problem::Unavailable { backend, cause } => (backend, Some(cause)),
+            Problem::Timeout { backend, .. } | Problem::Locked { backend, .. } => (backend, None),
+            other => return Self(other),
+        };
+        Self(Problem::InTransaction { backend, cause })
+    }
+
+    /// Whether it is a failure inside a transaction of the application.
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        return matches!(self.0, Problem::InTransaction { .. });
+        #[cfg(not(feature = "postgres"))]
+        false
     }
 
     /// A cluster keeps buckets of these limits in several slots, so it cannot charge them in one
@@ -215,7 +253,12 @@ impl BackendError {
     /// same.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
-        matches!(self.0, Problem::Timeout { .. }) || self.is_overload()
+        match self.0 {
+            Problem::Timeout { .. } => true,
+            #[cfg(feature = "postgres")]
+            Problem::Locked { .. } | Problem::InTransaction { cause: None, .. } => true,
+            _ => self.is_overload(),
+        }
     }
 
     /// Whether the store failed, could not be reached, did not answer in time, or was not asked for
@@ -226,7 +269,10 @@ impl BackendError {
     /// and for a call that was late because too many calls of this process waited to be sent while
     /// the store was answering. A client can cause each of these by itself. Also false for a store
     /// that [is misconfigured](Self::is_misconfigured): admitting would lift all limits until an
-    /// operator notices.
+    /// operator notices. False for a call whose buckets another transaction of PostgreSQL held
+    /// locked: a client causes that by a request whose transaction decides. False as well for each
+    /// failure inside a transaction of the application (`Postgres::in_transaction`): the
+    /// transaction is aborted, so nothing can go on in it.
     ///
     /// What the answers of Redis count as:
     ///
@@ -297,6 +343,10 @@ impl BackendError {
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match &self.0 {
+            #[cfg(feature = "postgres")]
+            Problem::InTransaction { cause, .. } => cause.as_deref(),
+            #[cfg(feature = "postgres")]
+            Problem::Locked { .. } => None,
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
             | Problem::Full { cause, .. } => Some(&**cause),
@@ -322,75 +372,6 @@ impl BackendError {
             Problem::Contended { .. } => true,
             _ => false,
         }
-    }
-}
-
-impl fmt::Display for BackendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
-            Problem::Timeout { backend, within } => late(backend, *within, f),
-            Problem::Undecidable { backend, .. } => {
-                write!(f, "{backend} backend can never decide this")
-            }
-            Problem::Full { backend, .. } => write!(f, "{backend} backend is full"),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Overloaded { backend, within } => {
-                late(backend, *within, f)?;
-                f.write_str(
-                    ", as too many calls of this process waited to be sent (let fewer requests run \
-                     at once, or set a longer deadline)",
-                )
-            }
-            #[cfg(feature = "optimistic")]
-            Problem::Contended { backend, tries } => write!(
-                f,
-                "{backend} backend could not decide in {tries} tries, as other calls changed the \
-                 bucket each time (let fewer requests run at once, divide the limit into shards, or \
-                 allow more tries)"
-            ),
-            Problem::CrossSlot { limits } => write!(
-                f,
-                "buckets of `{limits}` are in several slots of the cluster, and cannot be charged in one step \
-                 (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
-                 `HashTag::Fixed`)"
-            ),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Misconfigured { backend, .. } => {
-                write!(f, "{backend} backend is misconfigured")
-            }
-            Problem::CircuitOpen { .. } => f.write_str("the circuit breaker is open"),
-            Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Internal { backend, what } => {
-                write!(f, "{backend} backend has a bug: {what} (please report this)")
-            }
-        }?;
-        self.cause().map_or(Ok(()), |cause| write_chain(cause, f))
-    }
-}
-
-/// Writes a cause and what caused it, each behind a colon. Many error types print their source and
-/// return it as well; that copy is left out.
-fn write_chain(cause: &(dyn Error + 'static), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut written = String::new();
-    let mut next = Some(cause);
-    while let Some(cause) = next {
-        let text = cause.to_string();
-        if !written.contains(&text) {
-            write!(f, ": {text}")?;
-            written = text;
-        }
-        next = cause.source();
-    }
-    Ok(())
-}
-
-fn late(backend: &str, within: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "{backend} backend could not decide within ")?;
-    match (within.as_millis(), within.as_micros().checked_rem(1_000)) {
-        (millis, Some(0)) => write!(f, "{millis} ms"),
-        _ => write!(f, "{within:?}"),
     }
 }
 

@@ -71,6 +71,7 @@ mod deny_cache;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+mod error_text;
 mod fallback;
 mod key;
 mod key_parts;
@@ -197,6 +198,10 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 ///     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
 ///         self.inner.reset(ids)
 ///     }
+///
+///     fn charges_several(&self) -> bool {
+///         self.inner.charges_several()
+///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -271,6 +276,20 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Forgets these buckets, in one step. Their next use is their first.
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()>;
+
+    /// Whether one call can take from the buckets of several limits; true unless this is
+    /// implemented.
+    ///
+    /// The contract asks for it. A store that cannot change several values in one step returns
+    /// false, and calls that would need it fail. A [layer](crate::RateLimitLayer) of several limits
+    /// is then refused when it is built, and not with each of its requests. A wrapper around
+    /// another backend returns what that returns.
+    ///
+    /// It is about the store itself, and not about keys: a cluster of Redis returns true, although
+    /// it cannot take from buckets in different slots.
+    fn charges_several(&self) -> bool {
+        true
+    }
 }
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
@@ -284,5 +303,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         (**self).reset(ids)
+    }
+
+    fn charges_several(&self) -> bool {
+        (**self).charges_several()
     }
 }

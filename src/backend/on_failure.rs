@@ -11,6 +11,8 @@
 ///   once.
 /// * The decision is late because too many calls of this process wait to be sent, while the store
 ///   does answer. A client causes that by flooding the process.
+/// * A transaction of PostgreSQL holds the row of the bucket. A client causes that by requests whose
+///   transactions decide (`Postgres::in_transaction`).
 /// * The store has no room for the bucket. A client fills it by making up keys.
 ///
 /// A misconfiguration, such as a wrong password, is answered with 503 as well: otherwise no limit

@@ -87,6 +87,10 @@ impl OwnedBucketId {
 ///             inner.reset(&owned.iter().map(OwnedBucketId::as_id).collect::<Vec<_>>())
 ///         })
 ///     }
+///
+///     fn charges_several(&self) -> bool {
+///         self.inner.charges_several()
+///     }
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -25,6 +25,7 @@ pub(crate) struct FailureLog {
     full: FailureState,
     misconfigured_store: FailureState,
     overload: AtomicBool,
+    locked: AtomicBool,
     undecidable: AtomicBool,
     /// How many requests passed uncounted.
     uncounted: AtomicU64,
@@ -62,6 +63,13 @@ impl FailureLog {
             let hint = "decisions miss their deadline before they are sent, and their requests are \
                         not admitted (logged once)";
             (!state.overload.swap(true, Ordering::Relaxed), hint)
+        } else if error.is_in_transaction() {
+            // Each transaction has a limiter of its own, so each would be the first.
+            (false, "no decision in a transaction, which has to be rolled back")
+        } else if error.is_timeout() {
+            let hint = "decisions wait for locks until their deadline, and their requests are not \
+                        admitted (logged once)";
+            (!state.locked.swap(true, Ordering::Relaxed), hint)
         } else {
             let hint = "the backend can never decide such requests, and they are not admitted \
                         (logged once)";

@@ -139,6 +139,13 @@ impl<N> RateLimitLayer<N> {
     /// [`missing_key`](Rule::missing_key) sets what such a rule does. The refusal names each limit
     /// that refused, and `Retry-After` is the longest of their waits.
     ///
+    /// # Panics
+    ///
+    /// If the store cannot [take from several limits](crate::backend::Backend::charges_several) in
+    /// one step: each request would fail. Put a layer for each limit around the service instead.
+    /// A request then pays the outer limits even if an inner one refuses it. Rules that are
+    /// [shadows](Rule::shadow) for all requests do not count, as they are charged by themselves.
+    ///
     /// # Examples
     ///
     /// ```
@@ -166,8 +173,12 @@ impl<N> RateLimitLayer<N> {
     /// # const B: Limit = Limit::new("b", Quota::token_bucket(10, MINUTE));
     /// let layer = RateLimiter::in_memory().layer(&A).and(&B).key(ClientIp::peer());
     /// ```
+    #[track_caller]
     pub fn and(mut self, rule: impl Into<Rule>) -> RateLimitLayer<Several> {
         self.rules.rest.push(rule.into());
+        if let Some(problem) = one_at_a_time(&self.limiter, &self.rules) {
+            panic!("{problem}");
+        }
         RateLimitLayer::with_rules(self.limiter, self.rules)
     }
 }
@@ -304,6 +315,24 @@ impl<N> RateLimitLayer<N> {
         let Rules { first, rest, settings } = self.rules;
         Self::with_rules(self.limiter, Rules { first: change(first), rest, settings })
     }
+}
+
+/// What is wrong with several rules for a store that charges one limit at a time, and the way out.
+fn one_at_a_time(limiter: &RateLimiter, rules: &Rules) -> Option<String> {
+    if limiter.backend().charges_several() {
+        return None;
+    }
+    let enforced = rules.iter().filter(|rule| rule.is_enforced_on_some());
+    let names: Vec<_> = enforced.map(|rule| format!("`{}`", rule.limit.name())).collect();
+    let several = names.len() > 1;
+    several.then(|| {
+        format!(
+            "the store of this limiter cannot charge {} in one step, so each request would fail (use a \
+             layer for each limit, or a store that can; `Optimistic` needs `SwapStore::swap_all` and \
+             `SWAPS_SEVERAL`)",
+            names.join(" and ")
+        )
+    })
 }
 
 /// A layer of one rule can be used where a layer of several rules is expected.

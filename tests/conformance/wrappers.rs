@@ -35,6 +35,10 @@ impl<B: Backend> Backend for Counting<B> {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.inner.reset(ids)
     }
+
+    fn charges_several(&self) -> bool {
+        self.inner.charges_several()
+    }
 }
 
 mod that_count {

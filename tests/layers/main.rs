@@ -34,7 +34,7 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -67,6 +67,7 @@ const CRATES: [(&str, &[&str]); 20] = [
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),
     ("tokio_postgres", &["backend/postgres/"]),
+    ("sqlx", &["backend/postgres/sqlx_connection.rs"]),
     ("deadpool_postgres", &["backend/postgres/"]),
     ("tokio_postgres_rustls", &["backend/postgres/tls.rs"]),
     ("hmac", &["backend/remote/key_name/"]),

@@ -20,6 +20,8 @@ mod dropped;
 mod grpc;
 #[cfg(feature = "axum")]
 mod layer;
+#[cfg(all(feature = "axum", feature = "optimistic"))]
+mod one_at_a_time;
 #[cfg(feature = "axum")]
 mod restyled;
 #[cfg(feature = "axum")]

@@ -5,6 +5,10 @@ use crate::support;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/in_your_transaction.rs"]
 mod in_your_transaction;
+#[cfg(feature = "sqlx")]
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/in_your_transaction_sqlx.rs"]
+mod in_your_transaction_sqlx;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/postgres.rs"]
 mod postgres;
@@ -47,6 +51,26 @@ async fn an_order_that_fails_gives_its_token_back() {
     assert_eq!(shop.order("alice", "umbrella").await.unwrap(), 2);
     let twice = shop.order("alice", "umbrella").await.unwrap_err();
     assert!(twice.downcast_ref::<tokio_postgres::Error>().is_some(), "{twice}");
+    assert_eq!(shop.order("alice", "hat").await.unwrap(), 1);
+    assert_eq!(shop.order("alice", "scarf").await.unwrap(), 0);
+    let refused = shop.order("alice", "gloves").await.unwrap_err();
+    assert!(refused.downcast_ref::<tollgate::RateLimited>().unwrap().is_refused());
+    let stored = "SELECT string_agg(item, ' ' ORDER BY item) FROM example_orders";
+    assert_eq!(server.query(stored), "hat scarf umbrella");
+}
+
+#[cfg(feature = "sqlx")]
+#[tokio::test]
+async fn an_order_in_a_transaction_of_sqlx_that_fails_gives_its_token_back() {
+    let server = Server::start();
+    let url = format!("postgres://app@127.0.0.1:{}/postgres", server.port());
+    let mut shop = in_your_transaction_sqlx::Shop::open(&url).await.unwrap();
+    let patient = Postgres::at(url).deadline(Duration::from_secs(60));
+    shop.store = patient.connect().await.unwrap();
+    shop.limiter = RateLimiter::new(shop.store.clone());
+    assert_eq!(shop.order("alice", "umbrella").await.unwrap(), 2);
+    let twice = shop.order("alice", "umbrella").await.unwrap_err();
+    assert!(twice.downcast_ref::<sqlx::Error>().is_some(), "{twice}");
     assert_eq!(shop.order("alice", "hat").await.unwrap(), 1);
     assert_eq!(shop.order("alice", "scarf").await.unwrap(), 0);
     let refused = shop.order("alice", "gloves").await.unwrap_err();

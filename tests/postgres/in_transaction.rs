@@ -8,7 +8,7 @@ use support::postgres::Server;
 use support::traffic::chain;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 use tollgate::backend::Postgres;
-use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate::{DAY, Limit, OnFailure, Quota, RateLimiter};
 
 static ORDERS: Limit = Limit::new("orders", Quota::token_bucket(10, DAY));
 static DAILY: Limit = Limit::new("daily", Quota::fixed_window(2, DAY));
@@ -127,4 +127,82 @@ async fn a_permit_that_outlives_the_transaction_cannot_be_settled() {
     let told = chain(&permit.settle(0).await.unwrap_err());
     assert!(told.contains("the transaction of this permit is over"), "{told}");
     assert_eq!(left(&limiter).await, 9);
+}
+
+/// `Admit` let the work go on in a transaction that the server had aborted.
+#[tokio::test]
+async fn a_failure_reaches_the_caller_although_the_limiter_admits_in_an_outage() {
+    let (store, limiter, mut client) = set_up().await;
+    let limiter = limiter.on_failure(OnFailure::Admit);
+    let (_, _, mut other) = set_up().await;
+    let take = async |store| {
+        let limiter = limiter.with_backend(store);
+        limiter.limit(&ORDERS).key("alice").await.map(drop)
+    };
+    let holding = other.transaction().await.unwrap();
+    store.in_transaction(&holding, take).await.unwrap();
+
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("SET LOCAL lock_timeout = '1ms'").await.unwrap();
+    let told = store.in_transaction(&transaction, take).await.unwrap_err();
+    assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+    let text = chain(&told);
+    assert!(text.contains("in time inside the transaction of the caller (roll it back)"), "{text}");
+    // A second one says so as well.
+    let text = chain(&store.in_transaction(&transaction, take).await.unwrap_err());
+    assert!(text.contains("current transaction is aborted"), "{text}");
+    transaction.rollback().await.unwrap();
+    holding.rollback().await.unwrap();
+    assert_eq!(left(&limiter).await, 10);
+}
+
+/// The same through a layer: the request is answered with 503, and does not run.
+#[cfg(feature = "middleware")]
+#[tokio::test]
+async fn a_layer_does_not_admit_in_a_transaction_that_has_failed() {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use tower::{Layer as _, ServiceExt as _, service_fn};
+
+    let (store, limiter, mut client) = set_up().await;
+    let limiter = limiter.on_failure(OnFailure::Admit);
+    let transaction = client.transaction().await.unwrap();
+    transaction.batch_execute("SELECT 1 / 0").await.unwrap_err();
+    let status = store
+        .in_transaction(&transaction, async |store| {
+            let layer = limiter.with_backend(store).layer(&ORDERS);
+            let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
+            let response = layer.layer(inner).oneshot(Request::new(())).await;
+            response.unwrap().status()
+        })
+        .await;
+    assert_eq!(status, 503);
+}
+
+/// A client could pass a limit with `Admit` by a slow request: while its transaction held the row,
+/// all of its other requests were late, which counted as an outage.
+#[tokio::test]
+async fn a_row_that_a_transaction_holds_is_no_outage() {
+    let server = Server::shared();
+    let settings = format!("{} options='-c lock_timeout=5ms'", server.settings());
+    let store = Postgres::at(settings).schema(server.unused_name());
+    let store = store.deadline(Duration::from_secs(60)).connect().await.unwrap();
+    let limiter = RateLimiter::new(store.clone()).on_failure(OnFailure::Admit);
+    let (client, connection) = tokio_postgres::connect(&server.settings(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client;
+    let holding = client.transaction().await.unwrap();
+    let take = async |store| {
+        let limiter = limiter.with_backend(store);
+        limiter.limit(&ORDERS).key("alice").cost(8).await.map(drop)
+    };
+    store.in_transaction(&holding, take).await.unwrap();
+    let held = limiter.limit(&ORDERS).key("alice").cost(1).await.unwrap_err();
+    assert!(held.is_unavailable() && !held.is_outage(), "{held:?}");
+    let told = chain(&held);
+    let says = "as another transaction held a lock on its buckets (keep transactions short";
+    assert!(told.contains(says), "{told}");
+    holding.commit().await.unwrap();
+    assert_eq!(left(&limiter).await, 2);
 }

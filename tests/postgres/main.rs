@@ -3,6 +3,7 @@
 #![cfg(all(feature = "memory", feature = "postgres"))]
 
 mod decisions;
+mod dropped;
 #[cfg(feature = "axum")]
 mod examples;
 mod faults;
@@ -14,3 +15,5 @@ mod rights;
 mod support;
 #[cfg(feature = "postgres-tls")]
 mod tls;
+#[cfg(feature = "sqlx")]
+mod transaction_sqlx;

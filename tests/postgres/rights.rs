@@ -73,7 +73,23 @@ async fn what_is_missing_is_named_with_the_way_out() {
     // Settings that cannot be.
     for (builder, says) in [
         (at("postgres://".to_owned(), "a b"), "the schema \"a b\" cannot be used"),
-        (at("host".to_owned(), "a"), "the URL cannot be read"),
+        (
+            at("host".to_owned(), "a"),
+            "the URL cannot be read: invalid connection string (postgres://user:password@host/database)",
+        ),
+        (
+            at("postgres://app@localhost/app?sslmode=verify-full".to_owned(), "a"),
+            "the URL cannot be read: invalid value for option `sslmode` (`disable`, `prefer`, or \
+             `require`, which checks the certificate and its host name)",
+        ),
+        (
+            at("postgres://app@localhost:x/app".to_owned(), "a"),
+            "invalid value for option `port` (see `tokio_postgres::Config`)",
+        ),
+        (
+            at("postgres://app@localhost/app?sslrootcert=ca.pem".to_owned(), "a"),
+            "it has an option that is not known (see `tokio_postgres::Config`)",
+        ),
         (at(server.settings(), "a").deadline(Duration::ZERO), "a deadline of 0"),
         (at(server.settings(), "a").prefix("a{b"), "prefix \"a{b\" cannot be"),
         (at(server.settings(), "a").hash_keys("short"), "has 5 bytes"),
@@ -85,9 +101,13 @@ async fn what_is_missing_is_named_with_the_way_out() {
 
 #[tokio::test]
 async fn errors_do_not_quote_the_password() {
-    for url in
-        ["postgres://app:tell-no-one@127.0.0.1:1/x", "postgres://app:tell-no-one@127.0.0.1:x"]
-    {
+    for url in [
+        "postgres://app:tell-no-one@127.0.0.1:1/x",
+        "postgres://app:tell-no-one@127.0.0.1:x",
+        "host=127.0.0.1 password=we tell-no-one=1",
+        "postgres://app:we?tell-no-one=1@127.0.0.1/x",
+        "postgres://app:we/tell-no-one@127.0.0.1/x",
+    ] {
         let builder = Postgres::at(url);
         assert!(!format!("{builder:?}").contains("tell-no-one"));
         let error = builder.connect().await.unwrap_err();

@@ -188,6 +188,10 @@ impl<B: Backend> Backend for CircuitBreaker<B> {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.pass(|inner| inner.reset(ids))
     }
+
+    fn charges_several(&self) -> bool {
+        self.inner.charges_several()
+    }
 }
 
 /// With a deadline of 50 ms and 1,000 requests a second, some 50 are under way when a store begins

@@ -124,6 +124,8 @@ macro_rules! __conformance_tests {
     };
     ($run:ident; $connect:expr; $($check:ident)*) => {$(
         #[test]
+        // `|| Mine::new()` reads better here than `Mine::new`, and clippy would say so in every test.
+        #[allow(clippy::redundant_closure)]
         fn $check() {
             $crate::backend::conformance::$run(stringify!($check), $connect);
         }

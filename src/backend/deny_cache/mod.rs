@@ -295,6 +295,10 @@ impl<B: Backend> Backend for DenyCache<B> {
         let slots = self.slots(ids.iter().copied());
         self.give_back(slots, |inner| inner.reset(ids))
     }
+
+    fn charges_several(&self) -> bool {
+        self.inner.charges_several()
+    }
 }
 
 /// Short enough that an operator who resets a limit on another node does not notice, and long enough

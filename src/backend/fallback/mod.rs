@@ -255,6 +255,10 @@ impl<B: Backend, L: Backend> Backend for Fallback<B, L> {
             }
         }
     }
+
+    fn charges_several(&self) -> bool {
+        self.store.charges_several()
+    }
 }
 
 /// Repeats in the local store what the store has taken, or lets the local store decide.

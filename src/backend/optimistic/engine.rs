@@ -46,6 +46,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// values](SwapStore::SWAPS_SEVERAL) in one step. With any other store:
 ///
 /// * The call fails before anything is sent, with an error that names the limits and is no outage.
+///   A layer of several limits [panics](crate::RateLimitLayer::and) when it is built.
 /// * The shards of a limit work, but a request is paid for by one of the two that it draws: the
 ///   fuller one. One that costs more than a shard holds fails.
 /// * A reset of several buckets, or a penalty on them, changes one after the other. It goes on if
@@ -352,6 +353,10 @@ impl<S: SwapStore> Backend for Optimistic<S> {
             return Answer::Ready(Ok(()));
         }
         self.ask(Work::resets(ids)).map(drop)
+    }
+
+    fn charges_several(&self) -> bool {
+        S::SWAPS_SEVERAL
     }
 }
 

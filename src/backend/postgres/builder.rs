@@ -1,5 +1,6 @@
 //! Setting up a store in PostgreSQL.
 
+use std::error::Error;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr as _;
@@ -290,11 +291,8 @@ impl PostgresBuilder {
             Source::Url(url) => url,
         };
         let wrong = |text: String| BackendError::misconfigured(STORE, text);
-        let mut config = Config::from_str(url).map_err(|error| {
-            wrong(format!(
-                "the URL cannot be read: {error} (postgres://user:password@host/database)"
-            ))
-        })?;
+        let mut config =
+            Config::from_str(url).map_err(|error| wrong(unreadable_url(error.source())))?;
         // A standby decides nothing: with several hosts, the primary is looked for.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let patience = patience(self.deadline);
@@ -304,10 +302,13 @@ impl PostgresBuilder {
         }
         if !self.is_pooled_elsewhere {
             let millis = patience.as_millis();
+            // Before the deadline, so that a caller learns that it was a lock, which a client can
+            // cause.
+            let lock = self.deadline.saturating_sub(self.deadline / 5).as_millis().max(1);
             let options = config.get_options().unwrap_or_default();
             config.options(format!(
                 "-c default_transaction_isolation=read\\ committed -c statement_timeout={millis} \
-                 -c lock_timeout={millis} {options}"
+                 -c lock_timeout={lock} {options}"
             ));
         }
         let manager = manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;
@@ -339,6 +340,24 @@ impl Postgres {
         lent.give_back();
         Ok(())
     }
+}
+
+/// What is wrong with a URL. It quotes no part of it but the name of an option that is known: any
+/// other may be a part of a password.
+fn unreadable_url(cause: Option<&(dyn Error + 'static)>) -> String {
+    let cause = cause.map(ToString::to_string).unwrap_or_default();
+    let (what, way_out) = if cause == "invalid value for option `sslmode`" {
+        let known =
+            "`disable`, `prefer`, or `require`, which checks the certificate and its host name";
+        (cause, known)
+    } else if cause.starts_with("invalid value for option") {
+        (cause, "see `tokio_postgres::Config`")
+    } else if cause.starts_with("unknown option") {
+        ("it has an option that is not known".to_owned(), "see `tokio_postgres::Config`")
+    } else {
+        ("invalid connection string".to_owned(), "postgres://user:password@host/database")
+    };
+    format!("the URL cannot be read: {what} ({way_out})")
 }
 
 /// Shows no passwords and secrets, nor the URL, which may contain some.

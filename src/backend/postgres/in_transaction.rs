@@ -5,54 +5,19 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use tokio_postgres::GenericClient;
-use tokio_postgres::types::{ToSql, Type};
 
+use super::connection::{PostgresConnection, unreadable};
 use super::engine::Postgres;
 use super::request::{DecideRow, Request};
-use super::statement_error::StatementError;
 use super::store_name::STORE;
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::operation::{NamedAdjustment, NamedCharge, Operation};
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use crate::clock::{Clock, SystemClock};
-
-/// A connection, or a transaction, on which [`Postgres::in_transaction`] decides.
-///
-/// It is implemented for shared references to the clients and transactions of `tokio-postgres`.
-/// A transaction of `deadpool-postgres` is passed as `&*transaction`.
-pub trait PostgresConnection {
-    /// Calls the function of the schema: `call` is a statement with two parameters, of the types
-    /// `bytea[]` and `bigint[]`. Returns the two columns of its only row.
-    fn call(
-        &mut self,
-        call: &str,
-        names: &[&[u8]],
-        numbers: &[i64],
-    ) -> impl Future<Output = Result<(i64, Vec<i64>), BackendError>> + Send;
-}
-
-impl<C: GenericClient + Sync> PostgresConnection for &C {
-    async fn call(
-        &mut self,
-        call: &str,
-        names: &[&[u8]],
-        numbers: &[i64],
-    ) -> Result<(i64, Vec<i64>), BackendError> {
-        let typed: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&names, Type::BYTEA_ARRAY), (&numbers, Type::INT8_ARRAY)];
-        // The statement is not prepared: the connection is the application's.
-        let failed = |error| StatementError::of(error, Duration::ZERO).into_error();
-        let rows = self.query_typed(call, &typed).await.map_err(failed)?;
-        let row = rows.first().ok_or_else(unreadable)?;
-        Ok((row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?))
-    }
-}
 
 impl Postgres {
     /// Runs `work` with a store that decides on this connection, so inside its transaction.
@@ -68,15 +33,18 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// The output of `work` is returned as it is. A decision fails as on the [store](Self) itself;
-    /// after a failure, PostgreSQL has aborted the transaction. In one with the isolation
+    /// The output of `work` is returned as it is. A decision fails as on the [store](Self) itself,
+    /// and PostgreSQL has then aborted the transaction: roll it back. So a failure is
+    /// [no outage](BackendError::is_outage) here, and is returned whatever the
+    /// [`OnFailure`](crate::OnFailure) of the limiter. In a transaction with the isolation
     /// `repeatable read` or `serializable`, a decision fails if the bucket has changed since the
     /// transaction began: roll back and start again.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the transaction may have taken the tokens of the last call. Roll
-    /// it back.
+    /// it back. The same holds for a call that has missed its deadline. If it waits for a locked
+    /// row, the rollback waits for that as well: a `lock_timeout` of the connection bounds it.
     ///
     /// # Examples
     ///
@@ -126,7 +94,8 @@ impl Postgres {
                 Err(done) => return done,
             };
             // A caller that was dropped gets no answer.
-            let _ = reply.send(self.decide_on(&mut connection, &operation).await);
+            let answer = self.decide_on(&mut connection, &operation).await;
+            let _ = reply.send(answer.map_err(BackendError::in_transaction));
         }
     }
 
@@ -149,10 +118,6 @@ impl Postgres {
         let places = replay.take_places();
         replay.answer(operation, &places)
     }
-}
-
-fn unreadable() -> BackendError {
-    BackendError::unavailable(STORE, "the answer of the function cannot be read")
 }
 
 /// A store that decides inside a transaction, made by [`Postgres::in_transaction`].

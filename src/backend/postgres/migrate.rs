@@ -8,7 +8,7 @@ use super::schema_name::SchemaName;
 const VERSION: i64 = 1;
 
 /// The files, in the order in which they run; `clock.sql` comes after the first.
-const SCHEMA: &str = include_str!("sql/schema.sql");
+pub(super) const SCHEMA: &str = include_str!("sql/schema.sql");
 const FUNCTIONS: [&str; 6] = [
     include_str!("sql/bucket.sql"),
     include_str!("sql/formula.sql"),
@@ -26,15 +26,18 @@ pub(super) const SERVER_CLOCK: &str = include_str!("sql/clock.sql");
 pub(super) const TEST_CLOCK: &str = "\
     CREATE OR REPLACE FUNCTION tollgate.clock(numbers bigint[]) RETURNS bigint LANGUAGE sql VOLATILE \
     RETURN coalesce(numbers[cardinality(numbers)], \
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);\n";
+    (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint);\n";
 
 #[cfg(not(test))]
 const CLOCK: &str = SERVER_CLOCK;
 #[cfg(test)]
 const CLOCK: &str = TEST_CLOCK;
 
+/// How long the server lets a migration wait. Callers wait as long.
+const PATIENCE: &str = "5s";
+
 /// Key of the advisory lock that migrations hold.
-const LOCK: i64 = 7_811_887_503_216_414_569;
+pub(super) const LOCK: i64 = 7_811_887_503_216_414_569;
 
 /// Installs the tables and the functions of this version in a schema, or does nothing if they are
 /// there. Any number of nodes may do so at once: one installs, and the others wait for it.
@@ -85,22 +88,31 @@ async fn install_locked(
     clock: &str,
 ) -> Result<(), Error> {
     // Sees what the migration before it has committed, whatever the default of the role is.
-    let begin =
-        format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({LOCK})");
+    // Operators are looked up when a function is made: none but those of the system may be found.
+    // The limits on the time of a decision are too short for a migration that waits for another.
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path = pg_catalog, pg_temp; \
+         SET LOCAL statement_timeout = '{PATIENCE}'; SET LOCAL lock_timeout = '{PATIENCE}'; \
+         SELECT pg_advisory_xact_lock({LOCK})"
+    );
     client.batch_execute(&begin).await?;
     if !is_installed(client, schema).await? {
-        client.batch_execute(&text(schema, logged, clock)).await?;
+        // The first file by itself: it says so if the server is too old to read the others.
+        for text in texts(schema, logged, clock) {
+            client.batch_execute(&text).await?;
+        }
     }
     client.batch_execute("COMMIT").await
 }
 
 /// Whether this version or a later one is there.
 async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
-    let there = format!("SELECT 1 WHERE to_regclass('{schema}.versions') IS NOT NULL");
+    let there = format!("SELECT 1 WHERE pg_catalog.to_regclass('{schema}.versions') IS NOT NULL");
     if !has_row(client, &there).await? {
         return Ok(false);
     }
-    let version = format!("SELECT 1 FROM {schema}.versions WHERE version >= {VERSION}");
+    let version =
+        format!("SELECT 1 FROM {schema}.versions WHERE version OPERATOR(pg_catalog.>=) {VERSION}");
     has_row(client, &version).await
 }
 
@@ -110,15 +122,17 @@ async fn has_row(client: &Client, query: &str) -> Result<bool, Error> {
     Ok(messages.iter().any(|message| matches!(message, SimpleQueryMessage::Row(_))))
 }
 
-/// All files, for a schema.
-fn text(schema: &SchemaName, logged: bool, clock: &str) -> String {
-    let files: String = [SCHEMA, clock].into_iter().chain(FUNCTIONS).collect();
-    let files = match logged {
-        true => files.replace("CREATE UNLOGGED TABLE", "CREATE TABLE"),
-        false => files,
+/// All files, for a schema: the first one, and the others.
+fn texts(schema: &SchemaName, logged: bool, clock: &str) -> [String; 2] {
+    let first = match logged {
+        true => SCHEMA.replace("CREATE UNLOGGED TABLE", "CREATE TABLE"),
+        false => SCHEMA.to_owned(),
     };
+    let rest: String = [clock].into_iter().chain(FUNCTIONS).collect();
     let schema = schema.to_string();
-    ["('tollgate')", "SCHEMA tollgate", "tollgate."]
-        .into_iter()
-        .fold(files, |text, named| text.replace(named, &named.replace("tollgate", &schema)))
+    [first, rest].map(|files| {
+        ["('tollgate')", "SCHEMA tollgate", "tollgate."]
+            .into_iter()
+            .fold(files, |text, named| text.replace(named, &named.replace("tollgate", &schema)))
+    })
 }

@@ -20,6 +20,7 @@
 
 mod builder;
 mod carrier;
+mod connection;
 mod engine;
 mod in_transaction;
 mod lent;
@@ -27,6 +28,8 @@ mod migrate;
 mod request;
 mod schema;
 mod schema_name;
+#[cfg(feature = "sqlx")]
+mod sqlx_connection;
 mod statement_error;
 mod store_name;
 mod sweep;
@@ -36,5 +39,6 @@ mod tests;
 mod tls;
 
 pub use self::builder::PostgresBuilder;
+pub use self::connection::PostgresConnection;
 pub use self::engine::Postgres;
-pub use self::in_transaction::{InTransaction, PostgresConnection};
+pub use self::in_transaction::InTransaction;

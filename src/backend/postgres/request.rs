@@ -5,9 +5,9 @@ use tokio_postgres::Row;
 use crate::backend::BackendError;
 use crate::backend::BucketRecord;
 use crate::backend::remote::key_name::KeyName;
-use crate::backend::remote::operation::{Operation, number_buckets};
+use crate::backend::remote::operation::{NamedCharge, Operation, number_buckets};
 use crate::backend::remote::replay::{Replay, StoredCell};
-use crate::backend::remote::request::RequestWriter;
+use crate::backend::remote::request::{RequestWriter, is_plain};
 use crate::clock::Timestamp;
 
 /// The arguments of one call: the names of the buckets, each once and in order, and the numbers.
@@ -34,7 +34,18 @@ impl<'o> Request<'o> {
             *place = sorted.get(*place).copied().unwrap_or_default();
         }
         let mut writer = RequestWriter::default();
-        writer.operations(operations, &places);
+        match own_charges(operations.clone(), &places, order.len()) {
+            Some(charges) => {
+                writer.push(1);
+                writer.push(OWN_CHARGES);
+                for charge in charges {
+                    let limit = writer.limit_numbers(&charge.bucket, &charge.id);
+                    limit.into_iter().for_each(|number| writer.push(number));
+                    writer.push(charge.units);
+                }
+            }
+            None => writer.operations(operations, &places),
+        }
         let numbers = writer.numbers().collect();
         let names = order.into_iter().map(|(name, _)| name.as_ref()).collect();
         Self { names, numbers, places }
@@ -71,6 +82,33 @@ impl<'o> Request<'o> {
         let now = Timestamp::from_micros(answer.now);
         Some(Replay::new(now, cells.collect(), self.places, foreign))
     }
+}
+
+/// The code of charges that have each a bucket of its own. Nearly all batches are such charges, and the
+/// server decides them in a fraction of the time.
+const OWN_CHARGES: i64 = 5;
+
+/// The charges in the order of their buckets, if each operation is one charge of a bucket of its own
+/// that takes what is there, of a limit that begins full.
+fn own_charges<'o>(
+    operations: impl Iterator<Item = &'o Operation> + Clone,
+    places: &[usize],
+    buckets: usize,
+) -> Option<Vec<&'o NamedCharge>> {
+    let own = |operation: &'o Operation| {
+        let Operation::Charges(charges) = operation else { return None };
+        let [one] = charges.as_slice() else { return None };
+        let begins_full = one.bucket.initial() == one.bucket.capacity();
+        (is_plain(one) && one.units > 0 && begins_full).then_some(one)
+    };
+    let mut charges = operations.clone().map(own).collect::<Option<Vec<_>>>()?;
+    if charges.len() != buckets || places.len() != buckets {
+        return None;
+    }
+    for (operation, place) in operations.zip(places) {
+        *charges.get_mut(*place)? = own(operation)?;
+    }
+    Some(charges)
 }
 
 /// The answer of the function: its time, and six numbers for each bucket as it was before, all of

@@ -1,5 +1,6 @@
 //! What an error of the server means for a decision.
 
+use std::error::Error;
 use std::time::Duration;
 
 use deadpool_postgres::PoolError;
@@ -28,24 +29,45 @@ impl StatementError {
 
     /// What an error of a statement means. `within` is how long a call may take.
     pub(super) fn of(error: tokio_postgres::Error, within: Duration) -> Self {
-        let Some(code) = error.code() else {
+        let Some(code) = error.code().cloned() else {
             return Self::Lost(BackendError::unavailable(STORE, error));
         };
-        match code.code() {
+        let said = message(&error);
+        Self::of_code(code.code(), &said, error, within)
+    }
+
+    /// What an error of the server means, by its code and its message.
+    pub(super) fn of_code(
+        code: &str,
+        said: &str,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+        within: Duration,
+    ) -> Self {
+        match code {
             // Serialization failure, deadlock.
             "40001" | "40P01" => Self::Undone(BackendError::unavailable(STORE, error)),
-            // Cancelled by a timeout, and a lock that was not to be had in time.
-            "57014" | "55P03" => Self::Failed(BackendError::timeout(STORE, within)),
+            // Cancelled by a timeout.
+            "57014" => Self::Failed(BackendError::timeout(STORE, within)),
+            // A lock was not to be had in time.
+            "55P03" => Self::Failed(BackendError::locked(STORE, within)),
             // The disk is full.
             "53100" => Self::Failed(BackendError::full(STORE, error)),
+            // An earlier statement of the transaction has failed.
+            "25P02" => Self::Lost(BackendError::unavailable(STORE, error)),
             // The server has become a standby.
             "25006" => Self::Lost(BackendError::unavailable(STORE, error)),
             // No such schema, function or table.
-            "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(&error, NO_SCHEMA)),
+            "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(said, NO_SCHEMA)),
+            // Objects of others: no such column, or others of these names.
+            "42703" | "42710" | "42804" | "42809" | "42P07" | "42P13" => {
+                Self::Failed(misconfigured(said, FOREIGN_SCHEMA))
+            }
+            // Numbers that no bucket has: out of range, a division by zero, a check.
+            "22003" | "22012" | "23514" => Self::Failed(misconfigured(said, FOREIGN_NUMBERS)),
             // No right to it.
-            "42501" => Self::Failed(misconfigured(&error, NO_RIGHTS)),
+            "42501" => Self::Failed(misconfigured(said, NO_RIGHTS)),
             // No such prepared statement, or one of this name already.
-            "26000" | "42P05" => Self::Lost(misconfigured(&error, POOLER)),
+            "26000" | "42P05" => Self::Lost(misconfigured(said, POOLER)),
             class if is_outage(class) => Self::Lost(BackendError::unavailable(STORE, error)),
             _ => Self::Failed(BackendError::misconfigured(STORE, error)),
         }
@@ -66,7 +88,7 @@ fn of_connect(error: tokio_postgres::Error) -> BackendError {
     match error.code().map(SqlState::code) {
         None => BackendError::unavailable(STORE, error),
         // A pooler refuses the settings of a connection that it cannot keep.
-        Some("08P01") => misconfigured(&error, POOLER),
+        Some("08P01") => misconfigured(&message(&error), POOLER),
         Some(code) if is_outage(code) => BackendError::unavailable(STORE, error),
         Some(_) => BackendError::misconfigured(STORE, error),
     }
@@ -79,11 +101,19 @@ fn is_outage(code: &str) -> bool {
 
 const NO_SCHEMA: &str = "the schema of the store is missing or of another version: connect \
      once as a role that may make it, or run its files";
-const NO_RIGHTS: &str = "the role needs USAGE on the schema and EXECUTE on its functions";
+const FOREIGN_SCHEMA: &str = "the schema has objects of another program or role: name another \
+     one by `PostgresBuilder::schema`, or migrate as the role that made it";
+const FOREIGN_NUMBERS: &str = "a row of the table holds numbers that are not those of a bucket, or \
+     the clock of the server is wrong: delete the row, or set the clock";
+const NO_RIGHTS: &str = "the role needs USAGE on the schema, SELECT on its table `versions` and \
+     EXECUTE on its functions; to make the schema, it needs CREATE on the database";
 const POOLER: &str = "behind a pooler such as PgBouncer, set `PostgresBuilder::through_pooler`";
 
-fn misconfigured(error: &tokio_postgres::Error, hint: &str) -> BackendError {
-    let said =
-        error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
+fn misconfigured(said: &str, hint: &str) -> BackendError {
     BackendError::misconfigured(STORE, format!("{said} ({hint})"))
+}
+
+/// What the server said.
+fn message(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }

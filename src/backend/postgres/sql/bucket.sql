@@ -4,7 +4,9 @@
 -- All numbers are whole. Those of quotas and buckets are within 2^53, so sums of a few of them fit
 -- into a bigint; a product is bounded before it is made.
 --
--- Each function is one expression, which the server puts in place of its call.
+-- Each function is one expression, which the server puts in place of its call. Its operators are
+-- looked up when it is made, so all operands have the very types of an operator of the system: then
+-- that is taken, whatever a schema on the search path offers.
 
 -- The value of a bucket at an instant.
 CREATE OR REPLACE FUNCTION tollgate.refreshed(
@@ -58,12 +60,10 @@ END;
 
 -- The instant from which a bucket may be removed: it is full, and so is an absent one. One that
 -- began below its capacity, as its step below zero tells, never equals an absent one: it is kept
--- for 30 days after it is full.
+-- for 30 days after it is full and after its last use, which was less than a step behind its time.
 CREATE OR REPLACE FUNCTION tollgate.drop_at(
-    gain bigint, capacity bigint, step bigint, value bigint, ts bigint, now bigint
+    gain bigint, capacity bigint, step bigint, value bigint, ts bigint
 ) RETURNS bigint
 LANGUAGE sql IMMUTABLE
-RETURN CASE
-    WHEN step > 0 THEN tollgate.full_at(gain, capacity, step, value, ts)
-    ELSE greatest(tollgate.full_at(gain, capacity, -step, value, ts), now) + 2592000000000
-END;
+RETURN tollgate.full_at(gain, capacity, abs(step), value, ts)
+    + CASE WHEN step > 0 THEN 0 ELSE 2592000000000 - step END;

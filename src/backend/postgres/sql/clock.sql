@@ -1,4 +1,7 @@
 -- The server's clock: microseconds since the epoch. Tests take the time from the numbers.
+--
+-- The seconds are a double, which is exact to less than half a microsecond until the year 2242, and
+-- rounded to one. `extract` takes ten times as long.
 CREATE OR REPLACE FUNCTION tollgate.clock(numbers bigint[]) RETURNS bigint
 LANGUAGE sql VOLATILE
-RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+RETURN (date_part('epoch', clock_timestamp()) * 1000000::double precision)::bigint;

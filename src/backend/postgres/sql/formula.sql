@@ -33,74 +33,79 @@ RETURN CASE
 END;
 
 -- The time until a bucket that was refreshed to now is out of debt.
-CREATE OR REPLACE FUNCTION tollgate.wait(quota bigint[], value bigint, ts bigint, now bigint)
-RETURNS bigint
-LANGUAGE sql IMMUTABLE
-RETURN CASE
-    WHEN value >= 0 THEN 0
-    ELSE greatest(
-        tollgate.after_steps(quota[4], ts, tollgate.steps_to_gain(quota[1], -value)) - now, 0
-    )
-END;
-
--- The verdict on a charge on a bucket that was refreshed to now. 1: admitted, 2: reserved,
--- 3: refused.
-CREATE OR REPLACE FUNCTION tollgate.charge(
-    quota bigint[], value bigint, ts bigint, units bigint, lowest bigint, max_wait bigint,
-    now bigint
+CREATE OR REPLACE FUNCTION tollgate.wait_of(
+    gain bigint, step bigint, value bigint, ts bigint, now bigint
 ) RETURNS bigint
 LANGUAGE sql IMMUTABLE
 RETURN CASE
-    WHEN value >= units THEN 1
-    WHEN value - units >= lowest AND tollgate.wait(quota, value - units, ts, now) <= max_wait
-    THEN 2
-    ELSE 3
+    WHEN value >= 0 THEN 0
+    ELSE greatest(tollgate.after_steps(step, ts, tollgate.steps_to_gain(gain, -value)) - now, 0)
 END;
 
--- The verdict on a charge on two shards that were refreshed to now, and the values that are left in
--- them, in their order.
+-- The verdict on a charge on two shards that were refreshed to now (1: admitted, 2: reserved,
+-- 3: refused), and the values that are left in them, in their order.
 CREATE OR REPLACE FUNCTION tollgate.charge_pair(
-    quota bigint[], value bigint, ts bigint, value2 bigint, ts2 bigint,
+    gain bigint, step bigint, value bigint, ts bigint, value2 bigint, ts2 bigint,
     units bigint, lowest bigint, max_wait bigint, now bigint
 ) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    swapped CONSTANT boolean := value2 > value;
-    fuller CONSTANT bigint := greatest(value, value2);
-    fuller_ts CONSTANT bigint := CASE WHEN swapped THEN ts2 ELSE ts END;
-    poorer CONSTANT bigint := least(value, value2);
-    poorer_ts CONSTANT bigint := CASE WHEN swapped THEN ts ELSE ts2 END;
-    verdict bigint := tollgate.charge(quota, fuller, fuller_ts, units, lowest, max_wait, now);
-    fuller_left bigint := fuller - units;
-    poorer_left bigint := poorer;
-    total CONSTANT bigint := fuller + poorer - units;
+    fuller bigint := value;
+    fuller_ts bigint := ts;
+    poorer bigint := value2;
+    poorer_ts bigint := ts2;
+    total bigint;
     split_poorer bigint;
     split_fuller bigint;
+    is_reserved boolean;
 BEGIN
-    IF verdict <> 1 THEN
-        split_poorer := (total - tollgate.modulo(total, 2)) / 2;
-        split_fuller := total - split_poorer;
-        IF split_poorer <= poorer AND split_fuller <= fuller THEN
-            IF split_poorer >= 0 THEN
-                verdict := 1;
-                fuller_left := split_fuller;
-                poorer_left := split_poorer;
-            ELSIF verdict = 3 AND split_poorer >= lowest
-                AND tollgate.wait(quota, split_fuller, fuller_ts, now) <= max_wait
-                AND tollgate.wait(quota, split_poorer, poorer_ts, now) <= max_wait
-            THEN
-                verdict := 2;
-                fuller_left := split_fuller;
-                poorer_left := split_poorer;
-            END IF;
+    IF value2 > value THEN
+        fuller := value2;
+        fuller_ts := ts2;
+        poorer := value;
+        poorer_ts := ts;
+    END IF;
+    IF fuller >= units THEN
+        IF value2 > value THEN
+            RETURN ARRAY[1, value, value2 - units];
         END IF;
+        RETURN ARRAY[1, value - units, value2];
     END IF;
-    IF verdict = 3 THEN
-        RETURN ARRAY[verdict, value, value2];
-    ELSIF swapped THEN
-        RETURN ARRAY[verdict, poorer_left, fuller_left];
+
+    -- Both pay, and are left with equal values.
+    total := fuller + poorer - units;
+    split_poorer := (total - tollgate.modulo(total, 2)) / 2;
+    split_fuller := total - split_poorer;
+    IF split_poorer > poorer OR split_fuller > fuller OR split_poorer < 0 THEN
+        -- The fuller one alone can reserve them.
+        is_reserved := fuller - units >= lowest;
+        IF is_reserved THEN
+            is_reserved := tollgate.wait_of(gain, step, fuller - units, fuller_ts, now) <= max_wait;
+        END IF;
+        IF is_reserved THEN
+            IF value2 > value THEN
+                RETURN ARRAY[2, value, value2 - units];
+            END IF;
+            RETURN ARRAY[2, value - units, value2];
+        END IF;
+        -- Both together can reserve them.
+        IF split_poorer > poorer OR split_fuller > fuller OR split_poorer < lowest THEN
+            RETURN ARRAY[3, value, value2];
+        END IF;
+        IF tollgate.wait_of(gain, step, split_fuller, fuller_ts, now) > max_wait
+            OR tollgate.wait_of(gain, step, split_poorer, poorer_ts, now) > max_wait
+        THEN
+            RETURN ARRAY[3, value, value2];
+        END IF;
+        IF value2 > value THEN
+            RETURN ARRAY[2, split_poorer, split_fuller];
+        END IF;
+        RETURN ARRAY[2, split_fuller, split_poorer];
     END IF;
-    RETURN ARRAY[verdict, fuller_left, poorer_left];
+    IF value2 > value THEN
+        RETURN ARRAY[1, split_poorer, split_fuller];
+    END IF;
+    RETURN ARRAY[1, split_fuller, split_poorer];
 END
 $$;
 
@@ -114,7 +119,10 @@ CREATE OR REPLACE FUNCTION tollgate.untouched(
     quota bigint[], state bigint[], left_state bigint[], now bigint
 ) RETURNS boolean
 LANGUAGE sql IMMUTABLE
-RETURN tollgate.refresh(quota, state, now) = tollgate.refresh(quota, left_state, now);
+RETURN tollgate.refreshed(quota[1], quota[3], quota[4], state[1], state[2], now)
+    = tollgate.refreshed(quota[1], quota[3], quota[4], left_state[1], left_state[2], now)
+    AND tollgate.refreshed_ts(quota[4], state[2], now)
+    = tollgate.refreshed_ts(quota[4], left_state[2], now);
 
 CREATE OR REPLACE FUNCTION tollgate.block(
     quota bigint[], state bigint[], "time" bigint, now bigint
@@ -138,7 +146,8 @@ CREATE OR REPLACE FUNCTION tollgate.scale_up(units bigint, to_token bigint, from
 RETURNS bigint
 LANGUAGE sql IMMUTABLE
 RETURN least(
-    div(units::numeric * to_token + (from_token - 1), from_token), 9007199254740992
+    div(units::numeric * to_token::numeric + (from_token - 1)::numeric, from_token::numeric),
+    9007199254740992::numeric
 )::bigint;
 
 -- Converts the state of a stored bucket from its quota to another one.

@@ -71,6 +71,17 @@ RETURN CASE
     ELSE stored
 END;
 
+-- The state of a bucket, converted to the quota of a limit and refreshed to now.
+CREATE OR REPLACE FUNCTION tollgate.held(stored bigint[], quota bigint[], phase bigint, now bigint)
+RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    state CONSTANT bigint[] := tollgate.read(stored, quota, phase, now);
+BEGIN
+    RETURN tollgate.refresh(quota, state, now);
+END
+$$;
+
 -- The state that a charge of a list finds: what the charges before it have left, converted to the
 -- quota of its limit; what the bucket holds, if there are none.
 CREATE OR REPLACE FUNCTION tollgate.left_for(
@@ -138,7 +149,6 @@ RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     cells bigint[] := stored;
-    buckets CONSTANT integer := cardinality(stored) / 6;
     at integer := numbers[1] * 5 + 3;
     count integer;
     behind integer;
@@ -154,17 +164,21 @@ DECLARE
     initial bigint;
     stored_step bigint;
     value bigint;
+    ts bigint;
+    value2 bigint;
+    ts2 bigint;
     phase bigint;
     units bigint;
     lowest bigint;
     max_wait bigint;
     takes boolean;
     cell bigint[];
-    held bigint[];
     state bigint[];
-    state2 bigint[];
     outcome bigint[];
-    verdict bigint;
+    -- A bucket without the charges of this operation, and the first one of a pair.
+    held_value bigint;
+    held_ts bigint;
+    before bigint[];
     -- What the charges of an operation leave in each bucket so far, and for which limit.
     left_value bigint[];
     left_ts bigint[];
@@ -174,6 +188,8 @@ DECLARE
     -- the bucket without the charges of this operation; eight numbers for each.
     taking bigint[];
     taken integer;
+    -- Whether each bucket is stored for the quota of its limit, and named once.
+    is_usual boolean;
     named_later boolean[];
 BEGIN
     FOR operation IN 1..numbers[at - 1] LOOP
@@ -207,7 +223,7 @@ BEGIN
                 CONTINUE;
             END IF;
             cell := cells[k - 5:k];
-            state := tollgate.refresh(quota, tollgate.read(cell, quota, phase, now), now);
+            state := tollgate.held(cell, quota, phase, now);
             IF state[1] < units THEN
                 cells[k - 5:k] := tollgate.refused(cell, quota, phase, state[1], state[2], now);
             ELSIF units > 0 OR initial <> capacity THEN
@@ -222,15 +238,13 @@ BEGIN
         -- is 0 if there is one), limit, phase, units, the lowest value that may be left, the
         -- longest wait, and 1 if it takes.
         WHEN 2 THEN
-            count := numbers[at + 1];
-            behind := at + 2 + count * 8;
+            behind := at + 2 + numbers[at + 1] * 8;
             at := at + 2;
-            left_value := array_fill(NULL::bigint, ARRAY[buckets]);
-            left_ts := left_value;
-            left_s := left_value;
+            left_s := NULL;
             taking := '{}';
             taken := 0;
             is_refused := false;
+            is_usual := true;
 
             WHILE at < behind LOOP
                 k := numbers[at];
@@ -242,75 +256,117 @@ BEGIN
                 max_wait := numbers[at + 6];
                 takes := numbers[at + 7] = 1;
                 at := at + 8;
-                quota := numbers[s * 5 - 3:s * 5 + 1];
-                cell := cells[k * 6 - 5:k * 6];
-                held := tollgate.refresh(quota, tollgate.read(cell, quota, phase, now), now);
-                state := tollgate.left_for(
-                    held, left_value[k], left_ts[k], left_s[k], numbers, s, phase, now
-                );
+                gain := numbers[s * 5 - 3];
+                token := numbers[s * 5 - 2];
+                capacity := numbers[s * 5 - 1];
+                step := numbers[s * 5];
+                initial := numbers[s * 5 + 1];
+                stored_step := CASE WHEN initial = capacity THEN step ELSE -step END;
+                -- Nearly all buckets are stored for the quota of the limit, and named once.
+                IF left_s[k] IS NULL AND cells[k * 6] = stored_step AND cells[k * 6 - 1] = capacity
+                    AND cells[k * 6 - 3] = gain AND cells[k * 6 - 2] = token
+                    AND (step = 1 OR tollgate.modulo(cells[k * 6 - 4], step) = phase)
+                THEN
+                    ts := cells[k * 6 - 4];
+                    value := tollgate.refreshed(gain, capacity, step, cells[k * 6 - 5], ts, now);
+                    ts := tollgate.refreshed_ts(step, ts, now);
+                    held_value := value;
+                    held_ts := ts;
+                ELSE
+                    is_usual := false;
+                    quota := numbers[s * 5 - 3:s * 5 + 1];
+                    state := tollgate.held(cells[k * 6 - 5:k * 6], quota, phase, now);
+                    held_value := state[1];
+                    held_ts := state[2];
+                    state := tollgate.left_for(
+                        state, left_value[k], left_ts[k], left_s[k], numbers, s, phase, now
+                    );
+                    value := state[1];
+                    ts := state[2];
+                END IF;
                 IF k2 = 0 THEN
-                    IF NOT is_refused THEN
-                        verdict := tollgate.charge(
-                            quota, state[1], state[2], units, lowest, max_wait, now
-                        );
-                        is_refused := verdict = 3;
-                    END IF;
-                    IF takes AND NOT is_refused THEN
-                        state[1] := state[1] - units;
+                    IF NOT is_refused AND value < units THEN
+                        -- Reserved, if the terms allow it.
+                        is_refused := value - units < lowest;
+                        IF NOT is_refused THEN
+                            is_refused := tollgate.wait_of(gain, step, value - units, ts, now)
+                                > max_wait;
+                        END IF;
                     END IF;
                     IF takes THEN
-                        taking[taken + 1:taken + 8] := ARRAY[
-                            k, s, phase, state[1], state[2],
-                            (units > 0 OR quota[5] <> quota[3])::integer, held[1], held[2]
+                        IF NOT is_refused THEN
+                            value := value - units;
+                        END IF;
+                        taking := taking || ARRAY[
+                            k, s, phase, value, ts, (units > 0 OR initial <> capacity)::integer,
+                            held_value, held_ts
                         ];
                         taken := taken + 8;
                     END IF;
                 ELSE
-                    IF takes THEN
-                        taking[taken + 1:taken + 8] :=
-                            ARRAY[k, s, phase, 0, state[2], 0, held[1], held[2]];
-                        taken := taken + 8;
+                    before := ARRAY[held_value, held_ts];
+                    IF left_s[k2] IS NULL AND cells[k2 * 6] = stored_step
+                        AND cells[k2 * 6 - 1] = capacity
+                        AND cells[k2 * 6 - 3] = gain AND cells[k2 * 6 - 2] = token
+                        AND (step = 1 OR tollgate.modulo(cells[k2 * 6 - 4], step) = phase)
+                    THEN
+                        ts2 := cells[k2 * 6 - 4];
+                        value2 :=
+                            tollgate.refreshed(gain, capacity, step, cells[k2 * 6 - 5], ts2, now);
+                        ts2 := tollgate.refreshed_ts(step, ts2, now);
+                        held_value := value2;
+                        held_ts := ts2;
+                    ELSE
+                        is_usual := false;
+                        quota := numbers[s * 5 - 3:s * 5 + 1];
+                        state := tollgate.held(cells[k2 * 6 - 5:k2 * 6], quota, phase, now);
+                        held_value := state[1];
+                        held_ts := state[2];
+                        state := tollgate.left_for(
+                            state, left_value[k2], left_ts[k2], left_s[k2], numbers, s, phase, now
+                        );
+                        value2 := state[1];
+                        ts2 := state[2];
                     END IF;
-                    cell := cells[k2 * 6 - 5:k2 * 6];
-                    held := tollgate.refresh(quota, tollgate.read(cell, quota, phase, now), now);
-                    state2 := tollgate.left_for(
-                        held, left_value[k2], left_ts[k2], left_s[k2], numbers, s, phase, now
-                    );
-                    IF takes THEN
-                        taking[taken + 1:taken + 8] :=
-                            ARRAY[k2, s, phase, 0, state2[2], 0, held[1], held[2]];
-                        taken := taken + 8;
-                    END IF;
+                    outcome := ARRAY[3, value, value2];
                     IF NOT is_refused THEN
                         outcome := tollgate.charge_pair(
-                            quota, state[1], state[2], state2[1], state2[2],
-                            units, lowest, max_wait, now
+                            gain, step, value, ts, value2, ts2, units, lowest, max_wait, now
                         );
                         is_refused := outcome[1] = 3;
-                        IF takes THEN
-                            taking[taken - 12] := outcome[2];
-                            taking[taken - 10] := (outcome[2] < state[1])::integer;
-                            taking[taken - 4] := outcome[3];
-                            taking[taken - 2] := (outcome[3] < state2[1])::integer;
-                            state[1] := outcome[2];
-                            state2[1] := outcome[3];
-                        END IF;
                     END IF;
-                    left_value[k2] := state2[1];
-                    left_ts[k2] := state2[2];
-                    left_s[k2] := s;
+                    IF takes THEN
+                        taking := taking || ARRAY[
+                            k, s, phase, outcome[2], ts, (outcome[2] < value)::integer,
+                            before[1], before[2],
+                            k2, s, phase, outcome[3], ts2, (outcome[3] < value2)::integer,
+                            held_value, held_ts
+                        ];
+                        taken := taken + 16;
+                        value := outcome[2];
+                        value2 := outcome[3];
+                    END IF;
                 END IF;
-                -- Charges behind a refused one find what is left here, but no longer count.
-                left_value[k] := state[1];
-                left_ts[k] := state[2];
-                left_s[k] := s;
+                -- Charges behind this one find what is left here. If it is refused, they no longer
+                -- count.
+                IF at < behind THEN
+                    left_value[k] := value;
+                    left_ts[k] := ts;
+                    left_s[k] := s;
+                    IF k2 > 0 THEN
+                        left_value[k2] := value2;
+                        left_ts[k2] := ts2;
+                        left_s[k2] := s;
+                    END IF;
+                END IF;
             END LOOP;
 
             IF is_refused THEN
                 -- In reverse: a bucket that several quotas name is stored for that of the last
-                -- charge.
-                named_later := array_fill(false, ARRAY[buckets]);
+                -- charge. A bucket that was stored for the quota of its charge stays as it is.
+                named_later := '{}';
                 FOR i IN REVERSE taken..1 BY 8 LOOP
+                    EXIT WHEN is_usual;
                     k := taking[i - 7];
                     s := taking[i - 6];
                     phase := taking[i - 5];
@@ -327,6 +383,13 @@ BEGIN
             ELSE
                 FOR i IN 8..taken BY 8 LOOP
                     k := taking[i - 7];
+                    IF is_usual THEN
+                        IF taking[i - 2] = 1 THEN
+                            cells[k * 6 - 5] := taking[i - 4];
+                            cells[k * 6 - 4] := taking[i - 3];
+                        END IF;
+                        CONTINUE;
+                    END IF;
                     s := taking[i - 6];
                     quota := numbers[s * 5 - 3:s * 5 + 1];
                     IF taking[i - 2] = 1 THEN

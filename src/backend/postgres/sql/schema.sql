@@ -1,5 +1,54 @@
 -- The tables. Run the files of this folder in this order: schema, clock, bucket, formula,
--- operations, decide, sweep, access.
+-- operations, decide, sweep, access. The search path must not name a schema of another role
+-- before `pg_catalog`; it does not, unless a setting of the session or of the role says so.
+
+-- The functions are written in a form that older servers cannot read.
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::integer < 140000 THEN
+        RAISE EXCEPTION 'PostgreSQL % is too old, as the store needs version 14 or a newer one',
+            current_setting('server_version')
+            USING ERRCODE = 'feature_not_supported';
+    END IF;
+END
+$$;
+
+-- Refuses objects of another role. The tables below are made only if they are missing, and a
+-- trigger on a table that another role has made would run with the rights of the owner of our
+-- functions.
+DO $$
+DECLARE
+    me CONSTANT oid := current_user::regrole::oid;
+    other oid;
+BEGIN
+    SELECT o.owner INTO other FROM (
+        SELECT relowner AS owner FROM pg_class
+        WHERE relnamespace = to_regnamespace('tollgate')::oid
+        UNION ALL
+        SELECT proowner FROM pg_proc WHERE pronamespace = to_regnamespace('tollgate')::oid
+        UNION ALL
+        SELECT typowner FROM pg_type WHERE typnamespace = to_regnamespace('tollgate')::oid
+        UNION ALL
+        -- The schema may belong to an administrator, or to a role of which this one is a member.
+        SELECT n.nspowner FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner
+        WHERE n.oid = to_regnamespace('tollgate')::oid AND NOT r.rolsuper
+            AND r.rolname <> 'pg_database_owner'::name
+            AND NOT EXISTS (
+                SELECT FROM pg_database d
+                WHERE d.datname = current_database() AND d.datdba = n.nspowner
+            )
+            AND NOT EXISTS (
+                SELECT FROM pg_auth_members m WHERE m.roleid = n.nspowner AND m.member = me
+            )
+    ) o WHERE o.owner <> me LIMIT 1;
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'the schema, or an object in it, belongs to the role %',
+            pg_get_userbyid(other)
+            USING ERRCODE = 'duplicate_object',
+                HINT = 'Run the migration as that role, or drop the schema.';
+    END IF;
+END
+$$;
 
 -- A role that may create in the schema need not be allowed to create schemas.
 DO $$
@@ -47,9 +96,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS tollgate.buckets (
     gain tollgate.positive NOT NULL,
     token tollgate.positive NOT NULL,
     capacity tollgate.capacity NOT NULL,
-    step tollgate.step NOT NULL,
-    -- From this microsecond since the epoch on, the row equals none.
-    drop_at bigint NOT NULL
+    step tollgate.step NOT NULL
 ) WITH (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02,

@@ -16,7 +16,8 @@ DECLARE
 BEGIN
     WITH droppable AS MATERIALIZED (
         SELECT b.ctid FROM tollgate.buckets b
-        WHERE b.ctid >= first AND b.ctid < behind AND b.drop_at <= now - 1000000
+        WHERE b.ctid >= first AND b.ctid < behind 
+            AND tollgate.drop_at(b.gain, b.capacity, b.step, b.value, b.ts) <= now - 1000000
         FOR UPDATE SKIP LOCKED
     )
     DELETE FROM tollgate.buckets b USING droppable d

@@ -75,10 +75,13 @@ async fn a_role_cannot_put_its_own_operators_into_the_functions() {
     assert!(client.batch_execute("SELECT 1::bigint + 1::bigint").await.is_err());
     let decide = CHARGE.replace("tollgate.", &format!("{}.", database.schema));
     let two = decide.replace("1, 1, 1, 1, 0, 1}", "2, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1}");
-    for text in [&decide, &two] {
+    let own = decide.replace("1, 1, 1, 1, 0, 1}", "1, 5, 1, 0, 1}");
+    let own_two =
+        own.replace("5, 1, 0, 1}", "5, 1, 0, 1, 1, 0, 1}").replace("{alice}", "{alice,bob}");
+    for text in [&decide, &two, &own, &own_two] {
         client.batch_execute(text).await.unwrap();
     }
-    assert_eq!(database.number("SELECT count(*) FROM tollgate.buckets").await, 1);
+    assert_eq!(database.number("SELECT count(*) FROM tollgate.buckets").await, 2);
 }
 
 /// A bucket that cannot be one is kept out, also where a role may write to the table.
@@ -89,7 +92,7 @@ async fn the_table_keeps_out_what_cannot_be_a_bucket() {
     let most = 1_i64 << 53;
     let insert = async |numbers: [i64; 6]| {
         let list: Vec<_> = numbers.iter().map(i64::to_string).collect();
-        let text = format!("INSERT INTO tollgate.buckets VALUES ('x', {}, 0)", list.join(", "));
+        let text = format!("INSERT INTO tollgate.buckets VALUES ('x', {})", list.join(", "));
         database.run(&text).await
     };
     for (place, number) in [
@@ -126,11 +129,23 @@ async fn numbers_that_make_no_sense_are_errors_and_store_nothing() {
         &[1, 1, 1, 10, 1, 10, 1, 9, 1, 1, 0, 1],
         &[1, 1, 1, 10, 0, 10, 1, 1, 1, 1, 0, 1],
         &[1, 0, 1, 10, 1, 10, 1, 1, 1, 1, 0, 1],
-        &[1, 1, 1, -5, 1, -5, 1, 1, 1, 1, 0, -9],
-        &[1, 1, 1, 10, 1, i64::MAX, 1, 1, 1, 1, 0, 1],
-        &[1, 1, 1, 10, 1, 10, 1, 1, 1, 1, 0, i64::MIN],
+        // In the form for charges of a bucket each.
+        &[1, 1, 1, 10, 1, 10, 1, 5],
+        &[1, 1, 1, 10, 0, 10, 1, 5, 1, 0, 1],
+        &[1, 0, 1, 10, 1, 10, 1, 5, 1, 0, 1],
+        &[1, 1, 1, -5, 1, -5, 1, 5, 1, 0, -9],
+        &[1, 1, 1, 10, 1, 10, 1, 5, 1, 0, i64::MIN],
     ] {
         let outcome = database.decide(&batch(numbers).at(START)).await;
+        assert!(outcome.is_err(), "{numbers:?}: {outcome:?}");
+    }
+    let two = |numbers: &[i64]| Batch {
+        names: vec![b"x".to_vec(), b"y".to_vec()],
+        numbers: numbers.to_vec(),
+    };
+    for numbers in [&[1, 1, 1, 10, 1, 10, 1, 5][..], &[1, 1, 1, 10, 0, 10, 1, 5, 1, 0, 1, 1, 0, 1]]
+    {
+        let outcome = database.decide(&two(numbers).at(START)).await;
         assert!(outcome.is_err(), "{numbers:?}: {outcome:?}");
     }
     assert_eq!(database.rows().await, []);

@@ -67,7 +67,7 @@ async fn wait_for_theirs(
     database: &Database,
     before: &[Step],
     theirs: &[Step],
-    mine: &[Step],
+    batch: &Batch,
     later: Duration,
 ) -> (Timestamp, Vec<(Vec<u8>, [i64; 6])>) {
     database.run("TRUNCATE tollgate.buckets").await.unwrap();
@@ -76,7 +76,6 @@ async fn wait_for_theirs(
     database.decide(&Batch::new(before)).await.unwrap();
     other.run("BEGIN").await.unwrap();
     other.decide(&Batch::new(theirs)).await.unwrap();
-    let batch = Batch::new(mine);
     let waiting = {
         let (one, batch) = (database.again().await, batch.clone());
         tokio::spawn(async move { one.decide(&batch).await.unwrap() })
@@ -85,7 +84,7 @@ async fn wait_for_theirs(
     database.set_time(START + later).await;
     other.run("COMMIT").await.unwrap();
     let (now, stored) = waiting.await.unwrap();
-    (now, batch.names.into_iter().zip(stored).collect())
+    (now, batch.names.iter().cloned().zip(stored).collect())
 }
 
 /// What is tried, the steps before, theirs, mine, and whether mine are all admitted.
@@ -99,7 +98,7 @@ fn after(now: Timestamp, stored: &mut Records, steps: &[Step]) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_decides_on_what_is_there_then_and_at_the_time_of_then() {
+async fn a_call_that_waits_decides_on_what_is_there_then() {
     let database = Database::with_live_clock().await;
     let cases: &[Case<'_>] = &[
         ("a charge", &[take(1, 1)], &[take(1, 2)], &[take(1, 3)], true),
@@ -155,17 +154,22 @@ async fn a_call_that_waits_decides_on_what_is_there_then_and_at_the_time_of_then
     ];
     for (what, before, theirs, mine, admits) in cases {
         let later = Duration::from_micros(1_500_000);
-        let (now, stored) = wait_for_theirs(&database, before, theirs, mine, later).await;
-        assert_eq!(now, START + later, "{what}");
-        let mut expected = Records::new(START);
-        let _ = (after(START, &mut expected, before), after(START, &mut expected, theirs));
-        for (name, cell) in &stored {
-            assert_eq!(*cell, expected.cell(name), "{what}");
+        for batch in Batch::of_own_charges(mine).into_iter().chain([Batch::general(mine)]) {
+            let (now, stored) = wait_for_theirs(&database, before, theirs, &batch, later).await;
+            assert_eq!(now, START + later, "{what}");
+            let mut expected = Records::new(START);
+            let _ = (after(START, &mut expected, before), after(START, &mut expected, theirs));
+            for (name, cell) in &stored {
+                assert_eq!(*cell, expected.cell(name), "{what}");
+            }
+            assert_eq!(after(now, &mut expected, mine), *admits, "{what}");
+            let expected: Vec<_> = expected
+                .stored
+                .iter()
+                .map(|(name, one)| (name.clone(), one.to_numbers()))
+                .collect();
+            assert_eq!(database.rows().await, expected, "{what}");
         }
-        assert_eq!(after(now, &mut expected, mine), *admits, "{what}");
-        let expected: Vec<_> =
-            expected.stored.iter().map(|(name, one)| (name.clone(), one.to_numbers())).collect();
-        assert_eq!(database.rows().await, expected, "{what}");
     }
 }
 
@@ -177,17 +181,19 @@ async fn a_refusal_beside_a_charge_that_waits_stays_one() {
     let (before, theirs) = ([take(1, 10), take(2, 1)], [take(2, 2)]);
     let mine = [take(1, 1), take(2, 3)];
     let later = SECOND * 2;
-    let (now, stored) = wait_for_theirs(&database, &before, &theirs, &mine, later).await;
-    assert_eq!(now, START);
-    let mut expected = Records::new(START);
-    for (name, cell) in stored {
-        expected.stored.insert(name, BucketRecord::from_numbers(cell).unwrap());
+    for batch in [Batch::general(&mine), Batch::of_own_charges(&mine).unwrap()] {
+        let (now, stored) = wait_for_theirs(&database, &before, &theirs, &batch, later).await;
+        assert_eq!(now, START);
+        let mut expected = Records::new(START);
+        for (name, cell) in stored {
+            expected.stored.insert(name, BucketRecord::from_numbers(cell).unwrap());
+        }
+        assert!(!after(now, &mut expected, &mine));
+        let left = |key| expected.stored[&name(target(key).id())].to_numbers();
+        assert_eq!(
+            database.rows().await.iter().map(|row| row.1).collect::<Vec<_>>(),
+            [left(1), left(2)]
+        );
+        assert_eq!([left(1)[0], left(2)[0]], [0, 4_000_000]);
     }
-    assert!(!after(now, &mut expected, &mine));
-    let left = |key| expected.stored[&name(target(key).id())].to_numbers();
-    assert_eq!(
-        database.rows().await.iter().map(|row| row.1).collect::<Vec<_>>(),
-        [left(1), left(2)]
-    );
-    assert_eq!([left(1)[0], left(2)[0]], [0, 4_000_000]);
 }

@@ -34,8 +34,40 @@ fn names(step: &Step) -> Vec<Vec<u8>> {
 }
 
 impl Batch {
-    /// A batch of these steps, for the server's clock.
+    /// A batch of these steps, for the server's clock. Charges of a bucket each have their own form.
     pub(super) fn new(steps: &[Step]) -> Self {
+        Self::of_own_charges(steps).unwrap_or_else(|| Self::general(steps))
+    }
+
+    /// The form for charges of a bucket each, of limits that begin full.
+    pub(super) fn of_own_charges(steps: &[Step]) -> Option<Self> {
+        let own = |step| match step {
+            &Step::Apply(ref charges) => match charges.as_slice() {
+                [one] if is_plain(one) && one.units > 0 => {
+                    (one.bucket.initial() == one.bucket.capacity()).then_some(one)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let charges: Option<BTreeMap<Vec<u8>, &TestCharge>> =
+            steps.iter().map(|step| Some((name(own(step)?.target.id()), own(step)?))).collect();
+        let charges =
+            charges.filter(|charges| charges.len() == steps.len() && !steps.is_empty())?;
+        let mut encoder =
+            Encoder { places: BTreeMap::new(), limits: Vec::new(), numbers: vec![1, 5] };
+        for one in charges.values() {
+            let [limit, phase] = encoder.limit(&one.bucket, &one.target);
+            encoder.push(&[limit, phase, one.units]);
+        }
+        let mut numbers = vec![i64::try_from(encoder.limits.len()).unwrap()];
+        numbers.extend(encoder.limits.iter().flatten());
+        numbers.extend(encoder.numbers);
+        Some(Self { names: charges.into_keys().collect(), numbers })
+    }
+
+    /// The form for all steps.
+    pub(super) fn general(steps: &[Step]) -> Self {
         let mut places: BTreeMap<Vec<u8>, i64> =
             steps.iter().flat_map(names).map(|name| (name, 0)).collect();
         places.values_mut().zip(1..).for_each(|(place, nth)| *place = nth);

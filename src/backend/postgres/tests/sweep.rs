@@ -82,13 +82,14 @@ async fn a_sweep_removes_rows_of_its_pages_only_and_skips_locked_ones() {
 #[tokio::test]
 async fn a_sweep_reads_its_own_pages_only() {
     let database = Database::with_test_clock().await;
-    let text = "INSERT INTO tollgate.buckets SELECT int4send(i), 0, 0, 1, 1, 1, 1, 9e18::bigint \
+    let text = "INSERT INTO tollgate.buckets SELECT int4send(i), 0, 9e15::bigint, 1, 1, 1, 1 \
                 FROM generate_series(1, 20000) i";
     database.run(text).await.unwrap();
     let read = |client: std::sync::Arc<tokio_postgres::Client>, schema: String| async move {
         let text = format!(
             "EXPLAIN (FORMAT TEXT) SELECT ctid FROM {schema}.buckets \
-             WHERE ctid >= '(3,0)' AND ctid < '(5,0)' AND drop_at <= 0"
+             WHERE ctid >= '(3,0)' AND ctid < '(5,0)' \
+             AND {schema}.drop_at(gain, capacity, step, value, ts) <= 0"
         );
         let rows = client.query(&text, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
