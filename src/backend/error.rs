@@ -1,11 +1,8 @@
 //! The error of a backend.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-use super::error_text::{late, write_chain};
 
 /// Why a backend could not decide.
 ///
@@ -24,11 +21,11 @@ use super::error_text::{late, write_chain};
 /// assert_eq!(error.to_string(), "redis backend could not decide within 50 ms");
 /// ```
 #[derive(Clone, Debug)]
-pub struct BackendError(Problem);
+pub struct BackendError(pub(super) Problem);
 
 /// `backend` is what kind of store it is, as in "redis".
 #[derive(Clone, Debug)]
-enum Problem {
+pub(super) enum Problem {
     Unavailable {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
@@ -375,68 +372,6 @@ impl BackendError {
             Problem::Contended { .. } => true,
             _ => false,
         }
-    }
-}
-
-impl fmt::Display for BackendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
-            Problem::Timeout { backend, within } => late(backend, *within, f),
-            #[cfg(feature = "postgres")]
-            Problem::Locked { backend, within } => {
-                late(backend, *within, f)?;
-                f.write_str(
-                    ", as another transaction held a lock on its buckets (keep transactions short \
-                     that decide, or that lock the table)",
-                )
-            }
-            #[cfg(feature = "postgres")]
-            Problem::InTransaction { backend, cause } => {
-                let late = if cause.is_none() { " in time" } else { "" };
-                write!(
-                    f,
-                    "{backend} backend could not decide{late} inside the transaction of the caller \
-                     (roll it back)"
-                )
-            }
-            Problem::Undecidable { backend, .. } => {
-                write!(f, "{backend} backend can never decide this")
-            }
-            Problem::Full { backend, .. } => write!(f, "{backend} backend is full"),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Overloaded { backend, within } => {
-                late(backend, *within, f)?;
-                f.write_str(
-                    ", as too many calls of this process waited to be sent (let fewer requests run \
-                     at once, or set a longer deadline)",
-                )
-            }
-            #[cfg(feature = "optimistic")]
-            Problem::Contended { backend, tries } => write!(
-                f,
-                "{backend} backend could not decide in {tries} tries, as other calls changed the \
-                 bucket each time (let fewer requests run at once, divide the limit into shards, or \
-                 allow more tries)"
-            ),
-            Problem::CrossSlot { limits } => write!(
-                f,
-                "buckets of `{limits}` are in several slots of the cluster, and cannot be charged in one step \
-                 (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
-                 `HashTag::Fixed`)"
-            ),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Misconfigured { backend, .. } => {
-                write!(f, "{backend} backend is misconfigured")
-            }
-            Problem::CircuitOpen { .. } => f.write_str("the circuit breaker is open"),
-            Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Internal { backend, what } => {
-                write!(f, "{backend} backend has a bug: {what} (please report this)")
-            }
-        }?;
-        self.cause().map_or(Ok(()), |cause| write_chain(cause, f))
     }
 }
 

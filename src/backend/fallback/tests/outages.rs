@@ -174,3 +174,33 @@ async fn errors_that_are_no_outage_are_passed_on() {
     let denied: RateLimited = limiter.limit(&TEN).await.unwrap_err();
     assert!(denied.is_unavailable() && !denied.is_outage());
 }
+
+/// A layer of several limits is refused at build if its store charges one at a time.
+#[test]
+fn what_the_store_cannot_do_is_not_promised() {
+    use crate::backend::{Adjustment, Applied, CircuitBreaker, DenyCache};
+
+    #[derive(Debug)]
+    struct OneByOne(Memory);
+    impl Backend for OneByOne {
+        fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+            self.0.apply(charges)
+        }
+        fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+            self.0.adjust(adjustments)
+        }
+        fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+            self.0.reset(ids)
+        }
+        fn charges_several(&self) -> bool {
+            false
+        }
+    }
+    let wrapped = |store| DenyCache::new(CircuitBreaker::new(store));
+    let one_by_one = Fallback::new(wrapped(OneByOne(Memory::new())), Memory::new());
+    assert!(!one_by_one.charges_several());
+    assert!(
+        Fallback::new(DenyCache::new(CircuitBreaker::new(Memory::new())), Memory::new())
+            .charges_several()
+    );
+}
