@@ -51,6 +51,8 @@ mod embedded;
 mod error;
 mod key;
 mod key_parts;
+#[cfg(feature = "leasing")]
+mod lease;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;

@@ -1,0 +1,6 @@
+//! Leasing.
+
+mod node;
+mod terms;
+#[cfg(test)]
+mod tests;

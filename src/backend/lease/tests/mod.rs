@@ -1,0 +1,4 @@
+//! Tests of leasing.
+
+mod bound;
+mod store;
