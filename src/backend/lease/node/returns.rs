@@ -163,7 +163,7 @@ impl LeaseNode {
         now: Timestamp,
     ) -> bool {
         self.lots.drop_void(now);
-        let lot = self.lots.iter_mut().next();
+        let lot = self.lots.iter_mut().next_back();
         lot.map(|lot| lot.left += units).is_some()
     }
 }
