@@ -46,6 +46,8 @@ pub struct Adjustment<'a> {
     /// The mark of the charge that took the units; `None` if a reset since then makes no
     /// difference.
     mark: Option<ResetMark>,
+    /// What the charge has left that took the units, if the caller knows.
+    origin: Option<State>,
 }
 
 /// What an [`Adjustment`] does to its bucket.
@@ -122,7 +124,7 @@ impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self { id, bucket, change, mark: None }
+        Self { id, bucket, change, mark: None, origin: None }
     }
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
@@ -134,6 +136,23 @@ impl<'a> Adjustment<'a> {
 
     pub(crate) const fn mark(&self) -> Option<ResetMark> {
         self.mark
+    }
+
+    /// Sets the state that the charge has left which took the units. Only a store that keeps part
+    /// of its tokens elsewhere has to know where they came from.
+    pub(crate) const fn with_origin(mut self, left: State) -> Self {
+        self.origin = Some(left);
+        self
+    }
+
+    pub(crate) const fn origin(&self) -> Option<State> {
+        self.origin
+    }
+
+    /// Sets the mark and the origin of another adjustment.
+    pub(crate) const fn with_marks_of(mut self, other: &Self) -> Self {
+        (self.mark, self.origin) = (other.mark, other.origin);
+        self
     }
 
     /// Removes the mark, for a store that does not count resets.
@@ -325,7 +344,7 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        Adjustment { id: self.id, bucket, change, mark: self.mark }
+        Adjustment { id: self.id, bucket, change, mark: self.mark, origin: None }
     }
 }
 

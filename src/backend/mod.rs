@@ -7,6 +7,7 @@
 //! | `Postgres` | the same, in a database that there is already, with the feature `postgres` |
 //! | `Embedded` | one process whose limits survive a restart, with the feature `embedded` |
 //! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
+//! | `Leasing` | a wrapper for limits that are hotter than a store, with the feature `leasing` |
 //! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the feature `conformance` has its tests |
 //!
 //! # Examples
@@ -49,6 +50,8 @@ pub mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+#[cfg(any(feature = "leasing", feature = "redis", feature = "postgres"))]
+mod hashed;
 mod key;
 mod key_parts;
 #[cfg(feature = "leasing")]
@@ -58,6 +61,8 @@ mod limit_head;
 mod memory;
 #[cfg(feature = "optimistic")]
 mod optimistic;
+#[cfg(feature = "leasing")]
+mod named_quota;
 mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -85,6 +90,8 @@ pub use self::charge::{BucketId, Charge};
 pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
 pub use self::key::Key;
+#[cfg(feature = "leasing")]
+pub use self::lease::{LeaseError, Leasing};
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
@@ -92,6 +99,8 @@ pub use self::memory::Memory;
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
+#[cfg(feature = "leasing")]
+pub use self::named_quota::NamedQuota;
 #[cfg(feature = "optimistic")]
 pub use self::optimistic::{Optimistic, Swap, SwapStore};
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};

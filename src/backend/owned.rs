@@ -5,7 +5,7 @@ use super::charge::{BucketId, Charge};
 use super::key::Key;
 use super::limit_head::LimitHead;
 use super::reset_log::ResetMark;
-use crate::algebra::{Bucket, Terms, Units};
+use crate::algebra::{Bucket, State, Terms, Units};
 
 /// A [`BucketId`] that borrows nothing, made by [`BucketId::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,6 +133,7 @@ pub struct OwnedAdjustment {
     bucket: Bucket,
     change: Change,
     mark: Option<ResetMark>,
+    origin: Option<State>,
 }
 
 impl OwnedAdjustment {
@@ -140,8 +141,12 @@ impl OwnedAdjustment {
     #[must_use]
     pub const fn as_adjustment(&self) -> Adjustment<'_> {
         let adjustment = Adjustment::new(self.id.as_id(), &self.bucket, self.change);
-        match self.mark {
+        let adjustment = match self.mark {
             Some(mark) => adjustment.with_mark(mark),
+            None => adjustment,
+        };
+        match self.origin {
+            Some(left) => adjustment.with_origin(left),
             None => adjustment,
         }
     }
@@ -176,7 +181,7 @@ impl Adjustment<'_> {
     #[must_use]
     pub fn into_owned(self) -> OwnedAdjustment {
         let (id, change, mark) = (self.id().into_owned(), self.change(), self.mark());
-        OwnedAdjustment { id, bucket: *self.bucket(), change, mark }
+        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin: self.origin() }
     }
 }
 
@@ -184,7 +189,6 @@ impl Adjustment<'_> {
 mod tests {
     use super::super::reset_log::ResetLog;
     use super::*;
-    use crate::algebra::State;
     use crate::clock::Timestamp;
     use crate::quota::{HOUR, Quota};
 
@@ -218,6 +222,7 @@ mod tests {
         for adjustment in [
             Adjustment::refund(id, &bucket, -7),
             Adjustment::refund(id, &bucket, 7).with_mark(ResetLog::default().mark()),
+            Adjustment::refund(id, &bucket, 7).with_origin(left),
             Adjustment::refund_since(id, &bucket, 7, left),
             Adjustment::undo(id, &bucket, 7, left),
             Adjustment::block(id, &bucket, HOUR),

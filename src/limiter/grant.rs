@@ -249,7 +249,8 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            (refund.with_mark(paid.mark), paid.units.saturating_sub(units))
+            let refund = refund.with_mark(paid.mark).with_origin(paid.after);
+            (refund, paid.units.saturating_sub(units))
         })
     }
 }

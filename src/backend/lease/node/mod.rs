@@ -209,6 +209,11 @@ impl LeaseNode {
         self.lots.held(now)
     }
 
+    /// Whether a question is under way.
+    pub(super) const fn is_asking(&self) -> bool {
+        self.asking.is_some()
+    }
+
     /// When a lot last paid, by the time of the store.
     pub(super) const fn last_paid(&self) -> Option<Timestamp> {
         self.last_paid

@@ -2,7 +2,7 @@
 
 use super::super::terms::LeaseTerms;
 use super::demand_meter::in_time;
-use super::{LeaseDecision, LeaseNode};
+use super::LeaseNode;
 use crate::algebra::{State, Units};
 use crate::clock::Timestamp;
 
@@ -105,9 +105,20 @@ impl LeaseNode {
             lot.left = lot.left.saturating_add(units);
             return PermitReturn::Lot;
         }
-        match self.last_paid.max(forgotten) {
-            Some(last) if paid <= last => PermitReturn::Lost,
-            _ => PermitReturn::Store(LotReturn::new(terms, units, paid)),
+        Self::return_to_store(terms, units, origin, self.last_paid.max(forgotten))
+    }
+
+    /// Where tokens of a permit go that no lot takes back. `last_paid` is when a lot last paid: what
+    /// was paid after that was charged at the store, at that very time.
+    pub(in crate::backend::lease) fn return_to_store(
+        terms: &LeaseTerms,
+        units: Units,
+        origin: State,
+        last_paid: Option<Timestamp>,
+    ) -> PermitReturn {
+        match last_paid {
+            Some(last) if origin.ts <= last && !terms.is_window() => PermitReturn::Lost,
+            _ => PermitReturn::Store(LotReturn::new(terms, units, origin.ts)),
         }
     }
 
@@ -127,17 +138,6 @@ impl LeaseNode {
     /// Takes units whatever there is: first from the lots. Returns what the store has to take.
     pub(in crate::backend::lease) fn penalize(&mut self, units: Units) -> Units {
         units.saturating_sub(self.lots.drain(units))
-    }
-
-    /// Decides without counting the request, and takes nothing.
-    pub(in crate::backend::lease) fn covers(&self, cost: Units, now: Timestamp) -> bool {
-        cost > 0 && self.lots.held(now) >= cost
-    }
-}
-
-impl LeaseDecision {
-    pub(in crate::backend::lease) const fn is_paid(&self) -> bool {
-        matches!(self, Self::Paid { .. })
     }
 }
 

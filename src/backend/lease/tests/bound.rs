@@ -6,7 +6,9 @@
 
 use crate::algebra::{Bucket, State, Units, Verdict};
 use crate::backend::conformance::dice::Dice;
-use crate::backend::lease::node::{LeaseNode, LotAnswer, LotQuestion, LotReturn, PermitReturn};
+use crate::backend::lease::node::{
+    LeaseDecision, LeaseNode, LotAnswer, LotQuestion, LotReturn, PermitReturn,
+};
 use crate::backend::lease::terms::LeaseTerms;
 use crate::backend::{Adjustment, BucketId, Charge, Key};
 use crate::clock::Timestamp;
@@ -261,7 +263,7 @@ impl History {
                 continue;
             }
             let decision = self.nodes[node].decide_again(&self.terms, units, self.now);
-            if !decision.is_paid() {
+            if !matches!(decision, LeaseDecision::Paid { .. }) {
                 continue;
             }
             let origin = self.origin(node);
@@ -390,7 +392,7 @@ fn count(variant: Variant, histories: u64) -> (usize, usize, i64) {
 
 #[test]
 fn all_nodes_together_stay_within_the_bound() {
-    let (broken, met, worst) = count(Variant::Right, 1_000);
+    let (broken, met, worst) = count(Variant::Right, 800);
     assert_eq!(broken, 0, "the worst is {worst} units above the bound");
     // The histories are bad enough: the bound is met to the unit.
     assert!(met > 50, "met in {met}");
