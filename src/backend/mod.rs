@@ -59,10 +59,10 @@ mod lease;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
-#[cfg(feature = "optimistic")]
-mod optimistic;
 #[cfg(feature = "leasing")]
 mod named_quota;
+#[cfg(feature = "optimistic")]
+mod optimistic;
 mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;

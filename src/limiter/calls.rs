@@ -19,7 +19,7 @@ use super::snapshot::Level;
 #[cfg(feature = "memory")]
 use crate::algebra::State;
 use crate::algebra::Verdict;
-use crate::backend::{Applied, BackendError, Key};
+use crate::backend::{Answer, Applied, BackendError, Key};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Reading, UnknownBucket};
 #[cfg(feature = "memory")]
@@ -219,6 +219,38 @@ impl<'l> LimitCall<'l> {
         self
     }
 
+    /// One bucket in another store, which may answer at once too: a wrapper that keeps tokens in this
+    /// process, say. Then nothing of the general way is needed.
+    #[inline(never)]
+    fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        let Self { limiter, demands, jitter, progress } = self;
+        if !limiter.is_off()
+            && *jitter == 0
+            && let Progress::New = progress
+            && let Some(demand) = demands.lone_bucket()
+        {
+            *progress = Progress::Done;
+            match limiter.submit_one(demand)? {
+                Answer::Ready(Ok(applied)) => {
+                    if let ([reading], Verdict::Admitted) = (applied.readings(), applied.verdict())
+                    {
+                        limiter.failures().store_charged(demand.limit);
+                        let mark = demand.asked_at;
+                        let grant = Grant::from_reading(demand, reading, applied.now());
+                        let grant = grant.with_mark(mark);
+                        return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
+                    }
+                    return Poll::Ready(self.read(applied));
+                }
+                Answer::Ready(Err(error)) => {
+                    return Poll::Ready(limiter.permit_in_failure(demands, error));
+                }
+                Answer::Pending(answer) => *progress = Progress::Pending(answer),
+            }
+        }
+        self.poll_list(cx)
+    }
+
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
@@ -375,7 +407,7 @@ impl<'l> Future for LimitCall<'l> {
                 return decide(limiter, memory, demand);
             }
         }
-        self.poll_list(cx)
+        self.poll_elsewhere(cx)
     }
 }
 

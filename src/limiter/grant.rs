@@ -107,6 +107,13 @@ impl<L> Grant<L> {
         }
     }
 
+    /// Sets the mark of a limiter that records the resets of its store.
+    #[inline(always)]
+    pub(super) const fn with_mark(mut self, mark: ResetMark) -> Self {
+        self.mark = mark;
+        self
+    }
+
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;

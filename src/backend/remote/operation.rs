@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
-use crate::backend::hashed::PrehashedMap;
 use crate::algebra::{Bucket, Terms, Units};
+use crate::backend::hashed::PrehashedMap;
 use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, OwnedBucketId};
 use crate::quota::MAX_UNITS;
 

@@ -126,7 +126,9 @@ impl<B: Backend> LeaseDriver<B> {
             (rest, record.state(now))
         });
         match taken {
-            Some((0, state)) => ChangePart::Here(Reading::in_micros(Verdict::Admitted, state, 0, 0)),
+            Some((0, state)) => {
+                ChangePart::Here(Reading::in_micros(Verdict::Admitted, state, 0, 0))
+            }
             rest => {
                 let units = rest.map_or(units, |(rest, _)| rest.saturating_neg());
                 ChangePart::Leased(Change::Refund { units }, Box::new(terms))

@@ -70,12 +70,8 @@ impl LeaseClock {
         self.compared.store(now, Ordering::Relaxed);
         let distance = time_of_day.saturating_sub(now);
         let before = self.distance.load(Ordering::Relaxed);
-        let swapped = self.distance.compare_exchange(
-            before,
-            distance,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let swapped =
+            self.distance.compare_exchange(before, distance, Ordering::Relaxed, Ordering::Relaxed);
         let step = distance.saturating_sub(before);
         if swapped.is_ok() && step >= SMALLEST_STEP {
             self.missed.fetch_add(step, Ordering::Relaxed);

@@ -65,7 +65,10 @@ impl<B> LeaseDriver<B> {
         id: BucketId<'a>,
         bucket: &'a Bucket,
     ) -> Option<LeasedBucket<'a>> {
-        let is_this = |limit: &LeasedLimit| limit.head == id.head() && *limit.name == *id.limit();
+        // A short name is all in the head.
+        let is_this = |limit: &LeasedLimit| {
+            limit.head == id.head() && (limit.head.whole().is_some() || *limit.name == *id.limit())
+        };
         let limit = self.limits.iter().position(is_this)?;
         (id.shard_index() == 0).then_some(LeasedBucket { limit, id, bucket })
     }
@@ -154,23 +157,24 @@ impl<B> LeaseDriver<B> {
 impl LeaseRecord {
     /// How the bucket stands here: what its lots hold.
     pub(super) fn state(&mut self, now: Timestamp) -> State {
-        self.state_of(self.node.held(now), now)
+        self.state_of(self.node.held(now), now).1
     }
 
-    /// The same for lots that hold this much.
+    /// The time of the store as this node reckons it, and the state for lots that hold this much.
     #[inline]
-    pub(super) fn state_of(&mut self, value: Units, now: Timestamp) -> State {
+    pub(super) fn state_of(&mut self, value: Units, now: Timestamp) -> (Timestamp, State) {
         let at = self.node.store_time(now);
         let ts = match self.terms.is_window() {
             false => at,
             true => self.node.window().unwrap_or(at),
         };
-        State { value, ts }
+        (at, State { value, ts })
     }
 
     /// What callers read if this is refused here.
-    pub(super) fn refusal(&mut self, wait: u64, now: Timestamp) -> Reading {
-        Reading::in_micros(Verdict::Refused, self.state(now), 0, wait.max(1))
+    pub(super) fn refusal(&mut self, wait: u64, now: Timestamp) -> (Timestamp, Reading) {
+        let (at, state) = self.state_of(self.node.held(now), now);
+        (at, Reading::in_micros(Verdict::Refused, state, 0, wait.max(1)))
     }
 }
 

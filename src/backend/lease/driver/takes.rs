@@ -12,9 +12,7 @@ use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket, NAME, too_large};
 use super::table::LeaseRecord;
 use crate::algebra::{Units, Verdict};
-use crate::backend::{
-    Answer, Applied, Backend, BackendError, Charge, OwnedCharge, Reading,
-};
+use crate::backend::{Answer, Applied, Backend, BackendError, Charge, OwnedCharge, Reading};
 use crate::clock::Timestamp;
 
 /// What a node says to a charge, and what is to be done about it outside of the lock.
@@ -34,27 +32,31 @@ pub(super) enum TakeOutcome {
     Wait(OwnedNotified),
 }
 
+/// What was decided at once, or what is to be done about a charge. Boxed, so that a request which a
+/// lot pays does not move it.
+type TakeResult = Result<(Timestamp, Reading), Box<TakeStep>>;
+
 impl LeaseRecord {
     /// Decides about a charge.
     #[inline]
-    fn take(&mut self, units: Units, is_new: bool, now: Timestamp) -> TakeStep {
-        let (decision, may_act) = match is_new {
-            true => self.node.decide(&self.terms, units, now),
-            false => (self.node.decide_again(&self.terms, units, now), true),
-        };
-        if let LeaseDecision::Paid { left } = decision
-            && !may_act
-        {
-            return TakeStep { outcome: self.paid(units, left, now), question: None, give_back: None };
+    fn take(&mut self, units: Units, now: Timestamp) -> TakeResult {
+        let (decision, may_act) = self.node.decide(&self.terms, units, now);
+        match decision {
+            LeaseDecision::Paid { left } if !may_act => Ok(self.paid(units, left, now)),
+            decision => self.act(decision, units, now).reduce(),
         }
+    }
+
+    /// Decides about a charge that has been counted.
+    fn take_again(&mut self, units: Units, now: Timestamp) -> TakeStep {
+        let decision = self.node.decide_again(&self.terms, units, now);
         self.act(decision, units, now)
     }
 
     #[inline]
-    fn paid(&mut self, units: Units, left: Units, now: Timestamp) -> TakeOutcome {
-        let state = self.state_of(left, now);
-        let reading = Reading::in_micros(Verdict::Admitted, state, units, 0);
-        TakeOutcome::Decided(self.node.store_time(now), reading)
+    fn paid(&mut self, units: Units, left: Units, now: Timestamp) -> (Timestamp, Reading) {
+        let (at, state) = self.state_of(left, now);
+        (at, Reading::in_micros(Verdict::Admitted, state, units, 0))
     }
 
     #[cold]
@@ -63,9 +65,13 @@ impl LeaseRecord {
         let question = self.node.ask(&self.terms, is_short, now);
         let give_back = self.node.give_back(&self.terms, now);
         let outcome = match decision {
-            LeaseDecision::Paid { left } => self.paid(units, left, now),
+            LeaseDecision::Paid { left } => {
+                let (at, reading) = self.paid(units, left, now);
+                TakeOutcome::Decided(at, reading)
+            }
             LeaseDecision::Refused { wait } => {
-                TakeOutcome::Decided(self.node.store_time(now), self.refusal(wait, now))
+                let (at, reading) = self.refusal(wait, now);
+                TakeOutcome::Decided(at, reading)
             }
             LeaseDecision::Single => TakeOutcome::Single(Box::new(self.terms)),
             LeaseDecision::Failing => TakeOutcome::Failed(self.failure()),
@@ -91,6 +97,20 @@ impl LeaseRecord {
     }
 }
 
+impl TakeStep {
+    /// What was decided, if nothing is to be done about it.
+    fn reduce(self) -> TakeResult {
+        match self {
+            Self {
+                outcome: TakeOutcome::Decided(at, reading),
+                question: None,
+                give_back: None,
+            } => Ok((at, reading)),
+            step => Err(Box::new(step)),
+        }
+    }
+}
+
 impl<B: Backend> LeaseDriver<B> {
     /// Decides about a charge on a leased bucket.
     #[inline]
@@ -103,14 +123,9 @@ impl<B: Backend> LeaseDriver<B> {
         if !charge.takes() || units <= 0 {
             return self.look(leased, charge);
         }
-        let step = self.with_new_record(leased, now, |record| record.take(units, true, now));
-        match step {
-            Some(TakeStep {
-                outcome: TakeOutcome::Decided(at, reading),
-                question: None,
-                give_back: None,
-            }) => Answer::Ready(Ok(Applied::one(at, reading))),
-            Some(step) => self.finish(leased, charge, step),
+        match self.with_new_record(leased, now, |record| record.take(units, now)) {
+            Some(Ok((at, reading))) => Answer::Ready(Ok(Applied::one(at, reading))),
+            Some(Err(step)) => self.finish(leased, charge, *step),
             None => match self.terms(leased.limit, leased.bucket) {
                 Some(terms) => self.single(leased, charge, &terms),
                 // By these numbers it is an ordinary bucket.
@@ -127,8 +142,14 @@ impl<B: Backend> LeaseDriver<B> {
         is_new: bool,
     ) -> Option<TakeOutcome> {
         let now = self.clock.now();
-        let step = self.with_new_record(leased, now, |record| record.take(units, is_new, now))?;
-        Some(self.make_trips(leased, units, step))
+        let step = self.with_new_record(leased, now, |record| match is_new {
+            true => record.take(units, now),
+            false => Err(Box::new(record.take_again(units, now))),
+        })?;
+        Some(match step {
+            Ok((at, reading)) => TakeOutcome::Decided(at, reading),
+            Err(step) => self.make_trips(leased, units, *step),
+        })
     }
 
     fn make_trips(
@@ -147,16 +168,11 @@ impl<B: Backend> LeaseDriver<B> {
             if let TakeOutcome::Wait(_) = outcome {
                 let now = self.clock.now();
                 let again =
-                    self.with_new_record(leased, now, |record| record.take(units, false, now));
-                return match again {
-                    Some(TakeStep { outcome, question: None, give_back: None }) => outcome,
-                    Some(TakeStep { outcome, question, give_back }) => {
-                        give_back.inspect(|back| self.send_back(leased, back));
-                        question.inspect(|question| self.ask(leased, *question));
-                        outcome
-                    }
-                    None => outcome,
-                };
+                    self.with_new_record(leased, now, |record| record.take_again(units, now));
+                let Some(TakeStep { outcome, question, give_back }) = again else { return outcome };
+                give_back.inspect(|back| self.send_back(leased, back));
+                question.inspect(|question| self.ask(leased, *question));
+                return outcome;
             }
         }
         outcome
@@ -208,7 +224,9 @@ impl<B: Backend> LeaseDriver<B> {
                 let (id, bucket, units) = (charge.id(), charge.bucket(), charge.units());
                 let leased = LeasedBucket { limit, id, bucket };
                 match driver.step(&leased, units, false) {
-                    Some(TakeOutcome::Decided(at, reading)) => return Ok(Applied::one(at, reading)),
+                    Some(TakeOutcome::Decided(at, reading)) => {
+                        return Ok(Applied::one(at, reading));
+                    }
                     Some(TakeOutcome::Failed(error)) => return Err(error),
                     Some(TakeOutcome::Wait(again)) => answered = again,
                     Some(TakeOutcome::Single(_)) | None => {
@@ -283,11 +301,7 @@ impl<B: Backend> LeaseDriver<B> {
 
     /// Looks at the store, and adds what the lots of this node hold. Those of other nodes are not
     /// seen.
-    fn look(
-        self: &Arc<Self>,
-        leased: &LeasedBucket<'_>,
-        charge: &Charge<'_>,
-    ) -> Answer<Applied> {
+    fn look(self: &Arc<Self>, leased: &LeasedBucket<'_>, charge: &Charge<'_>) -> Answer<Applied> {
         let Some(terms) = self.terms(leased.limit, leased.bucket) else {
             return self.inner.apply(&[*charge]);
         };
@@ -300,7 +314,9 @@ impl<B: Backend> LeaseDriver<B> {
         self.inner.apply(&[look]).map(move |applied| {
             let at = applied.now();
             match applied.readings() {
-                [reading] => Applied::one(at, driver.with_lots(limit, &key, &terms, units, reading)),
+                [reading] => {
+                    Applied::one(at, driver.with_lots(limit, &key, &terms, units, reading))
+                }
                 _ => applied,
             }
         })

@@ -11,9 +11,7 @@ use super::super::node::{LotAnswer, LotQuestion, LotReturn};
 use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket, NAME};
 use crate::algebra::Verdict;
-use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, Charge, OwnedBucketId,
-};
+use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, OwnedBucketId};
 
 /// How often the lots of a node are looked at: some times in the life of a lot.
 const TICKS_IN_LIFE: u64 = 50;
@@ -37,14 +35,8 @@ impl<B: Backend> LeaseDriver<B> {
     pub(super) fn ask(self: &Arc<Self>, leased: &LeasedBucket<'_>, question: LotQuestion) {
         let Some(terms) = self.terms(leased.limit, leased.bucket) else { return };
         let (id, limit) = (leased.id.into_owned(), leased.limit);
-        let mut trip = QuestionTrip {
-            driver: Arc::clone(self),
-            limit,
-            id,
-            terms,
-            question,
-            is_over: false,
-        };
+        let mut trip =
+            QuestionTrip { driver: Arc::clone(self), limit, id, terms, question, is_over: false };
         // The floor is a second charge of the same list, which only looks: it is judged by what the
         // first one leaves, and if it is refused, so is the list.
         let take = Charge::take(leased.id, terms.store(), question.units);
@@ -134,9 +126,7 @@ impl<B: Backend> QuestionTrip<B> {
     /// the lot would still live.
     async fn run(
         mut self,
-        mut answer: std::pin::Pin<
-            Box<dyn Future<Output = Result<Applied, BackendError>> + Send>,
-        >,
+        mut answer: std::pin::Pin<Box<dyn Future<Output = Result<Applied, BackendError>> + Send>>,
     ) {
         let within = self.driver.deadline(&self.terms);
         match timeout(within, &mut answer).await {

@@ -170,15 +170,19 @@ impl LeaseNode {
         }
         let (left, sent, charged) = (question.units, question.sent, answer.state);
         self.lots.drop_void(now);
-        self.lots.push(Lot { left, start, void, sent, charged, first_paid: None, is_first_shared: false });
+        self.lots.push(Lot {
+            left,
+            start,
+            void,
+            sent,
+            charged,
+            first_paid: None,
+            is_first_shared: false,
+        });
     }
 
     /// A question has failed, or was not answered by its deadline. Its tokens count as taken.
-    pub(in crate::backend::lease) fn fail(
-        &mut self,
-        question: &LotQuestion,
-        now: Timestamp,
-    ) {
+    pub(in crate::backend::lease) fn fail(&mut self, question: &LotQuestion, now: Timestamp) {
         if question.generation != self.generation || self.asking != Some(question.sent) {
             return;
         }

@@ -157,12 +157,7 @@ impl LeaseNode {
         }
     }
 
-    fn decide_unpaid(
-        &mut self,
-        terms: &LeaseTerms,
-        cost: Units,
-        now: Timestamp,
-    ) -> LeaseDecision {
+    fn decide_unpaid(&mut self, terms: &LeaseTerms, cost: Units, now: Timestamp) -> LeaseDecision {
         if let Some(wait) = self.denied.wait(now).filter(|_| cost >= self.denied_cost) {
             return LeaseDecision::Refused { wait };
         }

@@ -1,8 +1,8 @@
 //! Tokens that go back: those that a node does not need, and those of permits.
 
 use super::super::terms::LeaseTerms;
-use super::demand_meter::in_time;
 use super::LeaseNode;
+use super::demand_meter::in_time;
 use crate::algebra::{State, Units};
 use crate::clock::Timestamp;
 

@@ -213,8 +213,7 @@ impl History {
         // Sent up to three ticks ago; the answer comes within six.
         let sent = self.now.as_micros() - self.dice.below(4) as i64;
         let mut question = self.nodes[node].ask_for(units, Timestamp::from_micros(sent));
-        let applied =
-            self.store.apply(&[Charge::take(Self::id(key), self.terms.store(), units)]);
+        let applied = self.store.apply(&[Charge::take(Self::id(key), self.terms.store(), units)]);
         let state = applied.readings()[0].state();
         let is_admitted = applied.verdict() == Verdict::Admitted;
         let answer = LotAnswer { is_admitted, state, at: applied.now() };

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::{advance, sleep};
 
 use crate::algebra::{Bucket, State, Units, Verdict};
+use crate::backend::lease::node::{LeaseDecision, LeaseNode};
+use crate::backend::lease::terms::LeaseTerms;
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Key, Leasing, Memory,
     NamedQuota,
 };
-use crate::backend::lease::node::{LeaseDecision, LeaseNode};
-use crate::backend::lease::terms::LeaseTerms;
 use crate::clock::{Timestamp, TokioClock};
 use crate::quota::{HOUR, Quota, SECOND};
 

@@ -9,9 +9,7 @@ use std::collections::BinaryHeap;
 
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::conformance::dice::Dice;
-use crate::backend::lease::node::{
-    LeaseDecision, LeaseNode, LotAnswer, LotQuestion, LotReturn,
-};
+use crate::backend::lease::node::{LeaseDecision, LeaseNode, LotAnswer, LotQuestion, LotReturn};
 use crate::backend::lease::terms::LeaseTerms;
 use crate::backend::{Adjustment, BucketId, Charge, Key};
 use crate::clock::Timestamp;
@@ -71,8 +69,7 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) const fn new(nodes: usize, pattern: Pattern) -> Self {
-        let faults =
-            Faults { crashes: false, partitions: false, losses: false, delays: false };
+        let faults = Faults { crashes: false, partitions: false, losses: false, delays: false };
         let (rate, load, largest_cost) = (1_000_000, 200, 1);
         let (is_window, millis, seed) = (false, 4_000, 1);
         Self { nodes, pattern, faults, is_window, rate, load, largest_cost, millis, seed }
@@ -94,10 +91,28 @@ pub(super) struct FleetReport {
 }
 
 enum Message {
-    Question { node: usize, life: u32, question: LotQuestion, back: i64, is_lost: bool },
-    Single { node: usize, life: u32, units: Units, sent: Timestamp, back: i64, is_lost: bool },
+    Question {
+        node: usize,
+        life: u32,
+        question: LotQuestion,
+        back: i64,
+        is_lost: bool,
+    },
+    Single {
+        node: usize,
+        life: u32,
+        units: Units,
+        sent: Timestamp,
+        back: i64,
+        is_lost: bool,
+    },
     Return(LotReturn),
-    Answer { node: usize, life: u32, question: LotQuestion, answer: LotAnswer },
+    Answer {
+        node: usize,
+        life: u32,
+        question: LotQuestion,
+        answer: LotAnswer,
+    },
     SingleAnswer {
         node: usize,
         life: u32,
@@ -106,7 +121,11 @@ enum Message {
         wait: Option<u64>,
         at: Timestamp,
     },
-    Deadline { node: usize, life: u32, question: LotQuestion },
+    Deadline {
+        node: usize,
+        life: u32,
+        question: LotQuestion,
+    },
 }
 
 struct Host {
@@ -172,7 +191,19 @@ pub(super) fn play(fleet: Fleet) -> FleetReport {
         let node = LeaseNode::new(&terms, now, fleet.seed * 1_000 + nth as u64);
         let (demand, begun, got, fair) = (0.0, 0.0, 0.0, 0.0);
         let (life, down_until, waiting, ticked) = (0, 0, Vec::new(), 0);
-        Host { node, life, down_until, offset, millionths, demand, begun, waiting, got, fair, ticked }
+        Host {
+            node,
+            life,
+            down_until,
+            offset,
+            millionths,
+            demand,
+            begun,
+            waiting,
+            got,
+            fair,
+            ticked,
+        }
     });
     let hosts = hosts.collect();
     Simulation {
@@ -244,7 +275,9 @@ impl Simulation {
         let mut total = rate * self.fleet.load as f64 / 100.0;
         let mut weights: Vec<f64> = match self.fleet.pattern {
             Pattern::Even | Pattern::Pulse => vec![1.0; count],
-            Pattern::Zipf | Pattern::Jumps => (0..count).map(|nth| 1.0 / (nth + 1) as f64).collect(),
+            Pattern::Zipf | Pattern::Jumps => {
+                (0..count).map(|nth| 1.0 / (nth + 1) as f64).collect()
+            }
             Pattern::Hog => {
                 let mut weights = vec![1.0 / (count - 1).max(1) as f64; count];
                 weights[0] = 3.0;
@@ -297,7 +330,8 @@ impl Simulation {
                 if self.dice.below(100) == 0 {
                     // After a reboot, even the clock is another one.
                     host.offset = self.dice.below(1_000_000_000) as i64;
-                    host.node = LeaseNode::new(&self.terms, host.clock(at), self.dice.below(1 << 60));
+                    host.node =
+                        LeaseNode::new(&self.terms, host.clock(at), self.dice.below(1 << 60));
                     host.life += 1;
                     host.down_until = at + 200_000;
                     host.waiting.clear();
@@ -353,7 +387,8 @@ impl Simulation {
             LeaseDecision::Failing => {}
             LeaseDecision::Single => {
                 let (node, life, back) = (nth, host.life, self.delay());
-                let message = Message::Single { node, life, units: cost, sent: now, back, is_lost: false };
+                let message =
+                    Message::Single { node, life, units: cost, sent: now, back, is_lost: false };
                 self.send(at, message, nth);
             }
             LeaseDecision::Wait => host.waiting.push((cost, since.unwrap_or(at))),

@@ -36,8 +36,11 @@ fn many_nodes_share_a_quota_fairly() {
 
 #[test]
 fn demand_that_jumps_leaves_some_tokens_unused() {
-    let report =
-        is_within_the_bound(Fleet { rate: 200_000, millis: 3_500, ..Fleet::new(10, Pattern::Jumps) });
+    let report = is_within_the_bound(Fleet {
+        rate: 200_000,
+        millis: 3_500,
+        ..Fleet::new(10, Pattern::Jumps)
+    });
     assert!(report.share_used > 0.85 && report.trips < 1.0, "{report:?}");
 }
 
@@ -47,7 +50,8 @@ fn a_slow_limit_is_charged_request_by_request() {
     let slow = Fleet { rate: 1_000, ..Fleet::new(50, Pattern::Hog) };
     let report = is_within_the_bound(slow);
     assert!(report.share_used > 0.9 && report.fairness > 0.8, "{report:?}");
-    let costs = Fleet { rate: 1_000, largest_cost: 50, millis: 9_000, ..Fleet::new(10, Pattern::Even) };
+    let costs =
+        Fleet { rate: 1_000, largest_cost: 50, millis: 9_000, ..Fleet::new(10, Pattern::Even) };
     assert!(is_within_the_bound(costs).share_used > 0.85);
 }
 
@@ -66,12 +70,8 @@ fn faults_cost_tokens_and_never_the_bound() {
 #[test]
 fn lots_of_a_fixed_window_end_with_it() {
     for (nodes, faults) in [(1, Faults::default()), (10, Faults::default()), (10, Faults::ALL)] {
-        let fleet = Fleet {
-            is_window: true,
-            rate: 100_000,
-            faults,
-            ..Fleet::new(nodes, Pattern::Jumps)
-        };
+        let fleet =
+            Fleet { is_window: true, rate: 100_000, faults, ..Fleet::new(nodes, Pattern::Jumps) };
         let report = is_within_the_bound(fleet);
         assert!(report.share_used > 0.85, "{fleet:?} {report:?}");
     }

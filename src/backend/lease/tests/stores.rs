@@ -116,6 +116,8 @@ impl Backend for Moody {
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         let owned: Vec<_> = ids.iter().map(|id| id.into_owned()).collect();
-        self.answer(move |inner| inner.reset(&owned.iter().map(|id| id.as_id()).collect::<Vec<_>>()))
+        self.answer(move |inner| {
+            inner.reset(&owned.iter().map(|id| id.as_id()).collect::<Vec<_>>())
+        })
     }
 }
