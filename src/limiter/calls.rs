@@ -230,18 +230,24 @@ impl<'l> LimitCall<'l> {
             && let Some(demand) = demands.lone_bucket()
         {
             *progress = Progress::Done;
-            match limiter.submit_one(demand)? {
-                Answer::Ready(Ok(applied)) => {
-                    if let ([reading], Verdict::Admitted) = (applied.readings(), applied.verdict())
-                    {
-                        limiter.failures().store_charged(demand.limit);
-                        let mark = demand.asked_at;
-                        let grant = Grant::from_reading(demand, reading, applied.now());
-                        let grant = grant.with_mark(mark);
-                        return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
-                    }
-                    return Poll::Ready(self.read(applied));
-                }
+            limiter.mark(demand);
+            let charge = match demand.charge(Mode::Take, Mode::Take) {
+                Ok(charge) => charge,
+                Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
+            };
+            let answer = limiter.backend().apply(&[charge]);
+            // By reference: to move the answer would cost as much as the decision.
+            if let Answer::Ready(Ok(applied)) = &answer
+                && let [reading] = applied.readings()
+                && reading.verdict() == Verdict::Admitted
+            {
+                limiter.failures().store_charged(demand.limit);
+                let mark = demand.asked_at;
+                let grant = Grant::from_reading(demand, reading, applied.now()).with_mark(mark);
+                return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
+            }
+            match answer {
+                Answer::Ready(Ok(applied)) => return Poll::Ready(self.read(applied)),
                 Answer::Ready(Err(error)) => {
                     return Poll::Ready(limiter.permit_in_failure(demands, error));
                 }

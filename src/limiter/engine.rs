@@ -237,20 +237,10 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
-    /// As [`submit`](Self::submit), for one demand on one bucket of a store that is not in memory.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
+    /// Marks a demand for a store that does not record resets itself.
     #[inline(always)]
-    pub(super) fn submit_one(
-        &self,
-        demand: &mut Demand<&Limit>,
-    ) -> Result<Answer<Applied>, RateLimited> {
+    pub(super) fn mark<L>(&self, demand: &mut Demand<L>) {
         demand.asked_at = self.shared.resets.mark();
-        let charge = demand.charge(Mode::Take, Mode::Take);
-        let charge = charge.map_err(|error| error.with_speech(self.speech()))?;
-        Ok(self.backend().apply(&[charge]))
     }
 
     /// As [`submit`](Self::submit), for the memory store: without a list of charges.

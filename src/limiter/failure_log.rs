@@ -78,7 +78,18 @@ impl FailureLog {
 
     /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
     /// replica, alternates between refusals and failures.
+    #[inline]
     pub(crate) fn store_charged(&self, limit: &Limit) {
+        let Self { outage, open_outage, full, misconfigured_store, .. } = self;
+        let states = [outage, open_outage, full, misconfigured_store];
+        // While the store works, these loads are the only cost.
+        if states.iter().any(|state| state.is_logged.load(Ordering::Relaxed)) {
+            self.note_charge(limit);
+        }
+    }
+
+    #[cold]
+    fn note_charge(&self, limit: &Limit) {
         let Self { outage, open_outage, full, misconfigured_store, .. } = self;
         // Without short-circuit: several failures may have been logged.
         let recovered =
@@ -108,7 +119,6 @@ impl FailureState {
     /// failed for a minute. In a cluster, one node may be down for an hour while the others answer:
     /// without the minute, each request would be logged.
     fn record_success(&self) -> bool {
-        // The fast path: while the store works, this load is the only cost.
         if !self.is_logged.load(Ordering::Relaxed) {
             return false;
         }

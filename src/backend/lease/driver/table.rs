@@ -103,6 +103,7 @@ impl LeaseTable {
 }
 
 /// A poisoned lock is harmless: nothing panics while it is held, except without memory.
+#[inline]
 fn lock(part: &Mutex<TablePart>) -> MutexGuard<'_, TablePart> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
