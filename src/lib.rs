@@ -76,6 +76,7 @@
 //! | `redis-tls` | `redis` over TLS | no |
 //! | `postgres` | buckets in PostgreSQL, shared by several processes | no |
 //! | `postgres-tls` | `postgres` over TLS | no |
+//! | `leasing` | lots of tokens that each node serves from its memory, for limits hotter than a store | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `conformance` | a test suite for a store of your own, `backend::conformance` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |

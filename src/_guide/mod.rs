@@ -15,6 +15,7 @@
 //! * [A file, or a store of your own][embedded]: limits that survive a restart, and any store that can
 //!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
+//! * [Leasing][leasing]: a limit that is hotter than its store, served from the memory of each node.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
 //! * [Testing][testing]: clocks, addresses and real servers in tests.
@@ -54,6 +55,8 @@ pages! {
     postgres: "postgres.md",
     #[cfg(all(feature = "embedded", feature = "optimistic"))]
     embedded: "embedded.md",
+    #[cfg(all(feature = "leasing", feature = "redis"))]
+    leasing: "leasing.md",
     shards: "shards.md",
     performance: "performance.md",
     security: "security.md",

@@ -14,15 +14,11 @@ use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::reserve_call::{ReserveCall, debug, nanos};
-#[cfg(feature = "memory")]
 use super::snapshot::Level;
-#[cfg(feature = "memory")]
-use crate::algebra::State;
-use crate::algebra::Verdict;
+use crate::algebra::{State, Verdict};
 use crate::backend::{Answer, Applied, BackendError, Key};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Reading, UnknownBucket};
-#[cfg(feature = "memory")]
 use crate::clock::Timestamp;
 
 impl RateLimiter {
@@ -246,6 +242,13 @@ impl<'l> LimitCall<'l> {
                 let grant = Grant::from_reading(demand, reading, applied.now()).with_mark(mark);
                 return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
             }
+            if let Answer::Ready(Ok(applied)) = &answer
+                && let [reading] = applied.readings()
+                && reading.verdict() == Verdict::Refused
+            {
+                let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
+                return Poll::Ready(Err(refused_one(limiter, demand, at, state, wait)));
+            }
             match answer {
                 Answer::Ready(Ok(applied)) => return Poll::Ready(self.read(applied)),
                 Answer::Ready(Err(error)) => {
@@ -379,7 +382,6 @@ fn answer<'l>(
 }
 
 /// Not inlined: admitted requests should not pay for this code.
-#[cfg(feature = "memory")]
 #[inline(never)]
 fn refused_one(
     limiter: &RateLimiter,

@@ -40,17 +40,17 @@ impl LeaseRecord {
     /// Decides about a charge.
     #[inline]
     fn take(&mut self, units: Units, now: Timestamp) -> TakeResult {
-        let (decision, may_act) = self.node.decide(&self.terms, units, now);
+        let (decision, is_slot_over) = self.node.decide(&self.terms, units, now);
         match decision {
-            LeaseDecision::Paid { left } if !may_act => Ok(self.paid(units, left, now)),
-            decision => self.act(decision, units, now).reduce(),
+            LeaseDecision::Paid { left } if !is_slot_over => Ok(self.paid(units, left, now)),
+            decision => self.act(decision, units, is_slot_over, now).reduce(),
         }
     }
 
     /// Decides about a charge that has been counted.
     fn take_again(&mut self, units: Units, now: Timestamp) -> TakeStep {
         let decision = self.node.decide_again(&self.terms, units, now);
-        self.act(decision, units, now)
+        self.act(decision, units, false, now)
     }
 
     #[inline]
@@ -59,11 +59,17 @@ impl LeaseRecord {
         (at, Reading::in_micros(Verdict::Admitted, state, units, 0))
     }
 
-    #[cold]
-    fn act(&mut self, decision: LeaseDecision, units: Units, now: Timestamp) -> TakeStep {
+    #[inline(never)]
+    fn act(
+        &mut self,
+        decision: LeaseDecision,
+        units: Units,
+        is_slot_over: bool,
+        now: Timestamp,
+    ) -> TakeStep {
         let is_short = matches!(decision, LeaseDecision::Wait | LeaseDecision::Refused { .. });
         let question = self.node.ask(&self.terms, is_short, now);
-        let give_back = self.node.give_back(&self.terms, now);
+        let give_back = if is_slot_over { self.node.give_back(&self.terms, now) } else { None };
         let outcome = match decision {
             LeaseDecision::Paid { left } => {
                 let (at, reading) = self.paid(units, left, now);

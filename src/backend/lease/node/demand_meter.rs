@@ -78,9 +78,15 @@ impl DemandMeter {
 
     /// Whether there are too few decisions for lots.
     pub(super) fn is_slow(&self, terms: &LeaseTerms, now: Timestamp) -> bool {
+        // Refusals come here by the million, so the usual case needs no division.
+        let enough = MIN_DECISIONS.saturating_mul(THOUSANDTHS).saturating_mul(SECOND);
+        let before = self.frequency.saturating_mul(terms.life() / 2);
+        if before / 2 >= enough && self.passed(now) < MIN_AVERAGE / 2 {
+            return false;
+        }
         let half = u128::from(terms.life() / 2);
         let decisions = u128::from(self.frequency_at(terms, now)).saturating_mul(half);
-        decisions < u128::from(MIN_DECISIONS.saturating_mul(THOUSANDTHS).saturating_mul(SECOND))
+        decisions < u128::from(enough)
     }
 
     /// How long a lot should last: some 1,200 decisions, between one and three eighths of a life.

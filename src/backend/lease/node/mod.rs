@@ -123,7 +123,9 @@ impl LeaseNode {
         }
     }
 
-    /// Decides about a new request, and says whether [`ask`](Self::ask) may have a question now.
+    /// Decides about a new request, and says whether a slot is over. Then [`ask`](Self::ask) may have
+    /// a question and [`give_back`](Self::give_back) something to return. If the request was not
+    /// paid, `ask` may have a question as well.
     #[inline]
     pub(super) fn decide(
         &mut self,
@@ -135,8 +137,7 @@ impl LeaseNode {
         if is_slot_over {
             self.meter.fold(terms, now);
         }
-        let decision = self.decide_again(terms, cost, now);
-        (decision, is_slot_over || !matches!(decision, LeaseDecision::Paid { .. }))
+        (self.decide_again(terms, cost, now), is_slot_over)
     }
 
     /// Decides about a request that has been counted.

@@ -377,9 +377,9 @@ impl Simulation {
     fn request(&mut self, nth: usize, cost: Units, at: i64, since: Option<i64>) {
         let (terms, host) = (self.terms, &mut self.hosts[nth]);
         let now = host.clock(at);
-        let (decision, may_act) = match since {
+        let (decision, is_slot_over) = match since {
             None => host.node.decide(&terms, cost, now),
-            Some(_) => (host.node.decide_again(&terms, cost, now), true),
+            Some(_) => (host.node.decide_again(&terms, cost, now), false),
         };
         match decision {
             LeaseDecision::Paid { .. } => self.uses.push((at, nth, cost)),
@@ -393,11 +393,11 @@ impl Simulation {
             }
             LeaseDecision::Wait => host.waiting.push((cost, since.unwrap_or(at))),
         }
-        if may_act {
+        if is_slot_over || !matches!(decision, LeaseDecision::Paid { .. }) {
             let is_short = matches!(decision, LeaseDecision::Wait | LeaseDecision::Refused { .. });
             let host = &mut self.hosts[nth];
             let (question, life) = (host.node.ask(&terms, is_short, now), host.life);
-            let give_back = host.node.give_back(&terms, now);
+            let give_back = if is_slot_over { host.node.give_back(&terms, now) } else { None };
             if let Some(question) = question {
                 let back = self.delay();
                 self.post(at + DEADLINE, Message::Deadline { node: nth, life, question });

@@ -10,6 +10,7 @@ mod conformance;
 mod driver;
 mod failures;
 mod fleet;
+mod plots;
 mod refusals;
 mod simulation;
 mod store;
