@@ -150,6 +150,7 @@ impl<'a> Adjustment<'a> {
     }
 
     /// Sets the mark and the origin of another adjustment.
+    #[cfg(feature = "leasing")]
     pub(crate) const fn with_marks_of(mut self, other: &Self) -> Self {
         (self.mark, self.origin) = (other.mark, other.origin);
         self

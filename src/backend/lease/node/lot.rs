@@ -159,7 +159,7 @@ impl Lots {
 
     /// The lot that has paid last of all, if it is not void.
     pub(super) fn last_to_pay(&mut self, now: Timestamp) -> Option<&mut Lot> {
-        let last = self.0.iter_mut().filter(|lot| lot.first_paid.is_some()).next_back();
+        let last = self.0.iter_mut().rfind(|lot| lot.first_paid.is_some());
         last.filter(|lot| lot.void > now)
     }
 }
