@@ -28,11 +28,11 @@ use crate::quota::{Quota, QuotaError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseError {
     limit: Box<str>,
-    problem: Problem,
+    problem: LeaseProblem,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Problem {
+enum LeaseProblem {
     Quota(QuotaError),
     Reserves(Option<u64>),
     Shards(u32),
@@ -43,7 +43,7 @@ enum Problem {
 impl LeaseError {
     /// A deadline for questions that is too long for the lots of this limit.
     pub(super) fn deadline(limit: &str, deadline: Duration, longest: Duration) -> Self {
-        Self { limit: limit.into(), problem: Problem::Deadline { deadline, longest } }
+        Self { limit: limit.into(), problem: LeaseProblem::Deadline { deadline, longest } }
     }
 }
 
@@ -55,14 +55,14 @@ impl LeaseError {
 pub(super) fn check(limit: &str, quota: &Quota) -> Result<LeaseTerms, LeaseError> {
     let refuse = |problem| Err(LeaseError { limit: limit.into(), problem });
     if quota.get_max_reserved() != Some(0) {
-        return refuse(Problem::Reserves(quota.get_max_reserved()));
+        return refuse(LeaseProblem::Reserves(quota.get_max_reserved()));
     }
     if quota.get_shards() > 1 {
-        return refuse(Problem::Shards(quota.get_shards()));
+        return refuse(LeaseProblem::Shards(quota.get_shards()));
     }
     match Bucket::new(quota) {
-        Err(error) => refuse(Problem::Quota(error)),
-        Ok(bucket) => LeaseTerms::new(&bucket).or_else(|why| refuse(Problem::Numbers(why))),
+        Err(error) => refuse(LeaseProblem::Quota(error)),
+        Ok(bucket) => LeaseTerms::new(&bucket).or_else(|why| refuse(LeaseProblem::Numbers(why))),
     }
 }
 
@@ -70,8 +70,8 @@ impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "limit `{}` cannot be leased: ", self.limit)?;
         match &self.problem {
-            Problem::Quota(error) => error.fmt(f),
-            Problem::Reserves(most) => {
+            LeaseProblem::Quota(error) => error.fmt(f),
+            LeaseProblem::Reserves(most) => {
                 match most {
                     Some(tokens) => write!(f, "it may reserve {tokens} tokens")?,
                     None => f.write_str(
@@ -83,12 +83,12 @@ impl fmt::Display for LeaseError {
                      `.max_reserved(0)`)",
                 )
             }
-            Problem::Shards(count) => write!(
+            LeaseProblem::Shards(count) => write!(
                 f,
                 "it has {count} shards, which leasing replaces (leave `.shards({count})` out)"
             ),
-            Problem::Numbers(why) => why.fmt(f),
-            Problem::Deadline { deadline, longest } => write!(
+            LeaseProblem::Numbers(why) => why.fmt(f),
+            LeaseProblem::Deadline { deadline, longest } => write!(
                 f,
                 "its questions may take up to {deadline:?}, and a quarter of the life of its lots \
                  is {longest:?} (set a deadline of at most {longest:?}, or raise the capacity)"

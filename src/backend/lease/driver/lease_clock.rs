@@ -13,7 +13,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// the time of day is set forward, lots only become void early.
 #[derive(Debug)]
 pub(super) struct LeaseClock {
-    source: ClockSource,
+    source: LeaseClockSource,
     /// When the two were compared, by the monotonic clock.
     compared: AtomicI64,
     /// The time of day less the monotonic clock, then.
@@ -23,7 +23,7 @@ pub(super) struct LeaseClock {
 }
 
 #[derive(Debug)]
-enum ClockSource {
+enum LeaseClockSource {
     System(SystemClock),
     Other(Arc<dyn Clock>),
 }
@@ -40,19 +40,19 @@ impl LeaseClock {
         let now = clock.now().as_micros();
         let distance = AtomicI64::new(time_of_day().saturating_sub(now));
         let (compared, missed) = (AtomicI64::new(now), AtomicI64::new(0));
-        Self { source: ClockSource::System(clock), compared, distance, missed }
+        Self { source: LeaseClockSource::System(clock), compared, distance, missed }
     }
 
     pub(super) fn other(clock: Arc<dyn Clock>) -> Self {
         let [compared, distance, missed] = [0; 3].map(AtomicI64::new);
-        Self { source: ClockSource::Other(clock), compared, distance, missed }
+        Self { source: LeaseClockSource::Other(clock), compared, distance, missed }
     }
 
     #[inline]
     pub(super) fn now(&self) -> Timestamp {
         match &self.source {
-            ClockSource::Other(clock) => clock.now(),
-            ClockSource::System(clock) => {
+            LeaseClockSource::Other(clock) => clock.now(),
+            LeaseClockSource::System(clock) => {
                 let now = clock.now().as_micros();
                 if now.saturating_sub(self.compared.load(Ordering::Relaxed)) > EVERY {
                     self.compare(now, time_of_day());
