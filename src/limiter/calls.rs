@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
-use super::demand::{Demand, Demands, Mode};
+use super::demand::{Demands, Mode};
 use super::engine::RateLimiter;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
