@@ -4,6 +4,8 @@
 
 #[cfg(all(feature = "embedded", unix))]
 mod embedded;
+#[cfg(all(feature = "leasing", any(feature = "redis", feature = "postgres")))]
+mod leasing;
 mod mistakes;
 mod mutants;
 #[cfg(feature = "postgres")]
