@@ -47,7 +47,7 @@ pub struct Adjustment<'a> {
     /// difference.
     mark: Option<ResetMark>,
     /// What the charge has left that took the units, if the caller knows.
-    origin: Option<State>,
+    charged: Option<State>,
 }
 
 /// What an [`Adjustment`] does to its bucket.
@@ -124,7 +124,7 @@ impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self { id, bucket, change, mark: None, origin: None }
+        Self { id, bucket, change, mark: None, charged: None }
     }
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
@@ -140,19 +140,19 @@ impl<'a> Adjustment<'a> {
 
     /// Sets the state that the charge has left which took the units. Only a store that keeps part
     /// of its tokens elsewhere has to know where they came from.
-    pub(crate) const fn with_origin(mut self, left: State) -> Self {
-        self.origin = Some(left);
+    pub(crate) const fn with_charged(mut self, left: State) -> Self {
+        self.charged = Some(left);
         self
     }
 
-    pub(crate) const fn origin(&self) -> Option<State> {
-        self.origin
+    pub(crate) const fn charged(&self) -> Option<State> {
+        self.charged
     }
 
-    /// Sets the mark and the origin of another adjustment.
+    /// Sets the mark and the charged state of another adjustment.
     #[cfg(feature = "leasing")]
     pub(crate) const fn with_marks_of(mut self, other: &Self) -> Self {
-        (self.mark, self.origin) = (other.mark, other.origin);
+        (self.mark, self.charged) = (other.mark, other.charged);
         self
     }
 
@@ -345,7 +345,7 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        Adjustment { id: self.id, bucket, change, mark: self.mark, origin: None }
+        Adjustment { id: self.id, bucket, change, mark: self.mark, charged: None }
     }
 }
 

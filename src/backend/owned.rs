@@ -133,7 +133,7 @@ pub struct OwnedAdjustment {
     bucket: Bucket,
     change: Change,
     mark: Option<ResetMark>,
-    origin: Option<State>,
+    charged: Option<State>,
 }
 
 impl OwnedAdjustment {
@@ -145,8 +145,8 @@ impl OwnedAdjustment {
             Some(mark) => adjustment.with_mark(mark),
             None => adjustment,
         };
-        match self.origin {
-            Some(left) => adjustment.with_origin(left),
+        match self.charged {
+            Some(left) => adjustment.with_charged(left),
             None => adjustment,
         }
     }
@@ -181,7 +181,7 @@ impl Adjustment<'_> {
     #[must_use]
     pub fn into_owned(self) -> OwnedAdjustment {
         let (id, change, mark) = (self.id().into_owned(), self.change(), self.mark());
-        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin: self.origin() }
+        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, charged: self.charged() }
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
         for adjustment in [
             Adjustment::refund(id, &bucket, -7),
             Adjustment::refund(id, &bucket, 7).with_mark(ResetLog::default().mark()),
-            Adjustment::refund(id, &bucket, 7).with_origin(left),
+            Adjustment::refund(id, &bucket, 7).with_charged(left),
             Adjustment::refund_since(id, &bucket, 7, left),
             Adjustment::undo(id, &bucket, 7, left),
             Adjustment::block(id, &bucket, HOUR),

@@ -256,7 +256,7 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            let refund = refund.with_mark(paid.mark).with_origin(paid.after);
+            let refund = refund.with_mark(paid.mark).with_charged(paid.after);
             (refund, paid.units.saturating_sub(units))
         })
     }

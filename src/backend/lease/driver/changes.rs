@@ -99,7 +99,7 @@ impl<B: Backend> LeaseDriver<B> {
         match one.change() {
             Change::Refund { units } if units < 0 => self.penalize(&leased, terms, units),
             Change::RefundSince { units, .. } if units < 0 => self.penalize(&leased, terms, units),
-            Change::Refund { units } => match one.origin() {
+            Change::Refund { units } => match one.charged() {
                 Some(origin) => self.take_back(&leased, terms, units, origin),
                 // Nothing is known of the charge, so the store has to go by its own rule.
                 None => ChangePart::Leased(Change::Refund { units }, Box::new(terms)),

@@ -27,7 +27,7 @@ async fn refund(node: &Leasing<Moody>, units: Units, origin: State) -> Applied {
     let bucket = HOT.bucket();
     let key = Key::from("all");
     let refund = Adjustment::refund(BucketId::new("hot", &key), &bucket, units);
-    node.adjust(&[refund.with_origin(origin)]).wait().await.unwrap()
+    node.adjust(&[refund.with_charged(origin)]).wait().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
