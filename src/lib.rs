@@ -77,6 +77,7 @@
 //! | `postgres` | buckets in PostgreSQL, shared by several processes | no |
 //! | `postgres-tls` | `postgres` over TLS | no |
 //! | `sqlx` | `postgres`, and decisions inside transactions of `sqlx` | no |
+//! | `leasing` | lots of tokens that each node serves from its memory, for limits hotter than a store | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `conformance` | a test suite for a store of your own, `backend::conformance` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |

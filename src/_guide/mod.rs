@@ -16,6 +16,7 @@
 //! * [A file, or a store of your own][embedded]: limits that survive a restart, and any store that can
 //!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
+//! * [Leasing][leasing]: a limit that is hotter than its store, served from the memory of each node.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
 //! * [Testing][testing]: clocks, addresses and real servers in tests.
@@ -57,6 +58,8 @@ pages! {
     embedded: "embedded.md",
     #[cfg(all(feature = "memory", feature = "redis"))]
     when_the_store_fails: "when-the-store-fails.md",
+    #[cfg(all(feature = "leasing", feature = "redis"))]
+    leasing: "leasing.md",
     shards: "shards.md",
     performance: "performance.md",
     security: "security.md",

@@ -118,6 +118,15 @@ impl Bucket {
         Some(Self { token: NonZeroU64::new(token)?, capacity, initial, ..*self })
     }
 
+    /// The same bucket with less room: it saves up to so many units, and starts with no more.
+    #[cfg(feature = "leasing")]
+    pub(crate) fn with_capacity(&self, capacity: Units) -> Self {
+        let capacity = capacity.clamp(0, self.capacity);
+        let is_full_at_first = self.initial == self.capacity;
+        let initial = if is_full_at_first { capacity } else { self.initial.min(capacity) };
+        Self { capacity, initial, ..*self }
+    }
+
     /// Whether a window starts at `ts`; true at every instant for a token bucket.
     pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
         self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts

@@ -49,6 +49,8 @@ pub struct Adjustment<'a> {
     mark: Option<ResetMark>,
     /// The store that took the units.
     origin: Origin,
+    /// What the charge has left that took the units, if the caller knows.
+    charged: Option<State>,
 }
 
 /// What an [`Adjustment`] does to its bucket.
@@ -125,7 +127,7 @@ impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self { id, bucket, change, mark: None, origin: Origin::Store }
+        Self { id, bucket, change, mark: None, origin: Origin::Store, charged: None }
     }
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
@@ -137,6 +139,24 @@ impl<'a> Adjustment<'a> {
 
     pub(crate) const fn mark(&self) -> Option<ResetMark> {
         self.mark
+    }
+
+    /// Sets the state that the charge has left which took the units. Only a store that keeps part
+    /// of its tokens elsewhere has to know where they came from.
+    pub(crate) const fn with_charged(mut self, left: State) -> Self {
+        self.charged = Some(left);
+        self
+    }
+
+    pub(crate) const fn charged(&self) -> Option<State> {
+        self.charged
+    }
+
+    /// Sets the mark and the charged state of another adjustment.
+    #[cfg(feature = "leasing")]
+    pub(crate) const fn with_marks_of(mut self, other: &Self) -> Self {
+        (self.mark, self.charged) = (other.mark, other.charged);
+        self
     }
 
     /// Removes the mark, for a store that does not count resets.
@@ -338,7 +358,8 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        Adjustment { id: self.id, bucket, change, mark: self.mark, origin: self.origin }
+        let (mark, origin) = (self.mark, self.origin);
+        Adjustment { id: self.id, bucket, change, mark, origin, charged: None }
     }
 }
 

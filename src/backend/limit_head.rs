@@ -29,7 +29,7 @@ impl LimitHead {
 
     /// The words, if they are the whole name and the name is not empty. Then different names have
     /// different words.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "leasing"))]
     #[inline(always)]
     pub(super) const fn whole(self) -> Option<[u64; 2]> {
         match self.0 {

@@ -7,6 +7,7 @@
 //! | `Postgres` | the same, in a database that there is already, with the feature `postgres` |
 //! | `Embedded` | one process whose limits survive a restart, with the feature `embedded` |
 //! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
+//! | `Leasing` | a wrapper for limits that are hotter than a store, with the feature `leasing` |
 //! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the feature `conformance` has its tests |
 //!
 //! Wrappers around any of them, for the day on which a store is not well:
@@ -73,11 +74,17 @@ mod embedded;
 mod error;
 mod error_text;
 mod fallback;
+#[cfg(any(feature = "leasing", feature = "redis", feature = "postgres"))]
+mod hashed;
 mod key;
 mod key_parts;
+#[cfg(feature = "leasing")]
+mod lease;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(feature = "leasing")]
+mod named_quota;
 mod on_failure;
 #[cfg(feature = "optimistic")]
 mod optimistic;
@@ -112,6 +119,8 @@ pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
 pub use self::fallback::Fallback;
 pub use self::key::Key;
+#[cfg(feature = "leasing")]
+pub use self::lease::{LeaseError, Leasing};
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;
@@ -119,6 +128,8 @@ pub use self::memory::Memory;
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
+#[cfg(feature = "leasing")]
+pub use self::named_quota::NamedQuota;
 pub use self::on_failure::OnFailure;
 #[cfg(feature = "optimistic")]
 pub use self::optimistic::{Optimistic, Swap, SwapStore};

@@ -7,7 +7,7 @@ use super::limit_head::LimitHead;
 use super::on_failure::OnFailure;
 use super::origin::Origin;
 use super::reset_log::ResetMark;
-use crate::algebra::{Bucket, Terms, Units};
+use crate::algebra::{Bucket, State, Terms, Units};
 
 /// A [`BucketId`] that borrows nothing, made by [`BucketId::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -141,6 +141,7 @@ pub struct OwnedAdjustment {
     change: Change,
     mark: Option<ResetMark>,
     origin: Origin,
+    charged: Option<State>,
 }
 
 impl OwnedAdjustment {
@@ -149,8 +150,12 @@ impl OwnedAdjustment {
     pub const fn as_adjustment(&self) -> Adjustment<'_> {
         let adjustment = Adjustment::new(self.id.as_id(), &self.bucket, self.change);
         let adjustment = adjustment.with_origin(self.origin);
-        match self.mark {
+        let adjustment = match self.mark {
             Some(mark) => adjustment.with_mark(mark),
+            None => adjustment,
+        };
+        match self.charged {
+            Some(left) => adjustment.with_charged(left),
             None => adjustment,
         }
     }
@@ -186,7 +191,8 @@ impl Adjustment<'_> {
     #[must_use]
     pub fn into_owned(self) -> OwnedAdjustment {
         let (id, change, mark) = (self.id().into_owned(), self.change(), self.mark());
-        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin: self.origin() }
+        let (origin, charged) = (self.origin(), self.charged());
+        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin, charged }
     }
 }
 
@@ -194,7 +200,6 @@ impl Adjustment<'_> {
 mod tests {
     use super::super::reset_log::ResetLog;
     use super::*;
-    use crate::algebra::State;
     use crate::clock::Timestamp;
     use crate::quota::{HOUR, Quota};
 
@@ -229,6 +234,7 @@ mod tests {
         for adjustment in [
             Adjustment::refund(id, &bucket, -7),
             Adjustment::refund(id, &bucket, 7).with_mark(ResetLog::default().mark()),
+            Adjustment::refund(id, &bucket, 7).with_charged(left),
             Adjustment::refund_since(id, &bucket, 7, left).with_origin(Origin::Fallback),
             Adjustment::undo(id, &bucket, 7, left),
             Adjustment::block(id, &bucket, HOUR),

@@ -6,24 +6,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
-use super::demand::{Demand, Demands, Mode};
+use super::demand::{Demands, Mode};
 use super::engine::RateLimiter;
 use super::grant::Grant;
+#[cfg(feature = "memory")]
+use super::lone_bucket::decide;
+use super::lone_bucket::refused_one;
 use super::outcome::{Outcome, is_complete};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::reserve_call::{ReserveCall, debug, nanos};
-#[cfg(feature = "memory")]
-use super::snapshot::Level;
-#[cfg(feature = "memory")]
-use crate::algebra::State;
 use crate::algebra::Verdict;
-use crate::backend::{Applied, BackendError, Key};
-#[cfg(feature = "memory")]
-use crate::backend::{Memory, Reading, UnknownBucket};
-#[cfg(feature = "memory")]
-use crate::clock::Timestamp;
+use crate::backend::{Answer, Applied, BackendError, Key};
 
 impl RateLimiter {
     /// Takes tokens from a limit.
@@ -219,6 +214,51 @@ impl<'l> LimitCall<'l> {
         self
     }
 
+    /// One bucket in another store, which may answer at once too: a wrapper that keeps tokens in this
+    /// process, say. Then nothing of the general way is needed.
+    #[inline(never)]
+    fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        let Self { limiter, demands, jitter, progress } = self;
+        if !limiter.is_off()
+            && *jitter == 0
+            && let Progress::New = progress
+            && let Some(demand) = demands.lone_bucket()
+        {
+            *progress = Progress::Done;
+            limiter.mark(demand);
+            let charge = match demand.charge(Mode::Take, Mode::Take) {
+                Ok(charge) => charge,
+                Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
+            };
+            let answer = limiter.backend().apply(&[charge]);
+            // By reference: to move the answer would cost as much as the decision.
+            if let Answer::Ready(Ok(applied)) = &answer
+                && let [reading] = applied.readings()
+                && reading.verdict() == Verdict::Admitted
+            {
+                limiter.failures().store_charged(demand.limit, applied);
+                let mark = demand.asked_at;
+                let grant = Grant::from_reading(demand, reading, applied.now()).with_mark(mark);
+                return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
+            }
+            if let Answer::Ready(Ok(applied)) = &answer
+                && let [reading] = applied.readings()
+                && reading.verdict() == Verdict::Refused
+            {
+                let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
+                return Poll::Ready(Err(refused_one(limiter, demand, at, state, wait)));
+            }
+            match answer {
+                Answer::Ready(Ok(applied)) => return Poll::Ready(self.read(applied)),
+                Answer::Ready(Err(error)) => {
+                    return Poll::Ready(limiter.permit_in_failure(demands, error));
+                }
+                Answer::Pending(answer) => *progress = Progress::Pending(answer),
+            }
+        }
+        self.poll_list(cx)
+    }
+
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
@@ -284,76 +324,6 @@ impl<'l> LimitCall<'l> {
     }
 }
 
-/// Decides about one bucket in memory.
-// A function of its own, not inlined: its arguments are in registers, and it writes its answer to
-// where the poll returns it. So little code is inlined where users write the call, and the answer
-// is not copied.
-#[cfg(feature = "memory")]
-#[inline(never)]
-fn decide<'l>(
-    limiter: &'l RateLimiter,
-    memory: &Memory,
-    demand: &mut Demand<&'l Limit>,
-) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let charge = match demand.charge(Mode::Take, Mode::Take) {
-        Ok(charge) => charge,
-        Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
-    };
-    match memory.charge(&charge) {
-        Ok((at, reading)) => answer(limiter, demand, at, reading),
-        Err(unknown) => decide_unknown(limiter, unknown, demand),
-    }
-}
-
-/// As [`decide`], for a bucket that is new or has other numbers than before.
-#[cfg(feature = "memory")]
-#[cold]
-#[inline(never)]
-fn decide_unknown<'l>(
-    limiter: &'l RateLimiter,
-    unknown: UnknownBucket<'_>,
-    demand: &mut Demand<&'l Limit>,
-) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let has_changed = unknown.has_other_quota();
-    let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
-    if has_changed {
-        limiter.uses().note_conversion(demand.limit, &demand.key, at);
-    }
-    answer(limiter, demand, at, reading)
-}
-
-#[cfg(feature = "memory")]
-#[inline(always)]
-fn answer<'l>(
-    limiter: &'l RateLimiter,
-    demand: &mut Demand<&'l Limit>,
-    at: Timestamp,
-    reading: Reading,
-) -> Poll<Result<Permit<'l>, RateLimited>> {
-    Poll::Ready(match reading.verdict() {
-        Verdict::Admitted => {
-            Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
-        }
-        Verdict::Reserved | Verdict::Refused => {
-            Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
-        }
-    })
-}
-
-/// Not inlined: admitted requests should not pay for this code.
-#[cfg(feature = "memory")]
-#[inline(never)]
-fn refused_one(
-    limiter: &RateLimiter,
-    demand: &Demand<&Limit>,
-    at: Timestamp,
-    state: State,
-    wait: Duration,
-) -> RateLimited {
-    let level = Level::refused(state, wait, demand.cost, at);
-    RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
-}
-
 impl<'l> Future for LimitCall<'l> {
     type Output = Result<Permit<'l>, RateLimited>;
 
@@ -375,7 +345,7 @@ impl<'l> Future for LimitCall<'l> {
                 return decide(limiter, memory, demand);
             }
         }
-        self.poll_list(cx)
+        self.poll_elsewhere(cx)
     }
 }
 

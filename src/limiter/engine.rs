@@ -237,6 +237,12 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
+    /// Marks a demand for a store that does not record resets itself.
+    #[inline(always)]
+    pub(super) fn mark<L>(&self, demand: &mut Demand<L>) {
+        demand.asked_at = self.shared.resets.mark();
+    }
+
     /// As [`submit`](Self::submit), for the memory store: without a list of charges.
     ///
     /// # Errors

@@ -98,15 +98,27 @@ impl FailureLog {
 
     /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
     /// replica, alternates between refusals and failures. What a fallback has taken proves nothing.
+    #[inline]
     pub(crate) fn store_charged(&self, limit: &Limit, applied: &Applied) {
         self.store_granted(limit, applied.origin());
     }
 
     /// As [`store_charged`](Self::store_charged), by the store that has decided.
+    #[inline]
     pub(crate) fn store_granted(&self, limit: &Limit, origin: Origin) {
         if origin != Origin::Store {
             return;
         }
+        let Self { outage, open_outage, full, misconfigured_store, .. } = self;
+        let states = [outage, open_outage, full, misconfigured_store];
+        // While the store works, these loads are the only cost.
+        if states.iter().any(|state| state.is_logged.load(Ordering::Relaxed)) {
+            self.note_charge(limit);
+        }
+    }
+
+    #[cold]
+    fn note_charge(&self, limit: &Limit) {
         let Self { outage, open_outage, full, misconfigured_store, .. } = self;
         // Without short-circuit: several failures may have been logged.
         let recovered =
@@ -140,7 +152,6 @@ impl FailureState {
     /// failed for a minute. In a cluster, one node may be down for an hour while the others answer:
     /// without the minute, each request would be logged.
     fn record_success(&self) -> bool {
-        // The fast path: while the store works, this load is the only cost.
         if !self.is_logged.load(Ordering::Relaxed) {
             return false;
         }

@@ -128,6 +128,13 @@ impl<L> Grant<L> {
         }
     }
 
+    /// Sets the mark of a limiter that records the resets of its store.
+    #[inline(always)]
+    pub(super) const fn with_mark(mut self, mark: ResetMark) -> Self {
+        self.mark = mark;
+        self
+    }
+
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
@@ -287,7 +294,8 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            let refund = refund.with_mark(paid.mark).with_origin(self.origin());
+            let refund = refund.with_mark(paid.mark).with_charged(paid.after);
+            let refund = refund.with_origin(self.origin());
             (refund, paid.units.saturating_sub(units))
         })
     }

@@ -154,6 +154,7 @@ mod limit_uses;
 mod limits;
 #[cfg(feature = "memory")]
 mod line;
+mod lone_bucket;
 mod off;
 mod outcome;
 mod peek;

@@ -1,6 +1,7 @@
 //! The resets that were made through a limiter, for a store that does not record them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -30,12 +31,17 @@ use crate::backend::{Adjustment, Answer, BucketId, ResetLog, ResetMark};
 #[derive(Debug, Default)]
 pub(super) struct SharedResets {
     log: Mutex<ResetLog>,
+    /// Whether there was any reset. Until then, a charge needs no lock for its mark.
+    is_used: AtomicBool,
     hasher: RandomState,
 }
 
 impl SharedResets {
     /// The mark for all that is charged from now on.
     pub(super) fn mark(&self) -> ResetMark {
+        if !self.is_used.load(Ordering::Acquire) {
+            return ResetLog::default().mark();
+        }
         self.log().mark()
     }
 
@@ -87,6 +93,7 @@ struct PendingReset {
 impl PendingReset {
     fn record(&self) {
         let mut log = self.resets.log();
+        self.resets.is_used.store(true, Ordering::Release);
         self.buckets.iter().for_each(|&bucket| log.record(bucket));
     }
 }

@@ -68,7 +68,6 @@ impl Level {
     }
 
     /// The level of a bucket that has refused the cost.
-    #[cfg(feature = "memory")]
     pub(super) const fn refused(state: State, wait: Duration, cost: u64, at: Timestamp) -> Self {
         Self { verdict: Verdict::Refused, state, wait: Some(wait), cost, at }
     }

@@ -7,6 +7,8 @@ mod deny_cache;
 #[cfg(all(feature = "embedded", unix))]
 mod embedded;
 mod fallback;
+#[cfg(all(feature = "leasing", any(feature = "redis", feature = "postgres")))]
+mod leasing;
 mod mistakes;
 mod mutants;
 #[cfg(feature = "postgres")]

@@ -47,6 +47,9 @@ const CRATES: [(&str, &[&str]); 21] = [
             "backend/postgres/",
             "backend/embedded/",
             "backend/optimistic/",
+            "backend/lease/driver/",
+            // Its stores answer later, in virtual time.
+            "backend/lease/tests/",
             "backend/redis/",
             "backend/remote/batch/",
             // The checks run in tokio's runtime, as stores of this crate and most others do.

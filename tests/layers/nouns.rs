@@ -5,13 +5,14 @@ use super::names::types;
 use super::read::sources;
 
 /// Participles that stand for a thing, and why.
-const EXCEPTIONS: [(&str, &str); 9] = [
+const EXCEPTIONS: [(&str, &str); 10] = [
     ("Applied", "public: the answer to `Backend::apply`"),
     ("Charged", "public: the answer to `Bucket::charge`"),
     ("Drained", "the error of a waiter whose limiter was drained, as tokio's `Elapsed`"),
     ("Embedded", "public: the store in a file, as an embedded database is"),
     ("Extracted", "public: what an extractor found"),
     ("IntoExtracted", "public: what becomes an `Extracted`"),
+    ("Leasing", "public: the wrapper that leases limits, a noun as `Batching` is"),
     ("MostConstrained", "the most constrained limit, in the words of the drafts"),
     ("RateLimited", "public: the error of a call, as tokio's `Elapsed`"),
     ("Waiting", "public: the waiters of a bucket, as `RateLimiter::waiting` counts them"),

@@ -9,12 +9,14 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The labels of the plots, and their files.
-const PLOTS: [(&str, &str); 6] = [
+const PLOTS: [(&str, &str); 8] = [
     ("plot-capacity", "benches/shards/plots/capacity.svg"),
     ("plot-flood", "benches/peers/results/flood.svg"),
     ("plot-flood-bytes", "benches/peers/results/flood-bytes.svg"),
     ("plot-keys", "benches/peers/results/keys.svg"),
     ("plot-layer-fields", "benches/peers/results/layer-fields.svg"),
+    ("plot-leasing-trips", "docs/leasing/trips.svg"),
+    ("plot-leasing-used", "docs/leasing/used.svg"),
     ("plot-ratios", "benches/peers/results/ratios.svg"),
 ];
 

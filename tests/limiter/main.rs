@@ -3,6 +3,8 @@
 #![cfg(feature = "memory")]
 
 mod hot_limits;
+#[cfg(feature = "leasing")]
+mod leasing;
 #[cfg(feature = "middleware")]
 mod one_piece;
 mod penalties;

@@ -20,7 +20,7 @@ mod dropped;
 mod grpc;
 #[cfg(feature = "axum")]
 mod layer;
-#[cfg(all(feature = "axum", feature = "optimistic"))]
+#[cfg(all(feature = "axum", feature = "optimistic", feature = "leasing"))]
 mod one_at_a_time;
 #[cfg(feature = "axum")]
 mod restyled;

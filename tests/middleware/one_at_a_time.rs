@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::Request;
 use tollgate::backend::{
-    BackendError, CircuitBreaker, DenyCache, Fallback, Memory, Optimistic, Swap, SwapStore,
+    BackendError, CircuitBreaker, DenyCache, Fallback, Leasing, Memory, Optimistic, Swap, SwapStore,
 };
 use tollgate::middleware::Portion;
 use tollgate::{DAY, Limit, Quota, RateLimitExt, RateLimiter, Rule};
@@ -91,6 +91,7 @@ fn a_layer_of_several_limits_is_refused_when_it_is_built() {
     for wrapped in [
         RateLimiter::new(CircuitBreaker::new(one())),
         RateLimiter::new(DenyCache::new(one())),
+        RateLimiter::new(Leasing::new(one())),
         RateLimiter::new(Fallback::new(one(), Memory::new())),
         RateLimiter::new(Fallback::new(Memory::new(), one())),
     ] {

@@ -14,7 +14,6 @@
 //! ```
 
 pub(super) mod batch;
-pub(super) mod hashed;
 pub(super) mod key_name;
 pub(super) mod operation;
 pub(super) mod replay;

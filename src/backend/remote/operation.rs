@@ -3,9 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::hashed::PrehashedMap;
 use super::key_name::{KeyName, KeyNames};
 use crate::algebra::{Bucket, Terms, Units};
+use crate::backend::hashed::PrehashedMap;
 use crate::backend::{Adjustment, BackendError, BucketId, Change, Charge, OwnedBucketId};
 use crate::quota::MAX_UNITS;
 

@@ -85,6 +85,7 @@ impl Use {
     const ALL: [Self; 5] = [Self::Take, Self::Look, Self::Reserve, Self::Refund, Self::Block];
 
     /// The charge or the adjustment.
+    #[allow(clippy::result_large_err, reason = "it is one of two, and no error")]
     fn of<'a>(
         self,
         id: BucketId<'a>,

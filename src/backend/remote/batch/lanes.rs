@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::placement::Placement;
-use crate::backend::remote::hashed::PrehashedMap;
+use crate::backend::hashed::PrehashedMap;
 
 /// The waiting jobs of one slot.
 #[derive(Debug, Default)]

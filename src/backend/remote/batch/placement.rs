@@ -26,7 +26,7 @@ use std::hash::{BuildHasher, RandomState};
 use smallvec::SmallVec;
 
 use super::job::LaneId;
-use crate::backend::remote::hashed::PrehashedMap;
+use crate::backend::hashed::PrehashedMap;
 use crate::backend::remote::key_name::KeyName;
 use crate::backend::remote::operation::Operation;
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::job::{Job, LaneId};
 use super::lanes::Lanes;
-use crate::backend::remote::hashed::PrehashedMap;
+use crate::backend::hashed::PrehashedMap;
 
 /// The bounds of what is in flight.
 #[derive(Debug)]

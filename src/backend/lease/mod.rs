@@ -1,0 +1,47 @@
+//! Leasing: a node takes the tokens of a hot limit in lots, and serves them from its memory.
+//!
+//! # Design
+//!
+//! The rule is a node's alone. The store keeps one bucket of two numbers for each key, charged as
+//! always. It keeps no list of nodes or lots, and no script of it knows of leasing.
+//!
+//! **Dated lots.** A lot is void one *life* `H` after its node has *sent* the question, whatever the
+//! answer says. For a token bucket with the capacity `C` and the gain `g`, the bucket of the store
+//! has the capacity `C - g·H`. A token that is used at `u` was charged after `u - H`. So what is
+//! used in a window was charged in a window that is longer by `H`, in which the store charges at
+//! most `C - g·H + g·(length + H) = C + g·length`. A fixed window holds nothing back: its lots end
+//! with the window.
+//!
+//! **The line.** Lots leave a floor `F` for single requests. A lot that leaves less than a level `L`
+//! starts later: when the bucket would be at `L` again. So nodes that are short of tokens queue
+//! between `L` and `F`, and each knows its instant. All see the same line and arrive at the same
+//! size of lots, which makes the line a fair one. The bound does not need it.
+//!
+//! **The floor** is no operation of its own. A question is a list of two charges: one that takes the
+//! lot, and one of `F` that only looks. The second is judged by what the first one leaves, and if it
+//! is refused, so is the list.
+//!
+//! **Giving back.** The store credits what comes back less what it has gained since the charge. So
+//! its bucket never holds more than if the returned tokens had never been charged.
+//!
+//! **Permits.** Tokens of a permit go back to the lot that has paid them, or to one that was charged
+//! before they were. If that lot is void they are lost, since the refill has replaced them. They
+//! never go to a lot that was charged later: it would outlive their charge.
+//!
+//! ```text
+//! terms         the numbers of a lease, from those of the limit
+//! node          the state machine: time and events in, decisions and messages out
+//! driver        the clock, the trips, the callers that wait
+//! lease_error   why a limit cannot be leased
+//! ```
+
+mod driver;
+mod lease_error;
+mod node;
+mod terms;
+#[cfg(test)]
+#[cfg(feature = "memory")]
+mod tests;
+
+pub use self::driver::Leasing;
+pub use self::lease_error::LeaseError;

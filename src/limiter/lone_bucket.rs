@@ -1,0 +1,92 @@
+//! One bucket alone, as in nearly all calls: its decision in memory, and its refusal.
+
+#[cfg(feature = "memory")]
+use std::task::Poll;
+use std::time::Duration;
+
+use super::Limit;
+use super::demand::Demand;
+#[cfg(feature = "memory")]
+use super::demand::Mode;
+use super::engine::RateLimiter;
+#[cfg(feature = "memory")]
+use super::grant::Grant;
+#[cfg(feature = "memory")]
+use super::permit::Permit;
+use super::rate_limited::RateLimited;
+use super::snapshot::Level;
+use crate::algebra::State;
+#[cfg(feature = "memory")]
+use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+use crate::backend::{Memory, Reading, UnknownBucket};
+use crate::clock::Timestamp;
+
+/// Decides about one bucket in memory.
+// A function of its own, not inlined: its arguments are in registers, and it writes its answer to
+// where the poll returns it. So little code is inlined where users write the call, and the answer
+// is not copied.
+#[cfg(feature = "memory")]
+#[inline(never)]
+pub(super) fn decide<'l>(
+    limiter: &'l RateLimiter,
+    memory: &Memory,
+    demand: &mut Demand<&'l Limit>,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    let charge = match demand.charge(Mode::Take, Mode::Take) {
+        Ok(charge) => charge,
+        Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
+    };
+    match memory.charge(&charge) {
+        Ok((at, reading)) => answer(limiter, demand, at, reading),
+        Err(unknown) => decide_unknown(limiter, unknown, demand),
+    }
+}
+
+/// As [`decide`], for a bucket that is new or has other numbers than before.
+#[cfg(feature = "memory")]
+#[cold]
+#[inline(never)]
+fn decide_unknown<'l>(
+    limiter: &'l RateLimiter,
+    unknown: UnknownBucket<'_>,
+    demand: &mut Demand<&'l Limit>,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    let has_changed = unknown.has_other_quota();
+    let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
+    if has_changed {
+        limiter.uses().note_conversion(demand.limit, &demand.key, at);
+    }
+    answer(limiter, demand, at, reading)
+}
+
+#[cfg(feature = "memory")]
+#[inline(always)]
+fn answer<'l>(
+    limiter: &'l RateLimiter,
+    demand: &mut Demand<&'l Limit>,
+    at: Timestamp,
+    reading: Reading,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    Poll::Ready(match reading.verdict() {
+        Verdict::Admitted => {
+            Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
+        }
+        Verdict::Reserved | Verdict::Refused => {
+            Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
+        }
+    })
+}
+
+/// Not inlined: admitted requests should not pay for this code.
+#[inline(never)]
+pub(super) fn refused_one(
+    limiter: &RateLimiter,
+    demand: &Demand<&Limit>,
+    at: Timestamp,
+    state: State,
+    wait: Duration,
+) -> RateLimited {
+    let level = Level::refused(state, wait, demand.cost, at);
+    RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
+}
