@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use super::bucket_set::QueueBucket;
 use super::ledger::Ledger;
+use super::local_instant::Epoch;
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::StoreEvent;
 use super::unit_vec::UnitVec;
@@ -37,8 +38,8 @@ impl QueueRegistry {
         adjustments: &mut [Adjustment<'_>],
     ) -> Answer<Applied> {
         self.grant_waiters(adjustments);
-        let mut returning =
-            PendingReturns { registry: Arc::downgrade(self), returns: SmallVec::new() };
+        let (registry, epoch) = (Arc::downgrade(self), self.epoch());
+        let mut returning = PendingReturns { registry, epoch, returns: SmallVec::new() };
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
             if units > 0 {
@@ -137,6 +138,7 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 /// Returns that the store was asked for and has not answered.
 struct PendingReturns {
     registry: Weak<QueueRegistry>,
+    epoch: Epoch,
     /// Empty once the answer was recorded.
     returns: SmallVec<[PendingReturn; 2]>,
 }
@@ -152,16 +154,16 @@ struct PendingReturn {
 impl PendingReturns {
     fn finish(&mut self, answer: Option<&Applied>, at_once: bool) {
         let returns = std::mem::take(&mut self.returns);
-        let registry = self.registry.upgrade();
+        let (registry, heard) = (self.registry.upgrade(), self.epoch.now());
         for PendingReturn { ledger, bucket, change, units, .. } in &returns {
             let number = registry.as_ref().map_or(0, |registry| registry.number());
             let thread = at_once.then(|| std::thread::current().id());
             let returned = answer.map(|applied| {
                 let is_made = applied.verdict() != Verdict::Refused;
                 let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
-                (StoreEvent { at: applied.now(), number, thread }, returned)
+                (StoreEvent { at: applied.now(), number, thread, heard }, returned)
             });
-            ledger.end_return(*units, returned, number);
+            ledger.end_return(*units, returned, heard);
         }
         let queues = returns.iter().flat_map(|one| one.ledger.retries().take_awaiting());
         queues.for_each(|queue| queue.retry_after_return());

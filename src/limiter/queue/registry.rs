@@ -59,7 +59,8 @@ impl QueueRegistry {
 
     /// A reservation that the store made at `at`. This thread has just received the answer.
     pub(crate) fn event(&self, at: Timestamp) -> StoreEvent {
-        StoreEvent { at, number: self.number(), thread: Some(thread::current().id()) }
+        let (thread, heard) = (Some(thread::current().id()), self.epoch.now());
+        StoreEvent { at, number: self.number(), thread, heard }
     }
 
     /// The most units that this process may have returned to a bucket since a reservation; `None`
