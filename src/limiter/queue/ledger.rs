@@ -97,6 +97,8 @@ impl<Q> Ledger<Q> {
         now: LocalInstant,
     ) {
         let mut returns = lock(&self.returns);
+        // Both under one lock. In between, the return would be in neither number, and an undo of
+        // another thread would expect too little.
         returns.pending = returns.pending.saturating_sub(asked);
         if let Some((event, units)) = returned {
             returns.latest = returns.latest.max(Some(event.at));
@@ -132,6 +134,7 @@ impl<Q> Ledger<Q> {
     /// Records a reset of the bucket: no slot that was reserved before is undone.
     pub(super) fn forget(&self) {
         let mut returns = lock(&self.returns);
+        // All reservations so far: `latest` is at least the time of each that is known.
         returns.forgotten.at = returns.forgotten.at.max(returns.latest);
     }
 
@@ -197,6 +200,7 @@ impl<Q> Ledgers<Q> {
         if map.ledgers.len() >= map.sweep {
             map.sweep();
         }
+        // A ledger that was dropped may have been that of this bucket.
         let returns = Returns { forgotten: map.forgotten, ..Returns::default() };
         let ledger = Ledger { returns: Mutex::new(returns), retries: Mutex::default() };
         let ledger = Arc::new(ledger);
@@ -210,12 +214,15 @@ impl<Q> LedgerMap<Q> {
     fn sweep(&mut self) {
         let forgotten = &mut self.forgotten;
         self.ledgers.retain(|_, ledger| {
+            // A count of one cannot rise here: new handles come from the map, which is locked.
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
                 *forgotten = forgotten.max(ledger.to_forgotten());
             }
             is_used
         });
+        // At least as many are added before the next sweep as this one leaves, so that a new ledger
+        // pays for a few steps on average.
         self.sweep = self.ledgers.len().saturating_mul(2).max(MIN_LEDGERS);
     }
 }
