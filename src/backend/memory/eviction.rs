@@ -150,6 +150,7 @@ impl EvictionQueue {
     /// Removes a bucket from the blocked ones, as it is removed or changed by something else than a
     /// charge. Returns whether it was there: if it stays, it has to be noted again.
     pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
+        // A quick answer for nearly all slots: a block is a state in debt.
         if self.blocked == 0 || slot.state().value >= 0 {
             return false;
         }
@@ -207,6 +208,8 @@ impl EvictionQueue {
                 None => self.least_of(most, all, view)?,
             };
             if let Some((name, index)) = victim {
+                // `least` has left it at the top of its heap, and the caller removes it from the
+                // table.
                 self.pop(name);
                 return Ok(Some(index));
             }
@@ -225,6 +228,8 @@ impl EvictionQueue {
     ) -> Result<Option<(NonZeroU32, usize)>, NeedsScan> {
         let tied = view.quotas.counts(all).filter(|&(_, slots)| slots == count);
         let tied: SmallVec<[NonZeroU32; 8]> = tied.map(|(name, _)| name).collect();
+        // It begins where the last comparison ended. From the same place each time, quotas beyond
+        // the first 16 might never lose a bucket.
         let start = self.turn.checked_rem(tied.len()).unwrap_or(0);
         self.turn = start.saturating_add(TIED);
         let mut best: Option<(NonZeroU32, usize, Share)> = None;
@@ -255,6 +260,7 @@ impl EvictionQueue {
             return Err(NeedsScan);
         }
         while let Some(Reverse(candidate)) = queue.least.peek() {
+            // By the tag and not by an index: buckets move when others are removed.
             let found = view.table.find(candidate.tag);
             let found = found.and_then(|index| Some((index, view.table.get(index)?)));
             let found = found.filter(|(_, slot)| slot.quota() == Some(name));
@@ -274,6 +280,8 @@ impl EvictionQueue {
                 }
             }
         }
+        // Without a horizon the heap had all buckets, so there is none to evict. Otherwise the scan
+        // left some out.
         if queue.horizon.is_none() { Ok(None) } else { Err(NeedsScan) }
     }
 
@@ -331,6 +339,8 @@ impl EvictionQueue {
             let place = index(name);
             found.resize_with(found.len().max(place.saturating_add(1)), Vec::new);
             if let Some(found) = found.get_mut(place) {
+                // Once for each quota, so that the loop below does not allocate under the lock of
+                // the shard.
                 found.reserve_exact(count);
             }
         }

@@ -94,6 +94,8 @@ impl Line {
         state: State,
         now: Timestamp,
     ) {
+        // The value counts all costs up to this one. So the waiter is due when the bucket has
+        // gained back what its value is below zero: `free` covers the costs before it, and its own.
         let promised =
             bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
         // A waiter that is alone wakes by its own timer.
@@ -123,10 +125,14 @@ impl Line {
         wakeups: &mut Wakeups,
     ) {
         while let Some((units, promised)) = self.head() {
+            // A waiter that comes later lowers the value by as much as it raises the sum, so `due`
+            // of the head stays where it is.
             let at = self.due(units, bucket, state, now).min(promised);
             // Tokens that came back cannot have paid for the head before they came.
             let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
             let is_promised = through.is_some_and(|ticket| self.is_promised(ticket, until));
+            // The timer of the waiter `through` has fired. All that stand before it are granted
+            // with it, whatever they were promised: none may be overtaken.
             if at > until && !is_promised {
                 break;
             }
@@ -201,6 +207,8 @@ impl Line {
     /// Keeps an entry in line without its waiter.
     pub(super) fn keep(&mut self, ticket: u64) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
+            // The cost stays in the sum: the tokens are taken, and those behind still come after
+            // them.
             entry.waiter = None;
             self.requests = self.requests.saturating_sub(1);
         }
@@ -233,6 +241,8 @@ impl Line {
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
+        // The instants change below, so the sum no longer holds. `rescale` and `forget_unattended`
+        // drop it as well; what adds or removes one entry adjusts it.
         self.promised_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
@@ -244,6 +254,7 @@ impl Line {
     /// Converts the costs to a new quota, under which the bucket holds `new_value` in place of
     /// `old_value`.
     pub(super) fn rescale(&mut self, [old, new]: [&Bucket; 2], old_value: Units, new_value: Units) {
+        // Products of two 64-bit numbers fit into 128 bits.
         let ratio = [new, old].map(|bucket| i128::from(bucket.token()));
         let scale = |units: i128| {
             let [new, old] = ratio;
@@ -255,6 +266,8 @@ impl Line {
         let all = i128::from(self.units);
         let used =
             i128::from(old.capacity()).saturating_sub(i128::from(old_value)).saturating_sub(all);
+        // Rounded up, against the key: the division rounds down, so the sign is changed before and
+        // after.
         let used = 0_i128.saturating_sub(scale(0_i128.saturating_sub(used)));
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);
@@ -332,6 +345,7 @@ impl Line {
         };
         let last = self.entries.values().rev().find(is_last);
         let longest = last.map_or(Duration::ZERO, |last| {
+            // What stands behind the last waiter need not be gained for it.
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
             due(short, bucket, state, now).min(last.promised).since(now)
         });

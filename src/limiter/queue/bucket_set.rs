@@ -76,8 +76,8 @@ impl BucketSet {
                 (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
             });
         }
-        // Both readings of such a bucket show what it holds after the whole call.
-        // The sort has put equal buckets side by side, which is all that `dedup_by` compares.
+        // The sort has put equal buckets side by side, which is all that `dedup_by` compares. Both
+        // readings of such a bucket show what it holds after the whole call.
         taken.dedup_by(|again, first| {
             let is_same = again.part == first.part;
             if is_same {
