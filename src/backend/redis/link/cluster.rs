@@ -93,6 +93,7 @@ impl Cluster {
     pub(super) async fn ready(&self, deadline: Instant) -> Result<(), BackendError> {
         let mut table = self.0.table.subscribe();
         loop {
+            // Before the look, so that a reading that ends in between ends the wait.
             table.mark_unchanged();
             self.read();
             {
@@ -168,6 +169,7 @@ impl Cluster {
             _ => return None,
         };
         let mut node = None;
+        // For its lock, as in `find` and `read`: no call waits for a new node.
         self.0.table.send_if_modified(|table| {
             node = Some(self.0.stray(table, host, port));
             false
@@ -181,13 +183,20 @@ impl Cluster {
         self.0.table.send_if_modified(|table| {
             let recent = table.last.as_ref().is_some_and(|(at, _)| at.elapsed() < READ_PAUSE);
             if !table.reading && !recent {
+                // Under the lock of the table: of all calls that find the slots outdated, one
+                // starts a reading. `settle` clears it in every case, as `SingleFlight` promises;
+                // if it did not, the slots would never be read again.
                 table.reading = true;
                 table.count = table.count.wrapping_add(1);
                 candidates = Some(self.0.candidates(table));
             }
             false
         });
+        // The reading starts after the unlock. Without a runtime it fails in this very call, and
+        // `settle` locks the table.
         let Some(candidates) = candidates else { return };
+        // The task must not keep the cluster alive: the last handle, when it is dropped, ends the
+        // task.
         let cluster = Arc::downgrade(&self.0);
         self.0.reading.start(read_slots(candidates), move |read| settle(&cluster, read));
     }
@@ -198,6 +207,8 @@ impl Cluster {
             let place = table.slots.master(slot).map(|range| (range.host.clone(), range.port));
             owner = match (place, &table.last) {
                 (Some((host, port)), _) => OwnerLookup::Owner(self.0.node(table, &host, port)),
+                // Fails at once while the last reading is recent, since waiting for the next would
+                // end in the same answer for many calls.
                 (None, Some((at, cause))) if !table.reading && at.elapsed() < READ_PAUSE => {
                     let text = || format!("no node of the cluster has slot {slot}");
                     OwnerLookup::Failure(
@@ -244,6 +255,7 @@ impl ClusterShared {
         if table.nodes.len() > before {
             table.strays.push_back(node.name().to_owned());
             if table.strays.len() > MOST_STRAYS
+                // Calls that hold this node still finish on it.
                 && let Some(oldest) = table.strays.pop_front()
             {
                 table.nodes.remove(&oldest);
@@ -258,11 +270,13 @@ impl ClusterShared {
     fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
         let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
         let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
+        // A map has no order of its own, and the turns have to go round the same list.
         masters.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         let masters = rotate(&masters, table.count, MASTERS_TO_ASK);
         let mut candidates: Vec<_> = masters.map(|&node| node.clone()).collect();
         let replicas = rotate(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
             .map(|(host, port)| self.login.with_host(host, *port));
+        // Not added to the table: replicas have no slots, and what has none is not kept.
         let others = replicas.map(|server| self.find_or_make(table, server));
         let stray = table.strays.back().and_then(|name| table.nodes.get(name)).cloned();
         let seeds = self.seeds.iter().map(|server| self.find_or_make(table, server.clone()));
@@ -299,6 +313,8 @@ async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkE
         // counts it when it is late.
         let asked = tokio::spawn(query_slots(node.clone()));
         error = match timeout(READ_TIMEOUT, asked).await {
+            // A node that has left the cluster answers as well, with no slots: then the next one is
+            // asked.
             Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
             Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} reports no slots", node.name())),
             Ok(Ok(Ok(None))) => {
@@ -337,15 +353,21 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
                 // Keep the nodes that are still in use, with their connections, and drop the
                 // others.
                 let before = mem::take(&mut table.nodes);
+                // A node that was asked is that of the table, or one that the table lacks: its
+                // connection is kept as well, if it has slots.
                 let known = before.into_values().chain(asked);
                 let mut known: HashMap<_, _> =
                     known.map(|node| (node.name().to_owned(), node)).collect();
+                // A stray that has slots by this reading stays as one of the nodes, and the others
+                // go.
                 table.strays.clear();
                 for range in slots.ranges() {
                     let server = shared.login.with_host(&range.host, range.port);
                     if let Some(node) = known.remove(server.name()) {
                         table.nodes.insert(server.name().to_owned(), node);
                     }
+                    // A hostile answer may name a thousand masters. The rest are connected to when
+                    // a call needs them.
                     let is_early = table.nodes.len() < EARLY_CONNECTIONS;
                     let node = shared.node(table, &range.host, range.port);
                     // Connects before a call needs it.
