@@ -82,9 +82,12 @@ impl Plan {
             log: Log::default(),
             settings,
         };
+        // Counted on the finished rules, since `advertised` reads them from the plan.
         plan.advertised_count = plan.advertised().count();
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();
+        // One template for all requests holds only if each of them is told the same limits with the
+        // same keys: no rule chooses its limit, and no partition key is shown.
         if !differs {
             let policies = plan.advertised().map(|rule| &rule.policy);
             let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
