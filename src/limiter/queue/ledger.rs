@@ -232,3 +232,32 @@ impl<Q> LedgerMap<Q> {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::local_instant::Epoch;
+    use super::*;
+    use crate::backend::Key;
+
+    /// One that was not dated, in a ledger that was dropped, kept all slots of the limiter from
+    /// being undone, for as long as the process ran.
+    #[test]
+    fn a_return_without_an_answer_counts_for_a_minute_in_a_dropped_ledger_too() {
+        let (ledgers, now) = (Ledgers::<()>::default(), Epoch::new().now());
+        let keys: Vec<_> = (0..2 * MIN_LEDGERS as u64).map(Key::from).collect();
+        let ids = || keys.iter().map(|key| BucketId::new("limit", key));
+        for id in ids() {
+            let ledger = ledgers.get(id);
+            ledger.begin_return(5);
+            ledger.end_return(5, None, now);
+        }
+        let (at, number, thread) = (Timestamp::UNIX_EPOCH, 0, None);
+        let returned = |after| {
+            let made = StoreEvent { at, number, thread, heard: now.plus(after) };
+            let all = ids().map(|id| ledgers.get(id).returned_since(&made));
+            all.map(|units| units.unwrap_or(5)).collect::<Vec<_>>()
+        };
+        assert_eq!(returned(MAX_DELAY), vec![5; keys.len()]);
+        assert_eq!(returned(MAX_DELAY + Duration::from_micros(1)), vec![0; keys.len()]);
+    }
+}
