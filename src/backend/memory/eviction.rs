@@ -30,11 +30,10 @@ use std::num::NonZeroU32;
 use smallvec::SmallVec;
 
 use super::fingerprint::Tag;
-use super::lines::Lines;
-use super::quota_table::{QuotaTable, index};
+use super::quota_table::index;
 use super::rank::{Rank, Share};
-use super::table::{Slot, Table};
-use crate::algebra::State;
+use super::shard_view::{ShardView, is_blocked};
+use super::table::Slot;
 use crate::clock::Timestamp;
 
 /// The eviction candidates of a shard. It is empty until an eviction is due.
@@ -80,15 +79,6 @@ struct Candidate {
     tag: Tag,
 }
 
-/// What an eviction reads of a shard.
-#[derive(Clone, Copy)]
-pub(super) struct ShardView<'s> {
-    pub(super) table: &'s Table,
-    pub(super) quotas: &'s QuotaTable,
-    pub(super) lines: Option<&'s Lines>,
-    pub(super) now: Timestamp,
-}
-
 /// The heap has no valid candidate left, or is outdated: the shard has to be scanned.
 struct NeedsScan;
 
@@ -97,9 +87,6 @@ const SCAN_SHARE: usize = 4;
 
 /// Of how many quotas that hold equally many the shares are compared.
 const TIED: usize = 16;
-
-/// How long a scan of fixed windows is valid at least, in microseconds: sweeps do the rest.
-const WINDOW_SCAN: u64 = 1_000_000;
 
 impl EvictionQueue {
     /// The slot of the bucket to evict for `newcomer`; the quota of the newcomer counts it already.
@@ -373,37 +360,6 @@ impl EvictionQueue {
             queue.least = least.into();
         }
     }
-}
-
-impl ShardView<'_> {
-    /// The rank of a bucket; `None` if it must not be evicted by rank: it has waiters, or is
-    /// blocked.
-    #[inline(always)]
-    fn rank(&self, slot: &Slot) -> Option<Rank> {
-        if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
-            return None;
-        }
-        Some(Rank::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
-    }
-
-    fn share(&self, slot: &Slot) -> Option<Share> {
-        Some(Share::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
-    }
-
-    fn is_pinned(&self, tag: Tag) -> bool {
-        self.lines.is_some_and(|lines| lines.pins(tag))
-    }
-
-    /// Whether windows of this quota may have ended since the scan, which lowers ranks.
-    fn is_outdated(&self, name: NonZeroU32, scanned_at: Option<Timestamp>) -> bool {
-        let step = self.quotas.get(name).map_or(1, |bucket| bucket.step());
-        step > 1 && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
-    }
-}
-
-/// Whether a bucket is blocked: it must not be evicted by rank, as that would lift the block.
-fn is_blocked(State { value, ts }: State, now: Timestamp) -> bool {
-    value < 0 && ts > now
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod shard;
 mod shard_charges;
 mod shard_lines;
 mod shard_resets;
+mod shard_view;
 mod shards;
 mod table;
 mod waiter;

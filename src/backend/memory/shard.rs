@@ -1,9 +1,10 @@
 //! One shard of the store: all that happens under its lock.
 
-use super::eviction::{EvictionQueue, ShardView};
+use super::eviction::EvictionQueue;
 use super::fingerprint::Fingerprint;
 use super::lines::Lines;
 use super::quota_table::QuotaTable;
+use super::shard_view::ShardView;
 use super::table::{Slot, Table};
 use crate::algebra::{Bucket, State};
 use crate::backend::apply::absent;

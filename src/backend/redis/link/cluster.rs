@@ -19,10 +19,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::address::is_host;
-use super::call::{Connection, Fault};
+use super::call::Connection;
 use super::dial::Dial;
 use super::error::LinkError;
 use super::node::Node;
@@ -30,6 +30,7 @@ use super::node_state::NodeState;
 use super::server::Server;
 use super::single_flight::SingleFlight;
 use super::slot_map::SlotMap;
+use super::slot_query::read_slots;
 use crate::backend::BackendError;
 
 /// A cluster. Clones share everything.
@@ -305,44 +306,6 @@ fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
     all.iter().cycle().skip(first).take(most.min(all.len()))
 }
 
-/// Asks one node after the other until one knows the slots.
-async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkError> {
-    let mut error = LinkError::new("there are no nodes to ask");
-    for node in &candidates {
-        // In a task of its own: the connection still expects the answer after the timeout, and
-        // counts it when it is late.
-        let asked = tokio::spawn(query_slots(node.clone()));
-        error = match timeout(READ_TIMEOUT, asked).await {
-            // A node that has left the cluster answers as well, with no slots: then the next one is
-            // asked.
-            Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
-            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} reports no slots", node.name())),
-            Ok(Ok(Ok(None))) => {
-                LinkError::new(format!("{} reported slots that no cluster has", node.name()))
-            }
-            Ok(Ok(Err(error))) => {
-                LinkError::with_backend_cause("cannot read the slots of the cluster", error)
-            }
-            Ok(Err(_)) | Err(_) => {
-                LinkError::new(format!("{} did not report the slots", node.name()))
-            }
-        };
-    }
-    Err(error)
-}
-
-/// Asks a node for the slots; `None` if its answer cannot be read.
-async fn query_slots(node: Node) -> Result<Option<SlotMap>, BackendError> {
-    let mut command = ::redis::cmd("CLUSTER");
-    command.arg("SLOTS");
-    let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
-    match connection.run(&command, LONGEST_SLOTS).await {
-        Ok(answer) => Ok(SlotMap::read(answer, node.host())),
-        Err(Fault::Reply(reply)) => Err(node.reply(&reply).into()),
-        Err(Fault::Unknown(error)) => Err(error),
-    }
-}
-
 /// Stores the result of a reading.
 fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), LinkError>) {
     let Some(shared) = cluster.upgrade() else { return };
@@ -382,13 +345,6 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
         }
     });
 }
-
-/// How long one node may take to answer before the next is asked.
-const READ_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// The longest answer about the slots, in bytes: enough for 5,000 ranges with a master and a
-/// replica each.
-const LONGEST_SLOTS: usize = 1024 * 1024;
 
 /// How many masters and replicas are asked for the slots before the seeds. If none of them answers,
 /// that takes two seconds.

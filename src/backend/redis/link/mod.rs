@@ -40,6 +40,7 @@ mod sentinel;
 mod server;
 mod single_flight;
 mod slot_map;
+mod slot_query;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -225,7 +226,7 @@ impl Link {
             };
             match action {
                 // Once. A server that does not know the script although it was just sent would be
-                // asked without end.
+                // asked again and again until the deadline.
                 RetryAction::SendText if matches!(form, Form::Digest) => form = Form::Text,
                 RetryAction::SendText | RetryAction::Fail => {
                     return Err(node.reply(&reply).into());
