@@ -171,7 +171,7 @@ impl ResponseTasks {
             let _ = response.headers_mut().try_append(SERVER_TIMING, server_timing);
         }
         if let Some(ledger) = ledger.0.take() {
-            // Last: the rules see the response as the client gets it.
+            // Last: the rules see the status and the header fields that the client gets.
             ledger.finish(response);
         }
         text.map(to_refusal_text)

@@ -207,8 +207,6 @@ impl Line {
     /// Keeps an entry in line without its waiter.
     pub(super) fn keep(&mut self, ticket: u64) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
-            // The cost stays in the sum: the tokens are taken, and those behind still come after
-            // them.
             entry.waiter = None;
             self.requests = self.requests.saturating_sub(1);
         }
@@ -254,7 +252,6 @@ impl Line {
     /// Converts the costs to a new quota, under which the bucket holds `new_value` in place of
     /// `old_value`.
     pub(super) fn rescale(&mut self, [old, new]: [&Bucket; 2], old_value: Units, new_value: Units) {
-        // Products of two 64-bit numbers fit into 128 bits.
         let ratio = [new, old].map(|bucket| i128::from(bucket.token()));
         let scale = |units: i128| {
             let [new, old] = ratio;
@@ -266,8 +263,7 @@ impl Line {
         let all = i128::from(self.units);
         let used =
             i128::from(old.capacity()).saturating_sub(i128::from(old_value)).saturating_sub(all);
-        // Rounded up, against the key: the division rounds down, so the sign is changed before and
-        // after.
+        // Rounded up, against the key: the division rounds down, so the sign changes twice.
         let used = 0_i128.saturating_sub(scale(0_i128.saturating_sub(used)));
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);
@@ -345,7 +341,6 @@ impl Line {
         };
         let last = self.entries.values().rev().find(is_last);
         let longest = last.map_or(Duration::ZERO, |last| {
-            // What stands behind the last waiter need not be gained for it.
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
             due(short, bucket, state, now).min(last.promised).since(now)
         });

@@ -214,8 +214,8 @@ impl Lanes {
             self.last_turn = self.last_turn.saturating_add(1);
             let turn = self.last_turn;
             let Some(lane) = self.lanes.get_mut(&id) else { return };
-            // Each lane on the way out gets the last turn among its neighbours, so an outer lane
-            // that many jobs share is served once for each of its neighbours.
+            // Each lane on the way out gets the last turn among its neighbours. So an outer lane is
+            // served no more often than they are, however many jobs share it.
             lane.was_own_turn = was_own_turn;
             let (before, outer) = (std::mem::replace(&mut lane.turn, turn), lane.outer);
             if let Some(turns) = self.turns_within(outer) {
