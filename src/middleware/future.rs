@@ -105,6 +105,8 @@ where
             if let ResponseStateProjection::Running { future, on_response } =
                 state.as_mut().project()
             {
+                // Armed around the inner service alone. A panic in this layer is none of the
+                // service.
                 let panics = FailOnPanic(&mut *on_response);
                 let polled = future.poll(cx);
                 // Only a panic of `poll` gets past this line, and runs the destructor.

@@ -180,6 +180,7 @@ impl Plan {
     /// The template, if this many limits are all the limits that it shows.
     #[inline]
     pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
+        // Only if each advertised rule has a demand: the template has a member for each of them.
         self.template.as_ref().filter(|_| limits == self.advertised_count)
     }
 

@@ -79,6 +79,7 @@ fn charge_now(
     shadows: Vec<Shadow>,
 ) -> Option<PendingShadow> {
     let mut rest = shadows.into_iter();
+    // With a store that answers at once, as in memory, no future is made for the shadows.
     while let Some(mut shadow) = rest.next() {
         match charge(plan, &mut shadow) {
             None => {}
